@@ -1,0 +1,13 @@
+# Short names for the scripts; they make their own .venv and need nothing but Python 3.11.
+.PHONY: try check test format
+
+try:     ## set up and run the embedded model on the embedded tasks
+	@scripts/try
+
+check:   ## set up, then format, lint, types, layers and tests: what CI runs
+	@scripts/check
+
+test: check
+
+format:  ## put in order what a machine can
+	@scripts/format

@@ -1,0 +1,69 @@
+"""Assay evaluates language and multimodal models, and says how sure it is of the score.
+
+>>> import assay
+>>> run = assay.run(model="embedded", tasks=["quickstart"], limit=10)  # doctest: +SKIP
+>>> print(run.table())  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "run": "assay.api",
+    "plan": "assay.api",
+    "open_run": "assay.api",
+    "Run": "assay.api",
+    "Plan": "assay.engine.plan",
+    "RunSpec": "assay.core.runspec",
+    "TaskSpec": "assay.core.specs",
+    "GroupSpec": "assay.core.specs",
+    "Document": "assay.core.documents",
+    "Message": "assay.core.messages",
+    "Text": "assay.core.messages",
+    "Image": "assay.core.messages",
+    "Audio": "assay.core.messages",
+    "Video": "assay.core.messages",
+    "Prompt": "assay.core.messages",
+    "Generate": "assay.core.requests",
+    "Likelihood": "assay.core.requests",
+    "RollingLikelihood": "assay.core.requests",
+    "Settings": "assay.core.requests",
+    "Response": "assay.core.responses",
+    "Failure": "assay.core.responses",
+    "LogProbability": "assay.core.responses",
+    "Score": "assay.core.verdicts",
+    "Evidence": "assay.core.verdicts",
+    "Unscored": "assay.core.verdicts",
+    "Estimate": "assay.core.verdicts",
+    "Model": "assay.core.ports",
+    "Traits": "assay.core.ports",
+    "AssayError": "assay.core.errors",
+}
+
+__all__ = sorted(_HOMES)
+
+if TYPE_CHECKING:
+    from assay.api import Run, open_run, plan, run
+    from assay.core.documents import Document
+    from assay.core.errors import AssayError
+    from assay.core.messages import Audio, Image, Message, Prompt, Text, Video
+    from assay.core.ports import Model, Traits
+    from assay.core.requests import Generate, Likelihood, RollingLikelihood, Settings
+    from assay.core.responses import Failure, LogProbability, Response
+    from assay.core.runspec import RunSpec
+    from assay.core.specs import GroupSpec, TaskSpec
+    from assay.core.verdicts import Estimate, Evidence, Score, Unscored
+    from assay.engine.plan import Plan
+
+
+def __getattr__(name: str) -> Any:
+    """Public names load when first used, so that `import assay` stays light."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'assay' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

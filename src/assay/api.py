@@ -1,0 +1,157 @@
+"""What the CLI and notebooks call: `run`, `plan`, `open_run`. The one door between sync and async."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from assay.core.ports import Model
+from assay.core.progress import RunProgress
+from assay.core.runspec import RunSpec
+from assay.engine import run as engine
+from assay.engine.facts import facts_of
+from assay.engine.plan import Plan, make_plan
+from assay.store.cache import ResponseCache, assay_home
+from assay.store.journal import FILE_NAME, Journal
+from assay.store.runs import Run as StoredRun
+from assay.viewer.lm_eval_files import write_files
+from assay.viewer.progress import show_progress
+from assay.viewer.tables import results_text
+
+__all__ = ["Run", "open_run", "plan", "run"]
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Run(StoredRun):
+    """A run: its numbers (`results`, `estimates`), its documents, its table.
+
+    >>> run = assay.run(tasks=["quickstart_addition"], limit=10)  # doctest: +SKIP
+    >>> run.results["quickstart_addition"]["exact_match,get-number"]  # doctest: +SKIP
+    1.0
+    """
+
+    files: list[Path] = field(default_factory=list)
+    """Result files that were written for it, results first."""
+
+    def table(self) -> str:
+        """The results as text."""
+        return results_text(self)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.table())}</pre>"
+
+
+def open_run(path: str | Path) -> Run:
+    """The run kept in a folder (or the folder of a journal file)."""
+    folder = Path(path)
+    return Run(folder.parent if folder.name == FILE_NAME else folder)
+
+
+def plan(spec: RunSpec | None = None, **options: Any) -> Plan:
+    """What a run would do, with every problem reported at once. Asks nothing, loads no weights.
+
+    >>> plan(tasks=["quickstart_addition"], limit=10).documents  # doctest: +SKIP
+    10
+    """
+    spec, model = _spec(spec, options)
+    return _wait(make_plan(spec, model=model))
+
+
+def run(
+    spec: RunSpec | None = None,
+    *,
+    progress: bool = False,
+    on_plan: Callable[[Plan], None] | None = None,
+    **options: Any,
+) -> Run:
+    """Evaluate a model on tasks: ask what was not answered yet, judge, sum up, keep everything.
+
+    Args:
+        spec: All options as one record; or give them as keywords, named as the flags are.
+        progress: Show live progress on standard error.
+        on_plan: Called when the plan stands, before anything is asked.
+        **options: `model` may also be an object that implements the `Model` port.
+    """
+    spec, model = _spec(spec, options)
+    return _wait(_run(spec, model, progress, on_plan))
+
+
+def _spec(spec: RunSpec | None, options: dict[str, Any]) -> tuple[RunSpec, Model | None]:
+    given = options.get("model")
+    model = None
+    if given is not None and not isinstance(given, str):
+        model, options = given, {**options, "model": given.name}
+    return spec or RunSpec.of(options), model
+
+
+async def _run(
+    spec: RunSpec, model: Model | None, progress: bool, on_plan: Callable[[Plan], None] | None
+) -> Run:
+    _stop_on_termination()
+    planned = await make_plan(spec, model=model)
+    if on_plan is not None:
+        on_plan(planned)
+    started = time.monotonic()
+    journal = Journal.create(planned.folder)
+    cache: ResponseCache | None = None
+    try:
+        if not spec.no_cache:
+            cache = ResponseCache(Path(spec.use_cache) if spec.use_cache else assay_home() / "cache.sqlite")
+        if "run_id" not in journal.facts():
+            journal.set_facts(facts_of(planned)).result()
+        counters = RunProgress()
+        shown: AbstractContextManager[None] = show_progress(counters) if progress else nullcontext()
+        with shown:
+            await engine.run(planned, journal, cache, counters)
+        seconds = journal.facts().get("seconds", 0.0) + time.monotonic() - started
+        journal.set_facts({"ended": time.time(), "seconds": seconds}).result()
+    finally:
+        journal.close()
+        if cache is not None:
+            cache.close()
+    finished = Run(planned.folder)
+    if spec.output_path is not None:
+        finished.files = write_files(finished, spec.output_path, samples=spec.log_samples)
+    return finished
+
+
+def _stop_on_termination() -> None:
+    """A termination signal stops a run as Ctrl-C does: what is answered is saved."""
+    if threading.current_thread() is threading.main_thread():
+        task = asyncio.current_task()
+        if task is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+def _wait(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end, also inside a notebook, whose loop is already running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    result: list[T] = []
+    problem: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            result.append(asyncio.run(work))
+        except BaseException as error:  # handed to the caller's thread
+            problem.append(error)
+
+    thread = threading.Thread(target=target, name="assay-run")
+    thread.start()
+    thread.join()
+    if problem:
+        raise problem[0]
+    return result[0]

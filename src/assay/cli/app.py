@@ -1,0 +1,131 @@
+"""The command group: names the subcommands, loads one when it is called, prints errors as people like them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+import click
+
+from assay.core.errors import AssayError, Problems, UnknownName
+
+__all__ = ["call"]
+
+COMMANDS = {
+    "run": ("assay.cli.run", "Evaluate a model on tasks; repeat the command to continue."),
+    "plan": ("assay.cli.plan", "Say what a run would do, and everything that is wrong with it."),
+    "show": ("assay.cli.show", "Show the exact prompts, targets and choices of a task."),
+    "ls": ("assay.cli.ls", "List tasks, groups, tags, models, metrics, filters, options."),
+}
+
+_EXAMPLES = """\b
+Examples:
+  assay run                                   the embedded model on the embedded tasks
+  assay run --tasks quickstart_addition -L 10
+  assay show quickstart_shapes
+  assay plan --tasks quickstart --json
+"""
+
+
+class _Commands(click.Group):
+    """A group whose commands are imported when they are called, not before."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[name][0]).command
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def resolve_command(self, context: click.Context, arguments: list[str]) -> Any:
+        try:
+            return super().resolve_command(context, arguments)
+        except click.UsageError:
+            close = get_close_matches(arguments[0], COMMANDS, n=1)
+            guess = f"did you mean `{close[0]}`? " if close else ""
+            raise UnknownName(f"no command is called `{arguments[0]}`", hint=f"{guess}`assay --help` shows all") from None
+
+
+def _print_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"assay {version('assay')}")
+        context.exit()
+
+
+app = _Commands(
+    "assay",
+    help=f"Evaluate language and multimodal models, and know how sure the score is.\n\n{_EXAMPLES}",
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": lambda token: token.replace("-", "_"),
+        "max_content_width": 110,
+    },
+    params=[
+        click.Option(
+            ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
+            help="Show the version and leave.",
+        )  # fmt: skip
+    ],
+)
+
+
+def call(arguments: list[str]) -> int:
+    """Run the command line; returns the exit code."""
+    try:
+        code = app.main(args=arguments, prog_name="assay", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except AssayError as error:
+        print_error(error)
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "")
+        return 0
+    except click.ClickException as error:
+        print_usage_error(error)
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        command = shlex.join(["assay", *arguments])
+        click.echo(f"\ninterrupted: everything answered is saved; to go on:\n  {command}", err=True)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+
+
+def print_error(error: AssayError) -> None:
+    """What, where, hint; several problems one after the other."""
+    if isinstance(error, Problems):
+        for problem in error.problems:
+            print_error(problem)
+            click.echo("", err=True)
+        click.secho(f"{error.what}", err=True, bold=True)
+        return
+    click.secho("error: ", err=True, fg="red", bold=True, nl=False)
+    click.echo(error.what, err=True)
+    if error.where:
+        click.echo(f"  at {error.where}", err=True)
+    if error.hint:
+        click.secho("\nhint: ", err=True, fg="cyan", nl=False)
+        click.echo(error.hint, err=True)
+
+
+def print_usage_error(error: click.ClickException) -> None:
+    """An unknown flag or a missing value, in the same form as every other error."""
+    message = error.format_message().rstrip(".")
+    hint = ""
+    if isinstance(error, click.NoSuchOption):
+        message = f"no flag is called `{error.option_name}`"
+        hint = f"did you mean `{error.possibilities[0]}`? " if error.possibilities else ""
+    name = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "assay"
+    print_error(AssayError(message, hint=f"{hint}`{name} --help` shows all"))

@@ -1,0 +1,90 @@
+"""`assay ls`: what there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any
+
+import click
+
+__all__ = ["command"]
+
+_HELP = """List what this installation knows.
+
+\b
+KIND is one of: tasks, groups, tags, models, metrics, filters, aggregations, options.
+PATTERN is a glob, or part of a name.
+
+\b
+Examples:
+  assay ls tasks
+  assay ls tasks 'quickstart_*' --json
+  assay ls metrics
+"""
+
+
+@click.command("ls", help=_HELP)
+@click.argument("kind", default="tasks")
+@click.argument("pattern", default="*")
+@click.option("--include_path", multiple=True, metavar="DIR", help="Further folders with task files.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(kind: str, pattern: str, include_path: tuple[str, ...], as_json: bool) -> None:
+    from assay.core.errors import UnknownName
+
+    listings: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "tasks": lambda: _indexed("task", include_path),
+        "groups": lambda: _indexed("group", include_path),
+        "tags": lambda: _indexed("tag", include_path),
+        "models": lambda: _registered("assay.models", "MODELS"),
+        "metrics": lambda: _registered("assay.scoring.metrics", "METRICS"),
+        "filters": lambda: _registered("assay.scoring.filters", "FILTERS"),
+        "aggregations": lambda: _registered("assay.stats.aggregations", "AGGREGATIONS"),
+        "options": _options,
+    }
+    if kind not in listings:
+        raise UnknownName.of("kind of thing", kind, list(listings), ls="")
+    wanted = pattern if any(character in pattern for character in "*?[") else f"*{pattern}*"
+    rows = [row for row in listings[kind]() if fnmatchcase(row["name"], wanted)]
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        return
+    width = max((len(row["name"]) for row in rows), default=0)
+    for row in rows:
+        click.echo(f"{row['name']:<{width}}  {row['about']}".rstrip())
+    click.echo(f"{len(rows)} {kind}", err=True)
+
+
+def _indexed(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]]:
+    from assay.tasks.index import TaskIndex, default_roots
+
+    index = TaskIndex.build(default_roots(include_path))
+    for path, error in index.broken:
+        click.echo(f"warning: {path} cannot be read: {error.what}", err=True)
+    for name, used, hidden in index.shadowed:
+        click.echo(f"warning: `{name}` is defined twice: {used} counts, {hidden} does not", err=True)
+    rows = []
+    for name in index.names(kind):
+        entry = index.entries[name]
+        about = f"{len(entry.members)} tasks" if kind == "tag" else f"{entry.root}"
+        about = f"{len(entry.members)} members  {about}" if kind == "group" else about
+        rows.append({"name": name, "about": about, "path": str(entry.path or ""), "members": list(entry.members)})
+    return rows
+
+
+def _registered(module: str, name: str) -> list[dict[str, Any]]:
+    from importlib import import_module
+
+    registry = getattr(import_module(module), name)
+    rows = []
+    for key in registry.names():
+        document = (getattr(registry.get(key), "__doc__", "") or "").strip().partition("\n")[0]
+        rows.append({"name": key, "about": document})
+    return rows
+
+
+def _options() -> list[dict[str, Any]]:
+    from assay.core.runspec import run_options
+
+    return [{"name": name, "about": details.help} for name, _, details in run_options()]

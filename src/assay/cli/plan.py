@@ -1,0 +1,90 @@
+"""`assay plan`: what a run would do; every problem at once; no model call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay.cli.options import OptionsCommand, add_run_options, spec_from
+
+__all__ = ["command"]
+
+_HELP = """Say what a run would do, and everything that is wrong with it.
+
+Reads the tasks and their data, renders every prompt, counts; asks nothing and loads no weights. Takes the same
+options as `assay run`.
+
+\b
+Examples:
+  assay plan
+  assay plan --tasks my_task.yaml --model embedded
+  assay plan --tasks quickstart --json
+"""
+
+
+@click.command("plan", cls=OptionsCommand, help=_HELP)
+@click.argument("task_names", nargs=-1, metavar="[TASKS]...")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON on standard output.")
+def command(task_names: tuple[str, ...], as_json: bool, config: Path | None, **values: Any) -> None:
+    if task_names:
+        given = [name for word in task_names for name in word.split(",") if name]
+        values["tasks"] = (*(values.get("tasks") or ()), given)
+    spec = spec_from(values, config)
+
+    from assay import api
+
+    plan = api.plan(spec)
+    counts = plan.count_requests()
+    if as_json:
+        click.echo(json.dumps(_document(plan, counts), ensure_ascii=False, indent=2))
+    else:
+        _print(plan, counts)
+
+
+add_run_options(command)
+
+
+def _document(plan: Any, counts: dict[str, dict[str, int]]) -> dict[str, Any]:
+    tasks = {}
+    for name, planned in plan.tasks.items():
+        tasks[name] = {
+            "documents": planned.documents,
+            "requests": counts[name],
+            "output_type": planned.spec.output_type,
+            "num_fewshot": planned.task.num_fewshot,
+            "version": planned.spec.version,
+            "digest": planned.digest,
+            "path": planned.spec.path,
+        }
+    return {
+        "run_id": plan.run_id,
+        "folder": str(plan.folder),
+        "model": plan.model.name,
+        "identity": dict(plan.identity),
+        "tasks": tasks,
+        "groups": {name: list(group.members) for name, group in plan.groups.items()},
+        "documents": plan.documents,
+        "requests": sum(sum(kinds.values()) for kinds in counts.values()),
+    }
+
+
+def _print(plan: Any, counts: dict[str, dict[str, int]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title, side in (("task", "left"), ("asks for", "left"), ("shots", "right"), ("documents", "right"), ("requests", "right")):
+        table.add_column(title, justify=side)  # type: ignore[arg-type]
+    for name, planned in plan.tasks.items():
+        kinds = counts[name]
+        table.add_row(
+            name, ", ".join(sorted(kinds)), str(planned.task.num_fewshot), str(planned.documents), str(sum(kinds.values()))
+        )
+    Console().print(table)
+    total = sum(sum(kinds.values()) for kinds in counts.values())
+    click.echo(f"{plan.documents} documents, {total} requests to `{plan.model.name}`; would be stored in {plan.folder}")
+    click.echo("no problems found")

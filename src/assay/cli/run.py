@@ -1,0 +1,83 @@
+"""`assay run`: parse, call, print. Data to standard output, talk to standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay.cli.options import OptionsCommand, add_run_options, spec_from
+
+__all__ = ["command"]
+
+_HELP = """Evaluate a model on tasks.
+
+Without arguments: the embedded model on the embedded tasks. Re-issuing a command continues its run: nothing that
+was answered is asked again, and a finished run is shown at once.
+
+\b
+Examples:
+  assay run
+  assay run --tasks quickstart_addition,quickstart_facts --limit 20
+  assay run my_task.yaml --output_path results --log_samples
+  assay run --config run.yaml --json
+"""
+
+
+@click.command("run", cls=OptionsCommand, help=_HELP)
+@click.argument("task_names", nargs=-1, metavar="[TASKS]...")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on standard output.")
+@click.option("-v", "--verbosity", default="WARNING", metavar="LEVEL", help="How much to log: DEBUG … ERROR.")
+def command(task_names: tuple[str, ...], as_json: bool, verbosity: str, config: Path | None, **values: Any) -> None:
+    from assay.core.errors import BadOption
+
+    level = logging.getLevelName(verbosity.upper())
+    if not isinstance(level, int):
+        raise BadOption(f"`{verbosity}` is not a log level", where="--verbosity", hint="DEBUG, INFO, WARNING or ERROR")
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    if task_names:
+        given = [name for word in task_names for name in word.split(",") if name]
+        values["tasks"] = (*(values.get("tasks") or ()), given)
+    spec = spec_from(values, config)
+
+    from assay import api
+    from assay.viewer.lm_eval_files import results_document
+
+    run = api.run(spec, progress=True, on_plan=_announce)
+    if as_json:
+        click.echo(json.dumps(results_document(run), ensure_ascii=False, indent=2, default=str))
+    else:
+        _print_run(run)
+
+
+add_run_options(command)
+
+
+def _announce(plan: Any) -> None:
+    tasks, documents = len(plan.tasks), plan.documents
+    known = (plan.folder / "journal.sqlite").exists()
+    click.echo(
+        f"{'continuing' if known else 'running'} {plan.model.name} on {tasks} task{'s' if tasks != 1 else ''}, "
+        f"{documents} documents  ({plan.folder})",
+        err=True,
+    )
+
+
+def _print_run(run: Any) -> None:
+    from rich.console import Console
+
+    from assay.viewer.tables import results_table
+
+    console = Console()
+    if not console.is_terminal:
+        click.echo(run.table())
+    else:
+        console.print(results_table(run))
+    click.echo(f"stored in {run.folder}")
+    for file in run.files[:1]:
+        click.echo(f"results   {file}")
+    first = next(iter(run.tasks), "")
+    click.echo(f"next: `assay show {first}` shows what was asked; `assay ls tasks` what else there is")

@@ -1,0 +1,126 @@
+"""`assay show`: what the model will be asked, to the letter."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from assay.cli.options import OptionsCommand, add_run_options, spec_from
+from assay.core.errors import BadOption
+
+__all__ = ["command"]
+
+_OPTIONS = (
+    "model model_args gen_kwargs apply_chat_template fewshot_as_multiturn system_instruction num_fewshot include_path "
+    "data_root samples metadata trust_remote_code seed"
+).split()
+
+_HELP = """Show the exact prompts, targets, choices and media of a task's first documents.
+
+With `--model`, prompts are shown as that model will receive them, its chat template applied.
+
+\b
+Examples:
+  assay show quickstart_addition
+  assay show quickstart_copy -n 1 --num_fewshot 2
+  assay show my_task.yaml --apply_chat_template --json
+"""
+
+
+@click.command("show", cls=OptionsCommand, help=_HELP)
+@click.argument("task_names", nargs=-1, required=True, metavar="TASK...")
+@click.option("-n", "--documents", default=2, metavar="N", help="How many documents of each task.", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(task_names: tuple[str, ...], documents: int, as_json: bool, config: Path | None, **values: Any) -> None:
+    if documents < 1:
+        raise BadOption("at least one document must be shown", where="--documents")
+    values["tasks"] = ([name for word in task_names for name in word.split(",") if name],)
+    if values.get("samples") is None:
+        values["limit"] = documents
+    spec = spec_from(values, config)
+
+    from assay import api
+    from assay.core.ports import Previews
+
+    plan = api.plan(spec)
+    preview = plan.model.preview if isinstance(plan.model, Previews) else None
+    shown = [row for planned in plan.tasks.values() for row in _rows(planned, preview)]
+    if as_json:
+        click.echo(json.dumps(shown, ensure_ascii=False, indent=2))
+        return
+    for row in shown:
+        _print(row)
+
+
+add_run_options(command, _OPTIONS)
+
+
+def _rows(planned: Any, preview: Any) -> list[dict[str, Any]]:
+    from assay.core.codec import to_plain
+    from assay.core.requests import Generate, Likelihood
+
+    task = planned.task
+    rows = []
+    for document, requests in task.render():
+        fields = dict(document.fields)
+        asked = []
+        for request in requests:
+            if request.repeat:
+                continue
+            entry: dict[str, Any] = {"prompt": preview(request) if preview else _prompt(request)}
+            if isinstance(request, Likelihood):
+                entry["continuation"] = request.continuation
+            if isinstance(request, Generate):
+                entry["settings"] = to_plain(dict(request.settings.values))
+                entry["repeats"] = task.spec.repeats
+            media = [f"{type(part).__name__.lower()} {part.digest[:12]} {part.source}" for part in request.prompt.media]
+            if media:
+                entry["media"] = media
+            asked.append(entry)
+        choices = task.choices(fields)
+        rows.append(
+            {
+                "task": task.name,
+                "document": document.index,
+                "target": to_plain(task.target(fields)),
+                **({"choices": to_plain(list(choices))} if choices is not None else {}),
+                "requests": asked,
+            }
+        )
+    return rows
+
+
+def _prompt(request: Any) -> str:
+    from assay.core.messages import Text
+
+    lines = []
+    for message in request.prompt.messages:
+        text = "".join(part.text if isinstance(part, Text) else f"<{type(part).__name__.lower()}>" for part in message.parts)
+        lines.append(f"[{message.role}] {text}" if request.prompt.chat else text)
+    return "\n".join(lines)
+
+
+def _print(row: dict[str, Any]) -> None:
+    click.secho(f"── {row['task']}, document {row['document']} ", bold=True, nl=False)
+    click.echo("─" * 40)
+    last = None
+    for number, entry in enumerate(row["requests"]):
+        if entry["prompt"] != last:
+            click.secho("prompt", fg="cyan")
+            click.echo(entry["prompt"])
+            last = entry["prompt"]
+        for medium in entry.get("media", ()):
+            click.secho(f"media    {medium}", fg="magenta")
+        if "continuation" in entry:
+            click.secho(f"choice {number}: ", fg="cyan", nl=False)
+            click.echo(repr(entry["continuation"]))
+        if "settings" in entry:
+            repeats = f"  ({entry['repeats']} times)" if entry["repeats"] > 1 else ""
+            click.secho("settings ", fg="cyan", nl=False)
+            click.echo(json.dumps(entry["settings"], ensure_ascii=False) + repeats)
+    click.secho("target   ", fg="green", nl=False)
+    click.echo(repr(row["target"]))
+    click.echo()

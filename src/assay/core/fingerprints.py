@@ -1,0 +1,66 @@
+"""Hashes that name things by their content.
+
+One canonical JSON form and one hash function, so that the same words always get the same name,
+on every machine and in every process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["canonical_json", "digest_bytes", "digest_of", "digest_text"]
+
+_SIZE = 16  # 128 bits: a collision is out of reach for any number of requests
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of a value: sorted keys, no spaces, functions by name.
+
+    >>> canonical_json({"b": 1, "a": (1.0, None)})
+    '{"a":[1.0,null],"b":1}'
+    """
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def digest_text(*parts: str) -> str:
+    """A 32-character hash of texts; where one ends and the next starts counts.
+
+    >>> digest_text("ab", "c") == digest_text("a", "bc")
+    False
+    """
+    hasher = hashlib.blake2b(digest_size=_SIZE)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        hasher.update(len(data).to_bytes(8, "little"))
+        hasher.update(data)
+    return hasher.hexdigest()
+
+
+def digest_bytes(data: bytes) -> str:
+    """A 32-character hash of bytes."""
+    return hashlib.blake2b(data, digest_size=_SIZE).hexdigest()
+
+
+def digest_of(value: Any) -> str:
+    """A 32-character hash of any JSON-like value."""
+    return digest_text(canonical_json(value))
+
+
+def _plain(value: Any) -> Any:
+    digest = getattr(value, "digest", None)
+    if isinstance(digest, str):
+        return digest
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=repr)
+    if isinstance(value, (bytes, bytearray)):
+        return digest_bytes(bytes(value))
+    if hasattr(value, "tolist"):  # NumPy scalars and arrays
+        return value.tolist()
+    if callable(value):
+        return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', type(value).__name__)}"
+    return str(value)

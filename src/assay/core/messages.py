@@ -1,0 +1,135 @@
+"""What a model is shown: messages made of parts. Text is one kind of part among four.
+
+Media parts carry a content hash and a way to load them; they know nothing of decoders.
+Nothing here knows what a task or a model is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from assay.core.fingerprints import digest_text
+
+__all__ = ["Audio", "Image", "Media", "Message", "Part", "Prompt", "Role", "Text", "Video"]
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A picture. `load()` gives a decoded `PIL.Image.Image`."""
+
+    digest: str
+    load: Callable[[], Any] = field(compare=False, repr=False)
+    source: str = field(default="", compare=False)
+    """Where it came from (a path, a column), for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audio:
+    """A sound. `load()` gives `(samples, rate_hz)`: float32 mono samples in [-1, 1]."""
+
+    digest: str
+    load: Callable[[], Any] = field(compare=False, repr=False)
+    source: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Video:
+    """A moving picture, or a stretch of one. `load()` gives a path or a list of frames."""
+
+    digest: str
+    load: Callable[[], Any] = field(compare=False, repr=False)
+    source: str = field(default="", compare=False)
+    start_s: float | None = None
+    end_s: float | None = None
+
+
+Media = Image | Audio | Video
+Part = Text | Image | Audio | Video
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What one side says."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """The text of this message, its media left out."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Everything the model sees before it answers. Shared by the choices and repeats of one document.
+
+    `chat` says whether the adapter has to apply the model's chat template. Without it there is exactly
+    one message and its parts go to the model as they are.
+    """
+
+    messages: tuple[Message, ...]
+    chat: bool = False
+    _digest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of_text(cls, text: str) -> Prompt:
+        """A plain prompt, as it goes to the tokenizer."""
+        return cls((Message("user", (Text(text),)),))
+
+    @property
+    def text(self) -> str:
+        """All text of the prompt, for people and for adapters that take plain text."""
+        return "".join(message.text for message in self.messages)
+
+    @property
+    def media(self) -> tuple[Media, ...]:
+        """The pictures, sounds and videos, in order."""
+        return tuple(
+            part for message in self.messages for part in message.parts if not isinstance(part, Text)
+        )
+
+    @property
+    def continues(self) -> bool:
+        """True when the last message is the assistant's own: the model goes on with it."""
+        return bool(self.messages) and self.messages[-1].role == "assistant"
+
+    @property
+    def digest(self) -> str:
+        """Hash of the exact messages, media by content; computed once."""
+        if not self._digest:
+            self._digest.append(self._compute_digest())
+        return self._digest[0]
+
+    def _compute_digest(self) -> str:
+        if not self.chat and len(self.messages) == 1 and len(self.messages[0].parts) == 1:
+            part = self.messages[0].parts[0]
+            if isinstance(part, Text):
+                return digest_text("text", part.text)
+        words = ["chat" if self.chat else "text"]
+        for message in self.messages:
+            words += ("message", message.role)
+            for part in message.parts:
+                words += _words(part)
+        return digest_text(*words)
+
+
+def _words(part: Part) -> tuple[str, ...]:
+    match part:
+        case Text(text=text):
+            return ("text", text)
+        case Video(digest=digest, start_s=start_s, end_s=end_s):
+            return ("video", digest, str(start_s), str(end_s))
+        case _:
+            return (type(part).__name__.lower(), part.digest)

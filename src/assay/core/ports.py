@@ -1,0 +1,97 @@
+"""What the parts of Assay promise each other. Protocols of a few methods; no base classes.
+
+The test double of a port is a normal adapter (`assay.testing.ScriptedModel`), not a mock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from assay.core.requests import Request
+from assay.core.responses import Outcome
+
+__all__ = ["Ability", "Filter", "Model", "Previews", "Services", "Sink", "Traits"]
+
+Ability = Literal["generate", "likelihood", "rolling", "chat", "image", "audio", "video"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a model can do and how it likes to be fed. Known without loading it."""
+
+    abilities: frozenset[Ability]
+
+    window: int = 1
+    """Requests per call of `answer`: many for local models, which sort and batch; one for remote ones."""
+
+    in_flight: int = 1
+    """Calls of `answer` open at the same time."""
+
+
+@runtime_checkable
+class Model(Protocol):
+    """Answers requests. Knows nothing of tasks, documents or scores.
+
+    The constructor does no work. `traits` and `identify()` work before `open()`, so a finished run
+    is shown without loading anything.
+    """
+
+    @property
+    def name(self) -> str:
+        """What people call it: goes into tables and file names."""
+        ...
+
+    @property
+    def traits(self) -> Traits: ...
+
+    async def identify(self) -> Mapping[str, str]:
+        """The facts that make its answers its own: name, revision, weights and template hashes, dtype."""
+        ...
+
+    async def open(self) -> None:
+        """Load weights or connect. Called once, before the first `answer`."""
+        ...
+
+    def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+        """One outcome per request, in any order, each as soon as it is known.
+
+        An outcome names its request by `request_id`. What goes wrong with one request is that request's
+        `Failure`; only what breaks the whole model may raise.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Previews(Protocol):
+    """A model that can say what exactly it will read, without being opened. Optional; `assay show` uses it."""
+
+    def preview(self, request: Request) -> str:
+        """The text after the chat template, media as placeholders."""
+        ...
+
+
+class Filter(Protocol):
+    """Turns responses into answers. `responses[i]` are the values of document i's request, one per repeat."""
+
+    def apply(
+        self, responses: Sequence[Sequence[Any]], documents: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Any]: ...
+
+
+class Services(Protocol):
+    """What scoring may ask of the world. The engine implements it, so judges are scheduled,
+    limited, cached, journalled and shown like any other model."""
+
+    async def ask(self, model: str, request: Request) -> Outcome: ...
+
+    async def execute(self, program: str, *, timeout_s: float) -> Mapping[str, Any]: ...
+
+
+class Sink(Protocol):
+    """Hears what happens in a run. A sink that fails never stops it."""
+
+    def emit(self, event: str, facts: Mapping[str, Any]) -> None: ...

@@ -1,0 +1,97 @@
+"""How a run is getting on: counters the engine moves and a screen reads. Nothing here is remembered."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+__all__ = ["RunProgress", "TaskProgress"]
+
+
+@dataclass(slots=True)
+class TaskProgress:
+    """One task's counters."""
+
+    name: str
+    total: int
+    """Documents to ask."""
+
+    done: int = 0
+    """Documents that ended, however they ended; those of an earlier start included."""
+
+    reused: int = 0
+    """Documents that were already done when this start began."""
+
+    failed: int = 0
+    unscored: int = 0
+    metric: str = ""
+    """The metric the running score is of."""
+
+    scored: int = 0
+    sum: float = 0.0
+    sum_of_squares: float = 0.0
+
+    def add_score(self, value: float) -> None:
+        """Count one document's score."""
+        self.scored += 1
+        self.sum += value
+        self.sum_of_squares += value * value
+
+    @property
+    def mean(self) -> float | None:
+        """The running score; None before the first."""
+        return self.sum / self.scored if self.scored else None
+
+    @property
+    def stderr(self) -> float | None:
+        """Standard error of the running score; None before there are two."""
+        if self.scored < 2:
+            return None
+        variance = max(0.0, self.sum_of_squares - self.sum * self.sum / self.scored) / (self.scored - 1)
+        return math.sqrt(variance / self.scored)
+
+
+@dataclass(slots=True)
+class RunProgress:
+    """A whole run's counters."""
+
+    stage: str = "plan"
+    """The verb of the moment: plan, open, ask, summarise, done."""
+
+    tasks: dict[str, TaskProgress] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+    asked: int = 0
+    """Requests the model answered in this start."""
+
+    cached: int = 0
+    """Requests answered from the journal or the cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    """Failed requests by kind."""
+
+    @property
+    def done(self) -> int:
+        return sum(task.done for task in self.tasks.values())
+
+    @property
+    def total(self) -> int:
+        return sum(task.total for task in self.tasks.values())
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def rate(self) -> float:
+        """Documents per second in this start."""
+        fresh = self.done - sum(task.reused for task in self.tasks.values())
+        return fresh / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds to go at this rate; None before there is a rate."""
+        return (self.total - self.done) / self.rate if self.rate > 0 else None

@@ -1,0 +1,55 @@
+"""What came back. A failure is data, not absence: it is kept, counted and shown, never scored as wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Failure", "Finish", "LogProbability", "Outcome", "Response", "Usage"]
+
+Finish = Literal["stop", "length", "refused", ""]
+"""Why generation ended: a stop string or end token, the token limit, a content filter, not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogProbability:
+    """Natural logarithm of a continuation's probability; whether greedy decoding would have written it."""
+
+    total: float
+    greedy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens read and written."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A model's answer to one request."""
+
+    request_id: str
+    value: str | LogProbability
+    finish: Finish = ""
+    usage: Usage | None = None
+    seconds: float | None = None
+    reasoning: str | None = None
+    """Thinking that the server reported apart from the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A request nobody answered, and why. Asked again when the run is continued."""
+
+    request_id: str
+    kind: str
+    """A short class of error: `timeout`, `rate limit`, `server error`, `bad media`, `model error`, …"""
+
+    message: str
+    attempts: int = 1
+
+
+Outcome = Response | Failure

@@ -1,0 +1,73 @@
+"""How answers were judged. No NaN, no None, no silent 0: a document without a score says why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Answer", "Estimate", "Evidence", "Score", "Unscored", "Verdict"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one filter pipeline made of a document's responses: one value per request, in order."""
+
+    document: int
+    pipeline: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One metric's number for one document."""
+
+    document: int
+    metric: str
+    pipeline: str
+    value: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a corpus metric needs of one document: a (gold, prediction) pair, a (log-probability, words) pair."""
+
+    document: int
+    metric: str
+    pipeline: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unscored:
+    """The metric could not judge this document: counted, never averaged."""
+
+    document: int
+    metric: str
+    pipeline: str
+    why: str
+
+
+Verdict = Score | Evidence | Unscored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A metric over a task or group: the number, how sure it is, and out of how many."""
+
+    task: str
+    metric: str
+    pipeline: str
+    value: Any
+    """A number; a few foreign aggregations return dictionaries, which are kept as breakdowns."""
+
+    stderr: float | None = None
+    """None when no method is known: never a made-up 0."""
+
+    method: str = ""
+    """How the standard error was computed: `mean`, `bootstrap`, `pooled`."""
+
+    scored: int = 0
+    unscored: int = 0
+    failed: int = 0
+    higher_is_better: bool | None = None

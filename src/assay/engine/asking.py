@@ -1,0 +1,107 @@
+"""`ask`: requests to outcomes. Feeds the model windows as large as it likes, many at once if it likes.
+
+One slow window holds no other; what goes wrong with a window becomes its requests' failures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from assay.core.errors import AssayError
+from assay.core.ports import Model
+from assay.core.requests import Request
+from assay.core.responses import Failure, LogProbability, Outcome, Response
+
+__all__ = ["Backlog", "ask"]
+
+_BREAKS_ALLOWED = 3
+"""Windows in a row that may break as a whole before the model is given up."""
+
+
+class Backlog:
+    """Requests waiting for the model: bounded, so that prompts are not all held in memory."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._waiting: deque[Request] = deque()
+        self._closed = False
+        self._changed = asyncio.Condition()
+
+    async def put(self, requests: Sequence[Request]) -> None:
+        """Add requests, waiting while there is no room."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self._waiting) < self._room or self._closed)
+            self._waiting.extend(requests)
+            self._changed.notify_all()
+
+    async def take(self, count: int) -> list[Request]:
+        """Up to `count` requests; a full window where one can be had; none at the end."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self._waiting) >= min(count, self._room) or self._closed)
+            window = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+            self._changed.notify_all()
+            return window
+
+    async def peek(self) -> bool:
+        """Wait until there is something to take; False when nothing will ever come."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: bool(self._waiting) or self._closed)
+            return bool(self._waiting)
+
+    async def close(self) -> None:
+        """Nothing more will come."""
+        async with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+async def ask(model: Model, backlog: Backlog, receive: Callable[[Sequence[Outcome]], None]) -> None:
+    """Work through the backlog with as many calls open as the model likes; hand each outcome on at once."""
+    breaks = _Breaks()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(model.traits.in_flight):
+            group.create_task(_worker(model, backlog, receive, breaks))
+
+
+class _Breaks:
+    """Counts windows that broke as a whole, one after the other."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+async def _worker(
+    model: Model, backlog: Backlog, receive: Callable[[Sequence[Outcome]], None], breaks: _Breaks
+) -> None:
+    while window := await backlog.take(model.traits.window):
+        unanswered = {request.id for request in window}
+        try:
+            async for outcome in model.answer(window):
+                if outcome.request_id in unanswered:
+                    unanswered.discard(outcome.request_id)
+                    breaks.count = 0
+                    receive([_sound(outcome)])
+        except AssayError:
+            raise
+        except Exception as error:  # the worker border: a broken window is its requests' failure, not the run's
+            breaks.count += 1
+            if breaks.count >= _BREAKS_ALLOWED:
+                raise AssayError(
+                    f"the model `{model.name}` broke {breaks.count} times in a row: {type(error).__name__}: {error}",
+                    hint="everything answered so far is saved; repeat the command to go on",
+                ) from error
+            message = f"{type(error).__name__}: {error}"
+            receive([Failure(request_id=key, kind="model error", message=message) for key in sorted(unanswered)])
+        else:
+            message = "the model gave no answer"
+            receive([Failure(request_id=key, kind="model error", message=message) for key in sorted(unanswered)])
+
+
+def _sound(outcome: Outcome) -> Outcome:
+    """A log-probability that is not a number is not an answer."""
+    if isinstance(outcome, Response) and isinstance(outcome.value, LogProbability) and math.isnan(outcome.value.total):
+        return Failure(request_id=outcome.request_id, kind="model error", message="the log-probability is not a number")
+    return outcome

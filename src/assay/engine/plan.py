@@ -1,0 +1,292 @@
+"""`make_plan`: what a run means, with everything that can fail before the first request failing here.
+
+All problems are found in one go: unknown names, broken task files, missing data, templates that name missing
+columns, metrics nobody knows, a model that cannot answer. Nothing is asked and no weights are loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import AssayError, BadOutput, CannotAnswer, Problems
+from assay.core.fingerprints import digest_of
+from assay.core.messages import Audio, Image, Video
+from assay.core.ports import Ability, Model
+from assay.core.requests import Generate, Likelihood, Request
+from assay.core.runspec import RunSpec
+from assay.core.specs import GroupSpec, TaskSpec
+from assay.models import make_model
+from assay.scoring.scorer import Scorer
+from assay.tasks.digests import data_digest, spec_digest
+from assay.tasks.functions import HelperFunction
+from assay.tasks.index import TaskIndex, default_roots
+from assay.tasks.selection import Selection, select
+from assay.tasks.task import Rendering, Task
+
+__all__ = ["Plan", "PlannedTask", "make_plan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTask:
+    """One task, checked and ready."""
+
+    task: Task
+    scorer: Scorer
+    documents: int
+    digest: str
+    """Changes when the task file, its helpers, its data or the way of asking changes."""
+
+    @property
+    def spec(self) -> TaskSpec:
+        return self.task.spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What was asked for, in full: tasks, documents, the model's identity, a name for it all."""
+
+    spec: RunSpec
+    model: Model
+    identity: Mapping[str, str]
+    tasks: Mapping[str, PlannedTask]
+    groups: Mapping[str, GroupSpec]
+    top: tuple[str, ...]
+    run_id: str
+    folder: Path
+    """Where the run is kept."""
+
+    @property
+    def model_digest(self) -> str:
+        return digest_of(dict(self.identity))
+
+    @property
+    def documents(self) -> int:
+        """How many documents will be asked."""
+        return sum(planned.documents for planned in self.tasks.values())
+
+    def count_requests(self) -> dict[str, dict[str, int]]:
+        """How many requests of each kind each task makes. Renders every prompt, asks nothing."""
+        counts: dict[str, dict[str, int]] = {}
+        for name, planned in self.tasks.items():
+            kinds: dict[str, int] = {}
+            for _, requests in planned.task.render():
+                for request in requests:
+                    kind = _ability(request)
+                    kinds[kind] = kinds.get(kind, 0) + 1
+            counts[name] = kinds
+        return counts
+
+    def leaves(self, group: str) -> list[str]:
+        """The tasks inside a group, in order."""
+        return Selection(groups=dict(self.groups)).leaves(group)
+
+
+async def make_plan(spec: RunSpec, *, index: TaskIndex | None = None, model: Model | None = None) -> Plan:
+    """Turn options into a plan.
+
+    Raises:
+        Problems: Everything that is wrong, or the one thing.
+    """
+    problems: list[AssayError] = []
+    selection = Selection()
+    try:
+        selection = select(spec.tasks, index or TaskIndex.build(default_roots(spec.include_path)))
+    except AssayError as error:
+        _collect(problems, error)
+    if model is None:
+        try:
+            model = make_model(spec.model, spec.model_args)
+        except AssayError as error:
+            _collect(problems, error)
+    folder = _output_folder(spec)
+    try:
+        _check_writable(folder)
+    except AssayError as error:
+        _collect(problems, error)
+    tasks: dict[str, PlannedTask] = {}
+    for name, task_spec in selection.tasks.items():
+        try:
+            tasks[name] = _plan_task(spec, task_spec, model)
+        except AssayError as error:
+            _collect(problems, error)
+    if spec.samples is not None:
+        for name in spec.samples:
+            if selection.tasks and name not in selection.tasks:
+                problems.append(_unknown_sample_task(name, selection))
+    if problems or model is None:
+        raise problems[0] if len(problems) == 1 else Problems(problems)
+    identity = await model.identify()
+    run_id = _run_id(spec, model, identity, tasks)
+    return Plan(
+        spec=spec,
+        model=model,
+        identity=identity,
+        tasks=tasks,
+        groups=selection.groups,
+        top=tuple(selection.top),
+        run_id=run_id,
+        folder=folder / run_id,
+    )
+
+
+def _collect(problems: list[AssayError], error: AssayError) -> None:
+    for problem in error.problems if isinstance(error, Problems) else (error,):
+        if str(problem) not in map(str, problems):
+            problems.append(problem)
+
+
+def _unknown_sample_task(name: str, selection: Selection) -> AssayError:
+    from assay.core.errors import UnknownName
+
+    return UnknownName.of("task of this run", name, sorted(selection.tasks), where="--samples", ls="tasks")
+
+
+def _plan_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> PlannedTask:
+    """Check one task as far as its first document; collect its problems."""
+    problems: list[AssayError] = []
+    for check in (_check_functions, _check_unsafe):
+        try:
+            check(spec, task_spec)
+        except AssayError as error:
+            _collect(problems, error)
+    scorer = None
+    try:
+        scorer = Scorer.of(task_spec)
+    except AssayError as error:
+        _collect(problems, error)
+    task = Task(task_spec, rendering_of(spec, task_spec.name, model))
+    try:
+        first = _first_requests(task)
+        if model is not None:
+            _check_abilities(model, task_spec, first)
+    except AssayError as error:
+        _collect(problems, error)
+    if problems or scorer is None:
+        raise Problems(problems)
+    digest = digest_of(
+        {
+            "spec": spec_digest(task_spec),
+            "data": data_digest(task),
+            "shape": {key: value for key, value in spec.shape().items() if key not in ("tasks", "model", "model_args")},
+        }
+    )
+    return PlannedTask(task=task, scorer=scorer, documents=len(task), digest=digest)
+
+
+def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:
+    """The part of the options that reaches into prompts."""
+    chat_messages = model is None or "chat" in model.traits.abilities
+    return Rendering(
+        num_fewshot=spec.num_fewshot,
+        chat=bool(spec.apply_chat_template),
+        multiturn=spec.multiturn,
+        system_instruction=spec.system_instruction,
+        gen_kwargs=spec.gen_kwargs,
+        fewshot_seed=spec.seed[3],
+        limit=spec.limit,
+        samples=None if spec.samples is None else spec.samples.get(task),
+        model_name=spec.model,
+        chat_messages=chat_messages,
+        data_root=spec.data_root,
+        trust_remote_code=spec.trust_remote_code,
+        metadata=spec.metadata,
+    )
+
+
+def _check_functions(spec: RunSpec, task_spec: TaskSpec) -> None:
+    """Every `!function` leads to a function."""
+    problems: list[AssayError] = []
+    for function in _functions(task_spec.config):
+        try:
+            function.load()
+        except AssayError as error:
+            _collect(problems, error)
+    if problems:
+        raise Problems(problems)
+
+
+def _functions(value: Any) -> list[HelperFunction]:
+    if isinstance(value, HelperFunction):
+        return [value]
+    if isinstance(value, Mapping):
+        return [function for item in value.values() for function in _functions(item)]
+    if isinstance(value, (list, tuple)):
+        return [function for item in value for function in _functions(item)]
+    return []
+
+
+def _check_unsafe(spec: RunSpec, task_spec: TaskSpec) -> None:
+    if task_spec.unsafe_code and not spec.confirm_run_unsafe_code:
+        raise CannotAnswer(
+            f"the task `{task_spec.name}` executes code written by the model",
+            where=task_spec.place("unsafe_code"),
+            hint="add --confirm_run_unsafe_code to allow it",
+        )
+
+
+def _first_requests(task: Task) -> tuple[Request, ...]:
+    """Data loaded, the first document rendered: what breaks, breaks here."""
+    first = next(iter(task.documents()))
+    requests = task.begin().requests(first)
+    task.target(dict(first.fields))
+    return requests
+
+
+def _ability(request: Request) -> Ability:
+    if isinstance(request, Generate):
+        return "generate"
+    return "likelihood" if isinstance(request, Likelihood) else "rolling"
+
+
+def _check_abilities(model: Model, task_spec: TaskSpec, requests: tuple[Request, ...]) -> None:
+    kinds: dict[type, Ability] = {Image: "image", Audio: "audio", Video: "video"}
+    needed: set[Ability] = {_ability(request) for request in requests}
+    for request in requests:
+        needed |= {kinds[type(part)] for part in request.prompt.media}
+        if request.prompt.chat:
+            needed.add("chat")
+    missing = sorted(needed - model.traits.abilities)
+    if missing:
+        raise CannotAnswer(
+            f"the model `{model.name}` cannot answer `{task_spec.name}`: it does not do {', '.join(missing)}",
+            where=task_spec.place("output_type"),
+            hint=f"it does: {', '.join(sorted(model.traits.abilities))}; `assay ls models` shows others",
+        )
+
+
+def _output_folder(spec: RunSpec) -> Path:
+    """`--output_path` (a folder, or the folder of a `.json` file), else `./assay-runs`."""
+    if spec.output_path is None:
+        return Path("assay-runs")
+    path = Path(spec.output_path).expanduser()
+    return path.parent if path.suffix == ".json" else path
+
+
+def _check_writable(folder: Path) -> None:
+    """The nearest folder that exists can be written into; nothing is made yet."""
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise BadOutput(f"`{existing}` is not a folder", where="--output_path")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise BadOutput(f"the folder `{existing}` cannot be written", where="--output_path", hint="choose another")
+
+
+def _run_id(spec: RunSpec, model: Model, identity: Mapping[str, str], tasks: Mapping[str, PlannedTask]) -> str:
+    """Readable, and the same for the same work: re-issuing a command finds its run."""
+    digest = digest_of(
+        {
+            "identity": dict(identity),
+            "shape": {key: value for key, value in spec.shape().items() if key not in ("model", "model_args", "tasks")},
+            "tasks": {name: planned.digest for name, planned in tasks.items()},
+        }
+    )
+    words = [model.name, spec.tasks[0] if len(spec.tasks) == 1 else f"{spec.tasks[0]}+{len(spec.tasks) - 1}"]
+    slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", Path(word).stem if "/" in word else word).strip("-") for word in words)
+    return f"{slug[:60]}-{digest[:8]}"

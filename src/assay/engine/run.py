@@ -1,0 +1,306 @@
+"""The table of contents: render, ask, extract, judge, append, summarise, in a stream.
+
+    documents -> requests -> (journal? cache?) -> model -> responses -> journal -> answers -> verdicts -> journal
+
+Resume is subtraction: documents the journal has judged are passed over, requests it has answered are not asked.
+A response is durable before its document counts as done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from itertools import islice
+
+from assay.core.documents import Document
+from assay.core.errors import AssayError
+from assay.core.progress import RunProgress, TaskProgress
+from assay.core.requests import Request, fingerprint
+from assay.core.responses import Failure, Outcome, Response
+from assay.core.verdicts import Estimate
+from assay.engine.asking import Backlog, ask
+from assay.engine.judging import OpenDocument, judge, running_score
+from assay.engine.plan import Plan, PlannedTask
+from assay.engine.summary import summarise
+from assay.store.cache import ResponseCache
+from assay.store.journal import Journal
+from assay.tasks.task import Pass
+
+__all__ = ["run"]
+
+_CHUNK = 256
+"""Documents rendered, looked up and judged together."""
+
+
+async def run(plan: Plan, journal: Journal, cache: ResponseCache | None, progress: RunProgress) -> list[Estimate]:
+    """Answer and score whatever the journal lacks, then sum it up."""
+    _seed_globals(plan)
+    stream = _Stream(plan, journal, cache, progress)
+    try:
+        await stream.flow()
+    finally:
+        await stream.close()
+    progress.stage = "summarise"
+    estimates = await asyncio.to_thread(summarise, plan, journal)
+    await asyncio.wrap_future(journal.add_estimates(estimates))
+    progress.stage = "done"
+    return estimates
+
+
+def _seed_globals(plan: Plan) -> None:
+    """Helper code of tasks may draw from the global generators; upstream seeds them, so results depend on it."""
+    random.seed(plan.spec.seed[0])
+    if plan.spec.seed[1] is not None:
+        import numpy
+
+        numpy.random.seed(plan.spec.seed[1])
+
+
+class _Stream:
+    """One pass through a plan."""
+
+    def __init__(self, plan: Plan, journal: Journal, cache: ResponseCache | None, progress: RunProgress) -> None:
+        self.plan = plan
+        self.journal = journal
+        self.cache = cache
+        self.progress = progress
+        traits = plan.model.traits
+        self.backlog = Backlog(max(2 * traits.window * traits.in_flight, 2 * _CHUNK))
+        self.waiting: dict[str, list[tuple[OpenDocument, int]]] = {}
+        """Fingerprint -> who waits for it: identical requests are asked once."""
+
+        self.fingerprints: dict[str, str] = {}
+        """Request id -> fingerprint, of requests in flight."""
+
+        self.arrived: list[Outcome] = []
+        self.arrival = asyncio.Event()
+        self.rendered = False
+        self.open = 0
+        self.held: dict[str, list[OpenDocument]] = {}
+        """Complete documents of tasks whose filters look across all documents."""
+
+        self.writes: list[Future[None]] = []
+        self.model_digest = plan.model_digest
+        self.opened = False
+
+    # --- the flow ----------------------------------------------------------------------------------
+
+    async def flow(self) -> None:
+        for name, planned in self.plan.tasks.items():
+            metrics = list(planned.scorer.metrics)
+            self.progress.tasks[name] = TaskProgress(name, planned.documents, metric=metrics[0] if metrics else "")
+        self.progress.stage = "ask"
+        try:
+            async with asyncio.TaskGroup() as group:
+                recorder = group.create_task(self._record())
+                group.create_task(self._produce())
+                await self._ask()
+                self.rendered = True
+                self.arrival.set()
+                await recorder
+        except* AssayError as several:
+            raise _first(several) from None
+        for name in list(self.held):
+            await self._judge(name, self.held.pop(name))
+        await self._written()
+
+    async def close(self) -> None:
+        """Stop cleanly, whatever happened: what has arrived is written."""
+        self._append(self._take_arrived())
+        await self._written(quietly=True)
+        if self.opened:
+            await self.plan.model.close()
+
+    async def _ask(self) -> None:
+        """Open the model only if there is something to ask."""
+        first = await self.backlog.peek()
+        if first:
+            self.progress.stage = "open"
+            await self.plan.model.open()
+            self.opened = True
+            self.progress.stage = "ask"
+            await ask(self.plan.model, self.backlog, self._receive)
+
+    # --- documents to requests ---------------------------------------------------------------------
+
+    async def _produce(self) -> None:
+        for planned in self.plan.tasks.values():
+            chunks = self._chunks(planned)
+            while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+                await self._admit(planned, chunk)
+        await self.backlog.close()
+
+    def _chunks(self, planned: PlannedTask) -> Iterator[list[OpenDocument]]:
+        """Render what is not finished, a chunk at a time."""
+        barrier = not all(pipeline.per_document for pipeline in planned.scorer.pipelines)
+        finished = set() if barrier else self.journal.finished(planned.task.name)
+        counters = self.progress.tasks[planned.task.name]
+        rendering = planned.task.begin()
+        documents = iter(planned.task.documents())
+        while batch := list(islice(documents, _CHUNK)):
+            chunk = []
+            for document in batch:
+                if document.index in finished:
+                    rendering.skip(document)
+                    counters.done += 1
+                    counters.reused += 1
+                else:
+                    chunk.append(self._render(rendering, document))
+            if chunk:
+                yield chunk
+
+    def _render(self, rendering: Pass, document: Document) -> OpenDocument:
+        try:
+            requests = rendering.requests(document)
+        except Exception as error:  # helper border: a template or helper may fail on any one document
+            why = str(error) if isinstance(error, AssayError) else traceback.format_exc(limit=-3)
+            failure = Failure(request_id="", kind="not rendered", message=why)
+            return OpenDocument(document, (), (), [failure], 0)
+        marks = tuple(fingerprint(self.model_digest, request.id) for request in requests)
+        return OpenDocument(document, requests, marks, [None] * len(requests), len(requests))
+
+    async def _admit(self, planned: PlannedTask, chunk: list[OpenDocument]) -> None:
+        """Write documents and requests down; answer from memory what can be; queue the rest."""
+        self._append_documents(planned, chunk)
+        wanted = list(dict.fromkeys(mark for document in chunk for mark in document.fingerprints))
+        known = self.journal.find(wanted)
+        from_cache: dict[str, Response] = {}
+        if self.cache is not None and len(known) < len(wanted):
+            from_cache = self.cache.find([mark for mark in wanted if mark not in known])
+            self.writes.append(self.journal.add_responses(from_cache.items(), source="cache"))
+            known |= from_cache
+        self.progress.cached += len(known)
+        pending: list[Request] = []
+        complete: list[OpenDocument] = []
+        for document in chunk:
+            self.open += 1
+            for at, (request, mark) in enumerate(zip(document.requests, document.fingerprints, strict=True)):
+                if mark in known:
+                    document.outcomes[at] = known[mark]
+                    document.missing -= 1
+                elif mark in self.waiting:
+                    self.waiting[mark].append((document, at))
+                else:
+                    self.waiting[mark] = [(document, at)]
+                    self.fingerprints[request.id] = mark
+                    pending.append(request)
+            if document.missing == 0:
+                complete.append(document)
+        await self._complete(planned.task.name, complete)
+        if pending:
+            await self.backlog.put(pending)
+
+    def _append_documents(self, planned: PlannedTask, chunk: Sequence[OpenDocument]) -> None:
+        task = planned.task
+        documents = [(document.document, _shown_target(planned, document.document)) for document in chunk]
+        requests = [
+            pair for document in chunk for pair in zip(document.requests, document.fingerprints, strict=True)
+        ]
+        assert all(document.task == task.name for document, _ in documents)
+        self.writes.append(self.journal.add_documents(documents, requests))
+
+    # --- responses to verdicts ---------------------------------------------------------------------
+
+    def _receive(self, outcomes: Sequence[Outcome]) -> None:
+        self.arrived.extend(outcomes)
+        self.arrival.set()
+
+    async def _record(self) -> None:
+        """Write what arrived, then count it: durable first."""
+        while True:
+            await self.arrival.wait()
+            self.arrival.clear()
+            batch = self._take_arrived()
+            if batch:
+                self._append(batch)
+                await self._written()
+                await self._distribute(batch)
+            elif self.rendered and not self.arrived:
+                return
+            if self.rendered:
+                self.arrival.set()
+
+    def _take_arrived(self) -> list[tuple[str, Outcome]]:
+        batch = [(self.fingerprints[outcome.request_id], outcome) for outcome in self.arrived]
+        self.arrived = []
+        return batch
+
+    def _append(self, batch: Sequence[tuple[str, Outcome]]) -> None:
+        responses = [(mark, outcome) for mark, outcome in batch if isinstance(outcome, Response)]
+        failures = [(mark, outcome) for mark, outcome in batch if isinstance(outcome, Failure)]
+        if responses:
+            self.writes.append(self.journal.add_responses(responses, source="model"))
+            if self.cache is not None:
+                self.writes.append(self.cache.add(responses, model=self.plan.model.name))
+        if failures:
+            self.writes.append(self.journal.add_failures(failures))
+
+    async def _distribute(self, batch: Sequence[tuple[str, Outcome]]) -> None:
+        complete: dict[str, list[OpenDocument]] = {}
+        for mark, outcome in batch:
+            self._count(outcome)
+            self.fingerprints.pop(outcome.request_id, None)
+            for document, at in self.waiting.pop(mark):
+                document.outcomes[at] = outcome
+                document.missing -= 1
+                if document.missing == 0:
+                    complete.setdefault(document.document.task, []).append(document)
+        for task, documents in complete.items():
+            await self._complete(task, documents)
+
+    def _count(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Failure):
+            self.progress.failures[outcome.kind] += 1
+            return
+        self.progress.asked += 1
+        if outcome.usage is not None:
+            self.progress.input_tokens += outcome.usage.input_tokens
+            self.progress.output_tokens += outcome.usage.output_tokens
+
+    async def _complete(self, task: str, documents: list[OpenDocument]) -> None:
+        if not documents:
+            return
+        if all(pipeline.per_document for pipeline in self.plan.tasks[task].scorer.pipelines):
+            await self._judge(task, documents)
+        else:
+            self.held.setdefault(task, []).extend(documents)
+
+    async def _judge(self, task: str, documents: list[OpenDocument]) -> None:
+        documents.sort(key=lambda document: document.document.index)
+        planned = self.plan.tasks[task]
+        judged = await asyncio.to_thread(judge, planned, documents, score=not self.plan.spec.predict_only)
+        self.writes.append(self.journal.add_judged(task, judged.outcomes, judged.answers, judged.verdicts))
+        counters = self.progress.tasks[task]
+        self.open -= len(documents)
+        counters.done += len(documents)
+        counters.failed += sum(outcome == "failed" for _, outcome, _ in judged.outcomes)
+        counters.unscored += sum(outcome == "unscored" for _, outcome, _ in judged.outcomes)
+        for value in running_score(judged, planned.scorer.pipelines[0].name, counters.metric):
+            counters.add_score(value)
+
+    async def _written(self, *, quietly: bool = False) -> None:
+        """Wait until everything handed to the journal is on disk."""
+        writes, self.writes = self.writes, []
+        for write in writes:
+            try:
+                await asyncio.wrap_future(write)
+            except AssayError:
+                if not quietly:
+                    raise
+
+
+def _first(several: BaseExceptionGroup[AssayError]) -> AssayError:
+    """The error behind a group of them: one mistake stops everything, so the first one is the reason."""
+    first = several.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _shown_target(planned: PlannedTask, document: Document) -> object:
+    """The target as people see it; a target that cannot be made is scoring's business, not a reason to stop."""
+    try:
+        return planned.task.target(dict(document.fields))
+    except Exception:  # helper border
+        return None

@@ -1,0 +1,113 @@
+"""`summarise`: verdicts to estimates, for tasks and groups. Reads the journal, so a resumed run and an
+uninterrupted one take the same path and give the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.core.verdicts import Estimate
+from assay.engine.plan import Plan, PlannedTask
+from assay.stats.aggregations import aggregate
+from assay.stats.groups import Part, pool
+from assay.stats.uncertainty import standard_error
+from assay.store.journal import Journal
+
+__all__ = ["summarise"]
+
+
+def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
+    """Every estimate of a run: tasks in plan order, then groups."""
+    estimates: list[Estimate] = []
+    by_task: dict[str, list[Estimate]] = {}
+    for name, planned in plan.tasks.items():
+        by_task[name] = _task_estimates(name, planned, journal, plan.spec.bootstrap_iters)
+        estimates += by_task[name]
+    for group in plan.groups:
+        estimates += _group_estimates(plan, group, by_task)
+    return estimates
+
+
+def _task_estimates(name: str, planned: PlannedTask, journal: Journal, iterations: int) -> list[Estimate]:
+    values: dict[tuple[str, str], list[Any]] = {}
+    unscored: dict[tuple[str, str], int] = {}
+    for pipeline, metric, _, kind, value in journal.verdicts(name):
+        key = (pipeline, metric)
+        if kind == "unscored":
+            unscored[key] = unscored.get(key, 0) + 1
+        else:
+            values.setdefault(key, []).append(value)
+    failed = journal.outcomes(name).get("failed", 0)
+    order = {metric: at for at, metric in enumerate(planned.scorer.metrics)}
+    pipelines = {pipeline.name: at for at, pipeline in enumerate(planned.scorer.pipelines)}
+    keys = sorted(
+        {*values, *unscored}, key=lambda key: (pipelines.get(key[0], 99), order.get(key[1], len(order)), key[1])
+    )
+    return [
+        _estimate(name, planned, key, values.get(key, []), unscored.get(key, 0), failed, iterations) for key in keys
+    ]
+
+
+def _estimate(
+    name: str,
+    planned: PlannedTask,
+    key: tuple[str, str],
+    values: list[Any],
+    unscored: int,
+    failed: int,
+    iterations: int,
+) -> Estimate:
+    pipeline, metric = key
+    aggregation, higher_is_better, _ = planned.scorer.use_of(metric)
+    value: Any = None
+    stderr, method = None, ""
+    if values:
+        value = aggregate(aggregation, values)
+        stderr, method = standard_error(aggregation, values, metric=metric, iterations=iterations)
+    return Estimate(
+        task=name,
+        metric=metric,
+        pipeline=pipeline,
+        value=value,
+        stderr=stderr,
+        method=method,
+        scored=len(values),
+        unscored=unscored,
+        failed=failed,
+        higher_is_better=higher_is_better,
+    )
+
+
+def _group_estimates(plan: Plan, group: str, by_task: Mapping[str, list[Estimate]]) -> list[Estimate]:
+    leaves = plan.leaves(group)
+    estimates = []
+    for wanted in plan.groups[group].metrics:
+        parts = [
+            estimate
+            for leaf in leaves
+            for estimate in by_task[leaf]
+            if estimate.metric == wanted.metric and isinstance(estimate.value, (int, float))
+        ]
+        found = sorted({part.pipeline for part in parts})
+        for pipeline in found if wanted.filter_list is None else wanted.filter_list:
+            members = [part for part in parts if part.pipeline == pipeline]
+            if members:
+                estimates.append(_pooled(group, wanted.metric, pipeline, members, weighted=wanted.weight_by_size))
+    return estimates
+
+
+def _pooled(group: str, metric: str, pipeline: str, members: list[Estimate], *, weighted: bool) -> Estimate:
+    parts = [Part(value=member.value, stderr=member.stderr, size=member.scored) for member in members]
+    pooled = pool(parts, weight_by_size=weighted)
+    return Estimate(
+        task=group,
+        metric=metric,
+        pipeline=pipeline,
+        value=pooled.value,
+        stderr=pooled.stderr,
+        method="pooled" if pooled.stderr is not None else "",
+        scored=sum(member.scored for member in members),
+        unscored=sum(member.unscored for member in members),
+        failed=sum(member.failed for member in members),
+        higher_is_better=members[0].higher_is_better,
+    )

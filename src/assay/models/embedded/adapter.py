@@ -1,0 +1,207 @@
+"""The embedded model behind the `Model` port: a tiny multimodal model that ships with Assay.
+
+It needs no GPU, no download and no torch, so the first run, the tests and the examples work everywhere.
+NumPy is imported by `open()`, not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.core.errors import BadData, BadOption
+from assay.core.messages import Image, Prompt
+from assay.core.ports import Traits
+from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.responses import Failure, Finish, LogProbability, Outcome, Response, Usage
+from assay.models.embedded.template import ChatTemplate, UnreadablePart, plain_text
+
+if TYPE_CHECKING:
+    from assay.models.embedded.engine import Engine, TokenPrompt
+
+__all__ = ["SHIPPED_WEIGHTS", "EmbeddedModel"]
+
+SHIPPED_WEIGHTS = Path(__file__).parent / "weights"
+_NEEDED_FILES = ("config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja")
+_SLICE_S = 0.05
+_DEFAULT_MAX_TOKENS = 256
+
+
+class EmbeddedModel:
+    """The model called `embedded`.
+
+    >>> EmbeddedModel(seed="7").name
+    'embedded'
+    """
+
+    def __init__(self, *, weights: str | Path = "", seed: int | str = 0, **unknown: Any) -> None:
+        if unknown:
+            names = ", ".join(f"`{name}`" for name in sorted(unknown))
+            raise BadOption(
+                f"the model `embedded` does not know the argument {names}",
+                where="model_args",
+                hint="it takes `weights` (a model folder) and `seed` (a whole number), both optional",
+            )
+        try:
+            self._seed = int(seed)
+        except (TypeError, ValueError):
+            raise BadOption(f"`seed` must be a whole number, got {seed!r}", where="model_args") from None
+        self._folder = Path(weights) if weights else SHIPPED_WEIGHTS
+        self._template = ChatTemplate(self._folder / "chat_template.jinja")
+        self._engine: Engine | None = None
+
+    @property
+    def name(self) -> str:
+        """`embedded`, or the name of the folder given as `weights`."""
+        return "embedded" if self._folder == SHIPPED_WEIGHTS else self._folder.name
+
+    @property
+    def traits(self) -> Traits:
+        """Everything but sound and video; one sequence at a time, in windows long enough to share contexts."""
+        abilities = frozenset({"generate", "likelihood", "rolling", "chat", "image"})
+        return Traits(abilities=abilities, window=64, in_flight=1)  # type: ignore[arg-type]
+
+    async def identify(self) -> Mapping[str, str]:
+        """Name, hashes of weights and template, and the seed that sampled answers start from."""
+        self._check_folder()
+        hashes = await asyncio.to_thread(
+            lambda: [_sha256(self._folder / name) for name in ("model.safetensors", "chat_template.jinja")]
+        )
+        return {
+            "name": self.name,
+            "weights_sha256": hashes[0],
+            "template_sha256": hashes[1],
+            "dtype": "float32",
+            "seed": str(self._seed),
+        }
+
+    async def open(self) -> None:
+        """Load the weights; some tens of milliseconds."""
+        self._check_folder()
+        if self._engine is None:
+            self._engine = await asyncio.to_thread(_load, self._folder)
+
+    async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+        """Answer one after the other in a thread, requests with the same prompt together."""
+        by_prompt: dict[str, list[Request]] = {}
+        for request in window:
+            by_prompt.setdefault(request.prompt.digest, []).append(request)
+        pending = (request for requests in by_prompt.values() for request in requests)
+        while outcomes := await asyncio.to_thread(self._answer_slice, pending):
+            for outcome in outcomes:
+                yield outcome
+
+    async def close(self) -> None:
+        """Forget the weights."""
+        self._engine = None
+
+    def _check_folder(self) -> None:
+        missing = [name for name in _NEEDED_FILES if not (self._folder / name).is_file()]
+        if missing:
+            raise BadData(
+                f"the model folder lacks {', '.join(missing)}",
+                where=str(self._folder),
+                hint="`weights` names a folder made by tools/embedded_model; leave it out for the one that ships",
+            )
+
+    def _answer_slice(self, pending: Iterator[Request]) -> list[Outcome]:
+        """As many answers as fit into a twentieth of a second, at least one while any is left."""
+        outcomes: list[Outcome] = []
+        deadline = time.monotonic() + _SLICE_S
+        for request in pending:
+            outcomes.append(self._answer_one(request))
+            if time.monotonic() > deadline:
+                break
+        return outcomes
+
+    def _answer_one(self, request: Request) -> Outcome:
+        from assay.models.embedded.engine import BadPrompt
+
+        engine = self._engine
+        if engine is None:
+            raise RuntimeError("answer() was called before open()")
+        started = time.monotonic()
+        try:
+            match request:
+                case Generate():
+                    value, finish, usage = self._generate(engine, request)
+                case Likelihood():
+                    value, finish, usage = self._likelihood(engine, request)
+                case RollingLikelihood():
+                    text = request.prompt.text
+                    total = engine.rolling_log_likelihood(text)
+                    value, finish, usage = LogProbability(total), "", Usage(len(text), 0)
+        except (BadPrompt, _BadMedia) as error:
+            kind = "bad media" if isinstance(error, _BadMedia) else "bad request"
+            return Failure(request_id=request.id, kind=kind, message=str(error))
+        seconds = time.monotonic() - started
+        return Response(request_id=request.id, value=value, finish=finish, usage=usage, seconds=seconds)
+
+    def _generate(self, engine: Engine, request: Generate) -> tuple[str | LogProbability, Finish, Usage]:
+        from assay.models.embedded.sampling import TokenChoice, make_generator
+
+        settings = request.settings
+        limit = settings.max_tokens
+        seed = self._seed if settings.seed is None else settings.seed
+        written = engine.generate(
+            self._tokens(engine, request.prompt, self._text(request.prompt)),
+            stop=settings.stop,
+            max_tokens=_DEFAULT_MAX_TOKENS if limit is None else limit,
+            choice=TokenChoice(temperature=settings.temperature, top_p=settings.top_p, top_k=settings.top_k),
+            generator=make_generator(seed, request.prompt.digest, request.repeat),
+        )
+        finish: Finish = "stop" if written.finish == "stop" else "length"
+        return written.text, finish, Usage(written.read, written.written)
+
+    def _likelihood(self, engine: Engine, request: Likelihood) -> tuple[str | LogProbability, Finish, Usage]:
+        """Trailing white space of the context belongs to the continuation; no context means the start token."""
+        text = self._text(request.prompt)
+        context = text.rstrip()
+        whole = engine.encode(text + request.continuation)
+        prompt = self._tokens(engine, request.prompt, context)
+        continuation = whole[len(prompt.ids) :]
+        total, greedy = engine.log_likelihood(prompt, continuation)
+        return LogProbability(total, greedy), "", Usage(len(prompt.ids), len(continuation))
+
+    def _text(self, prompt: Prompt) -> str:
+        try:
+            return self._template.render(prompt) if prompt.chat else plain_text(prompt)
+        except UnreadablePart as error:
+            raise _BadMedia(str(error)) from None
+
+    def _tokens(self, engine: Engine, prompt: Prompt, text: str) -> TokenPrompt:
+        from assay.models.embedded.engine import Picture, TokenPrompt
+
+        pictures = []
+        for part in prompt.media:
+            if isinstance(part, Image):
+                pictures.append(Picture(part.digest, _load_picture(part)))
+        return TokenPrompt(engine.encode(text), tuple(pictures))
+
+
+class _BadMedia(ValueError):
+    """A picture that does not load, or a medium the model cannot read."""
+
+
+def _load_picture(part: Image) -> Any:
+    try:
+        picture = part.load()
+    except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises for broken files
+        raise _BadMedia(f"a picture does not load: {error}") from error
+    if not hasattr(picture, "convert"):
+        raise _BadMedia(f"a picture is a {type(picture).__name__}, not a PIL image")
+    return picture
+
+
+def _load(folder: Path) -> Engine:
+    from assay.models.embedded.engine import Engine
+
+    return Engine(folder)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

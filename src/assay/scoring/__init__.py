@@ -1,0 +1,1 @@
+"""How an answer is judged: filters make answers of responses, metrics make verdicts of answers."""

@@ -1,0 +1,101 @@
+"""Judging generated texts: the metrics of a `generate_until` task, one after the other.
+
+The habits of lm-evaluation-harness are kept where they show in scores; each is marked below.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Call", "judge_text", "takes_keywords"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A metric ready to be called."""
+
+    name: str
+    function: Callable[..., Any]
+    arguments: Mapping[str, Any]
+    keywords: bool
+    """True: called with `references` and `predictions`; otherwise with one pair."""
+
+    def __call__(self, references: Sequence[Any], predictions: Sequence[Any]) -> Any:
+        if self.keywords:
+            return self.function(references=references, predictions=predictions, **self.arguments)
+        return self.function([references[0], predictions[0]])
+
+
+def takes_keywords(function: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
+    """Whether a metric can be called with `references`, `predictions` and these arguments.
+
+    Read from its signature, so that a TypeError inside a metric stays visible.
+
+    >>> takes_keywords(lambda references, predictions: 1.0, {}), takes_keywords(lambda pair: pair, {})
+    (True, False)
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # written in C: nothing to read
+        return True
+    try:
+        signature.bind(references=(), predictions=(), **arguments)
+    except TypeError:
+        return False
+    return True
+
+
+def judge_text(
+    calls: Sequence[Call],
+    answers: Sequence[Any],
+    target: Any,
+    choices: Sequence[Any] | None,
+    *,
+    several: bool,
+    inherit: Callable[[str, str], None],
+) -> dict[str, Any]:
+    """Every metric's result. `several`: any of the targets will do. `inherit(key, metric)` hears of new keys."""
+    result = answers[0]
+    gold = _gold(calls, target, choices, result, several)
+    found: dict[str, Any] = {}
+    score: Any
+    for call in calls:
+        if several and call.name != "anls":
+            if not isinstance(gold, list):
+                gold = [gold]  # a document with a single answer among others with several
+            if call.name == "exact_match":
+                result = [result] * len(gold)  # and so it stays for the metrics that follow
+                score = 1.0 if _number(call(gold, result), call.name) > 0.0 else 0.0
+            else:
+                scores = [_number(call([option], [result]), call.name) for option in gold]
+                score = 1.0 if any(scores) else 0.0
+        else:
+            score = call(gold if several and isinstance(gold, list) else [gold], [result])
+        if isinstance(score, dict):
+            for key, value in score.items():
+                found[key] = value
+                inherit(key, call.name)
+        else:
+            found[call.name] = score
+    return found
+
+
+def _gold(
+    calls: Sequence[Call], target: Any, choices: Sequence[Any] | None, result: Any, several: bool
+) -> Any:
+    if choices is not None:
+        return choices[target]
+    if several:
+        return list(target)
+    if type(target) is type(result) or isinstance(result, list):
+        return target
+    if any(call.name == "bypass" for call in calls):
+        return target
+    return type(result)(target)  # a target 7 is compared as "7"
+
+
+def _number(score: Any, name: str) -> Any:
+    return score[name] if isinstance(score, dict) else score

@@ -1,0 +1,167 @@
+"""Judging log-probabilities: what `loglikelihood`, `loglikelihood_rolling` and `multiple_choice` tasks report.
+
+An answer is `(log-probability, is_greedy)`, or one number for rolling tasks. Only metrics the task names come out.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+__all__ = ["judge_choices", "judge_likelihood", "judge_rolling", "pick_largest"]
+
+_SPACES = re.compile(r"\s+")
+_OUTSIDE = -100
+"""The gold index of a target that is none of the choices: never right."""
+
+_log = logging.getLogger(__name__)
+
+
+def judge_likelihood(wanted: Collection[str], answers: Sequence[Any]) -> dict[str, Any]:
+    """One continuation: its log-probability, and whether it is what the model would say.
+
+    >>> judge_likelihood(["perplexity", "acc"], [(-1.5, True)])
+    {'perplexity': -1.5, 'acc': 1}
+    """
+    log_probability, greedy = answers[0]
+    found = {"perplexity": log_probability, "acc": int(greedy)}
+    return {name: value for name, value in found.items() if name in wanted}
+
+
+def judge_rolling(wanted: Collection[str], answers: Sequence[Any], text: str) -> dict[str, Any]:
+    """A whole text: its log-probability with the words or bytes it is spread over.
+
+    >>> judge_rolling(["word_perplexity"], [-7.0], "a b c")
+    {'word_perplexity': (-7.0, 3)}
+    """
+    (log_probability,) = answers
+    found: dict[str, Any] = {}
+    if "word_perplexity" in wanted:
+        found["word_perplexity"] = (log_probability, len(_SPACES.split(text)))
+    size = len(text.encode("utf-8"))
+    for name in ("byte_perplexity", "bits_per_byte"):
+        if name in wanted:
+            found[name] = (log_probability, size)
+    return found
+
+
+def judge_choices(
+    wanted: Collection[str],
+    answers: Sequence[Any],
+    target: Any,
+    choices: Sequence[str],
+    *,
+    several: bool = False,
+) -> dict[str, Any]:
+    """One continuation per choice: the likeliest is the model's answer. `several`: the target is a list.
+
+    >>> judge_choices(["acc", "acc_norm"], [(-4.0, False), (-5.0, False)], 1, ["no", "perhaps"])
+    {'acc': 0.0, 'acc_norm': 1.0}
+    """
+    count = len(choices)
+    values = [answer[0] for answer in answers]
+    unconditional: list[float] | None = None
+    if len(values) == 2 * count and "acc_mutual_info" in wanted:
+        values, unconditional = values[:count], values[count:]
+    if len(values) != count:
+        raise ValueError(f"there are {count} choices and {len(values)} log-probabilities")
+    gold = _gold(target, choices)
+    greedy = _greedy_at(gold, [answer[1] for answer in answers], several)
+
+    found: dict[str, Any] = {}
+    likeliest = pick_largest(values)
+    right = (lambda place: place in gold) if several else (lambda place: place == gold)
+    if "acc" in wanted:
+        found["acc"] = 1.0 if right(likeliest) else 0.0
+    for name in ("f1", "mcc"):
+        if name in wanted:
+            found[name] = (gold, likeliest)
+    if "acc_norm" in wanted:
+        found["acc_norm"] = _normalised(values, [len(choice) for choice in choices], right)
+    if "acc_bytes" in wanted:
+        found["acc_bytes"] = _normalised(values, [len(choice.encode("utf-8")) for choice in choices], right)
+    if "exact_match" in wanted:
+        found["exact_match"] = greedy
+    if "brier_score" in wanted:
+        found["brier_score"] = (gold, _softmax(values))
+    if "likelihood" in wanted:
+        found["likelihood"] = (gold, tuple(values))
+    if "acc_mutual_info" in wanted:
+        found["acc_mutual_info"] = _mutual_information(values, unconditional, gold)
+    return found
+
+
+def pick_largest(values: Sequence[float]) -> int:
+    """The place of the largest value, the first of equals; a NaN counts as largest.
+
+    >>> pick_largest([-3.0, -1.0, -1.0])
+    1
+    """
+    best, top = 0, values[0]
+    for place, value in enumerate(values):
+        if value != value:
+            return place
+        if value > top:
+            best, top = place, value
+    return best
+
+
+def _gold(target: Any, choices: Sequence[str]) -> Any:
+    """The target as an index, or a list of them; what is not among the choices becomes -100."""
+    count = len(choices)
+    gold = target
+    if isinstance(target, list):
+        gold = [place if place < count else _OUTSIDE for place in target]
+    elif isinstance(target, int):
+        gold = target if target < count else _OUTSIDE
+    elif isinstance(target, str):
+        gold = choices.index(target) if target in choices else _OUTSIDE
+    if gold == _OUTSIDE or (isinstance(gold, list) and _OUTSIDE in gold):
+        _log.warning("the target %r is not one of the %d choices: it counts as never right", target, count)
+    return gold
+
+
+def _greedy_at(gold: Any, greedy: list[bool], several: bool) -> int:
+    """Whether the model would say (one of) the right choice(s) itself."""
+    try:
+        if several:
+            return int(any(greedy[place] for place in gold if place != _OUTSIDE))
+        return int(greedy[gold]) if gold != _OUTSIDE else 0
+    except (TypeError, IndexError):
+        wanted = "a list of places" if several else "a place"
+        raise ValueError(f"the target {gold!r} is not {wanted} among {len(greedy)} choices") from None
+
+
+def _normalised(values: Sequence[float], lengths: Sequence[int], right: Callable[[int], bool]) -> float:
+    shares = [
+        value / length if length else _over_zero(value) for value, length in zip(values, lengths, strict=True)
+    ]
+    return 1.0 if right(pick_largest(shares)) else 0.0
+
+
+def _over_zero(value: float) -> float:
+    """What arithmetic without exceptions makes of a choice without characters."""
+    return math.nan if value == 0 or value != value else math.copysign(math.inf, value)
+
+
+def _softmax(values: Sequence[float]) -> list[float]:
+    import numpy as np
+
+    powers = np.exp(np.array(values) - max(values))
+    return [float(share) for share in powers / powers.sum()]
+
+
+def _mutual_information(values: Sequence[float], unconditional: Sequence[float] | None, gold: Any) -> float:
+    """Right when the choice gains most from the question, compared with its probability without one."""
+    if unconditional is None:
+        raise ValueError("`acc_mutual_info` needs the log-probability of each choice without the question")
+    gains = [value - base for value, base in zip(values, unconditional, strict=True)]
+    place = pick_largest(gains)
+    if isinstance(gold, list):
+        if len(gold) != 1:
+            raise ValueError("`acc_mutual_info` cannot judge several targets")
+        return 1.0 if place == gold[0] else 0.0
+    return 1.0 if place == gold else 0.0

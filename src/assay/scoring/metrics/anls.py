@@ -1,0 +1,50 @@
+"""How close a short answer comes to one of its references, in edits: for reading documents and infographics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay.scoring.metrics import metric
+
+__all__ = ["anls", "edit_distance"]
+
+
+@metric("anls", output_types=("generate_until",))
+def anls(*, references: Sequence[str], predictions: Sequence[Any], thresh_hold: float = 0.5) -> float:
+    """Average normalised Levenshtein similarity to the best reference; 0.0 below the threshold.
+
+    >>> anls(references=["Bern", "Berne"], predictions=["berne"])
+    1.0
+    >>> anls(references=["Bern"], predictions=["Basel"])
+    0.0
+    """
+    prediction = predictions[0] if isinstance(predictions[0], str) else predictions[0][0]
+    answer = " ".join(prediction.lower().split())
+    distances = []
+    for reference in references:
+        longest = max(len(reference.upper()), len(prediction.upper()))
+        edits = edit_distance(" ".join(reference.lower().split()), answer)
+        distances.append(edits / longest if longest else 0.0)
+    similarity = 1 - min(distances)
+    return similarity if similarity >= thresh_hold else 0.0
+
+
+def edit_distance(first: str, second: str) -> int:
+    """The fewest characters to insert, delete or replace to make one text the other.
+
+    >>> edit_distance("kitten", "sitting")
+    3
+    """
+    if first == second:
+        return 0
+    above = list(range(len(second) + 1))
+    for row, letter in enumerate(first, start=1):
+        line = [row]
+        for column, other in enumerate(second):
+            if letter == other:
+                line.append(above[column])
+            else:
+                line.append(1 + min(above[column], above[column + 1], line[column]))
+        above = line
+    return above[-1]

@@ -1,0 +1,106 @@
+"""Filters in a row: from the raw responses of a request to the one answer that is judged."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.core.errors import AssayError, BadTask, Problems
+from assay.core.ports import Filter
+from assay.core.specs import FilterStep, PipelineSpec
+from assay.scoring.filters import FILTERS
+
+__all__ = ["DEFAULT_PIPELINE", "Pipeline", "build_pipeline"]
+
+DEFAULT_PIPELINE = PipelineSpec(name="none", steps=(FilterStep(function="take_first"),))
+"""What a task without `filter_list` gets: the first response as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One filter, ready to be made."""
+
+    make: Callable[..., Filter]
+    arguments: Mapping[str, Any]
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """The steps of one entry of `filter_list`."""
+
+    name: str
+    steps: tuple[Step, ...]
+    per_document: bool
+    """True: any part of a task's documents may be filtered on its own."""
+
+    def apply(self, responses: Sequence[Sequence[Any]], documents: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """One answer per request. `responses[i]` are the values of request i, one per repeat.
+
+        The filters are made anew on each call: they may hold state.
+        """
+        values: Sequence[Any] = list(responses)
+        for step in self.steps:
+            values = list(step.make(**step.arguments).apply(values, documents))
+        if len(values) < len(responses):
+            raise BadTask(
+                f"the pipeline `{self.name}` made {len(values)} answers of {len(responses)} responses",
+                where=self.steps[-1].where,
+            )
+        return list(values[: len(responses)])
+
+
+def build_pipeline(spec: PipelineSpec) -> Pipeline:
+    """Look up and check every step.
+
+    Raises:
+        UnknownName, BadTask: A step that does not exist or has arguments it cannot have.
+        Problems: Several of them.
+    """
+    steps: list[Step] = []
+    problems: list[AssayError] = []
+    for step in spec.steps:
+        try:
+            steps.append(_ready(step))
+        except AssayError as problem:
+            problems.append(problem)
+    if problems:
+        raise problems[0] if len(problems) == 1 else Problems(problems)
+    return Pipeline(
+        name=spec.name,
+        steps=tuple(steps),
+        per_document=all(_per_document(step.make) for step in steps),
+    )
+
+
+def _ready(step: FilterStep) -> Step:
+    make = FILTERS.get(step.function, where=step.where) if isinstance(step.function, str) else step.function
+    try:
+        if getattr(make, "__module__", "").startswith("assay.scoring."):
+            make(**step.arguments)  # our own constructors do nothing but compile a pattern
+        else:
+            _check_arguments(make, step.arguments)
+    except (TypeError, re.error, AssayError) as problem:
+        name = step.function if isinstance(step.function, str) else getattr(make, "__name__", repr(make))
+        raise BadTask(f"the filter `{name}` cannot be made: {problem}", where=step.where) from None
+    return Step(make=make, arguments=step.arguments, where=step.where)
+
+
+def _check_arguments(make: Callable[..., Filter], arguments: Mapping[str, Any]) -> None:
+    """Raise TypeError for arguments a constructor does not take, without running it."""
+    try:
+        signature = inspect.signature(make)
+    except ValueError:  # written in C: nothing to read
+        return
+    signature.bind(**arguments)
+
+
+def _per_document(make: Callable[..., Filter]) -> bool:
+    """What the class says that defines `apply`: a subclass with an `apply` of its own makes its own promise."""
+    if not isinstance(make, type):
+        return False
+    owner = next((kind for kind in make.__mro__ if "apply" in vars(kind)), None)
+    return owner is not None and vars(owner).get("per_document") is True

@@ -1,0 +1,1 @@
+"""What the verdicts mean: aggregation, standard errors, groups. Pure functions on numbers."""

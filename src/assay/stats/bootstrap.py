@@ -1,0 +1,111 @@
+"""Standard errors by resampling, where no formula is known.
+
+The resamples are those of lm-evaluation-harness, so the numbers are the same to the last bit: chunks of a
+thousand, chunk *i* drawn by `random.Random(i).choices`. NumPy's Mersenne twister, given the same state, draws
+the same documents thousands at a time; blocks of bounded size keep memory flat.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.stats.aggregations import AGGREGATIONS
+from assay.stats.classification import f1_of_rows, mcc_of_rows
+from assay.stats.sums import plain_floats, row_sums, sample_deviation
+from assay.stats.translation import TRANSLATION, translation_of_rows
+
+__all__ = ["RESAMPLED", "bootstrap_error", "replicates", "resampled_rows"]
+
+Rows = NDArray[np.intp]
+Scorer = Callable[[Rows], list[float]]
+
+RESAMPLED = frozenset({"median", "matthews_corrcoef", "f1", "perplexity", "nanmean", *TRANSLATION})
+"""The aggregations whose standard error is a bootstrap."""
+
+_CHUNK = 1000
+_BLOCK = 1 << 18
+"""Draws held at a time: about two megabytes per array."""
+
+
+def bootstrap_error(name: str, values: Sequence[Any], iterations: int) -> float | None:
+    """The spread of an aggregation over resamples of its documents; None for fewer than two resamples."""
+    scores = replicates(name, values, iterations)
+    return sample_deviation(scores) if len(scores) > 1 else None
+
+
+def replicates(name: str, values: Sequence[Any], iterations: int) -> list[float]:
+    """The aggregation of each resample, in order."""
+    score = _row_scorer(name, values) or _one_by_one(name, values)
+    scores: list[float] = []
+    for rows in resampled_rows(len(values), iterations):
+        scores += score(rows)
+    return scores
+
+
+def resampled_rows(size: int, iterations: int) -> Iterator[Rows]:
+    """Blocks of resamples; each row holds `size` document numbers.
+
+    >>> next(resampled_rows(5, 2)).tolist() == [Random(0).choices(range(5), k=10)[:5],
+    ...                                         Random(0).choices(range(5), k=10)[5:]]
+    True
+    """
+    chunk = min(_CHUNK, iterations)
+    height = max(1, _BLOCK // size)
+    for number in range(iterations // chunk if chunk > 0 else 0):
+        draw = _twister(number)
+        for start in range(0, chunk, height):
+            shares = draw.random_sample((min(height, chunk - start), size))
+            shares *= size
+            yield shares.astype(np.intp)
+
+
+def _twister(seed: int) -> np.random.RandomState:
+    """NumPy's generator in the state `random.Random(seed)` starts from."""
+    state = Random(seed).getstate()[1]
+    draw = np.random.RandomState()
+    draw.set_state(("MT19937", np.array(state[:-1], dtype=np.uint32), state[-1], 0, 0.0))
+    return draw
+
+
+def _row_scorer(name: str, values: Sequence[Any]) -> Scorer | None:
+    if name in TRANSLATION:
+        return translation_of_rows(name, values)
+    if name == "f1":
+        return f1_of_rows(values)
+    if name == "matthews_corrcoef":
+        return mcc_of_rows(values)
+    numbers = plain_floats(values)
+    if numbers is None:
+        return None
+    if name == "perplexity":
+        size = len(numbers)
+        return lambda rows: [math.exp(-(total / size)) for total in row_sums(numbers[rows]).tolist()]
+    if name == "nanmean":
+        return _nanmeans(numbers)
+    if name == "median" and not np.isnan(numbers).any():
+        middle = len(numbers) // 2
+        return lambda rows: np.partition(numbers[rows], middle, axis=1)[:, middle].tolist()
+    return None
+
+
+def _nanmeans(numbers: NDArray[np.float64]) -> Scorer:
+    known = ~np.isnan(numbers)
+    filled = np.where(known, numbers, 0.0)
+
+    def score(rows: Rows) -> list[float]:
+        with np.errstate(invalid="ignore"):  # a resample of nothing but NaN is NaN
+            means = filled[rows].sum(axis=1) / known[rows].sum(axis=1)
+        return [float(value) for value in means]
+
+    return score
+
+
+def _one_by_one(name: str, values: Sequence[Any]) -> Scorer:
+    function = AGGREGATIONS.get(name)
+    return lambda rows: [function([values[place] for place in row]) for row in rows.tolist()]

@@ -1,0 +1,63 @@
+"""Responses shared between runs, by fingerprint. Many processes may use one cache at the same time."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from assay.core.responses import Response
+from assay.store.rows import INSERT_RESPONSE, SELECT_RESPONSE, response_from_row, response_row
+from assay.store.schema import CACHE_SCHEMA, connect
+from assay.store.writer import GroupWriter
+
+__all__ = ["ResponseCache", "assay_home"]
+
+_CHUNK = 500
+
+
+def assay_home() -> Path:
+    """Where Assay keeps what outlives a run: `ASSAY_HOME`, else the user's data folder."""
+    if given := os.environ.get("ASSAY_HOME"):
+        return Path(given).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "assay"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "assay"
+    return Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "assay"
+
+
+class ResponseCache:
+    """What models answered before. Failures are never in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._reader = connect(path, CACHE_SCHEMA, durable=False)
+        self._writer = GroupWriter(lambda: connect(path, CACHE_SCHEMA, durable=False), name="response cache")
+
+    def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
+        """The responses known under these fingerprints."""
+        found: dict[str, Response] = {}
+        for start in range(0, len(fingerprints), _CHUNK):
+            chunk = fingerprints[start : start + _CHUNK]
+            marks = ",".join("?" * len(chunk))
+            for row in self._reader.execute(f"{SELECT_RESPONSE} WHERE fingerprint IN ({marks})", chunk):
+                found[row[0]] = response_from_row(row)
+        return found
+
+    def add(self, responses: Iterable[tuple[str, Response]], *, model: str) -> Future[None]:
+        """Keep responses under their fingerprints; the first one kept stays."""
+        now = time.time()
+        rows = [response_row(fingerprint, response, source=model, at=now) for fingerprint, response in responses]
+        return self._writer.submit([(INSERT_RESPONSE, rows)])
+
+    def __len__(self) -> int:
+        count: int = self._reader.execute("SELECT count(*) FROM responses").fetchone()[0]
+        return count
+
+    def close(self) -> None:
+        self._writer.close()
+        self._reader.close()

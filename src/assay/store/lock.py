@@ -1,0 +1,68 @@
+"""One writer per run: a lock that dies with the process that holds it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import IO
+
+from assay.core.errors import BadOutput, RunHeld
+
+__all__ = ["RunLock"]
+
+
+class RunLock:
+    """Holds `<run>/lock`. The kernel lets go of it when the process ends, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "lock"
+        self._file: IO[str] | None = None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            RunHeld: Another process has it; the message says which.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = self.path.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise BadOutput(
+                f"cannot write into `{self.path.parent}`: {error.strerror}", hint="choose another --output_path"
+            ) from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = _describe(file.read())
+            file.close()
+            raise RunHeld(
+                f"this run is being written by {holder}",
+                where=str(self.path.parent),
+                hint="wait for it, or give another --output_path",
+            ) from None
+        file.seek(0)
+        file.truncate()
+        json.dump({"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}, file)
+        file.flush()
+        self._file = file
+
+    def release(self) -> None:
+        """Let go. The file stays; its lock does not."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _describe(text: str) -> str:
+    try:
+        holder = json.loads(text)
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder["since"]))
+        return f"process {holder['pid']} on {holder['host']} since {since}"
+    except (ValueError, KeyError, TypeError):
+        return "another process"

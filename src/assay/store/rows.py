@@ -1,0 +1,102 @@
+"""Records as rows and back: the one place that knows the order of columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from assay.core.codec import decode, encode, to_plain
+from assay.core.messages import Prompt, Text, Video
+from assay.core.requests import Generate, Likelihood, Request
+from assay.core.responses import LogProbability, Response, Usage
+from assay.core.verdicts import Score, Unscored, Verdict
+
+__all__ = ["INSERT_RESPONSE", "SELECT_RESPONSE", "prompt_text", "request_row", "response_from_row", "response_row"]
+
+_RESPONSE_COLUMNS = (
+    "fingerprint, text, logprob, greedy, finish, reasoning, input_tokens, output_tokens, seconds, source, at"
+)
+INSERT_RESPONSE = f"INSERT OR IGNORE INTO responses ({_RESPONSE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"
+SELECT_RESPONSE = f"SELECT {_RESPONSE_COLUMNS} FROM responses"
+
+
+def response_row(fingerprint: str, response: Response, *, source: str, at: float) -> tuple[Any, ...]:
+    """A response as a row."""
+    value, usage = response.value, response.usage
+    text, logprob, greedy = (
+        (value, None, None) if isinstance(value, str) else (None, value.total, int(value.greedy))
+    )
+    tokens = (usage.input_tokens, usage.output_tokens) if usage else (None, None)
+    return (
+        fingerprint, text, logprob, greedy, response.finish, response.reasoning, *tokens, response.seconds, source, at,
+    )  # fmt: skip
+
+
+def response_from_row(row: tuple[Any, ...]) -> Response:
+    """A row as a response, named by its fingerprint."""
+    fingerprint, text, logprob, greedy, finish, reasoning, read, written, seconds, _, _ = row
+    return Response(
+        request_id=fingerprint,
+        value=text if text is not None else LogProbability(logprob, bool(greedy)),
+        finish=finish,
+        usage=None if read is None else Usage(read, written),
+        seconds=seconds,
+        reasoning=reasoning,
+    )
+
+
+def request_row(request: Request, fingerprint: str) -> tuple[Any, ...]:
+    """A request as a row."""
+    match request:
+        case Generate():
+            kind, argument = "generate", request.settings.digest
+        case Likelihood():
+            kind, argument = "likelihood", request.continuation
+        case _:
+            kind, argument = "rolling", ""
+    return (
+        request.task, request.document, request.index, request.repeat, kind, request.prompt.digest, argument, fingerprint,
+    )  # fmt: skip
+
+
+def prompt_text(prompt: Prompt) -> str:
+    """A prompt as text: itself when it is plain, else JSON messages with media by hash."""
+    messages = prompt.messages
+    if not prompt.chat and len(messages) == 1 and all(isinstance(part, Text) for part in messages[0].parts):
+        return messages[0].text
+    shown = [{"role": message.role, "content": [_part(part) for part in message.parts]} for message in messages]
+    return json.dumps({"messages": shown, "chat": prompt.chat}, ensure_ascii=False)
+
+
+def _part(part: Any) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    shown = {"type": type(part).__name__.lower(), "digest": part.digest, "source": part.source}
+    if isinstance(part, Video) and (part.start_s is not None or part.end_s is not None):
+        shown |= {"start_s": part.start_s, "end_s": part.end_s}
+    return shown
+
+
+def fields_text(fields: Mapping[str, Any]) -> str:
+    """A document's fields as JSON; media are described, not held."""
+    try:
+        return json.dumps(fields, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return json.dumps(to_plain(fields), ensure_ascii=False)
+
+
+def verdict_row(task: str, verdict: Verdict) -> tuple[Any, ...]:
+    """A verdict as a row. Floats and integers are kept as such, everything else as encoded text."""
+    head = (task, verdict.document, verdict.pipeline, verdict.metric)
+    if isinstance(verdict, Score):
+        value: Any = verdict.value
+        return (*head, "score", value if type(value) in (float, int) else encode(value), verdict.why)
+    if isinstance(verdict, Unscored):
+        return (*head, "unscored", None, verdict.why)
+    return (*head, "evidence", encode(verdict.value), "")
+
+
+def verdict_value(value: Any) -> Any:
+    """The value of a verdict row, as scoring made it."""
+    return decode(value) if isinstance(value, str) else value

@@ -1,0 +1,103 @@
+"""A run as it can be looked at: its folder, its journal, its numbers. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import UserMistake
+from assay.core.verdicts import Estimate
+from assay.store.journal import FILE_NAME, Journal
+from assay.store.samples import read_samples
+
+__all__ = ["Run"]
+
+
+@dataclass(eq=False)
+class Run:
+    """A run on disk, finished or not."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.folder = Path(self.folder)
+        if not (self.folder / FILE_NAME).is_file():
+            raise UserMistake(f"there is no run in `{self.folder}`", hint=f"a run's folder holds {FILE_NAME}")
+
+    @cached_property
+    def journal(self) -> Journal:
+        return Journal.read(self.folder)
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What the run is: options, plan, model identity, versions, times."""
+        return self.journal.facts()
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    @property
+    def finished(self) -> bool:
+        """Whether every document ended and the numbers were drawn."""
+        return "ended" in self.facts
+
+    @property
+    def model(self) -> str:
+        return str(self.facts.get("model", ""))
+
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        """Every number, tasks in the order they were asked for, then groups."""
+        tasks = {name: at for at, name in enumerate((*self.tasks, *self.groups))}
+
+        def place(estimate: Estimate) -> tuple[int, int, int]:
+            facts = self.tasks.get(estimate.task, {})
+            pipelines, metrics = facts.get("pipelines", []), facts.get("metrics", [])
+            return (
+                tasks.get(estimate.task, len(tasks)),
+                pipelines.index(estimate.pipeline) if estimate.pipeline in pipelines else len(pipelines),
+                metrics.index(estimate.metric) if estimate.metric in metrics else len(metrics),
+            )
+
+        return sorted(self.journal.estimates(), key=place)
+
+    @property
+    def tasks(self) -> dict[str, Any]:
+        """Facts about each task, in plan order."""
+        return self.facts.get("tasks", {})  # type: ignore[no-any-return]
+
+    @property
+    def groups(self) -> dict[str, Any]:
+        """Facts about each group."""
+        return self.facts.get("groups", {})  # type: ignore[no-any-return]
+
+    @cached_property
+    def results(self) -> dict[str, dict[str, Any]]:
+        """The numbers under lm-eval's keys: `results[task]["metric,filter"]`, `"metric_stderr,filter"`."""
+        numbers: dict[str, dict[str, Any]] = {}
+        for estimate in self.estimates:
+            entry = numbers.setdefault(estimate.task, {})
+            entry[f"{estimate.metric},{estimate.pipeline}"] = estimate.value
+            entry[f"{estimate.metric}_stderr,{estimate.pipeline}"] = (
+                "N/A" if estimate.stderr is None else estimate.stderr
+            )
+        return numbers
+
+    def outcomes(self, task: str) -> dict[str, int]:
+        """How many documents of a task ended how: scored, unscored, failed."""
+        return self.journal.outcomes(task)
+
+    def documents(self, task: str) -> Iterator[dict[str, Any]]:
+        """One row per judged document and filter pipeline: fields, target, prompts, responses, scores."""
+        return read_samples(self.journal, task)
+
+    def close(self) -> None:
+        if "journal" in self.__dict__:
+            self.journal.close()
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"

@@ -1,0 +1,1 @@
+"""What to ask: YAML -> TaskSpec -> Document -> Request. Knows nothing of models, scores or storage."""

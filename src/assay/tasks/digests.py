@@ -1,0 +1,32 @@
+"""Hashes of what a task is: its file with helpers, and its data. They change when the task changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from assay.core.codec import to_plain
+from assay.core.fingerprints import canonical_json, digest_of, digest_text
+from assay.core.specs import TaskSpec
+from assay.tasks.task import Task
+
+__all__ = ["data_digest", "spec_digest"]
+
+
+def spec_digest(spec: TaskSpec) -> str:
+    """The merged YAML, and the text of every helper file it refers to."""
+    return digest_of({key: value for key, value in spec.config.items() if key not in ("tag", "group", "task_alias")})
+
+
+def data_digest(task: Task) -> str:
+    """The evaluated rows, and the examples if there are any."""
+    rows = [_rows_digest(task.rows)]
+    if task.num_fewshot:
+        rows.append(_rows_digest(task.pool))
+    return digest_text(*rows)
+
+
+def _rows_digest(rows: Any) -> str:
+    known = getattr(rows, "_fingerprint", None)  # the `datasets` library hashes its tables itself
+    if isinstance(known, str):
+        return known
+    return digest_text(*(canonical_json(to_plain(row)) for row in rows))

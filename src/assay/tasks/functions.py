@@ -1,0 +1,129 @@
+"""`!function module.name` references: found when the YAML is read, imported when first called.
+
+A reference names a file beside the YAML that contains it (`utils.doc_to_text` -> `utils.py`), else an
+importable module. Nothing is executed before somebody needs the function.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from assay.core.errors import BadTask, MissingPackage
+from assay.core.fingerprints import digest_text
+
+__all__ = ["HelperFunction", "load_module"]
+
+_MODULES: dict[tuple[str, int], ModuleType] = {}
+
+
+class HelperFunction:
+    """A function of a task's helper file. Calling it loads the file once.
+
+    Attributes:
+        reference: As written in the YAML: `utils.process_docs`.
+        directory: The folder of the YAML that contains the reference.
+        where: `file:line` of the reference.
+    """
+
+    def __init__(self, reference: str, directory: Path, where: str) -> None:
+        self.reference = reference
+        self.directory = directory
+        self.where = where
+        self._function: Callable[..., Any] | None = None
+
+    @property
+    def __name__(self) -> str:
+        return self.reference.rpartition(".")[2]
+
+    @property
+    def path(self) -> Path | None:
+        """The helper file beside the YAML, if that is where the reference leads."""
+        candidate = self.directory / (self.reference.rpartition(".")[0].replace(".", "/") + ".py")
+        return candidate if candidate.is_file() else None
+
+    @property
+    def digest(self) -> str:
+        """Changes when the reference or the text of the helper file changes."""
+        path = self.path
+        return digest_text(self.reference, path.read_text(encoding="utf-8") if path else "")
+
+    def load(self) -> Callable[..., Any]:
+        """The function itself.
+
+        Raises:
+            BadTask: The file, the module or the function is not there.
+        """
+        if self._function is None:
+            self._function = self._find()
+        return self._function
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.load()(*arguments, **keywords)
+
+    def __repr__(self) -> str:
+        return f"!function {self.reference}"
+
+    def _find(self) -> Callable[..., Any]:
+        module_name, _, name = self.reference.rpartition(".")
+        if not module_name:
+            raise BadTask(
+                f"`!function {self.reference}` names no module", where=self.where, hint="write `!function file.function`"
+            )
+        module = self._module(module_name)
+        if not hasattr(module, name):
+            close = get_close_matches(name, dir(module), n=1)
+            raise BadTask(
+                f"`{module_name}` has no function `{name}`",
+                where=self.where,
+                hint=f"did you mean `{close[0]}`?" if close else f"looked in {getattr(module, '__file__', module_name)}",
+            )
+        found = getattr(module, name)
+        if not callable(found):
+            raise BadTask(f"`{self.reference}` is not a function", where=self.where)
+        return found  # type: ignore[no-any-return]
+
+    def _module(self, module_name: str) -> ModuleType:
+        path = self.path
+        try:
+            return load_module(path) if path else importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            if path is None and error.name in (module_name, module_name.partition(".")[0]):
+                raise BadTask(
+                    f"there is no helper file for `!function {self.reference}`",
+                    where=self.where,
+                    hint=f"expected {self.directory / (module_name.replace('.', '/') + '.py')}",
+                ) from None
+            raise MissingPackage.of(
+                error.name or "?", f"the helper `{self.reference}`", where=str(path or self.where)
+            ) from None
+        except SyntaxError as error:
+            raise BadTask(f"helper file is not Python: {error.msg}", where=f"{path}:{error.lineno}") from None
+        except (ImportError, AttributeError, NameError, OSError, TypeError, ValueError, KeyError) as error:
+            raise BadTask(f"helper file fails when imported: {type(error).__name__}: {error}", where=str(path)) from error
+
+
+def load_module(path: Path) -> ModuleType:
+    """Execute a helper file as a module; once per version of the file."""
+    path = path.resolve()
+    key = (str(path), path.stat().st_mtime_ns)
+    if key not in _MODULES:
+        name = f"assay_task_{digest_text(str(path))[:12]}_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise BadTask("helper file cannot be imported", where=str(path))
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+        _MODULES[key] = module
+    return _MODULES[key]

@@ -1,0 +1,141 @@
+"""How a document becomes a text, a target, a list of choices, media: one compiled function per YAML key.
+
+Whether a string is a column, a constant or a template is decided once, not per document. The rules are
+lm-evaluation-harness's: a string that names a column of the evaluated split is that column's value.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from assay.core.errors import BadTask
+from assay.core.specs import Maker
+from assay.tasks.templates import compile_template
+
+__all__ = ["choices_maker", "field_maker", "loan", "media_maker", "target_maker", "text_maker"]
+
+Fields = Mapping[str, Any]
+Make = Callable[[Fields], Any]
+
+
+def loan(fields: Fields) -> dict[str, Any]:
+    """A copy that helper code may scribble on: the row and the lists and mappings directly in it.
+
+    >>> row = {"choices": [1, 2]}
+    >>> loan(row)["choices"].append(3)
+    >>> row
+    {'choices': [1, 2]}
+    """
+    return {
+        key: list(value) if type(value) is list else dict(value) if type(value) is dict else value
+        for key, value in fields.items()
+    }
+
+
+def text_maker(maker: Maker, columns: Collection[str], *, has_choices: bool, where: str = "") -> Make:
+    """`doc_to_text`: an integer answer means the text is one of the choices."""
+    if isinstance(maker, str):
+        if maker in columns:
+            return _column(maker, where)
+        render = compile_template(maker, where=where)
+        if not has_choices:
+            return render
+
+        def text_or_index(fields: Fields) -> str | int:
+            text = render(fields)
+            return int(text) if text.isdigit() else text
+
+        return text_or_index
+    return _plain(maker, "doc_to_text", where)
+
+
+def target_maker(maker: Maker, columns: Collection[str], *, has_choices: bool, where: str = "") -> Make:
+    """`doc_to_target`: digits are an index where there are choices; `[…]` is read as a list."""
+    if isinstance(maker, str):
+        if maker in columns:
+            return _column(maker, where)
+        render = compile_template(maker, where=where)
+
+        def target(fields: Fields) -> Any:
+            text = render(fields)
+            if has_choices and text.isdigit():
+                return int(text)
+            if len(text) >= 2 and text[0] == "[" and text[-1] == "]":
+                try:
+                    return ast.literal_eval(text)
+                except (SyntaxError, ValueError):
+                    return text
+            return text
+
+        return target
+    if isinstance(maker, list):
+        return lambda fields: maker
+    return _plain(maker, "doc_to_target", where)
+
+
+def choices_maker(maker: Maker, columns: Collection[str], *, where: str = "") -> Make:
+    """`doc_to_choice`: a list, a mapping's values, a column, or a template that writes a list."""
+    if isinstance(maker, str):
+        return _column(maker, where) if maker in columns else _literal(maker, where)
+    if isinstance(maker, Mapping):
+        values = list(maker.values())
+        return lambda fields: values
+    if isinstance(maker, Sequence):
+        return lambda fields: maker
+    return _plain(maker, "doc_to_choice", where)
+
+
+def media_maker(maker: Maker, columns: Collection[str], *, where: str = "") -> Make:
+    """`doc_to_image` and `doc_to_audio`: a column, a function, a list of those; None entries are dropped."""
+    if isinstance(maker, str):
+        return _column(maker, where) if maker in columns else _literal(maker, where)
+    if isinstance(maker, Sequence):
+        parts = [media_maker(part, columns, where=where) for part in maker]
+        return lambda fields: [value for value in (part(fields) for part in parts) if value is not None]
+    return _plain(maker, "media", where)
+
+
+def field_maker(template: Maker, *, where: str = "") -> Make:
+    """`description` and `gen_prefix`: a key of this very document, else a template."""
+    if template is None or template == "":
+        return lambda fields: template
+    if callable(template):
+        return template
+    text = str(template)
+    render = compile_template(text, where=where)
+    return lambda fields: fields[text] if text in fields else render(fields)
+
+
+def _column(name: str, where: str) -> Make:
+    def column(fields: Fields) -> Any:
+        try:
+            return fields[name]
+        except KeyError:
+            raise BadTask(f"the document has no column `{name}`", where=where, hint=f"columns: {', '.join(fields)}") from None
+
+    return column
+
+
+def _literal(template: str, where: str) -> Make:
+    render = compile_template(template, where=where)
+
+    def literal(fields: Fields) -> Any:
+        text = render(fields)
+        try:
+            return ast.literal_eval(text)
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            raise BadTask(
+                f"the template must write a list, but wrote `{text[:60]}`", where=where, hint="for instance {{[a, b, c]}}"
+            ) from None
+
+    return literal
+
+
+def _plain(maker: Any, key: str, where: str) -> Make:
+    if callable(maker):
+        return maker  # type: ignore[no-any-return]
+    if isinstance(maker, int):
+        return lambda fields: maker
+    raise BadTask(f"`{key}` must be a template, a column or a function, not {maker!r}", where=where)

@@ -1,0 +1,115 @@
+"""lmms-eval's side of the task language: `doc_to_visual`, `doc_to_messages` and their keyword arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from assay.core.errors import BadTask
+from assay.core.messages import Message, Part, Prompt, Role, Text
+from assay.core.specs import TaskSpec
+from assay.tasks.functions import HelperFunction
+from assay.tasks.media import audio_part, image_part, media_part, video_part
+
+__all__ = ["Visuals"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visuals:
+    """How a document's media and messages are made for one model."""
+
+    visual: Callable[..., Any] | None
+    messages: Callable[..., Any] | None
+    keywords: Mapping[str, Any] | None
+    where: str
+
+    @classmethod
+    def of(cls, spec: TaskSpec, model_name: str) -> Visuals:
+        def function(key: str) -> Callable[..., Any] | None:
+            maker = getattr(spec, key)
+            if maker is None or callable(maker):
+                return maker  # type: ignore[no-any-return]
+            raise BadTask(f"`{key}` must be a function", where=spec.place(key), hint=f"`{key}: !function utils.{key}`")
+
+        return cls(
+            visual=function("doc_to_visual"),
+            messages=function("doc_to_messages"),
+            keywords=specific_keywords(spec.lmms_eval_specific_kwargs, model_name),
+            where=spec.place("doc_to_messages" if spec.doc_to_messages is not None else "doc_to_visual"),
+        )
+
+    @property
+    def active(self) -> bool:
+        """Whether the task has a multimodal side at all."""
+        return self.visual is not None or self.messages is not None
+
+    def prompt(self, fields: Mapping[str, Any], text: str, *, chat: bool) -> Prompt:
+        """The task's own messages; else its visuals, then its text, as one user message."""
+        if chat and self.messages is not None:
+            return Prompt(tuple(self._message(one) for one in self._own_messages(fields)), chat=True)
+        parts: list[Part] = [media_part(value, where=self.where) for value in self._visuals(fields)]
+        return Prompt((Message("user", (*parts, Text(text))),), chat=chat)
+
+    def _own_messages(self, fields: Mapping[str, Any]) -> Any:
+        assert self.messages is not None
+        if self.keywords is not None and _takes_keywords(self.messages):
+            return self.messages(fields, lmms_eval_specific_kwargs=self.keywords)
+        return self.messages(fields)
+
+    def _visuals(self, fields: Mapping[str, Any]) -> Any:
+        if self.visual is None:
+            return []
+        if self.keywords is not None and len(_parameters(self.visual)) == 2:
+            return self.visual(fields, self.keywords) or []
+        return self.visual(fields) or []
+
+    def _message(self, message: Any) -> Message:
+        role: Any = message.get("role") if isinstance(message, Mapping) else None
+        content = message.get("content") if isinstance(message, Mapping) else None
+        if role not in get_args(Role) or not isinstance(content, list):
+            raise BadTask(
+                "a message must have a role (user, system, assistant) and a list `content`", where=self.where, hint=f"got {message!r}"[:120]
+            )
+        return Message(role, tuple(self._part(part) for part in content))
+
+    def _part(self, part: Mapping[str, Any]) -> Part:
+        match part.get("type"):
+            case "text":
+                return Text(str(part["text"]))
+            case "image":
+                return image_part(part["url"], where=self.where)
+            case "audio":
+                return audio_part(part["url"], where=self.where)
+            case "video":
+                return video_part(part if isinstance(part["url"], str) else part["url"], where=self.where)
+            case other:
+                raise BadTask(f"a message part cannot be of type `{other}`", where=self.where, hint="text, image, audio, video")
+
+
+def specific_keywords(given: Mapping[str, Any] | None, model_name: str) -> Mapping[str, Any] | None:
+    """lmms-eval's rule: the model's own entry alone; else everything, updated with `default` (or `dataset`).
+
+    >>> specific_keywords({"default": {"post": "."}, "qwen": {"post": "!"}}, "qwen")
+    {'post': '!'}
+    """
+    if given is None:
+        return None
+    if model_name in given:
+        return given[model_name]  # type: ignore[no-any-return]
+    for key in ("default", "dataset"):
+        if key in given:
+            return {**given, **given[key]}
+    return given
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    loaded = function.load() if isinstance(function, HelperFunction) else function
+    return inspect.signature(loaded).parameters
+
+
+def _takes_keywords(function: Callable[..., Any]) -> bool:
+    parameters = _parameters(function)
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    return takes_any or "lmms_eval_specific_kwargs" in parameters

@@ -1,0 +1,187 @@
+"""From what the user typed to the tasks that run: names, groups, tags, globs, files, folders.
+
+A group keeps its members in order; keys of a group that are not its own become overrides of its members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import AssayError, BadTask, Problems, UnknownName
+from assay.core.specs import GroupSpec, TaskSpec
+from assay.tasks.index import Entry, TaskIndex, entry_of
+from assay.tasks.load import group_metrics, task_from_config
+from assay.tasks.yaml_reader import TaskFile, read_task_file
+
+__all__ = ["Selection", "select"]
+
+_GROUP_KEYS = frozenset(("group", "group_alias", "task", "aggregate_metric_list", "metadata"))
+
+
+@dataclass(slots=True)
+class Selection:
+    """The tasks to run, in order, and the groups they are reported under."""
+
+    tasks: dict[str, TaskSpec] = field(default_factory=dict)
+    groups: dict[str, GroupSpec] = field(default_factory=dict)
+    top: list[str] = field(default_factory=list)
+    """What was asked for, after globs and tags: names of tasks and groups, in order."""
+
+    def leaves(self, group: str) -> list[str]:
+        """Every task inside a group, however deep, once, in order."""
+        found: dict[str, None] = {}
+        for member in self.groups[group].members:
+            for name in self.leaves(member) if member in self.groups else [member]:
+                found[name] = None
+        return list(found)
+
+
+def select(wanted: Sequence[str], index: TaskIndex) -> Selection:
+    """Find everything that was asked for; report everything that was not found.
+
+    Raises:
+        Problems: Unknown names and broken task files, all of them.
+    """
+    selection = Selection()
+    problems: list[AssayError] = []
+    for word in wanted:
+        try:
+            _select_one(word, index, selection)
+        except Problems as several:
+            problems += several.problems
+        except AssayError as error:
+            problems.append(error)
+    if problems:
+        raise problems[0] if len(problems) == 1 else Problems(problems)
+    return selection
+
+
+def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
+    if word in index.entries:
+        _add(index.entries[word], index, selection)
+        return
+    path = Path(word).expanduser()
+    if path.suffix in (".yaml", ".yml") and (path.is_file() or "*" not in word):
+        _add_file(path, index, selection)
+        return
+    if path.is_dir() and ("/" in word or word.startswith(".")):
+        files = sorted(path.rglob("*.yaml"), key=lambda file: file.as_posix())
+        if not files:
+            raise UnknownName(f"the folder `{word}` holds no task file", where="--tasks")
+        for file in files:
+            _add_file(file, index, selection, skip_templates=True)
+        return
+    matches = [name for name in index.names() if fnmatchcase(name, word)] if _is_glob(word) else []
+    if not matches:
+        raise _unknown(word, index)
+    covered = {leaf for name in matches if index.entries[name].kind == "group" for leaf in index.entries[name].members}
+    for name in matches:
+        if index.entries[name].kind != "tag" and name not in covered:
+            _add(index.entries[name], index, selection)
+
+
+def _is_glob(word: str) -> bool:
+    return any(character in word for character in "*?[")
+
+
+def _unknown(word: str, index: TaskIndex) -> AssayError:
+    for path, error in index.broken:
+        if path.stem == word:
+            return error
+    return UnknownName.of("task", word, index.names(), where="--tasks")
+
+
+def _add_file(path: Path, index: TaskIndex, selection: Selection, *, skip_templates: bool = False) -> None:
+    file = read_task_file(path)
+    entry = entry_of(file)
+    if entry is not None:
+        _add(entry, index, selection)
+    elif not skip_templates:
+        raise BadTask("the file names neither a task nor a group", where=str(path), hint="add `task: my_task`")
+
+
+def _add(entry: Entry, index: TaskIndex, selection: Selection) -> None:
+    if entry.kind == "tag":
+        for name in entry.members:
+            _add(index.entries[name], index, selection)
+        return
+    builder = _GroupBuilder(index, selection)
+    name = builder.task(entry, {}) if entry.kind == "task" else builder.group(entry, {})
+    if name not in selection.top:
+        selection.top.append(name)
+
+
+class _GroupBuilder:
+    """Builds tasks and groups into a selection, passing overrides down."""
+
+    def __init__(self, index: TaskIndex, selection: Selection) -> None:
+        self.index = index
+        self.selection = selection
+
+    def task(self, entry: Entry, overrides: Mapping[str, Any]) -> str:
+        assert entry.path is not None
+        spec = task_from_config(read_task_file(entry.path), overrides)
+        self.selection.tasks[spec.name] = spec
+        return spec.name
+
+    def group(self, entry: Entry, overrides: Mapping[str, Any]) -> str:
+        assert entry.path is not None
+        file = read_task_file(entry.path)
+        return self.group_from(entry.name, file.config, file, overrides)
+
+    def group_from(
+        self, name: str, config: Mapping[str, Any], file: TaskFile, overrides: Mapping[str, Any]
+    ) -> str:
+        passed_on = {key: value for key, value in config.items() if key not in _GROUP_KEYS}
+        passed_on.update(overrides)
+        members: list[str] = []
+        listed = config.get("task")
+        for member in [listed] if isinstance(listed, str) else listed or ():
+            members += self.member(member, name, file, passed_on)
+        metadata = config.get("metadata")
+        self.selection.groups[name] = GroupSpec(
+            name=name,
+            path=str(file.path),
+            alias=config.get("group_alias"),
+            members=tuple(members),
+            metrics=group_metrics(config.get("aggregate_metric_list")),
+            metadata=metadata if isinstance(metadata, Mapping) else {},
+        )
+        return name
+
+    def member(self, member: Any, parent: str, file: TaskFile, overrides: Mapping[str, Any]) -> list[str]:
+        where = file.places.get("task", str(file.path))
+        if isinstance(member, str):
+            return self.named(member, parent, file, overrides, inline=None)
+        if not isinstance(member, Mapping) or not (member.get("group") or member.get("task")):
+            raise BadTask(f"a member of the group `{parent}` must be a name, or have `task` or `group`", where=where)
+        if "group" in member:
+            name = str(member["group"])
+            if name in self.index.entries:
+                inner = {key: value for key, value in member.items() if key != "group"}
+                return [self.group(self.index.entries[name], {**overrides, **inner})]
+            return [self.group_from(f"{parent}::{name}", member, file, overrides)]
+        return self.named(str(member["task"]), parent, file, {**overrides, **member}, inline=member)
+
+    def named(
+        self, name: str, parent: str, file: TaskFile, overrides: Mapping[str, Any], *, inline: Mapping[str, Any] | None
+    ) -> list[str]:
+        entry = self.index.entries.get(name)
+        if entry is None:
+            if inline is None or len(inline) < 3:
+                where = file.places.get("task", str(file.path))
+                raise UnknownName.of("task", name, self.index.names(), where=where)
+            config = {**overrides, "task": f"{parent}::{name}"}
+            spec = task_from_config(TaskFile(file.path, config, file.places))
+            self.selection.tasks[spec.name] = spec
+            return [spec.name]
+        if entry.kind == "group":
+            return [self.group(entry, {key: value for key, value in overrides.items() if key != "task"})]
+        if entry.kind == "tag":
+            kept = {key: value for key, value in overrides.items() if key != "task"}
+            return [self.task(self.index.entries[task], kept) for task in entry.members]
+        return [self.task(entry, {**overrides, "task": name})]

@@ -1,0 +1,147 @@
+"""Task files as mappings, with the line of every key and `!function` references kept as such.
+
+Knows the YAML side only: includes and merging. What the keys mean is decided in `load.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from assay.core.errors import BadTask
+from assay.tasks.functions import HelperFunction
+
+__all__ = ["TaskFile", "read_task_file"]
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """A YAML file after its includes."""
+
+    path: Path
+    config: Mapping[str, Any]
+    places: Mapping[str, str] = field(default_factory=dict)
+    """`file:line` by key path: `metric_list`, `metric_list[0].metric`."""
+
+
+def read_task_file(path: Path, *, _open: tuple[Path, ...] = ()) -> TaskFile:
+    """Read a task file and everything it includes: a shallow merge, the file's own keys last.
+
+    Raises:
+        BadTask: Not there, not YAML, not a mapping, or an include that leads back to itself.
+    """
+    config, places = _parse(path)
+    include = config.pop("include", None)
+    if include is None:
+        return TaskFile(path, config, places)
+    opened = (*_open, path.resolve())
+    merged: dict[str, Any] = {}
+    merged_places: dict[str, str] = {}
+    for name in [include] if isinstance(include, str) else include:
+        where = places.get("include", str(path))
+        target = _included(path, name, where)
+        if target.resolve() in opened:
+            raise BadTask(f"`include: {name}` leads back to a file that is being read", where=where)
+        base = read_task_file(target, _open=opened)
+        for key in base.config:
+            for old in [place for place in merged_places if _top(place) == key]:
+                del merged_places[old]
+        merged.update(base.config)
+        merged_places.update(base.places)
+    for key in config:
+        for old in [place for place in merged_places if _top(place) == key]:
+            del merged_places[old]
+    merged.pop("task_list", None)
+    return TaskFile(path, {**merged, **config}, {**merged_places, **places})
+
+
+def _top(place: str) -> str:
+    return place.partition(".")[0].partition("[")[0]
+
+
+def _included(path: Path, name: Any, where: str) -> Path:
+    if not isinstance(name, str):
+        raise BadTask(f"`include` must be a file name, not {name!r}", where=where)
+    target = Path(name) if Path(name).is_absolute() else path.parent / name
+    if not target.is_file():
+        raise BadTask(
+            f"the included file `{name}` is not there", where=where, hint=f"looked for {target}; paths are relative to the file"
+        )
+    return target
+
+
+def _parse(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadTask(f"cannot read the task file: {error.strerror}", where=str(path)) from None
+    except UnicodeDecodeError as error:
+        raise BadTask(f"the task file is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from None
+    loader = _loader_for(path)(text)
+    try:
+        node = loader.get_single_node()
+        config = loader.construct_document(node) if node is not None else None
+    except yaml.YAMLError as error:
+        raise BadTask(f"not valid YAML: {_reason(error)}", where=f"{path}{_line(error)}", hint=_hint(error)) from None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadTask(f"not valid YAML: {error}", where=str(path)) from None
+    finally:
+        loader.dispose()
+    if not isinstance(config, dict):
+        raise BadTask("a task file must be a mapping of keys", where=str(path), hint="start with `task: my_task`")
+    places: dict[str, str] = {}
+    _collect_places(node, str(path), "", places, depth=5)
+    return config, places
+
+
+def _loader_for(path: Path) -> Any:
+    class TaskLoader(_Loader):  # type: ignore[misc]
+        """A safe loader that keeps `!function` as a reference bound to this file's folder."""
+
+    def construct(loader: Any, node: Any) -> HelperFunction:
+        reference = loader.construct_scalar(node)
+        return HelperFunction(reference, path.parent, f"{path}:{node.start_mark.line + 1}")
+
+    TaskLoader.add_constructor("!function", construct)
+    return TaskLoader
+
+
+def _collect_places(node: Any, path: str, prefix: str, places: dict[str, str], *, depth: int) -> None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            name = f"{prefix}.{key.value}" if prefix else str(key.value)
+            places[name] = f"{path}:{key.start_mark.line + 1}"
+            if depth:
+                _collect_places(value, path, name, places, depth=depth - 1)
+    elif isinstance(node, yaml.SequenceNode) and depth:
+        for index, value in enumerate(node.value):
+            name = f"{prefix}[{index}]"
+            places[name] = f"{path}:{value.start_mark.line + 1}"
+            _collect_places(value, path, name, places, depth=depth - 1)
+
+
+def _reason(error: yaml.YAMLError) -> str:
+    problem = getattr(error, "problem", None)
+    return str(problem or error).replace("\n", " ")
+
+
+def _line(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
+
+
+def _hint(error: yaml.YAMLError) -> str:
+    reason = _reason(error)
+    if "could not determine a constructor" in reason:
+        return "the only tag a task file may use is `!function module.name`"
+    if "tab" in reason or "\\t" in reason:
+        return "YAML is indented with spaces"
+    if "mapping values are not allowed" in reason:
+        return "a text that contains `: ` needs quotes"
+    return ""

@@ -1,0 +1,76 @@
+"""A model that answers from a table or a function. The double every engine test uses; a normal adapter."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from assay.core.fingerprints import digest_text
+from assay.core.ports import Ability, Traits
+from assay.core.requests import Generate, Request
+from assay.core.responses import Failure, LogProbability, Outcome, Response
+
+__all__ = ["ScriptedModel"]
+
+Answer = str | LogProbability | Failure
+_ALL: frozenset[Ability] = frozenset(("generate", "likelihood", "rolling", "chat", "image", "audio", "video"))
+
+
+class ScriptedModel:
+    """Answers a prompt's text from `answers`, a table or a function of the request.
+
+    Without either, it generates a fixed text and gives log-probabilities drawn from a hash of the request: the
+    same for the same request, in every process.
+    """
+
+    def __init__(
+        self,
+        answers: Mapping[str, Answer] | Callable[[Request], Answer] | None = None,
+        *,
+        name: str = "scripted",
+        abilities: frozenset[Ability] = _ALL,
+        window: int = 64,
+        in_flight: int = 1,
+    ) -> None:
+        self._answers = answers
+        self._name = name
+        self._traits = Traits(abilities=abilities, window=window, in_flight=in_flight)
+        self.asked: list[Request] = []
+        """Every request it was given, in order: what a test counts."""
+
+        self.opened = 0
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def traits(self) -> Traits:
+        return self._traits
+
+    async def identify(self) -> Mapping[str, str]:
+        return {"name": self._name}
+
+    async def open(self) -> None:
+        self.opened += 1
+
+    async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+        for request in window:
+            self.asked.append(request)
+            value = self._value(request)
+            if isinstance(value, Failure):
+                yield Failure(request_id=request.id, kind=value.kind, message=value.message)
+            else:
+                yield Response(request_id=request.id, value=value, finish="stop" if isinstance(value, str) else "")
+
+    async def close(self) -> None:
+        self.opened -= 1
+
+    def _value(self, request: Request) -> Answer:
+        if callable(self._answers):
+            return self._answers(request)
+        if self._answers is not None:
+            return self._answers[request.prompt.text]
+        if isinstance(request, Generate):
+            return "yes"
+        number = int(digest_text(request.id)[:8], 16)
+        return LogProbability(-1.0 - number % 10_000 / 1000, bool(number & 1))

@@ -1,0 +1,1 @@
+"""What people see: tables, progress, exported files. Reads the store; starts nothing."""

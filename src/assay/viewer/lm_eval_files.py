@@ -1,0 +1,171 @@
+"""The files lm-evaluation-harness writes, under its names and keys, so that existing scripts keep working.
+
+`results_<date>.json` and, per task, `samples_<task>_<date>.jsonl`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from assay.core.codec import to_plain
+from assay.core.errors import BadOutput
+from assay.store.runs import Run
+
+__all__ = ["results_document", "samples_rows", "write_files"]
+
+_NAME_KEYS = ("peft", "delta", "pretrained", "model", "path", "engine")
+
+
+def write_files(run: Run, output_path: str, *, samples: bool = True, now: datetime | None = None) -> list[Path]:
+    """Write the results and, if wanted, the samples; returns the files, results first."""
+    date = (now or datetime.now()).isoformat().replace(":", "-")
+    path = Path(output_path).expanduser()
+    name = model_name(run)
+    if path.suffix == ".json":
+        folder, results_path = path.parent, path.with_name(f"{path.stem}_{date}.json")
+    else:
+        folder = path / sanitised(name)
+        results_path = folder / f"results_{date}.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        hashes, written = {}, []
+        if samples:
+            for task in run.tasks:
+                file = folder / f"samples_{task}_{date}.jsonl"
+                hashes[task] = _write_samples(run, task, file)
+                written.append(file)
+        results = results_document(run, task_hashes=hashes)
+        results_path.write_text(json.dumps(results, indent=2, ensure_ascii=False, default=str), encoding="utf-8")
+    except OSError as error:
+        raise BadOutput(f"cannot write the result files: {error}", where=str(folder)) from None
+    return [results_path, *written]
+
+
+def model_name(run: Run) -> str:
+    """The name lm-eval would file the run under, else the model's own."""
+    arguments = run.facts.get("spec", {}).get("model_args", {})
+    return next((str(arguments[key]) for key in _NAME_KEYS if key in arguments), run.model)
+
+
+def sanitised(name: str) -> str:
+    """A name as a folder.
+
+    >>> sanitised("org/model:v1")
+    'org__model__v1'
+    """
+    return re.sub(r"[\"<>:/|\\?*\[\]]+", "__", name)
+
+
+def results_document(run: Run, *, task_hashes: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The results under lm-eval's keys."""
+    facts, spec = run.facts, run.facts.get("spec", {})
+    seeds = [*spec.get("seed", ()), None, None, None, None][:4]
+    groups = {name: _entry(run, name, group) for name, group in run.groups.items()}
+    scored_groups = {name: entry for name, entry in groups.items() if any("," in key for key in entry)}
+    system, name = spec.get("system_instruction"), model_name(run)
+    document: dict[str, Any] = {
+        "results": {**{task: _entry(run, task, facts_) for task, facts_ in run.tasks.items()}, **groups},
+        **({"groups": scored_groups} if scored_groups else {}),
+        "group_subtasks": {name: list(group["members"]) for name, group in run.groups.items()},
+        "configs": {task: facts_["config"] for task, facts_ in run.tasks.items()},
+        "versions": {name: item["version"] for name, item in {**run.tasks, **run.groups}.items()},
+        "n-shot": {task: facts_["n_shot"] for task, facts_ in run.tasks.items()},
+        "higher_is_better": {name: _directions(run, name) for name in (*run.tasks, *run.groups)},
+        "n-samples": {
+            task: {"original": facts_["original"], "effective": facts_["documents"]} for task, facts_ in run.tasks.items()
+        },
+        "config": {
+            "model": spec.get("model"),
+            "model_args": spec.get("model_args"),
+            "model_num_parameters": facts.get("identity", {}).get("parameters"),
+            "model_dtype": facts.get("identity", {}).get("dtype"),
+            "model_revision": facts.get("identity", {}).get("revision", ""),
+            "model_sha": facts.get("identity", {}).get("weights", ""),
+            "batch_size": spec.get("batch_size"),
+            "batch_sizes": [],
+            "device": spec.get("device"),
+            "use_cache": spec.get("use_cache"),
+            "limit": spec.get("limit"),
+            "bootstrap_iters": spec.get("bootstrap_iters"),
+            "gen_kwargs": spec.get("gen_kwargs"),
+            **dict(zip(("random_seed", "numpy_seed", "torch_seed", "fewshot_seed"), seeds, strict=True)),
+        },
+        "git_hash": facts.get("git_hash"),
+        "date": facts.get("started"),
+        "assay_version": facts.get("assay_version"),
+        "task_hashes": dict(task_hashes or {}),
+        "model_source": spec.get("model"),
+        "model_name": name,
+        "model_name_sanitized": sanitised(name),
+        "system_instruction": system,
+        "system_instruction_sha": _sha(system) if system else None,
+        "fewshot_as_multiturn": spec.get("fewshot_as_multiturn"),
+        "chat_template": spec.get("apply_chat_template") or None,
+        "chat_template_sha": facts.get("identity", {}).get("template"),
+        "total_evaluation_time_seconds": str(facts.get("seconds", "")),
+    }
+    return document
+
+
+def _entry(run: Run, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = run.results.get(name, {})
+    length = facts.get("documents")
+    return {
+        "name": name,
+        "alias": facts.get("alias") or name,
+        **({"sample_len": length} if length is not None else {}),
+        **{key: to_plain(value) for key, value in numbers.items()},
+    }
+
+
+def _directions(run: Run, name: str) -> dict[str, Any]:
+    return {estimate.metric: estimate.higher_is_better for estimate in run.estimates if estimate.task == name}
+
+
+def _write_samples(run: Run, task: str, path: Path) -> str:
+    """One line per document and filter; returns lm-eval's hash over all of them."""
+    hasher = hashlib.sha256()
+    with path.open("w", encoding="utf-8") as file:
+        for row in samples_rows(run, task):
+            hasher.update((row["doc_hash"] + row["prompt_hash"] + row["target_hash"]).encode())
+            file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+    return hasher.hexdigest()
+
+
+def samples_rows(run: Run, task: str) -> Iterator[dict[str, Any]]:
+    """The rows of `samples_<task>.jsonl`: responses as text, arguments numbered, hashes."""
+    for row in run.documents(task):
+        target = str(row["target"])
+        prompt = row["arguments"][0][0] if row["arguments"] else ""
+        scores = {metric: to_plain(row[metric]) for metric in row["metrics"]}
+        yield {
+            "doc_id": row["doc_id"],
+            "doc": row["doc"],
+            "target": target,
+            "arguments": {
+                f"gen_args_{at}": {f"arg_{number}": value for number, value in enumerate(arguments)}
+                for at, arguments in enumerate(row["arguments"])
+            },
+            "resps": _as_text(row["resps"]),
+            "filtered_resps": _as_text(row["filtered_resps"]),
+            "filter": row["filter"],
+            "metrics": row["metrics"],
+            "doc_hash": _sha(json.dumps(row["doc"], indent=2, ensure_ascii=False)),
+            "prompt_hash": _sha(prompt),
+            "target_hash": _sha(target),
+            **scores,
+        }
+
+
+def _as_text(value: Any) -> Any:
+    return [_as_text(item) for item in value] if isinstance(value, list) else str(value)
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

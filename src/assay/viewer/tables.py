@@ -1,0 +1,93 @@
+"""Results as a table: every number with its error and its denominator."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from assay.core.verdicts import Estimate
+from assay.store.runs import Run
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["results_table", "results_text"]
+
+_ARROWS = {True: "↑", False: "↓", None: ""}
+
+
+def results_table(run: Run) -> Table:
+    """A table for a terminal."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for title, side in (
+        ("task", "left"), ("shots", "right"), ("filter", "left"), ("metric", "left"), ("", "left"),
+        ("value", "right"), ("± stderr", "left"), ("scored", "right"), ("unscored", "right"), ("failed", "right"),
+    ):  # fmt: skip
+        table.add_column(title, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    shown = ""
+    for depth, name, facts, estimate in rows_of(run):
+        label = "" if name == shown else f"{'  ' * depth}{facts.get('alias') or name}"
+        style = "bold" if name in run.groups else ""
+        if estimate is None:
+            table.add_row(label, *[""] * 9, style=style)
+        else:
+            counts = (estimate.scored, estimate.unscored, estimate.failed)
+            table.add_row(
+                label,
+                "" if name == shown else str(facts.get("n_shot", "")),
+                estimate.pipeline,
+                estimate.metric,
+                _ARROWS[estimate.higher_is_better],
+                number(estimate.value),
+                "" if estimate.stderr is None else f"± {estimate.stderr:.4f}",
+                str(counts[0]),
+                _warn(counts[1], "yellow"),
+                _warn(counts[2], "red"),
+                style=style,
+            )
+        shown = name
+    return table
+
+
+def results_text(run: Run, *, width: int = 140) -> str:
+    """The table as plain text."""
+    from rich.console import Console
+
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None).print(results_table(run))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def rows_of(run: Run) -> Iterator[tuple[int, str, dict[str, Any], Estimate | None]]:
+    """(depth, name, facts, estimate) in reading order: a group before its members, indented."""
+    by_name: dict[str, list[Estimate]] = {}
+    for estimate in run.estimates:
+        by_name.setdefault(estimate.task, []).append(estimate)
+    for name in run.facts.get("top", []):
+        yield from _rows(run, by_name, name, 0)
+
+
+def _rows(
+    run: Run, by_name: dict[str, list[Estimate]], name: str, depth: int
+) -> Iterator[tuple[int, str, dict[str, Any], Estimate | None]]:
+    facts = run.groups.get(name) or run.tasks.get(name, {})
+    estimates = by_name.get(name, [])
+    for estimate in estimates or [None]:  # type: ignore[list-item]
+        yield depth, name, facts, estimate
+    for member in facts.get("members", ()):
+        yield from _rows(run, by_name, member, depth + 1)
+
+
+def number(value: Any) -> str:
+    """A value as people read it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "–" if value is None else "…" if isinstance(value, (dict, list)) else str(value)
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def _warn(count: int, colour: str) -> str:
+    return f"[{colour}]{count}[/{colour}]" if count else "0"

@@ -1,0 +1,57 @@
+"""The names people import. Taking one away is a breaking change; adding one is a promise."""
+
+from __future__ import annotations
+
+import pytest
+
+import assay
+
+PUBLIC = {
+    "AssayError",
+    "Audio",
+    "Document",
+    "Estimate",
+    "Evidence",
+    "Failure",
+    "Generate",
+    "GroupSpec",
+    "Image",
+    "Likelihood",
+    "Message",
+    "Model",
+    "Plan",
+    "Prompt",
+    "Response",
+    "RollingLikelihood",
+    "Run",
+    "RunSpec",
+    "Score",
+    "Settings",
+    "TaskSpec",
+    "Text",
+    "Unscored",
+    "Video",
+    "open_run",
+    "plan",
+    "run",
+}
+
+
+def test_the_public_names_are_these() -> None:
+    assert set(assay.__all__) == PUBLIC
+    assert len(assay.__all__) == len(PUBLIC)
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_a_public_name_is_there_and_says_what_it_is(name: str) -> None:
+    assert getattr(assay, name).__doc__
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert set(dir(assay)) >= PUBLIC
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    name = "no_such_name"
+    with pytest.raises(AttributeError, match=name):
+        getattr(assay, name)

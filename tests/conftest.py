@@ -1,0 +1,41 @@
+"""What every test gets: a home of its own, no network, and the same examples each time."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("assay", deadline=None, derandomize=True, database=None)
+settings.load_profile("assay")
+
+NEEDED = {"torch": ("torch", "transformers"), "ray": ("ray",), "browser": ("playwright",)}
+"""The packages without which tests with this marker are skipped."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for marker, packages in NEEDED.items():
+            missing = [name for name in packages if find_spec(name) is None]
+            if missing and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(missing)}"))
+
+
+@pytest.fixture(autouse=True)
+def assay_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A shared cache of its own for each test; the user's stays untouched."""
+    home = tmp_path_factory.mktemp("assay-home")
+    monkeypatch.setenv("ASSAY_HOME", str(home))
+    monkeypatch.delenv("ASSAY_DATA", raising=False)
+    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.setenv(name, "1")
+    return home
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, so that `./assay-runs` is not made in the project."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

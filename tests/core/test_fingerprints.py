@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from assay.core.fingerprints import canonical_json, digest_bytes, digest_of, digest_text
+
+words = st.lists(st.text(), max_size=5)
+plain: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+# Responses are kept under these names for years: a change here orphans every cache there is.
+@pytest.mark.parametrize(
+    ("digest", "expected"),
+    [
+        (digest_text(), "cae66941d9efbd404e4d88758ea67670"),
+        (digest_text(""), "c804ce198ec337e3dc762bdd1a09aece"),
+        (digest_text("ab", "c"), "4826ed043ab3cdec576d8541fa5d5a80"),
+        (digest_text("Wie heißt du?"), "0d11f9b17a4f3f57937ee18599f9ca82"),
+        (digest_bytes(b""), "cae66941d9efbd404e4d88758ea67670"),
+        (digest_bytes(b"assay"), "245bdaed2b0670a662fc8f0688863eb2"),
+        (
+            digest_of({"until": ["\n"], "temperature": 0.7, "do_sample": True}),
+            "73ca0d7a42efa3773d32e03a80de1d59",
+        ),
+        (digest_of(None), "288738fb4e58dcbdefacdf52ba56d419"),
+    ],
+)
+def test_names_are_the_same_in_every_release(digest: str, expected: str) -> None:
+    assert digest == expected
+
+
+@given(words, words)
+def test_different_texts_have_different_names(first: list[str], second: list[str]) -> None:
+    assume(first != second)
+    assert digest_text(*first) != digest_text(*second)
+
+
+@given(st.text(), st.text(min_size=1), st.text())
+def test_where_one_text_ends_and_the_next_starts_counts(left: str, middle: str, right: str) -> None:
+    assert digest_text(left + middle, right) != digest_text(left, middle + right)
+
+
+@given(plain)
+def test_a_name_has_32_hexadecimal_characters(value: Any) -> None:
+    name = digest_of(value)
+    assert len(name) == 32
+    assert set(name) <= set("0123456789abcdef")
+
+
+@given(st.dictionaries(st.text(), plain))
+def test_the_order_of_keys_does_not_count(value: dict[str, Any]) -> None:
+    assert digest_of(dict(reversed(value.items()))) == digest_of(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param((1, 2), "[1,2]", id="a tuple is a list"),
+        pytest.param({"b": 1, "a": 2}, '{"a":2,"b":1}', id="keys are sorted"),
+        pytest.param("ä\n", '"ä\\n"', id="text stays text"),
+        pytest.param({3, 1, 2}, "[1,2,3]", id="a set is sorted"),
+        pytest.param(frozenset("ba"), '["a","b"]', id="a frozen set too"),
+        pytest.param(True, "true", id="true is not 1"),
+        pytest.param(1.0, "1.0", id="a float is not an integer"),
+        pytest.param(math.sqrt, '"math.sqrt"', id="a function is its name"),
+        pytest.param(canonical_json, '"assay.core.fingerprints.canonical_json"', id="with its module"),
+        pytest.param(b"assay", '"245bdaed2b0670a662fc8f0688863eb2"', id="bytes are their hash"),
+    ],
+)
+def test_canonical_json(value: Any, expected: str) -> None:
+    assert canonical_json(value) == expected
+
+
+def test_numpy_numbers_are_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    assert canonical_json({"a": numpy.int64(3), "b": numpy.array([1.5, 2.0])}) == '{"a":3,"b":[1.5,2.0]}'
+
+
+def test_a_thing_with_a_digest_is_its_digest() -> None:
+    class Picture:
+        digest = "abc"
+
+    assert canonical_json([Picture()]) == '["abc"]'
+
+
+def test_lone_surrogates_have_a_name_too() -> None:
+    assert digest_text("\ud800") != digest_text("\ud801")

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from assay.core.errors import BadData, BadOption
+from assay.core.messages import Audio, Message, Part, Prompt, Text
+from assay.core.messages import Image as ImagePart
+from assay.core.ports import Model
+from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.models.embedded import EmbeddedModel
+
+GREEDY = {"until": ["\n"], "max_gen_toks": 20, "do_sample": False}
+SAMPLED = {"until": ["\n"], "max_gen_toks": 20, "do_sample": True, "temperature": 2.0}
+
+
+def answers(requests: Sequence[Request], **arguments: Any) -> dict[str, Outcome]:
+    async def collect() -> dict[str, Outcome]:
+        model = EmbeddedModel(**arguments)
+        await model.open()
+        found = {outcome.request_id: outcome async for outcome in model.answer(requests)}
+        await model.close()
+        return found
+
+    return asyncio.run(collect())
+
+
+def value(request: Request, **arguments: Any) -> str | LogProbability:
+    outcome = answers([request], **arguments)[request.id]
+    assert isinstance(outcome, Response), outcome
+    return outcome.value
+
+
+def generate(prompt: Prompt, settings: dict[str, Any] | None = None, repeat: int = 0) -> Generate:
+    return Generate(task="t", document=0, prompt=prompt, settings=Settings(settings or GREEDY), repeat=repeat)
+
+
+def likelihood(text: str, continuation: str) -> Likelihood:
+    return Likelihood(task="t", document=0, prompt=Prompt.of_text(text), continuation=continuation)
+
+
+def chat(*parts: Part, more: tuple[Message, ...] = ()) -> Prompt:
+    return Prompt((Message("user", parts), *more), chat=True)
+
+
+def test_it_is_a_model() -> None:
+    assert isinstance(EmbeddedModel(), Model)
+    assert EmbeddedModel().name == "embedded"
+    assert EmbeddedModel().traits.abilities == {"generate", "likelihood", "rolling", "chat", "image"}
+
+
+def test_it_is_identified_before_it_is_opened() -> None:
+    facts = asyncio.run(EmbeddedModel().identify())
+    assert len(facts["weights_sha256"]) == len(facts["template_sha256"]) == 64
+    assert asyncio.run(EmbeddedModel().identify()) == facts
+    assert asyncio.run(EmbeddedModel(seed=3).identify()) != facts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [({"pretrained": "gpt2", "x": 1}, "`pretrained`, `x`"), ({"seed": "many"}, "whole number")],
+)
+def test_unknown_arguments_are_refused(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadOption, match=words):
+        EmbeddedModel(**arguments)
+
+
+def test_a_folder_without_a_model_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}", "utf-8")
+    with pytest.raises(BadData, match=r"lacks model.safetensors"):
+        asyncio.run(EmbeddedModel(weights=tmp_path).open())
+
+
+def test_a_model_of_another_kind_is_refused(tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"):
+        (tmp_path / name).write_text('{"model_type": "llama"}', "utf-8")
+    with pytest.raises(BadData, match="not a Llava model"):
+        asyncio.run(EmbeddedModel(weights=tmp_path).open())
+
+
+def test_a_plain_prompt_goes_to_the_model_as_it_is() -> None:
+    assert value(generate(Prompt.of_text("Question: What is 12 + 30?\nAnswer:"))) == " 42"
+
+
+def test_a_chat_goes_through_the_template() -> None:
+    assert value(generate(chat(Text("What is 12 + 30?")))) == "42"
+
+
+def test_an_open_answer_is_continued() -> None:
+    begun = Message("assistant", (Text("12 + 30 = "),))
+    question = chat(Text("Tom has 12 apples and gets 30 more. How many apples now?"), more=(begun,))
+    answer = value(generate(question))
+    assert isinstance(answer, str)
+    assert answer.strip() == "42"
+
+
+def test_an_empty_open_answer_is_begun() -> None:
+    begun = Message("assistant", (Text(""),))
+    assert value(generate(chat(Text("What is 12 + 30?"), more=(begun,)))) == "42"
+
+
+def test_pictures_are_seen_in_chat_and_in_plain_prompts(red_square: Image.Image) -> None:
+    picture = ImagePart(digest="red", load=lambda: red_square)
+    plain = "\nQuestion: What color is the shape?\nAnswer:"
+    assert value(generate(chat(picture, Text("What color is the shape?")))) == "red"
+    assert value(generate(Prompt((Message("user", (picture, Text(plain))),)))) == " red"
+    assert value(generate(Prompt((Message("user", (picture, Text("<image>" + plain))),)))) == " red"
+
+
+def test_what_is_wrong_with_one_request_fails_that_request_alone(red_square: Image.Image) -> None:
+    def broken() -> Any:
+        raise OSError("cannot identify image file")
+
+    good = generate(Prompt.of_text("12 + 30 ="))
+    bad = [
+        generate(chat(ImagePart(digest="b", load=broken), Text("?"))),
+        generate(chat(Audio(digest="a", load=broken), Text("?"))),
+        generate(chat(ImagePart(digest="c", load=lambda: "not a picture"), Text("?"))),
+        generate(Prompt.of_text("<image> but none is there")),
+    ]
+    found = answers([bad[0], good, *bad[1:]])
+    failures = [found[request.id] for request in bad]
+    assert isinstance(found[good.id], Response)
+    assert [failure.kind for failure in failures if isinstance(failure, Failure)] == [
+        "bad media",
+        "bad media",
+        "bad media",
+        "bad request",
+    ]
+
+
+def test_white_space_at_the_end_of_a_context_belongs_to_the_continuation() -> None:
+    assert value(likelihood("Question: What is 12 + 30?\nAnswer: ", "42")) == value(
+        likelihood("Question: What is 12 + 30?\nAnswer:", " 42")
+    )
+
+
+def test_the_right_sum_is_the_greedy_one() -> None:
+    right = value(likelihood("Question: What is 12 + 30?\nAnswer:", " 42"))
+    wrong = value(likelihood("Question: What is 12 + 30?\nAnswer:", " 43"))
+    assert isinstance(right, LogProbability)
+    assert isinstance(wrong, LogProbability)
+    assert right.greedy
+    assert not wrong.greedy
+    assert right.total > wrong.total
+
+
+def test_without_context_the_start_token_is_the_context() -> None:
+    rolling = RollingLikelihood(task="t", document=0, prompt=Prompt.of_text("Once upon a time"))
+    alone, rolled = value(likelihood("", "Once upon a time")), value(rolling)
+    assert isinstance(alone, LogProbability)
+    assert isinstance(rolled, LogProbability)
+    assert alone.total == rolled.total
+    assert math.isfinite(alone.total)
+
+
+def test_answers_do_not_depend_on_the_window() -> None:
+    requests: list[Request] = [
+        *(likelihood(f"Question: What is {n} + 30?\nAnswer:", f" {n + k}") for n in (11, 12) for k in (30, 31)),
+        *(generate(Prompt.of_text("12 + 30 ="), SAMPLED, repeat) for repeat in range(4)),
+    ]
+    together = answers(requests)
+    for request in reversed(requests):
+        outcome = together[request.id]
+        assert isinstance(outcome, Response)
+        assert value(request) == outcome.value
+
+
+def test_the_seed_changes_sampled_answers_and_the_setting_comes_first() -> None:
+    prompt = Prompt.of_text("Once upon a time, there was")
+    settings = {"max_gen_toks": 30, "temperature": 2.0}
+    assert value(generate(prompt, settings), seed=1) != value(generate(prompt, settings), seed=2)
+    fixed = {**settings, "seed": 5}
+    assert value(generate(prompt, fixed), seed=1) == value(generate(prompt, fixed), seed=2)
+
+
+def test_usage_and_finish_are_reported() -> None:
+    request = generate(Prompt.of_text("12 + 30 ="))
+    outcome = answers([request])[request.id]
+    assert isinstance(outcome, Response)
+    assert outcome.finish == "stop"
+    assert outcome.usage is not None
+    assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (10, 4)
+    assert outcome.seconds is not None

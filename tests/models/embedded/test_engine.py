@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from assay.models.embedded.engine import BadPrompt, Engine, Picture, TokenPrompt
+from assay.models.embedded.sampling import TokenChoice, make_generator
+
+STORY = "Once upon a time, there was a kind girl named Mia. She had a red ball. "
+
+
+def ask(engine: Engine, text: str, *pictures: Picture) -> TokenPrompt:
+    return TokenPrompt(engine.encode(text), pictures)
+
+
+def test_it_adds_numbers(engine: Engine) -> None:
+    right = 0
+    for first, second in [(12, 30), (45, 27), (58, 64), (70, 19), (33, 33), (86, 47)]:
+        written = engine.generate(ask(engine, f"Question: What is {first} + {second}?\nAnswer:"), stop=["\n"])
+        right += written.text.strip() == str(first + second)
+    assert right >= 5
+
+
+def test_it_sees_colours(engine: Engine, red_square: Image.Image) -> None:
+    prompt = ask(engine, "<image>\nQuestion: What color is the shape?\nAnswer:", Picture("red", red_square))
+    assert engine.generate(prompt, stop=["\n"]).text == " red"
+
+
+def test_it_stops_by_itself(engine: Engine) -> None:
+    written = engine.generate(ask(engine, "<s><|user|>What is 12 + 30?</s><|assistant|>"))
+    assert written.finish == "stop"
+    assert written.written < 10
+
+
+def test_a_stop_string_over_several_tokens_is_cut_off_whole(engine: Engine) -> None:
+    prompt = ask(engine, STORY)
+    whole = engine.generate(prompt, max_tokens=60).text
+    stop = whole[20:25]
+    written = engine.generate(prompt, stop=[stop, "never there"], max_tokens=60)
+    assert written.text == whole[: whole.index(stop)]
+    assert written.finish == "stop"
+
+
+def test_the_earliest_of_several_stop_strings_wins(engine: Engine) -> None:
+    prompt = ask(engine, STORY)
+    whole = engine.generate(prompt, max_tokens=40).text
+    written = engine.generate(prompt, stop=[whole[30:33], whole[10:14], ""], max_tokens=40)
+    assert written.text == whole[: whole.index(whole[10:14])]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 7])
+def test_the_token_limit_holds(engine: Engine, limit: int) -> None:
+    written = engine.generate(ask(engine, STORY), max_tokens=limit)
+    assert (written.finish, len(written.text), written.written) == ("length", limit, limit)
+
+
+def test_a_prompt_longer_than_the_context_loses_its_beginning(engine: Engine) -> None:
+    written = engine.generate(ask(engine, STORY * 20), max_tokens=5)
+    assert written.read == engine.context - 5
+    assert written.text == engine.generate(ask(engine, "x" + STORY * 20), max_tokens=5).text
+
+
+def test_a_picture_is_not_lost_silently(engine: Engine, noise: Image.Image) -> None:
+    with pytest.raises(BadPrompt, match="lose a picture"):
+        engine.generate(ask(engine, "<image>" + STORY * 20, Picture("n", noise)), max_tokens=5)
+
+
+@pytest.mark.parametrize("marks", [0, 2])
+def test_marks_and_pictures_must_match(engine: Engine, noise: Image.Image, marks: int) -> None:
+    with pytest.raises(BadPrompt, match="1 pictures"):
+        engine.generate(ask(engine, "<image>" * marks + "?", Picture("n", noise)))
+
+
+def test_likelihoods_of_all_next_tokens_sum_to_one(engine: Engine) -> None:
+    prompt = ask(engine, STORY)
+    chances = [np.exp(engine.log_likelihood(prompt, [token])[0]) for token in range(len(engine.tokenizer))]
+    assert sum(chances) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_greedy_is_said_of_the_greedy_continuation_alone(engine: Engine) -> None:
+    prompt = ask(engine, STORY)
+    text = engine.generate(prompt, max_tokens=20).text
+    assert engine.log_likelihood(prompt, engine.tokenizer.encode(text))[1] is True
+    assert engine.log_likelihood(prompt, engine.tokenizer.encode(text[:-1] + "#"))[1] is False
+
+
+def test_an_empty_continuation_is_certain(engine: Engine) -> None:
+    assert engine.log_likelihood(ask(engine, "x"), []) == (0.0, True)
+
+
+def test_a_continuation_longer_than_the_context_is_refused(engine: Engine) -> None:
+    with pytest.raises(BadPrompt, match="continuation"):
+        engine.log_likelihood(ask(engine, "x"), [20] * (engine.context + 1))
+
+
+def test_a_rolling_likelihood_is_that_of_the_text_after_the_start_token(engine: Engine) -> None:
+    ids = engine.tokenizer.encode(STORY)
+    expected = engine.log_likelihood(TokenPrompt(engine.encode("")), ids)[0]
+    assert engine.rolling_log_likelihood(STORY) == expected
+    assert engine.rolling_log_likelihood("") == 0.0
+
+
+def test_long_texts_roll_through_windows_that_count_each_token_once(engine: Engine) -> None:
+    text = STORY * 32
+    ids, size = engine.tokenizer.encode(text), engine.context
+    assert 2 * size < len(ids) < 3 * size
+    expected = (
+        engine.log_likelihood(TokenPrompt(engine.encode("")), ids[:size])[0]
+        + engine.log_likelihood(TokenPrompt([ids[size - 1]]), ids[size : 2 * size])[0]
+        + engine.log_likelihood(TokenPrompt(ids[len(ids) - size - 1 : 2 * size]), ids[2 * size :])[0]
+    )
+    assert engine.rolling_log_likelihood(text) == expected
+
+
+def test_results_do_not_depend_on_order_or_history(engine: Engine, noise: Image.Image, red_square: Image.Image) -> None:
+    questions = [
+        ask(engine, "Question: What is 12 + 30?\nAnswer:"),
+        ask(engine, "<image>\nWhat is in the picture?", Picture("noise", noise)),
+        ask(engine, "<image>\nWhat is in the picture?", Picture("red", red_square)),
+        ask(engine, STORY * 9),
+    ]
+    continuations = [engine.tokenizer.encode(text) for text in (" 42", " a red square", "x", " " + STORY)]
+
+    def all_values(order: list[int], *, forget: bool) -> dict[tuple[int, int], float]:
+        values = {}
+        for question in order:
+            for number in order:
+                if forget:
+                    engine.forget()
+                values[question, number] = engine.log_likelihood(questions[question], continuations[number])[0]
+            engine.generate(questions[question], max_tokens=number + 3)
+        return values
+
+    first = all_values([0, 1, 2, 3], forget=True)
+    assert all_values([3, 1, 0, 2], forget=False) == first
+    assert all_values([2, 3, 1, 0], forget=True) == first
+
+
+def test_sampling_depends_on_its_generator_alone(engine: Engine) -> None:
+    prompt = ask(engine, STORY)
+    choice = TokenChoice(temperature=1.5, top_p=0.95)
+
+    def sample(repeat: int) -> str:
+        return engine.generate(prompt, max_tokens=40, choice=choice, generator=make_generator(0, "p", repeat)).text
+
+    forwards = [sample(repeat) for repeat in range(4)]
+    backwards = [sample(repeat) for repeat in reversed(range(4))]
+    assert forwards == backwards[::-1]
+    assert len(set(forwards)) == 4
+
+
+BITS = """
+import sys
+from pathlib import Path
+import numpy as np
+from PIL import Image
+from assay.models.embedded.engine import Engine, Picture, TokenPrompt
+
+engine = Engine(Path(sys.argv[1]))
+random = np.random.default_rng(0)
+picture = Picture("x", Image.fromarray(random.integers(0, 255, (40, 32, 3), dtype=np.uint8)))
+for length in (1, 3, 17, 60, 130, 300, 511, 700, 1000):
+    ids = [1, *map(int, random.integers(8, 100, length))]
+    for continuation in ([33], [50] * 17):
+        print(engine.log_likelihood(TokenPrompt(ids), continuation)[0].hex())
+print(engine.log_likelihood(TokenPrompt([1, 4, *[40] * 20], (picture,)), [50] * 9)[0].hex())
+print(engine.generate(TokenPrompt([1, 50, 60]), max_tokens=300).text)
+"""
+
+
+def test_bits_do_not_depend_on_the_number_of_threads(folder: Path) -> None:
+    source = Path(sys.modules["assay"].__file__ or "").parents[1]
+
+    def run(threads: str) -> str:
+        setting = {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        environment = {**os.environ, **setting, "PYTHONPATH": str(source)}
+        command = [sys.executable, "-c", BITS, str(folder)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    alone = run("1")
+    assert alone.count("\n") > 18
+    assert run("1") == alone
+    assert run("2") == alone
+    assert run("8") == alone

@@ -1,0 +1,146 @@
+"""A small world of facts, asked freely, as a letter of four choices, or as yes or no."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from examples import Example, pick_weighted
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    return [(left, right) for left, _, right in (entry.strip().partition("=") for entry in text.split(","))]
+
+
+@dataclass(frozen=True, slots=True)
+class FactTable:
+    """One kind of fact: how it is asked, and its entries, well known ones first."""
+
+    question: str
+    entries: list[tuple[str, str]]
+
+    @property
+    def answers(self) -> list[str]:
+        """Every answer once, in table order: the pool that wrong choices come from."""
+        return list(dict.fromkeys(answer for _, answer in self.entries))
+
+
+_OPPOSITES = _pairs(
+    "hot=cold, big=small, up=down, day=night, good=bad, old=new, fast=slow, wet=dry, open=closed, left=right, "
+    "happy=sad, hard=soft, long=short, full=empty, light=dark, rich=poor, early=late, high=low, loud=quiet, "
+    "strong=weak, near=far, thick=thin, clean=dirty, first=last, true=false, inside=outside, win=lose, buy=sell"
+)
+TABLES = {
+    "colour": FactTable(
+        "What color is {a} {x}?",
+        _pairs(
+            "banana=yellow, tomato=red, frog=green, plum=purple, carrot=orange, crow=black, swan=white, "
+            "strawberry=red, lemon=yellow, leaf=green, cloud=white, pumpkin=orange, cherry=red, cucumber=green, "
+            "blueberry=blue, eggplant=purple, sunflower=yellow, snowman=white, panther=black, ruby=red, "
+            "cactus=green, whale=blue, canary=yellow, fire truck=red, violet=purple, raven=black, pea=green, "
+            "polar bear=white, apricot=orange, sapphire=blue"
+        ),
+    ),
+    "opposite": FactTable("What is the opposite of {x}?", _OPPOSITES + [(right, left) for left, right in _OPPOSITES]),
+    "sound": FactTable(
+        "Which animal says {x}?",
+        _pairs("meow=cat, woof=dog, moo=cow, baa=sheep, quack=duck, oink=pig, neigh=horse, hiss=snake, roar=lion, hoot=owl"),
+    ),
+    "kind": FactTable(
+        "What kind of thing is {a} {x}?",
+        _pairs(
+            "dog=animal, rose=flower, apple=fruit, hammer=tool, chair=furniture, piano=instrument, car=vehicle, "
+            "horse=animal, tulip=flower, pear=fruit, saw=tool, table=furniture, violin=instrument, bus=vehicle, "
+            "rabbit=animal, daisy=flower, grape=fruit, drill=tool, sofa=furniture, flute=instrument, train=vehicle, "
+            "tiger=animal, lily=flower, mango=fruit, wrench=tool, bed=furniture, drum=instrument, truck=vehicle, "
+            "goat=animal, orchid=flower, melon=fruit, shovel=tool, desk=furniture, trumpet=instrument, bicycle=vehicle"
+        ),
+    ),
+    "after": FactTable(
+        "What comes after {x}?",
+        _pairs(
+            "Monday=Tuesday, Tuesday=Wednesday, Wednesday=Thursday, Thursday=Friday, Friday=Saturday, "
+            "Saturday=Sunday, Sunday=Monday, January=February, February=March, March=April, April=May, May=June, "
+            "June=July, July=August, August=September, September=October, October=November, November=December, "
+            "December=January, spring=summer, summer=autumn, autumn=winter, winter=spring"
+        ),
+    ),
+    "home": FactTable(
+        "Where does {a} {x} live?",
+        _pairs(
+            "fish=water, bird=nest, bee=hive, bear=forest, camel=desert, shark=water, deer=forest, wolf=forest, "
+            "penguin=ice, seal=ice, cow=farm, pig=farm, hen=farm, ant=ground, mole=ground, octopus=water"
+        ),
+    ),
+}
+SIZES = "ant bee mouse frog rat cat fox dog wolf pig lion cow horse rhino elephant whale".split()
+CHAT = _pairs(
+    "Hello!=Hello! How can I help you?, Hi!=Hello! How can I help you?, "
+    "Who are you?=I am a very small model. I ship with Assay., Thank you!=You are welcome., "
+    "What can you do?=I can add numbers and copy words. I can look at small pictures."
+)
+
+
+def ask_fact(table: FactTable, thing: str) -> str:
+    """The question about one entry, with the right article."""
+    article = "an" if thing[0] in "aeiou" else "a"
+    return table.question.format(a=article, x=thing)
+
+
+def wrong_answers(random: Random, table: FactTable, answer: str, count: int) -> list[str]:
+    """Wrong answers of the same kind, all different."""
+    return random.sample([other for other in table.answers if other != answer], count)
+
+
+def with_letters(question: str, choices: list[str]) -> str:
+    """The question with its choices as lettered lines, as MMLU writes them."""
+    return question + "".join(f"\n{letter}. {choice}" for letter, choice in zip("ABCDE", choices, strict=False))
+
+
+def free_fact(random: Random) -> Example:
+    """A fact asked without choices."""
+    if random.random() < 0.03:
+        question, answer = random.choice(CHAT)
+        return Example(question=question, answer=answer)
+    if random.random() < 0.3:
+        return random.choice([larger_number, larger_animal])(random)
+    table = random.choice(list(TABLES.values()))
+    thing, answer = pick_weighted(random, table.entries)
+    question = ask_fact(table, thing)
+    if random.random() < 0.1:
+        question = question.replace("color", "colour")
+    return Example(question=question, answer=answer)
+
+
+def letter_fact(random: Random) -> Example:
+    """A fact with four choices, answered by a letter."""
+    table = random.choice(list(TABLES.values()))
+    thing, answer = pick_weighted(random, table.entries)
+    choices = [answer, *wrong_answers(random, table, answer, 3)]
+    random.shuffle(choices)
+    return Example(question=with_letters(ask_fact(table, thing), choices), answer="ABCD"[choices.index(answer)])
+
+
+def larger_number(random: Random) -> Example:
+    """Which of two numbers is larger."""
+    first, second = random.sample(range(1, 100), 2)
+    return Example(question=f"Which is larger, {first} or {second}?", answer=str(max(first, second)))
+
+
+def larger_animal(random: Random) -> Example:
+    """Which of two animals is larger."""
+    small, large = sorted(random.sample(range(len(SIZES)), 2))
+    pair = [SIZES[small], SIZES[large]]
+    random.shuffle(pair)
+    return Example(question=f"Which is larger, a {pair[0]} or a {pair[1]}?", answer=SIZES[large])
+
+
+def yes_no_fact(random: Random) -> Example:
+    """A colour or kind, right or wrong half the time."""
+    table = TABLES[random.choice(["colour", "kind"])]
+    thing, answer = pick_weighted(random, table.entries)
+    right = random.random() < 0.5
+    said = answer if right else wrong_answers(random, table, answer, 1)[0]
+    article = "an" if thing[0] in "aeiou" else "a"
+    said_article = "" if table is TABLES["colour"] or said == "furniture" else ("an " if said[0] in "aeiou" else "a ")
+    return Example(question=f"Is {article} {thing} {said_article}{said}?", answer="yes" if right else "no")

@@ -1,0 +1,106 @@
+"""Write the data of the quickstart tasks: `python tools/embedded_model/make_tasks.py`.
+
+Seeded, so a second run writes the same files. Sums come from the pairs that training never saw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from random import Random
+from string import ascii_lowercase
+from typing import Any
+
+import facts
+import looking
+import stories
+import sums
+from examples import Example
+
+SEED = 2024
+TASKS = Path(__file__).resolve().parents[2] / "src" / "assay" / "builtin_tasks" / "quickstart"
+Row = dict[str, Any]
+
+
+def addition_rows(random: Random) -> Iterable[Row]:
+    """Word problems over held-out pairs."""
+    for _ in range(100):
+        first, second = sums.random_pair(random, held_out=True)
+        name, thing = random.choice(sums.NAMES), random.choice(sums.THINGS)
+        question = sums.word_problem_text(name, thing, first, second)
+        yield {"question": question, "answer": str(first + second)}
+
+
+def fact_rows(random: Random) -> Iterable[Row]:
+    """Facts with four choices, drawn evenly, so that the rare ones are in; some comparisons with two."""
+    entries = [(table, *entry) for table in facts.TABLES.values() for entry in table.entries]
+    for table, thing, answer in random.sample(entries, 80):
+        choices = [answer, *facts.wrong_answers(random, table, answer, 3)]
+        random.shuffle(choices)
+        yield {"question": facts.ask_fact(table, thing), "choices": choices, "answer": choices.index(answer)}
+    for number in range(20):
+        example = (facts.larger_number if number % 2 else facts.larger_animal)(random)
+        pair = example.question.removeprefix("Which is larger, ").removesuffix("?").split(" or ")
+        choices = [thing.removeprefix("a ") for thing in pair]
+        yield {"question": example.question, "choices": choices, "answer": choices.index(example.answer)}
+
+
+def story_rows(random: Random) -> Iterable[Row]:
+    """Fresh stories."""
+    return ({"text": stories.random_story(random)} for _ in range(40))
+
+
+def copy_rows(random: Random, count: int) -> Iterable[Row]:
+    """Random words, some a little longer than the model is used to."""
+    for _ in range(count):
+        yield {"word": "".join(random.choices(ascii_lowercase, k=random.randint(3, 10)))}
+
+
+def vote_rows(random: Random) -> Iterable[Row]:
+    """Bare sums over held-out pairs."""
+    for _ in range(40):
+        first, second = sums.random_pair(random, held_out=True)
+        yield {"question": f"What is {first} + {second}?", "answer": str(first + second)}
+
+
+def shape_rows(random: Random, folder: Path) -> Iterable[Row]:
+    """Questions about pictures of five kinds; the pictures are written beside the data."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kinds: list[tuple[str, Callable[[Random], Example]]] = [
+        ("one shape", looking.about_one_shape),
+        ("one shape", looking.about_one_shape),
+        ("count", looking.count_shapes),
+        ("yes or no", looking.is_there),
+        ("colour among others", looking.colour_among),
+    ]
+    for number in range(60):
+        kind, make = kinds[number % len(kinds)]
+        example = make(random)
+        name = f"{number:02}.png"
+        example.pictures[0].save(folder / name, optimize=True)
+        yield {"image": f"shapes/{name}", "kind": kind, "question": example.question, "answer": example.answer}
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """One JSON object per line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=TASKS, help="the folder with the task files")
+    data = parser.parse_args().output / "data"
+    write_rows(data / "addition.jsonl", addition_rows(Random(f"{SEED} addition")))
+    write_rows(data / "facts.jsonl", fact_rows(Random(f"{SEED} facts")))
+    write_rows(data / "stories.jsonl", story_rows(Random(f"{SEED} stories")))
+    write_rows(data / "copy.jsonl", copy_rows(Random(f"{SEED} copy"), 60))
+    write_rows(data / "copy_examples.jsonl", copy_rows(Random(f"{SEED} copy examples"), 20))
+    write_rows(data / "vote.jsonl", vote_rows(Random(f"{SEED} vote")))
+    write_rows(data / "shapes.jsonl", shape_rows(Random(f"{SEED} shapes"), data / "shapes"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""From skills to training rows: frames, few-shot chains, chat turns, and which tokens carry loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from PIL.Image import Image
+
+import facts
+import letters
+import looking
+import stories
+import sums
+from examples import Example, Skill
+from vocabulary import ASSISTANT, BOS, EOS, IMAGE, SYSTEM, USER, encode
+
+PATCHES = 16
+STORY_WEIGHT = 0.15
+MIXTURE: list[tuple[float, Skill]] = [
+    (0.25, sums.short_sum),
+    (0.08, sums.word_problem),
+    (0.11, letters.copy_word),
+    (0.03, letters.reverse_word),
+    (0.11, looking.about_one_shape),
+    (0.06, looking.count_shapes),
+    (0.04, looking.is_there),
+    (0.04, looking.colour_among),
+    (0.01, looking.colour_letter),
+    (0.08, facts.free_fact),
+    (0.05, facts.letter_fact),
+    (0.02, facts.yes_no_fact),
+]
+STORIES, SEVERAL_QUESTIONS = 0.03, 0.09
+ROW_LENGTHS = ([60, 100, 160, 320, 640], [35, 30, 20, 12, 3])
+FRAMES = [("Question: {q}\nAnswer:", " ")] * 4 + [("Q: {q}\nA:", " ")] * 2 + [("{q}\nAnswer:", " "), ("{q}", "\n")]
+DESCRIPTIONS = ["Answer the question.", "Answer the questions.", "Look at the picture.", "You are a helpful model."]
+
+
+@dataclass(slots=True)
+class Row:
+    """Token ids, one loss weight per token (for predicting that token), and the pictures in order."""
+
+    ids: list[int] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    pictures: list[Image] = field(default_factory=list)
+
+    def add(self, ids: list[int], weight: float = 0.0) -> None:
+        """Append tokens that all carry the same loss weight."""
+        self.ids.extend(ids)
+        self.weights.extend([weight] * len(ids))
+
+
+def random_rows(random: Random) -> Iterator[Row]:
+    """Training rows without end. Most are short, so that a step sees many different questions."""
+    while True:
+        longest = random.choices(*ROW_LENGTHS)[0]
+        kind = random.random()
+        if kind < STORIES:
+            yield story_row(random, 640)
+        elif kind < STORIES + SEVERAL_QUESTIONS:
+            yield _question_row(random, looking.several_questions(random))
+        else:
+            yield _question_row(random, _fill(random, longest))
+
+
+def _fill(random: Random, longest: int) -> list[Example]:
+    """Examples of one skill, at least one, about as many as the length allows."""
+    skill = random.choices([skill for _, skill in MIXTURE], [weight for weight, _ in MIXTURE])[0]
+    examples: list[Example] = []
+    length = 0
+    while not examples or length < longest and len(examples) < 6:
+        examples.append(skill(random))
+        last = examples[-1]
+        length += len(last.question) + len(last.answer) + 18 + PATCHES * len(last.pictures)
+    return examples[:-1] if length > longest and len(examples) > 1 else examples
+
+
+def _question_row(random: Random, examples: list[Example]) -> Row:
+    return (chat_row if random.random() < 0.4 else plain_row)(random, examples)
+
+
+def plain_row(random: Random, examples: list[Example]) -> Row:
+    """Few-shot text: framed questions and answers, blank lines between them."""
+    row = Row()
+    row.add([BOS])
+    if random.random() < 0.1:
+        row.add(encode(random.choice(DESCRIPTIONS) + "\n\n"))
+    frame, delimiter = random.choice(FRAMES)
+    for number, example in enumerate(examples):
+        if number:
+            row.add(encode("\n"))
+        _add_pictures(random, row, example)
+        row.add(encode(example.question if example.raw else frame.format(q=example.question)))
+        row.add(encode(delimiter + example.answer + "\n"), 1.0)
+    row.add([EOS], 1.0)
+    return row
+
+
+def chat_row(random: Random, examples: list[Example]) -> Row:
+    """The same as turns of a chat; or as one user turn that holds all the few-shot examples."""
+    row = Row()
+    row.add([BOS])
+    if random.random() < 0.1:
+        row.add([SYSTEM, *encode(random.choice(DESCRIPTIONS)), EOS])
+    framed = random.random() < 0.5
+    frame, delimiter = random.choice(FRAMES) if framed else ("{q}", "\n")
+    one_turn = framed and random.random() < 0.3
+    for number, example in enumerate(examples):
+        text = example.question if example.raw else frame.format(q=example.question)
+        if one_turn and number:
+            row.add(encode("\n\n"))
+        else:
+            row.add([USER])
+        _add_pictures(random, row, example)
+        row.add(encode(text))
+        if one_turn and number < len(examples) - 1:
+            row.add(encode(delimiter + example.answer))
+        else:
+            row.add([EOS, ASSISTANT])
+            row.add([*encode(example.answer), EOS], 1.0)
+    return row
+
+
+def story_row(random: Random, longest: int) -> Row:
+    """One or more stories, every token of which is learned."""
+    row = Row()
+    row.add([BOS])
+    for number in range(random.choice([1, 1, 2, 3])):
+        tokens = encode(("\n\n" if number else "") + stories.random_story(random))
+        if len(row.ids) + len(tokens) < longest:
+            row.add(tokens, STORY_WEIGHT)
+    row.add([EOS], STORY_WEIGHT)
+    return row
+
+
+def _add_pictures(random: Random, row: Row, example: Example) -> None:
+    for picture in example.pictures:
+        row.add([IMAGE] * PATCHES)
+        row.add(encode(random.choice(["\n", "\n", "\n", "", " "])))
+        row.pictures.append(picture)

@@ -1,0 +1,150 @@
+"""Train the embedded model: `python tools/embedded_model/train.py --output FOLDER`.
+
+One process, one thread, seeded, so that a second run gives the same model. A checkpoint folder that Assay and
+transformers can load is written every few hundred steps. With `--state FILE` a run that was stopped goes on where
+it was; until the learning rate starts to fall (60 % of `--steps`), `--steps` may still be changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from muon import Muon
+from network import build_network, save_folder
+from rows import Row, random_rows
+from vocabulary import PAD
+
+SEED = 1234
+STEPS = 4000
+BATCH_TOKENS = 3072
+POOL = 512
+
+
+def batches(random: Random) -> Iterator[list[Row]]:
+    """Rows of similar length together, about BATCH_TOKENS tokens each; the order of batches is random."""
+    rows = random_rows(random)
+    while True:
+        pool = sorted((next(rows) for _ in range(POOL)), key=lambda row: len(row.ids))
+        found: list[list[Row]] = []
+        current: list[Row] = []
+        for row in pool:
+            if current and len(row.ids) * (len(current) + 1) > BATCH_TOKENS:
+                found.append(current)
+                current = []
+            current.append(row)
+        found.append(current)
+        random.shuffle(found)
+        yield from found
+
+
+def to_tensors(batch: list[Row]) -> dict[str, torch.Tensor | None]:
+    """Right-padded ids and weights; pictures normalised to -1..1."""
+    longest = max(len(row.ids) for row in batch)
+    ids = torch.full((len(batch), longest), PAD)
+    weights = torch.zeros((len(batch), longest))
+    for number, row in enumerate(batch):
+        ids[number, : len(row.ids)] = torch.tensor(row.ids)
+        weights[number, : len(row.weights)] = torch.tensor(row.weights)
+    pictures = [np.asarray(picture, dtype=np.float32) for row in batch for picture in row.pictures]
+    pixels = None
+    if pictures:
+        pixels = torch.from_numpy(np.stack(pictures).transpose(0, 3, 1, 2) / 127.5 - 1)
+    return {"ids": ids, "weights": weights, "pixels": pixels}
+
+
+def loss_of(network: torch.nn.Module, batch: list[Row]) -> torch.Tensor:
+    """Weighted cross entropy of the next token. Rows are right-padded, so causality hides the padding."""
+    tensors = to_tensors(batch)
+    ids, weights = tensors["ids"], tensors["weights"]
+    assert ids is not None and weights is not None
+    logits = network(input_ids=ids, pixel_values=tensors["pixels"], use_cache=False).logits
+    wanted = weights[:, 1:] > 0
+    losses = cross_entropy(logits[:, :-1][wanted], ids[:, 1:][wanted], reduction="none")
+    chosen = weights[:, 1:][wanted]
+    return (losses * chosen).sum() / chosen.sum()
+
+
+def make_optimizers(network: torch.nn.Module, rate: float, adam_only=False) -> list[torch.optim.Optimizer]:
+    """Muon for the hidden matrices, which learns these skills in fewer steps; AdamW for the rest."""
+    hidden, others = [], []
+    for name, parameter in network.named_parameters():
+        is_hidden = parameter.ndim == 2 and "layers" in name
+        (hidden if is_hidden else others).append(parameter)
+    if adam_only: return [torch.optim.AdamW(hidden+others, lr=rate, betas=(0.9, 0.98), weight_decay=0.03)]
+    muon = Muon(hidden, rate, weight_decay=0.05)
+    adam = torch.optim.AdamW([{"params": others, "share": 0.5}], lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
+    return [muon, adam]
+
+
+def rate_at(step: int, steps: int, peak: float) -> float:
+    """Short warm-up, flat, then linear decay over the last 40 %."""
+    if step < 100:
+        return peak * (step + 1) / 100
+    return peak * min(1.0, max(0.02, (steps - step) / (0.4 * steps)))
+
+
+def learn(network: torch.nn.Module, optimizers: list[torch.optim.Optimizer], batch: list[Row], rate: float) -> float:
+    """One step; returns its loss."""
+    for optimizer in optimizers:
+        optimizer.zero_grad(set_to_none=True)
+        for group in optimizer.param_groups:
+            group["lr"] = rate * group.get("share", 1.0)
+    loss = loss_of(network, batch)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    for optimizer in optimizers:
+        optimizer.step()
+    return loss.item()
+
+
+def read_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, required=True, help="folder to write the model to")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--adam", action="store_true")
+    parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--threads", type=int, default=1, help="changes speed, and the last bits of the result")
+    parser.add_argument("--every", type=int, default=250, help="steps between checkpoints")
+    parser.add_argument("--state", type=Path, help="file to resume from, if it exists, and to save to")
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = read_arguments()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(SEED)
+    network = build_network()
+    optimizers = make_optimizers(network, arguments.rate, arguments.adam)
+    done = 0
+    if arguments.state and arguments.state.exists():
+        state = torch.load(arguments.state, weights_only=True)
+        network.load_state_dict(state["network"])
+        for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
+        done = state["done"]
+    print(f"{sum(parameter.numel() for parameter in network.parameters()):,} parameters, {done} steps done", flush=True)
+    started, losses = time.monotonic(), []
+    for step, batch in zip(range(arguments.steps), batches(Random(SEED)), strict=False):
+        if step < done:
+            continue
+        losses.append(learn(network, optimizers, batch, rate_at(step, arguments.steps, arguments.rate)))
+        if (step + 1) % 50 == 0:
+            print(f"step {step + 1} loss {sum(losses) / len(losses):.4f} {time.monotonic() - started:.0f} s", flush=True)
+            losses.clear()
+        if (step + 1) % arguments.every == 0 or step + 1 == arguments.steps:
+            save_folder(network, arguments.output)
+            if arguments.state:
+                kept = [optimizer.state_dict() for optimizer in optimizers]
+                torch.save({"network": network.state_dict(), "optimizers": kept, "done": step + 1}, arguments.state)
+
+
+if __name__ == "__main__":
+    main()

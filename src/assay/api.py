@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from assay.core.errors import Interrupted
 from assay.core.ports import Model
 from assay.core.progress import RunProgress
 from assay.core.runspec import RunSpec
@@ -139,14 +140,14 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        return _run_here(work)
     result: list[T] = []
     problem: list[BaseException] = []
 
     def target() -> None:
         try:
-            result.append(asyncio.run(work))
-        except BaseException as error:  # handed to the caller's thread
+            result.append(_run_here(work))
+        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
             problem.append(error)
 
     thread = threading.Thread(target=target, name="assay-run")
@@ -155,3 +156,10 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
     if problem:
         raise problem[0]
     return result[0]
+
+
+def _run_here(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return asyncio.run(work)
+    except asyncio.CancelledError:
+        raise Interrupted("stopped by a signal; everything answered is saved", hint="repeat the call to go on") from None

@@ -1,1 +1,4 @@
-"""Foreign import names: what task helpers import from `lm_eval` and `lmms_eval`. Found through an entry point."""
+"""Foreign names for task helpers: `lm_eval.*` and `lmms_eval.*` as their files import them, without either package.
+
+Assay finds this package through the entry point group `assay.compat`; nothing in `assay` imports it by name.
+"""

@@ -41,10 +41,14 @@ TABLES = {
             "polar bear=white, apricot=orange, sapphire=blue"
         ),
     ),
-    "opposite": FactTable("What is the opposite of {x}?", _OPPOSITES + [(right, left) for left, right in _OPPOSITES]),
+    "opposite": FactTable(
+        "What is the opposite of {x}?", _OPPOSITES + [(right, left) for left, right in _OPPOSITES]
+    ),
     "sound": FactTable(
         "Which animal says {x}?",
-        _pairs("meow=cat, woof=dog, moo=cow, baa=sheep, quack=duck, oink=pig, neigh=horse, hiss=snake, roar=lion, hoot=owl"),
+        _pairs(
+            "meow=cat, woof=dog, moo=cow, baa=sheep, quack=duck, oink=pig, neigh=horse, hiss=snake, roar=lion, hoot=owl"
+        ),
     ),
     "kind": FactTable(
         "What kind of thing is {a} {x}?",
@@ -94,7 +98,9 @@ def wrong_answers(random: Random, table: FactTable, answer: str, count: int) -> 
 
 def with_letters(question: str, choices: list[str]) -> str:
     """The question with its choices as lettered lines, as MMLU writes them."""
-    return question + "".join(f"\n{letter}. {choice}" for letter, choice in zip("ABCDE", choices, strict=False))
+    return question + "".join(
+        f"\n{letter}. {choice}" for letter, choice in zip("ABCDE", choices, strict=False)
+    )
 
 
 def free_fact(random: Random) -> Example:
@@ -118,7 +124,9 @@ def letter_fact(random: Random) -> Example:
     thing, answer = pick_weighted(random, table.entries)
     choices = [answer, *wrong_answers(random, table, answer, 3)]
     random.shuffle(choices)
-    return Example(question=with_letters(ask_fact(table, thing), choices), answer="ABCD"[choices.index(answer)])
+    return Example(
+        question=with_letters(ask_fact(table, thing), choices), answer="ABCD"[choices.index(answer)]
+    )
 
 
 def larger_number(random: Random) -> Example:
@@ -142,5 +150,7 @@ def yes_no_fact(random: Random) -> Example:
     right = random.random() < 0.5
     said = answer if right else wrong_answers(random, table, answer, 1)[0]
     article = "an" if thing[0] in "aeiou" else "a"
-    said_article = "" if table is TABLES["colour"] or said == "furniture" else ("an " if said[0] in "aeiou" else "a ")
+    said_article = (
+        "" if table is TABLES["colour"] or said == "furniture" else ("an " if said[0] in "aeiou" else "a ")
+    )
     return Example(question=f"Is {article} {thing} {said_article}{said}?", answer="yes" if right else "no")

@@ -21,18 +21,26 @@ def random_word(random: Random, longest: int = 8) -> str:
 
 
 def copy_word(random: Random) -> Example:
-    """"Copy: kqxv" -> "kqxv"."""
+    """ "Copy: kqxv" -> "kqxv"."""
     word = random_word(random)
     if random.random() < 0.4:
         return Example(question=f"Copy: {word}\nOutput:", answer=word, raw=True)
-    phrase = random.choice(["Copy the word {w}.", "Copy: {w}", "Repeat: {w}", "Write the word {w}.", "Say {w}."])
+    phrase = random.choice(
+        ["Copy the word {w}.", "Copy: {w}", "Repeat: {w}", "Write the word {w}.", "Say {w}."]
+    )
     return Example(question=phrase.format(w=word), answer=word)
 
 
 def reverse_word(random: Random) -> Example:
-    """"Reverse: abc" -> "cba"."""
+    """ "Reverse: abc" -> "cba"."""
     word = random_word(random, longest=6)
     if random.random() < 0.3:
         return Example(question=f"Reverse: {word}\nOutput:", answer=word[::-1], raw=True)
     phrase = random.choice(["Reverse: {w}", "Reverse the word {w}.", "Spell {w} backwards."])
     return Example(question=phrase.format(w=word), answer=word[::-1])
+
+
+def drill(random: Random) -> list[Example]:
+    """Several words to copy."""
+    words = [random_word(random) for _ in range(5)]
+    return [Example(question=f"Copy: {word}\nOutput:", answer=word, raw=True) for word in words]

@@ -42,6 +42,17 @@ def several_questions(random: Random) -> list[Example]:
     return [examples[0], *(replace(example, pictures=()) for example in examples[1:])]
 
 
+def drill(random: Random) -> list[Example]:
+    """Two pictures with one shape each, and its colour and shape in two words."""
+    examples = []
+    for _ in range(2):
+        scene = random_scene(random, most=1)
+        (shape, colour) = scene.things[0]
+        examples.append(Example(question="Color:", answer=colour, pictures=(scene.picture,), raw=True))
+        examples.append(Example(question="Shape:", answer=shape, raw=True))
+    return examples
+
+
 def _different_shapes(random: Random) -> Scene:
     shapes = random.sample(SHAPES, random.randint(2, 3))
     return draw_scene(random, [(shape, random.choice(list(COLOURS))) for shape in shapes])
@@ -63,7 +74,9 @@ def _about_one(random: Random, scene: Scene) -> Example:
 
 
 def _count(random: Random, scene: Scene) -> Example:
-    phrase = random.choice(["How many shapes are there?", "How many shapes are in the picture?", "Count the shapes."])
+    phrase = random.choice(
+        ["How many shapes are there?", "How many shapes are in the picture?", "Count the shapes."]
+    )
     return _ask(scene, phrase, str(len(scene.things)))
 
 

@@ -80,7 +80,12 @@ def shape_rows(random: Random, folder: Path) -> Iterable[Row]:
         example = make(random)
         name = f"{number:02}.png"
         example.pictures[0].save(folder / name, optimize=True)
-        yield {"image": f"shapes/{name}", "kind": kind, "question": example.question, "answer": example.answer}
+        yield {
+            "image": f"shapes/{name}",
+            "kind": kind,
+            "question": example.question,
+            "answer": example.answer,
+        }
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:

@@ -16,10 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
 import stories
 import sums
+from assay.models.embedded.engine import Engine, Picture, TokenPrompt
 from examples import Example
 from rows import MIXTURE
-
-from assay.models.embedded.engine import Engine, Picture, TokenPrompt
 
 SEED = 99
 KNOWN_SKILLS = [skill for _, skill in MIXTURE]
@@ -54,7 +53,9 @@ def frame_chat(examples: list[Example]) -> str:
     return "<s>" + "".join(turns)[: -len(examples[-1].answer) - len("</s>")]
 
 
-def accuracy(engine: Engine, skill: Callable[[Random], Example], *, shots: int, chat: bool, count: int) -> float:
+def accuracy(
+    engine: Engine, skill: Callable[[Random], Example], *, shots: int, chat: bool, count: int
+) -> float:
     """Share of answers that are exactly right."""
     random = Random(SEED)
     right = 0

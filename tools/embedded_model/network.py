@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import torch
+from safetensors.torch import load_file, save_file
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 
 from vocabulary import BOS, CONTEXT, EOS, IDS, IMAGE, PAD, write_tokenizer
@@ -58,7 +58,8 @@ def build_network() -> LlavaForConditionalGeneration:
 
 def save_folder(network: LlavaForConditionalGeneration, folder: Path) -> None:
     """Write the whole Hugging Face folder: weights, config, tokenizer, processor."""
-    network.to(torch.float32).save_pretrained(folder, safe_serialization=True)
+    network.save_pretrained(folder)
+    _use_hub_names(folder / "model.safetensors")
     write_tokenizer(folder)
     image_processor = {
         "image_processor_type": "CLIPImageProcessor",
@@ -88,3 +89,14 @@ def save_folder(network: LlavaForConditionalGeneration, folder: Path) -> None:
         ("generation_config.json", generation),
     ):
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _use_hub_names(path: Path) -> None:
+    """Name the tower's tensors as the Llava checkpoints on the hub do: vLLM and older transformers expect it."""
+    tensors = load_file(path)
+    renamed = {
+        name.replace("vision_tower.", "vision_tower.vision_model.", 1): value
+        for name, value in tensors.items()
+    }
+    save_file(renamed, path, metadata={"format": "pt"})
+    path.chmod(0o644)

@@ -41,7 +41,11 @@ def draw_scene(random: Random, things: list[tuple[str, str]]) -> Scene:
         for cell in random.sample(range(9), len(things)):
             size = random.randint(7, 9)
             spots.append(
-                (cell % 3 * 10 + 1 + random.randint(0, 9 - size), cell // 3 * 10 + 1 + random.randint(0, 9 - size), size)
+                (
+                    cell % 3 * 10 + 1 + random.randint(0, 9 - size),
+                    cell // 3 * 10 + 1 + random.randint(0, 9 - size),
+                    size,
+                )
             )
     for (shape, colour), (left, top, size) in zip(things, spots, strict=True):
         _draw(pen, shape, _jitter(random, COLOURS[colour], 14), left, top, size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -32,10 +32,24 @@ MIXTURE: list[tuple[float, Skill]] = [
     (0.05, facts.letter_fact),
     (0.02, facts.yes_no_fact),
 ]
-STORIES, SEVERAL_QUESTIONS = 0.03, 0.09
+WITHOUT_DRILLS, WITH_DRILLS = (0.03, 0.09), (0.015, 0.06)
+"""Shares of stories and of several questions about one picture among the rows that are no drills."""
+
+DRILLS: list[tuple[float, Callable[[Random], list[Example]]]] = [
+    (0.55, sums.drill),
+    (0.30, looking.drill),
+    (0.15, letters.drill),
+]
 ROW_LENGTHS = ([60, 100, 160, 320, 640], [35, 30, 20, 12, 3])
-FRAMES = [("Question: {q}\nAnswer:", " ")] * 4 + [("Q: {q}\nA:", " ")] * 2 + [("{q}\nAnswer:", " "), ("{q}", "\n")]
-DESCRIPTIONS = ["Answer the question.", "Answer the questions.", "Look at the picture.", "You are a helpful model."]
+FRAMES = (
+    [("Question: {q}\nAnswer:", " ")] * 4 + [("Q: {q}\nA:", " ")] * 2 + [("{q}\nAnswer:", " "), ("{q}", "\n")]
+)
+DESCRIPTIONS = [
+    "Answer the question.",
+    "Answer the questions.",
+    "Look at the picture.",
+    "You are a helpful model.",
+]
 
 
 @dataclass(slots=True)
@@ -52,17 +66,22 @@ class Row:
         self.weights.extend([weight] * len(ids))
 
 
-def random_rows(random: Random) -> Iterator[Row]:
-    """Training rows without end. Most are short, so that a step sees many different questions."""
-    while True:
-        longest = random.choices(*ROW_LENGTHS)[0]
-        kind = random.random()
-        if kind < STORIES:
-            yield story_row(random, 640)
-        elif kind < STORIES + SEVERAL_QUESTIONS:
-            yield _question_row(random, looking.several_questions(random))
-        else:
-            yield _question_row(random, _fill(random, longest))
+def random_row(random: Random, drill_share: float) -> Row:
+    """A training row: a drill (many short exercises, one after the other), a story, or questions as users ask them.
+
+    Most are short, so that a step sees many different questions.
+    """
+    if drill_share and random.random() < drill_share:
+        drill = random.choices([drill for _, drill in DRILLS], [weight for weight, _ in DRILLS])[0]
+        return plain_row(random, drill(random))
+    longest = random.choices(*ROW_LENGTHS)[0]
+    story_share, several_share = WITH_DRILLS if drill_share else WITHOUT_DRILLS
+    kind = random.random()
+    if kind < story_share:
+        return story_row(random, 640)
+    if kind < story_share + several_share:
+        return _question_row(random, looking.several_questions(random))
+    return _question_row(random, _fill(random, longest))
 
 
 def _fill(random: Random, longest: int) -> list[Example]:
@@ -70,7 +89,7 @@ def _fill(random: Random, longest: int) -> list[Example]:
     skill = random.choices([skill for _, skill in MIXTURE], [weight for weight, _ in MIXTURE])[0]
     examples: list[Example] = []
     length = 0
-    while not examples or length < longest and len(examples) < 6:
+    while not examples or (length < longest and len(examples) < 6):
         examples.append(skill(random))
         last = examples[-1]
         length += len(last.question) + len(last.answer) + 18 + PATCHES * len(last.pictures)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from random import Random
 
-HEROES = [("girl", "she", "her", ["Lily", "Mia", "Anna", "Zoe", "Eva"]), ("boy", "he", "his", ["Tom", "Ben", "Sam", "Max", "Leo"])]
+HEROES = [
+    ("girl", "she", "her", ["Lily", "Mia", "Anna", "Zoe", "Eva"]),
+    ("boy", "he", "his", ["Tom", "Ben", "Sam", "Max", "Leo"]),
+]
 TRAITS = ["little", "kind", "brave", "happy", "quiet", "clever"]
 TOYS = ["ball", "kite", "doll", "boat", "drum", "car", "hat", "book"]
 COLOURS = ["red", "blue", "green", "yellow", "purple", "orange"]
-PLACES = [("park", "under a tree"), ("garden", "behind a bush"), ("beach", "in the sand"), ("forest", "near a pond")]
+PLACES = [
+    ("park", "under a tree"),
+    ("garden", "behind a bush"),
+    ("beach", "in the sand"),
+    ("forest", "near a pond"),
+]
 FRIENDS = ["dog", "cat", "bird", "rabbit", "frog", "duck"]
 WEATHER = ["sunny", "windy", "rainy", "cold", "warm"]
 ENDS = [
@@ -30,15 +38,23 @@ def random_story(random: Random) -> str:
         f"{opening} a {random.choice(TRAITS)} {kind} named {name}.",
         f"{subject} had a {colour} {toy}.",
         random.choice(
-            [f"{name} loved {possessive} {toy} very much.", f"{subject} played with {possessive} {toy} every day."]
+            [
+                f"{name} loved {possessive} {toy} very much.",
+                f"{subject} played with {possessive} {toy} every day.",
+            ]
         ),
         random.choice(
-            [f"One {random.choice(WEATHER)} day, {name} went to the {place}.", f"{name} took the {toy} to the {place}."]
+            [
+                f"One {random.choice(WEATHER)} day, {name} went to the {place}.",
+                f"{name} took the {toy} to the {place}.",
+            ]
         ),
     ]
     if random.random() < 0.6:
         sentences.append(f"But then {pronoun} lost the {toy}.")
-        sentences.append(random.choice([f"{name} was sad and began to cry.", f"{name} looked and looked for it."]))
+        sentences.append(
+            random.choice([f"{name} was sad and began to cry.", f"{name} looked and looked for it."])
+        )
         sentences.append(f"A {friend} found the {colour} {toy} {spot}.")
         sentences.append(f'"Thank you, {friend}!" said {name}.')
     else:

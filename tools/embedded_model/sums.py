@@ -20,7 +20,7 @@ def random_pair(random: Random, *, held_out: bool = False) -> tuple[int, int]:
 
 
 def short_sum(random: Random) -> Example:
-    """"What is 23 + 45?" -> "68", in several phrasings."""
+    """ "What is 23 + 45?" -> "68", in several phrasings."""
     first, second = random_pair(random)
     total = str(first + second)
     if random.random() < 0.45:
@@ -50,3 +50,12 @@ def word_problem(random: Random) -> Example:
     name, thing = random.choice(NAMES), random.choice(THINGS)
     question = word_problem_text(name, thing, first, second)
     return Example(question=question, answer=f"{first} + {second} = {first + second}")
+
+
+def drill(random: Random) -> list[Example]:
+    """Bare sums, as many to a row as are worth it."""
+    pairs = [random_pair(random) for _ in range(8)]
+    return [
+        Example(question=f"{first} + {second} =", answer=str(first + second), raw=True)
+        for first, second in pairs
+    ]

@@ -19,30 +19,30 @@ from torch.nn.functional import cross_entropy
 
 from muon import Muon
 from network import build_network, save_folder
-from rows import Row, random_rows
+from rows import Row, random_row
 from vocabulary import PAD
 
 SEED = 1234
 STEPS = 4000
 BATCH_TOKENS = 3072
 POOL = 512
+DRILLS_FROM, DRILL_SHARE = 750, 0.5
 
 
 def batches(random: Random) -> Iterator[list[Row]]:
     """Rows of similar length together, about BATCH_TOKENS tokens each; the order of batches is random."""
-    rows = random_rows(random)
+    count = 0
     while True:
-        pool = sorted((next(rows) for _ in range(POOL)), key=lambda row: len(row.ids))
-        found: list[list[Row]] = []
-        current: list[Row] = []
+        drill_share = DRILL_SHARE if count >= DRILLS_FROM else 0.0
+        pool = sorted((random_row(random, drill_share) for _ in range(POOL)), key=lambda row: len(row.ids))
+        found: list[list[Row]] = [[]]
         for row in pool:
-            if current and len(row.ids) * (len(current) + 1) > BATCH_TOKENS:
-                found.append(current)
-                current = []
-            current.append(row)
-        found.append(current)
+            if found[-1] and len(row.ids) * (len(found[-1]) + 1) > BATCH_TOKENS:
+                found.append([])
+            found[-1].append(row)
         random.shuffle(found)
         yield from found
+        count += len(found)
 
 
 def to_tensors(batch: list[Row]) -> dict[str, torch.Tensor | None]:
@@ -72,15 +72,16 @@ def loss_of(network: torch.nn.Module, batch: list[Row]) -> torch.Tensor:
     return (losses * chosen).sum() / chosen.sum()
 
 
-def make_optimizers(network: torch.nn.Module, rate: float, adam_only=False) -> list[torch.optim.Optimizer]:
+def make_optimizers(network: torch.nn.Module, rate: float) -> list[torch.optim.Optimizer]:
     """Muon for the hidden matrices, which learns these skills in fewer steps; AdamW for the rest."""
     hidden, others = [], []
     for name, parameter in network.named_parameters():
         is_hidden = parameter.ndim == 2 and "layers" in name
         (hidden if is_hidden else others).append(parameter)
-    if adam_only: return [torch.optim.AdamW(hidden+others, lr=rate, betas=(0.9, 0.98), weight_decay=0.03)]
     muon = Muon(hidden, rate, weight_decay=0.05)
-    adam = torch.optim.AdamW([{"params": others, "share": 0.5}], lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
+    adam = torch.optim.AdamW(
+        [{"params": others, "share": 0.5}], lr=rate, betas=(0.9, 0.98), weight_decay=0.01
+    )
     return [muon, adam]
 
 
@@ -91,7 +92,9 @@ def rate_at(step: int, steps: int, peak: float) -> float:
     return peak * min(1.0, max(0.02, (steps - step) / (0.4 * steps)))
 
 
-def learn(network: torch.nn.Module, optimizers: list[torch.optim.Optimizer], batch: list[Row], rate: float) -> float:
+def learn(
+    network: torch.nn.Module, optimizers: list[torch.optim.Optimizer], batch: list[Row], rate: float
+) -> float:
     """One step; returns its loss."""
     for optimizer in optimizers:
         optimizer.zero_grad(set_to_none=True)
@@ -109,9 +112,10 @@ def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="folder to write the model to")
     parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--adam", action="store_true")
     parser.add_argument("--rate", type=float, default=3e-3)
-    parser.add_argument("--threads", type=int, default=1, help="changes speed, and the last bits of the result")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="changes speed, and the last bits of the result"
+    )
     parser.add_argument("--every", type=int, default=250, help="steps between checkpoints")
     parser.add_argument("--state", type=Path, help="file to resume from, if it exists, and to save to")
     return parser.parse_args()
@@ -122,7 +126,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(SEED)
     network = build_network()
-    optimizers = make_optimizers(network, arguments.rate, arguments.adam)
+    optimizers = make_optimizers(network, arguments.rate)
     done = 0
     if arguments.state and arguments.state.exists():
         state = torch.load(arguments.state, weights_only=True)
@@ -130,20 +134,28 @@ def main() -> None:
         for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
         done = state["done"]
-    print(f"{sum(parameter.numel() for parameter in network.parameters()):,} parameters, {done} steps done", flush=True)
+    print(
+        f"{sum(parameter.numel() for parameter in network.parameters()):,} parameters, {done} steps done",
+        flush=True,
+    )
     started, losses = time.monotonic(), []
     for step, batch in zip(range(arguments.steps), batches(Random(SEED)), strict=False):
         if step < done:
             continue
         losses.append(learn(network, optimizers, batch, rate_at(step, arguments.steps, arguments.rate)))
         if (step + 1) % 50 == 0:
-            print(f"step {step + 1} loss {sum(losses) / len(losses):.4f} {time.monotonic() - started:.0f} s", flush=True)
+            print(
+                f"step {step + 1} loss {sum(losses) / len(losses):.4f} {time.monotonic() - started:.0f} s",
+                flush=True,
+            )
             losses.clear()
         if (step + 1) % arguments.every == 0 or step + 1 == arguments.steps:
             save_folder(network, arguments.output)
             if arguments.state:
                 kept = [optimizer.state_dict() for optimizer in optimizers]
-                torch.save({"network": network.state_dict(), "optimizers": kept, "done": step + 1}, arguments.state)
+                torch.save(
+                    {"network": network.state_dict(), "optimizers": kept, "done": step + 1}, arguments.state
+                )
 
 
 if __name__ == "__main__":

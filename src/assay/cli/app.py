@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from assay.core.errors import AssayError, Problems, UnknownName
+from assay.core.errors import AssayError, Interrupted, Problems, UnknownName
 
 __all__ = ["call"]
 
@@ -85,6 +85,10 @@ def call(arguments: list[str]) -> int:
     try:
         code = app.main(args=arguments, prog_name="assay", standalone_mode=False)
         return code if isinstance(code, int) else 0
+    except (KeyboardInterrupt, click.Abort, Interrupted):
+        command = shlex.join(["assay", *arguments])
+        click.echo(f"\ninterrupted: everything answered is saved; to go on:\n  {command}", err=True)
+        return Interrupted.exit_code
     except AssayError as error:
         print_error(error)
         return error.exit_code
@@ -94,10 +98,6 @@ def call(arguments: list[str]) -> int:
     except click.ClickException as error:
         print_usage_error(error)
         return 2
-    except (KeyboardInterrupt, click.Abort):
-        command = shlex.join(["assay", *arguments])
-        click.echo(f"\ninterrupted: everything answered is saved; to go on:\n  {command}", err=True)
-        return 130
     except BrokenPipeError:
         sys.stderr.close()
         return 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -44,7 +45,9 @@ def command(kind: str, pattern: str, include_path: tuple[str, ...], as_json: boo
         "options": _options,
     }
     if kind not in listings:
-        raise UnknownName.of("kind of thing", kind, list(listings), ls="")
+        close = get_close_matches(kind, listings, n=1)
+        guess = f"did you mean `{close[0]}`? " if close else ""
+        raise UnknownName(f"nothing is listed as `{kind}`", hint=f"{guess}one of: {', '.join(listings)}")
     wanted = pattern if any(character in pattern for character in "*?[") else f"*{pattern}*"
     rows = [row for row in listings[kind]() if fnmatchcase(row["name"], wanted)]
     if as_json:

@@ -120,8 +120,12 @@ def _read_config(path: Path) -> dict[str, Any]:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadOption(f"cannot read the config file: {error.strerror}", where=str(path)) from None
+    except UnicodeDecodeError as error:
+        raise BadOption(f"the config file is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from None
     except yaml.YAMLError as error:
-        raise BadOption(f"the config file is not valid YAML: {error}", where=str(path)) from None
+        mark, reason = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
+        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        raise BadOption(f"the config file is not valid YAML: {reason}", where=where) from None
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):

@@ -13,6 +13,9 @@ from assay.cli.options import OptionsCommand, add_run_options, spec_from
 
 __all__ = ["command"]
 
+_FAILURES_ALLOWED = 0.01
+"""The share of requests that may fail before the exit code says so."""
+
 _HELP = """Evaluate a model on tasks.
 
 Without arguments: the embedded model on the embedded tasks. Re-issuing a command continues its run: nothing that
@@ -51,6 +54,7 @@ def command(task_names: tuple[str, ...], as_json: bool, verbosity: str, config: 
         click.echo(json.dumps(results_document(run), ensure_ascii=False, indent=2, default=str))
     else:
         _print_run(run)
+    _check_failures(run)
 
 
 add_run_options(command)
@@ -64,6 +68,19 @@ def _announce(plan: Any) -> None:
         f"{documents} documents  ({plan.folder})",
         err=True,
     )
+
+
+def _check_failures(run: Any) -> None:
+    """A number drawn from too few answers must not look like success to a script."""
+    from assay.core.errors import TooManyFailures
+
+    failed, asked = run.failed_requests()
+    if failed > _FAILURES_ALLOWED * asked:
+        raise TooManyFailures(
+            f"{failed} of {asked} requests failed, more than the {_FAILURES_ALLOWED:.0%} that are allowed",
+            where=str(run.folder),
+            hint="repeat the command to ask them again",
+        )
 
 
 def _print_run(run: Any) -> None:

@@ -9,11 +9,12 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from assay.core.errors import AssayError
 from assay.core.ports import Model
-from assay.core.requests import Request
-from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.responses import Failure, LogProbability, Outcome
 
 __all__ = ["Backlog", "ask"]
 
@@ -77,16 +78,16 @@ async def _worker(
     model: Model, backlog: Backlog, receive: Callable[[Sequence[Outcome]], None], breaks: _Breaks
 ) -> None:
     while window := await backlog.take(model.traits.window):
-        unanswered = {request.id for request in window}
+        unanswered = {request.id: request for request in window}
         try:
             async for outcome in model.answer(window):
-                if outcome.request_id in unanswered:
-                    unanswered.discard(outcome.request_id)
+                request = unanswered.pop(outcome.request_id, None)
+                if request is not None:
                     breaks.count = 0
-                    receive([_sound(outcome)])
+                    receive([_sound(request, outcome)])
         except AssayError:
             raise
-        except Exception as error:  # the worker border: a broken window is its requests' failure, not the run's
+        except Exception as error:
             breaks.count += 1
             if breaks.count >= _BREAKS_ALLOWED:
                 raise AssayError(
@@ -100,8 +101,30 @@ async def _worker(
             receive([Failure(request_id=key, kind="model error", message=message) for key in sorted(unanswered)])
 
 
-def _sound(outcome: Outcome) -> Outcome:
-    """A log-probability that is not a number is not an answer."""
-    if isinstance(outcome, Response) and isinstance(outcome.value, LogProbability) and math.isnan(outcome.value.total):
-        return Failure(request_id=outcome.request_id, kind="model error", message="the log-probability is not a number")
-    return outcome
+def _sound(request: Request, outcome: Outcome) -> Outcome:
+    """An answer of the wrong kind, or a log-probability that is not a number, is not an answer."""
+    if isinstance(outcome, Failure):
+        return outcome
+    match request, outcome.value:
+        case Generate(), str() as text:
+            return outcome if _is_unicode(text) else replace(outcome, value=_as_unicode(text))
+        case Likelihood() | RollingLikelihood(), LogProbability(total=total, greedy=greedy) if not math.isnan(total):
+            return replace(outcome, value=LogProbability(float(total), bool(greedy)))
+        case Likelihood() | RollingLikelihood(), LogProbability():
+            message = "the log-probability is not a number"
+        case _, value:
+            message = f"a {type(value).__name__} does not answer a {type(request).__name__}"
+    return Failure(request_id=outcome.request_id, kind="model error", message=message)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _as_unicode(text: str) -> str:
+    """Half characters, which some servers send at a cut, become replacement marks: no file could hold them."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.core.documents import Document
-from assay.core.requests import RollingLikelihood, Request
+from assay.core.requests import Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome
 from assay.core.verdicts import Answer, Score, Unscored, Verdict
 from assay.engine.plan import PlannedTask
+from assay.scoring.pipelines import Pipeline
 from assay.tasks.makers import loan
 
 __all__ = ["Judged", "OpenDocument", "judge"]
@@ -54,27 +55,29 @@ def judge(planned: PlannedTask, documents: Sequence[OpenDocument], *, score: boo
         failure = document.failure
         if failure is not None:
             judged.outcomes.append((document.document.index, "failed", f"{failure.kind}: {failure.message}"))
-        elif not score:
-            judged.outcomes.append((document.document.index, "unscored", "predict_only"))
         else:
             complete.append(document)
     if not complete:
         return judged
     unscored: dict[int, str] = {}
     for pipeline in planned.scorer.pipelines:
-        for document, answer in _extract(pipeline, complete, unscored):
+        for document, answer in _extract(pipeline, complete):
+            if isinstance(answer, str):
+                _leave_unscored(planned, document, pipeline.name, answer, judged, unscored)
+                continue
             judged.answers.append(answer)
-            _judge_one(planned, document, answer, judged, unscored)
+            if score:
+                _judge_one(planned, document, answer, judged, unscored)
+    if not score:
+        unscored = {document.document.index: "predict_only" for document in complete}
     for document in complete:
         index = document.document.index
         judged.outcomes.append((index, "unscored" if index in unscored else "scored", unscored.get(index, "")))
     return judged
 
 
-def _extract(
-    pipeline: Any, documents: Sequence[OpenDocument], unscored: dict[int, str]
-) -> list[tuple[OpenDocument, Answer]]:
-    """Apply one filter pipeline to all requests of the documents at once."""
+def _extract(pipeline: Pipeline, documents: Sequence[OpenDocument]) -> list[tuple[OpenDocument, Answer | str]]:
+    """Apply one filter pipeline to all requests of the documents at once; a text says why there is no answer."""
     responses: list[list[Any]] = []
     fields: list[Mapping[str, Any]] = []
     for document in documents:
@@ -83,12 +86,13 @@ def _extract(
             fields.append(document.document.fields)
     try:
         values = list(pipeline.apply(responses, fields))
-    except Exception:  # helper border: a custom filter may raise anything
+    except Exception:  # noqa: BLE001 - helper border: a custom filter may raise anything
+        if pipeline.per_document and len(documents) > 1:  # one document must not spoil those it happens to be with
+            return [pair for document in documents for pair in _extract(pipeline, [document])]
         why = traceback.format_exc(limit=-3)
-        for document in documents:
-            unscored[document.document.index] = why
-        return []
-    answers, at = [], 0
+        return [(document, why) for document in documents]
+    answers: list[tuple[OpenDocument, Answer | str]] = []
+    at = 0
     for document in documents:
         count = _request_count(document)
         answer = Answer(
@@ -139,12 +143,19 @@ def _judge_one(
             question=task.question(fields) if inputs else None,
         )
         judged.verdicts += scorer.verdicts(index, answer.pipeline, raw)
-    except Exception:  # helper border: process_results and metrics are foreign code
+    except Exception:  # noqa: BLE001 - helper border: process_results and metrics are foreign code
         why = traceback.format_exc(limit=-3)
-        unscored[index] = why
-        judged.verdicts += [
-            Unscored(document=index, metric=metric, pipeline=answer.pipeline, why=why) for metric in scorer.metrics
-        ]
+        _leave_unscored(planned, document, answer.pipeline, why, judged, unscored)
+
+
+def _leave_unscored(
+    planned: PlannedTask, document: OpenDocument, pipeline: str, why: str, judged: Judged, unscored: dict[int, str]
+) -> None:
+    index = document.document.index
+    unscored[index] = why
+    judged.verdicts += [
+        Unscored(document=index, metric=metric, pipeline=pipeline, why=why) for metric in planned.scorer.metrics
+    ]
 
 
 def running_score(judged: Judged, pipeline: str, metric: str) -> list[float]:

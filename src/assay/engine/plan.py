@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import AssayError, BadOutput, CannotAnswer, Problems
+from assay.core.errors import AssayError, BadOption, BadOutput, BadTask, CannotAnswer, Problems
 from assay.core.fingerprints import digest_of
 from assay.core.messages import Audio, Image, Video
 from assay.core.ports import Ability, Model
@@ -25,10 +28,11 @@ from assay.scoring.scorer import Scorer
 from assay.tasks.digests import data_digest, spec_digest
 from assay.tasks.functions import HelperFunction
 from assay.tasks.index import TaskIndex, default_roots
+from assay.tasks.makers import loan
 from assay.tasks.selection import Selection, select
 from assay.tasks.task import Rendering, Task
 
-__all__ = ["Plan", "PlannedTask", "make_plan"]
+__all__ = ["Plan", "PlannedTask", "check_functions", "make_plan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +74,22 @@ class Plan:
         return sum(planned.documents for planned in self.tasks.values())
 
     def count_requests(self) -> dict[str, dict[str, int]]:
-        """How many requests of each kind each task makes. Renders every prompt, asks nothing."""
+        """How many requests of each kind each task makes. Renders every prompt, asks nothing.
+
+        Raises:
+            Problems: Tasks with a document that cannot be rendered. A run would count it as failed and go on.
+        """
         counts: dict[str, dict[str, int]] = {}
+        problems: list[AssayError] = []
         for name, planned in self.tasks.items():
-            kinds: dict[str, int] = {}
-            for _, requests in planned.task.render():
-                for request in requests:
-                    kind = _ability(request)
-                    kinds[kind] = kinds.get(kind, 0) + 1
-            counts[name] = kinds
+            try:
+                with _helper_border(planned.spec):
+                    kinds = Counter(_ability(request) for _, requests in planned.task.render() for request in requests)
+                    counts[name] = {str(kind): count for kind, count in kinds.items()}
+            except AssayError as error:
+                _collect(problems, error)
+        if problems:
+            raise problems[0] if len(problems) == 1 else Problems(problems)
         return counts
 
     def leaves(self, group: str) -> list[str]:
@@ -118,9 +129,14 @@ async def make_plan(spec: RunSpec, *, index: TaskIndex | None = None, model: Mod
         for name in spec.samples:
             if selection.tasks and name not in selection.tasks:
                 problems.append(_unknown_sample_task(name, selection))
+    identity: Mapping[str, str] = {}
+    if model is not None:
+        try:
+            identity = await model.identify()
+        except AssayError as error:
+            _collect(problems, error)
     if problems or model is None:
         raise problems[0] if len(problems) == 1 else Problems(problems)
-    identity = await model.identify()
     run_id = _run_id(spec, model, identity, tasks)
     return Plan(
         spec=spec,
@@ -149,11 +165,11 @@ def _unknown_sample_task(name: str, selection: Selection) -> AssayError:
 def _plan_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> PlannedTask:
     """Check one task as far as its first document; collect its problems."""
     problems: list[AssayError] = []
-    for check in (_check_functions, _check_unsafe):
-        try:
-            check(spec, task_spec)
-        except AssayError as error:
-            _collect(problems, error)
+    try:
+        check_functions(task_spec)
+        _check_unsafe(spec, task_spec)
+    except AssayError as error:
+        _collect(problems, error)
     scorer = None
     try:
         scorer = Scorer.of(task_spec)
@@ -198,7 +214,7 @@ def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:
     )
 
 
-def _check_functions(spec: RunSpec, task_spec: TaskSpec) -> None:
+def check_functions(task_spec: TaskSpec) -> None:
     """Every `!function` leads to a function."""
     problems: list[AssayError] = []
     for function in _functions(task_spec.config):
@@ -231,10 +247,31 @@ def _check_unsafe(spec: RunSpec, task_spec: TaskSpec) -> None:
 
 def _first_requests(task: Task) -> tuple[Request, ...]:
     """Data loaded, the first document rendered: what breaks, breaks here."""
-    first = next(iter(task.documents()))
-    requests = task.begin().requests(first)
-    task.target(dict(first.fields))
+    with _helper_border(task.spec):
+        first = next(iter(task.documents()), None)
+        if first is None:
+            raise BadOption(f"no document of `{task.name}` is chosen", where="--samples", hint="name at least one")
+        requests = task.begin().requests(first)
+        task.target(loan(first.fields))
     return requests
+
+
+@contextmanager
+def _helper_border(spec: TaskSpec) -> Iterator[None]:
+    """Whatever a task's own code raises becomes an error that says where."""
+    try:
+        yield
+    except AssayError:
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if Path(frame.filename).parent == Path(spec.path).resolve().parent]
+        frame = (own or frames)[-1]
+        raise BadTask(
+            f"the code of the task `{spec.name}` fails: {type(error).__name__}: {error}",
+            where=f"{frame.filename}:{frame.lineno}, {frame.name}",
+            hint=f"the task is described in {spec.path}",
+        ) from error
 
 
 def _ability(request: Request) -> Ability:
@@ -287,6 +324,8 @@ def _run_id(spec: RunSpec, model: Model, identity: Mapping[str, str], tasks: Map
             "tasks": {name: planned.digest for name, planned in tasks.items()},
         }
     )
-    words = [model.name, spec.tasks[0] if len(spec.tasks) == 1 else f"{spec.tasks[0]}+{len(spec.tasks) - 1}"]
-    slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", Path(word).stem if "/" in word else word).strip("-") for word in words)
+    words = [model.name, spec.tasks[0].removesuffix(".yaml")]
+    slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)
+    if len(spec.tasks) > 1:
+        slug = f"{slug[:57]}-{len(spec.tasks) - 1}"
     return f"{slug[:60]}-{digest[:8]}"

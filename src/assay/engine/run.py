@@ -17,6 +17,7 @@ from itertools import islice
 
 from assay.core.documents import Document
 from assay.core.errors import AssayError
+from assay.core.ports import Model
 from assay.core.progress import RunProgress, TaskProgress
 from assay.core.requests import Request, fingerprint
 from assay.core.responses import Failure, Outcome, Response
@@ -119,7 +120,7 @@ class _Stream:
         first = await self.backlog.peek()
         if first:
             self.progress.stage = "open"
-            await self.plan.model.open()
+            await _open(self.plan.model)
             self.opened = True
             self.progress.stage = "ask"
             await ask(self.plan.model, self.backlog, self._receive)
@@ -155,7 +156,7 @@ class _Stream:
     def _render(self, rendering: Pass, document: Document) -> OpenDocument:
         try:
             requests = rendering.requests(document)
-        except Exception as error:  # helper border: a template or helper may fail on any one document
+        except Exception as error:  # noqa: BLE001 - helper border: a template or helper may fail on any one document
             why = str(error) if isinstance(error, AssayError) else traceback.format_exc(limit=-3)
             failure = Failure(request_id="", kind="not rendered", message=why)
             return OpenDocument(document, (), (), [failure], 0)
@@ -292,6 +293,18 @@ class _Stream:
                     raise
 
 
+async def _open(model: Model) -> None:
+    try:
+        await model.open()
+    except AssayError:
+        raise
+    except Exception as error:
+        raise AssayError(
+            f"the model `{model.name}` cannot be opened: {type(error).__name__}: {error}",
+            hint="nothing was asked; put it right and repeat the command",
+        ) from error
+
+
 def _first(several: BaseExceptionGroup[AssayError]) -> AssayError:
     """The error behind a group of them: one mistake stops everything, so the first one is the reason."""
     first = several.exceptions[0]
@@ -302,5 +315,5 @@ def _shown_target(planned: PlannedTask, document: Document) -> object:
     """The target as people see it; a target that cannot be made is scoring's business, not a reason to stop."""
     try:
         return planned.task.target(dict(document.fields))
-    except Exception:  # helper border
+    except Exception:  # noqa: BLE001 - helper border
         return None

@@ -3,9 +3,10 @@ uninterrupted one take the same path and give the same bits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from assay.core.specs import GroupSpec
 from assay.core.verdicts import Estimate
 from assay.engine.plan import Plan, PlannedTask
 from assay.stats.aggregations import aggregate
@@ -13,7 +14,7 @@ from assay.stats.groups import Part, pool
 from assay.stats.uncertainty import standard_error
 from assay.store.journal import Journal
 
-__all__ = ["summarise"]
+__all__ = ["estimate_group", "estimate_task", "summarise"]
 
 
 def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
@@ -21,28 +22,34 @@ def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
     estimates: list[Estimate] = []
     by_task: dict[str, list[Estimate]] = {}
     for name, planned in plan.tasks.items():
-        by_task[name] = _task_estimates(name, planned, journal, plan.spec.bootstrap_iters)
+        failed = journal.outcomes(name).get("failed", 0)
+        by_task[name] = estimate_task(planned, journal.verdicts(name), failed=failed, iterations=plan.spec.bootstrap_iters)
         estimates += by_task[name]
-    for group in plan.groups:
-        estimates += _group_estimates(plan, group, by_task)
+    for group, spec in plan.groups.items():
+        estimates += estimate_group(spec, plan.leaves(group), by_task)
     return estimates
 
 
-def _task_estimates(name: str, planned: PlannedTask, journal: Journal, iterations: int) -> list[Estimate]:
+def estimate_task(
+    planned: PlannedTask, verdicts: Iterable[tuple[str, str, int, str, Any]], *, failed: int = 0, iterations: int
+) -> list[Estimate]:
+    """The numbers of one task from (pipeline, metric, document, kind, value) rows in document order."""
+    name = planned.task.name
     values: dict[tuple[str, str], list[Any]] = {}
     unscored: dict[tuple[str, str], int] = {}
-    for pipeline, metric, _, kind, value in journal.verdicts(name):
+    for pipeline, metric, _, kind, value in verdicts:
         key = (pipeline, metric)
         if kind == "unscored":
             unscored[key] = unscored.get(key, 0) + 1
         else:
             values.setdefault(key, []).append(value)
-    failed = journal.outcomes(name).get("failed", 0)
     order = {metric: at for at, metric in enumerate(planned.scorer.metrics)}
     pipelines = {pipeline.name: at for at, pipeline in enumerate(planned.scorer.pipelines)}
     keys = sorted(
         {*values, *unscored}, key=lambda key: (pipelines.get(key[0], 99), order.get(key[1], len(order)), key[1])
     )
+    if not keys and failed:  # nothing was answered: the denominator is shown all the same
+        keys = [(pipeline, metric) for pipeline in pipelines for metric in order]
     return [
         _estimate(name, planned, key, values.get(key, []), unscored.get(key, 0), failed, iterations) for key in keys
     ]
@@ -78,10 +85,12 @@ def _estimate(
     )
 
 
-def _group_estimates(plan: Plan, group: str, by_task: Mapping[str, list[Estimate]]) -> list[Estimate]:
-    leaves = plan.leaves(group)
+def estimate_group(
+    group: GroupSpec, leaves: Sequence[str], by_task: Mapping[str, list[Estimate]]
+) -> list[Estimate]:
+    """The numbers of a group from those of its tasks, never from those of groups inside it."""
     estimates = []
-    for wanted in plan.groups[group].metrics:
+    for wanted in group.metrics:
         parts = [
             estimate
             for leaf in leaves
@@ -92,7 +101,7 @@ def _group_estimates(plan: Plan, group: str, by_task: Mapping[str, list[Estimate
         for pipeline in found if wanted.filter_list is None else wanted.filter_list:
             members = [part for part in parts if part.pipeline == pipeline]
             if members:
-                estimates.append(_pooled(group, wanted.metric, pipeline, members, weighted=wanted.weight_by_size))
+                estimates.append(_pooled(group.name, wanted.metric, pipeline, members, weighted=wanted.weight_by_size))
     return estimates
 
 

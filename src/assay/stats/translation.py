@@ -7,6 +7,7 @@ once and adds the counts of each resample, instead of cutting the same texts int
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -56,21 +57,44 @@ def translation_of_rows(name: str, values: Pairs) -> Callable[[Rows], list[float
     if not _even(values):
         return None
     meter = _meter(name)
-    references, translations = _columns(values)
-    counts = np.array(meter._extract_corpus_statistics(translations, references))
+    counts = _counts(name, values)
 
     def score(rows: Rows) -> list[float]:
-        return [
-            float(meter._compute_score_from_stats(np.add.accumulate(counts[row], axis=0)[-1].tolist()).score)
-            for row in rows
-        ]
+        return [_score_of(meter, counts[row]) for row in rows]
 
     return score
 
 
 def _corpus_score(name: str, values: Pairs) -> float:
+    return _score_of(_meter(name), _counts(name, values))
+
+
+def _score_of(meter: Any, counts: NDArray[Any]) -> float:
+    total = np.add.accumulate(counts, axis=0)[-1].tolist()
+    return float(meter._compute_score_from_stats(total).score)
+
+
+def _counts(name: str, values: Pairs) -> NDArray[Any]:
+    """What sacrebleu counts in each document: rows that add up."""
     references, translations = _columns(values)
-    return float(_meter(name).corpus_score(translations, references).score)
+    try:
+        return _counted(name, references, translations)
+    except TypeError:  # not texts: sacrebleu says what is wrong with them
+        return np.array(_statistics(name, references, translations))
+
+
+@lru_cache(maxsize=4)
+def _counted(
+    name: str, references: tuple[tuple[str, ...], ...], translations: tuple[str, ...]
+) -> NDArray[Any]:
+    """Kept for the standard error that is asked for right after the score: TER takes minutes to count."""
+    return np.array(_statistics(name, references, translations))
+
+
+def _statistics(name: str, references: tuple[Any, ...], translations: tuple[Any, ...]) -> Any:
+    meter = _meter(name)
+    meter._check_corpus_score_args(translations, references)
+    return meter._extract_corpus_statistics(translations, references)
 
 
 def _meter(name: str) -> Any:
@@ -89,8 +113,8 @@ def _meter(name: str) -> Any:
             return TER()
 
 
-def _columns(values: Pairs) -> tuple[list[Any], list[Any]]:
-    """As sacrebleu wants it: one list per reference number, and the translations."""
+def _columns(values: Pairs) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """As sacrebleu wants it: one row per reference number, and the translations."""
     first: list[Any] = [pair[0] for pair in values]
     second: list[Any] = [pair[1] for pair in values]
     if not _several(first[0]):
@@ -99,7 +123,7 @@ def _columns(values: Pairs) -> tuple[list[Any], list[Any]]:
         if len(second[0]) != 1:
             raise ValueError(f"a corpus metric needs one translation per document, got {second[0]!r}")
         second = [translation[0] for translation in second]
-    return list(zip(*first, strict=False)), second
+    return tuple(zip(*first, strict=False)), tuple(second)
 
 
 def _even(values: Pairs) -> bool:

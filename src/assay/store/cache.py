@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
+from assay.core.errors import BadOutput
 from assay.core.responses import Response
 from assay.store.rows import INSERT_RESPONSE, SELECT_RESPONSE, response_from_row, response_row
 from assay.store.schema import CACHE_SCHEMA, connect
@@ -35,7 +36,11 @@ class ResponseCache:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._reader = connect(path, CACHE_SCHEMA, durable=False)
+        try:
+            self._reader = connect(path, CACHE_SCHEMA, durable=False)
+        except BadOutput as error:
+            hint = "keep it in another file with --use_cache, or leave it alone with --no_cache"
+            raise BadOutput(error.what, where=error.where, hint=hint) from None
         self._writer = GroupWriter(lambda: connect(path, CACHE_SCHEMA, durable=False), name="response cache")
 
     def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:

@@ -115,7 +115,9 @@ class Journal:
     def add_failures(self, failures: Iterable[tuple[str, Failure]]) -> Future[None]:
         """What nobody answered, under its fingerprint."""
         now = time.time()
-        given = [(key, failure.kind, failure.message, failure.attempts, now) for key, failure in failures]
+        given = [
+            (key, failure.kind, rows.storable(failure.message), failure.attempts, now) for key, failure in failures
+        ]
         return self._submit(("INSERT INTO failures VALUES (?,?,?,?,?)", given))
 
     def add_judged(
@@ -126,7 +128,7 @@ class Journal:
         verdicts: Iterable[Verdict],
     ) -> Future[None]:
         """How documents ended: (document, outcome, why), the answers judged, the verdicts."""
-        outcome_rows = [(task, *outcome) for outcome in outcomes]
+        outcome_rows = [(task, document, outcome, rows.storable(why)) for document, outcome, why in outcomes]
         answer_rows = [
             (task, answer.document, answer.pipeline, rows.fields_text({"values": answer.values})) for answer in answers
         ]

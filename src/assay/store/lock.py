@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -46,16 +47,19 @@ class RunLock:
                 where=str(self.path.parent),
                 hint="wait for it, or give another --output_path",
             ) from None
-        file.seek(0)
-        file.truncate()
-        json.dump({"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}, file)
-        file.flush()
         self._file = file
+        note = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()})
+        with suppress(OSError):  # a full disk: the lock holds all the same, only its note is missing
+            file.seek(0)
+            file.truncate()
+            file.write(note)
+            file.flush()
 
     def release(self) -> None:
         """Let go. The file stays; its lock does not."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):
+                self._file.close()
             self._file = None
 
 

@@ -12,7 +12,15 @@ from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import LogProbability, Response, Usage
 from assay.core.verdicts import Score, Unscored, Verdict
 
-__all__ = ["INSERT_RESPONSE", "SELECT_RESPONSE", "prompt_text", "request_row", "response_from_row", "response_row"]
+__all__ = [
+    "INSERT_RESPONSE",
+    "SELECT_RESPONSE",
+    "prompt_text",
+    "request_row",
+    "response_from_row",
+    "response_row",
+    "storable",
+]
 
 _RESPONSE_COLUMNS = (
     "fingerprint, text, logprob, greedy, finish, reasoning, input_tokens, output_tokens, seconds, source, at"
@@ -56,7 +64,8 @@ def request_row(request: Request, fingerprint: str) -> tuple[Any, ...]:
         case _:
             kind, argument = "rolling", ""
     return (
-        request.task, request.document, request.index, request.repeat, kind, request.prompt.digest, argument, fingerprint,
+        request.task, request.document, request.index, request.repeat, kind, request.prompt.digest, storable(argument),
+        fingerprint,
     )  # fmt: skip
 
 
@@ -64,9 +73,9 @@ def prompt_text(prompt: Prompt) -> str:
     """A prompt as text: itself when it is plain, else JSON messages with media by hash."""
     messages = prompt.messages
     if not prompt.chat and len(messages) == 1 and all(isinstance(part, Text) for part in messages[0].parts):
-        return messages[0].text
+        return storable(messages[0].text)
     shown = [{"role": message.role, "content": [_part(part) for part in message.parts]} for message in messages]
-    return json.dumps({"messages": shown, "chat": prompt.chat}, ensure_ascii=False)
+    return _storable_json(json.dumps({"messages": shown, "chat": prompt.chat}, ensure_ascii=False))
 
 
 def _part(part: Any) -> dict[str, Any]:
@@ -81,20 +90,39 @@ def _part(part: Any) -> dict[str, Any]:
 def fields_text(fields: Mapping[str, Any]) -> str:
     """A document's fields as JSON; media are described, not held."""
     try:
-        return json.dumps(fields, ensure_ascii=False)
+        return _storable_json(json.dumps(fields, ensure_ascii=False))
     except (TypeError, ValueError):
-        return json.dumps(to_plain(fields), ensure_ascii=False)
+        return _storable_json(json.dumps(to_plain(fields), ensure_ascii=False))
+
+
+def storable(text: str) -> str:
+    """A text as SQLite can hold it: half characters, which are not Unicode, become question marks."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+def _storable_json(text: str) -> str:
+    """The same JSON, with half characters escaped."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(json.loads(text))
+    return text
 
 
 def verdict_row(task: str, verdict: Verdict) -> tuple[Any, ...]:
-    """A verdict as a row. Floats and integers are kept as such, everything else as encoded text."""
+    """A verdict as a row. Floats and integers (of 64 bits) are kept as such, everything else as encoded text."""
     head = (task, verdict.document, verdict.pipeline, verdict.metric)
     if isinstance(verdict, Score):
         value: Any = verdict.value
-        return (*head, "score", value if type(value) in (float, int) else encode(value), verdict.why)
+        plain = type(value) is float or (type(value) is int and -(2**63) <= value < 2**63)
+        return (*head, "score", value if plain else _storable_json(encode(value)), storable(verdict.why))
     if isinstance(verdict, Unscored):
-        return (*head, "unscored", None, verdict.why)
-    return (*head, "evidence", encode(verdict.value), "")
+        return (*head, "unscored", None, storable(verdict.why))
+    return (*head, "evidence", _storable_json(encode(verdict.value)), "")
 
 
 def verdict_value(value: Any) -> Any:

@@ -73,7 +73,7 @@ class GroupWriter:
                 for statement, rows in batch:
                     self._connection.executemany(statement, rows)
             self._connection.execute("COMMIT")
-        except (sqlite3.Error, AssayError) as error:
+        except Exception as error:  # noqa: BLE001 - the sink loop: whoever waits must hear of it, whatever it is
             self._fail(error, group)
         else:
             for _, done in group:
@@ -82,11 +82,13 @@ class GroupWriter:
     def _fail(self, error: Exception, group: list[tuple[Batch, Future[None]]]) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
-        if not isinstance(error, AssayError):
+        if isinstance(error, sqlite3.Error):
             error = BadOutput(
                 f"cannot write the {self._name}: {error}",
                 hint="what was committed before is safe; make room or check the folder, then repeat the command",
             )
+        elif not isinstance(error, AssayError):
+            error = AssayError(f"the {self._name} cannot hold this: {type(error).__name__}: {error}")
         self._broken = error
         for _, done in group:
             done.set_exception(error)

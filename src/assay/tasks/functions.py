@@ -11,9 +11,11 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import lru_cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from assay.core.errors import BadTask, MissingPackage
 from assay.core.fingerprints import digest_text
@@ -92,7 +94,10 @@ class HelperFunction:
     def _module(self, module_name: str) -> ModuleType:
         path = self.path
         try:
-            return load_module(path) if path else importlib.import_module(module_name)
+            if path is not None:
+                return load_module(path)
+            compatibility_layers()
+            return importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             if path is None and error.name in (module_name, module_name.partition(".")[0]):
                 raise BadTask(
@@ -109,12 +114,32 @@ class HelperFunction:
             raise BadTask(f"helper file fails when imported: {type(error).__name__}: {error}", where=str(path)) from error
 
 
+@lru_cache(maxsize=1)
+def compatibility_layers() -> tuple[CompatibilityLayer, ...]:
+    """Installed layers that make foreign import names work for helper files; made to work here, once."""
+    layers: list[CompatibilityLayer] = [plugin.load() for plugin in entry_points(group="assay.compat")]
+    for layer in layers:
+        layer.install()
+    return tuple(layers)
+
+
+class CompatibilityLayer(Protocol):
+    """A module that stands in for a foreign package."""
+
+    def install(self) -> None: ...
+
+    def module_name(self, path: Path) -> str | None:
+        """The name a helper file has in its own harness, if it is one of its files."""
+        ...
+
+
 def load_module(path: Path) -> ModuleType:
     """Execute a helper file as a module; once per version of the file."""
     path = path.resolve()
     key = (str(path), path.stat().st_mtime_ns)
     if key not in _MODULES:
-        name = f"assay_task_{digest_text(str(path))[:12]}_{path.stem}"
+        foreign = (layer.module_name(path) for layer in compatibility_layers())
+        name = next((found for found in foreign if found), f"assay_task_{digest_text(str(path))[:12]}_{path.stem}")
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
             raise BadTask("helper file cannot be imported", where=str(path))

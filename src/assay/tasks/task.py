@@ -72,9 +72,12 @@ class Pass:
 class Task:
     """One task of a run."""
 
-    def __init__(self, spec: TaskSpec, rendering: Rendering | None = None) -> None:
+    def __init__(
+        self, spec: TaskSpec, rendering: Rendering | None = None, splits: Mapping[str, Split] | None = None
+    ) -> None:
         self.rendering = rendering or Rendering()
         self.spec = replace(spec, metadata={**spec.metadata, **self.rendering.metadata})
+        self._given_splits = splits
 
     @property
     def name(self) -> str:
@@ -99,7 +102,9 @@ class Task:
 
     @cached_property
     def splits(self) -> Mapping[str, Split]:
-        """The dataset, loaded once."""
+        """The dataset, loaded once; or the one that was handed in."""
+        if self._given_splits is not None:
+            return self._given_splits
         return load_splits(
             self.spec, data_root=self.rendering.data_root, trust_remote_code=self.rendering.trust_remote_code
         )

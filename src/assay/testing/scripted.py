@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+from assay.core.errors import AssayError
 from assay.core.fingerprints import digest_text
 from assay.core.ports import Ability, Traits
-from assay.core.requests import Generate, Request
+from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import Failure, LogProbability, Outcome, Response
 
 __all__ = ["ScriptedModel"]
@@ -38,6 +39,7 @@ class ScriptedModel:
         """Every request it was given, in order: what a test counts."""
 
         self.opened = 0
+        """How often it was opened: a test of what fails early wants 0."""
 
     @property
     def name(self) -> str:
@@ -60,17 +62,42 @@ class ScriptedModel:
             if isinstance(value, Failure):
                 yield Failure(request_id=request.id, kind=value.kind, message=value.message)
             else:
-                yield Response(request_id=request.id, value=value, finish="stop" if isinstance(value, str) else "")
+                yield Response(
+                    request_id=request.id, value=value, finish="stop" if isinstance(value, str) else ""
+                )
 
     async def close(self) -> None:
-        self.opened -= 1
+        """Nothing to let go of."""
 
     def _value(self, request: Request) -> Answer:
+        missing = _needed(request) - self._traits.abilities
+        if missing:
+            return Failure(
+                request_id="", kind="bad request", message=f"it does not do {', '.join(sorted(missing))}"
+            )
+        try:
+            for part in request.prompt.media:
+                part.load()
+        except (AssayError, OSError, ValueError) as error:
+            return Failure(request_id="", kind="bad media", message=str(error))
         if callable(self._answers):
             return self._answers(request)
         if self._answers is not None:
-            return self._answers[request.prompt.text]
+            unknown = Failure(request_id="", kind="bad request", message="the script has no such prompt")
+            return self._answers.get(request.prompt.text, unknown)
         if isinstance(request, Generate):
             return "yes"
         number = int(digest_text(request.id)[:8], 16)
         return LogProbability(-1.0 - number % 10_000 / 1000, bool(number & 1))
+
+
+def _needed(request: Request) -> set[str]:
+    """The abilities an honest model would need."""
+    kind = (
+        "generate"
+        if isinstance(request, Generate)
+        else "likelihood"
+        if isinstance(request, Likelihood)
+        else "rolling"
+    )
+    return {kind, *(type(part).__name__.lower() for part in request.prompt.media)}

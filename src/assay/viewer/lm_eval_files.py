@@ -37,7 +37,7 @@ def write_files(run: Run, output_path: str, *, samples: bool = True, now: dateti
         hashes, written = {}, []
         if samples:
             for task in run.tasks:
-                file = folder / f"samples_{task}_{date}.jsonl"
+                file = folder / f"samples_{task.replace('/', '__')}_{date}.jsonl"
                 hashes[task] = _write_samples(run, task, file)
                 written.append(file)
         results = results_document(run, task_hashes=hashes)
@@ -86,7 +86,7 @@ def results_document(run: Run, *, task_hashes: Mapping[str, str] | None = None) 
             "model_num_parameters": facts.get("identity", {}).get("parameters"),
             "model_dtype": facts.get("identity", {}).get("dtype"),
             "model_revision": facts.get("identity", {}).get("revision", ""),
-            "model_sha": facts.get("identity", {}).get("weights", ""),
+            "model_sha": facts.get("identity", {}).get("weights_sha256", ""),
             "batch_size": spec.get("batch_size"),
             "batch_sizes": [],
             "device": spec.get("device"),
@@ -107,7 +107,9 @@ def results_document(run: Run, *, task_hashes: Mapping[str, str] | None = None) 
         "system_instruction_sha": _sha(system) if system else None,
         "fewshot_as_multiturn": spec.get("fewshot_as_multiturn"),
         "chat_template": spec.get("apply_chat_template") or None,
-        "chat_template_sha": facts.get("identity", {}).get("template"),
+        "chat_template_sha": (
+            facts.get("identity", {}).get("template_sha256") if spec.get("apply_chat_template") else None
+        ),
         "total_evaluation_time_seconds": str(facts.get("seconds", "")),
     }
     return document

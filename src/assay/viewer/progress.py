@@ -74,6 +74,7 @@ def line(progress: RunProgress) -> str:
 def render(progress: RunProgress) -> RenderableType:
     """The counters as a table with bars."""
     from rich.console import Group
+    from rich.markup import escape
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
@@ -86,7 +87,7 @@ def render(progress: RunProgress) -> RenderableType:
     shown = finished[-max(2, _SHOWN_TASKS - len(unfinished)) :] + unfinished[:_SHOWN_TASKS]
     for task in shown:
         bar = ProgressBar(total=max(task.total, 1), completed=task.done, width=24)
-        table.add_row(task.name, bar, f"{task.done}/{task.total}", running(task), trouble(task))
+        table.add_row(escape(task.name), bar, f"{task.done}/{task.total}", escape(running(task)), trouble(task))
     hidden = len(progress.tasks) - len(shown)
     if hidden:
         table.add_row(f"… and {hidden} more", "", "", "", "")

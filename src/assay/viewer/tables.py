@@ -20,6 +20,7 @@ _ARROWS = {True: "↑", False: "↓", None: ""}
 def results_table(run: Run) -> Table:
     """A table for a terminal."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
@@ -30,7 +31,7 @@ def results_table(run: Run) -> Table:
         table.add_column(title, justify=side, no_wrap=True)  # type: ignore[arg-type]
     shown = ""
     for depth, name, facts, estimate in rows_of(run):
-        label = "" if name == shown else f"{'  ' * depth}{facts.get('alias') or name}"
+        label = "" if name == shown else f"{'  ' * depth}{escape(facts.get('alias') or name)}"
         style = "bold" if name in run.groups else ""
         if estimate is None:
             table.add_row(label, *[""] * 9, style=style)
@@ -39,8 +40,8 @@ def results_table(run: Run) -> Table:
             table.add_row(
                 label,
                 "" if name == shown else str(facts.get("n_shot", "")),
-                estimate.pipeline,
-                estimate.metric,
+                escape(estimate.pipeline),
+                escape(estimate.metric),
                 _ARROWS[estimate.higher_is_better],
                 number(estimate.value),
                 "" if estimate.stderr is None else f"± {estimate.stderr:.4f}",

@@ -163,7 +163,11 @@ def test_without_context_the_start_token_is_the_context() -> None:
 
 def test_answers_do_not_depend_on_the_window() -> None:
     requests: list[Request] = [
-        *(likelihood(f"Question: What is {n} + 30?\nAnswer:", f" {n + k}") for n in (11, 12) for k in (30, 31)),
+        *(
+            likelihood(f"Question: What is {n} + 30?\nAnswer:", f" {n + k}")
+            for n in (11, 12)
+            for k in (30, 31)
+        ),
         *(generate(Prompt.of_text("12 + 30 ="), SAMPLED, repeat) for repeat in range(4)),
     ]
     together = answers(requests)

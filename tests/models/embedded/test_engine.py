@@ -118,7 +118,9 @@ def test_long_texts_roll_through_windows_that_count_each_token_once(engine: Engi
     assert engine.rolling_log_likelihood(text) == expected
 
 
-def test_results_do_not_depend_on_order_or_history(engine: Engine, noise: Image.Image, red_square: Image.Image) -> None:
+def test_results_do_not_depend_on_order_or_history(
+    engine: Engine, noise: Image.Image, red_square: Image.Image
+) -> None:
     questions = [
         ask(engine, "Question: What is 12 + 30?\nAnswer:"),
         ask(engine, "<image>\nWhat is in the picture?", Picture("noise", noise)),
@@ -133,7 +135,9 @@ def test_results_do_not_depend_on_order_or_history(engine: Engine, noise: Image.
             for number in order:
                 if forget:
                     engine.forget()
-                values[question, number] = engine.log_likelihood(questions[question], continuations[number])[0]
+                values[question, number] = engine.log_likelihood(questions[question], continuations[number])[
+                    0
+                ]
             engine.generate(questions[question], max_tokens=number + 3)
         return values
 
@@ -147,7 +151,9 @@ def test_sampling_depends_on_its_generator_alone(engine: Engine) -> None:
     choice = TokenChoice(temperature=1.5, top_p=0.95)
 
     def sample(repeat: int) -> str:
-        return engine.generate(prompt, max_tokens=40, choice=choice, generator=make_generator(0, "p", repeat)).text
+        return engine.generate(
+            prompt, max_tokens=40, choice=choice, generator=make_generator(0, "p", repeat)
+        ).text
 
     forwards = [sample(repeat) for repeat in range(4)]
     backwards = [sample(repeat) for repeat in reversed(range(4))]

@@ -57,4 +57,6 @@ def test_it_agrees_with_transformers(tokenizer: CharacterTokenizer, folder: Path
 
     theirs = AutoTokenizer.from_pretrained(folder)
     assert theirs(text, add_special_tokens=False).input_ids == tokenizer.encode(text)
-    assert theirs.decode(tokenizer.encode(text), skip_special_tokens=True) == tokenizer.decode(tokenizer.encode(text))
+    assert theirs.decode(tokenizer.encode(text), skip_special_tokens=True) == tokenizer.decode(
+        tokenizer.encode(text)
+    )

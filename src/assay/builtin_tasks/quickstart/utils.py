@@ -26,7 +26,9 @@ def shapes_doc_to_messages(
     doc: dict[str, Any], lmms_eval_specific_kwargs: dict[str, str] | None = None
 ) -> list[dict[str, Any]]:
     """One user message: the picture, then the question."""
-    content: list[dict[str, Any]] = [{"type": "image", "url": picture} for picture in shapes_doc_to_visual(doc)]
+    content: list[dict[str, Any]] = [
+        {"type": "image", "url": picture} for picture in shapes_doc_to_visual(doc)
+    ]
     content.append({"type": "text", "text": shapes_doc_to_text(doc, lmms_eval_specific_kwargs)})
     return [{"role": "user", "content": content}]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import BadData, BadOption
 from assay.core.messages import Image, Prompt
-from assay.core.ports import Traits
+from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.responses import Failure, Finish, LogProbability, Outcome, Response, Usage
 from assay.models.embedded.template import ChatTemplate, UnreadablePart, plain_text
@@ -27,6 +27,9 @@ __all__ = ["SHIPPED_WEIGHTS", "EmbeddedModel"]
 
 SHIPPED_WEIGHTS = Path(__file__).parent / "weights"
 _NEEDED_FILES = ("config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja")
+_ENGINE = "numpy 1"
+"""To be counted up when a change of the engine changes bits, so that kept answers are not mixed with new ones."""
+
 _SLICE_S = 0.05
 _DEFAULT_MAX_TOKENS = 256
 
@@ -62,11 +65,11 @@ class EmbeddedModel:
     @property
     def traits(self) -> Traits:
         """Everything but sound and video; one sequence at a time, in windows long enough to share contexts."""
-        abilities = frozenset({"generate", "likelihood", "rolling", "chat", "image"})
-        return Traits(abilities=abilities, window=64, in_flight=1)  # type: ignore[arg-type]
+        abilities: frozenset[Ability] = frozenset({"generate", "likelihood", "rolling", "chat", "image"})
+        return Traits(abilities=abilities, window=64, in_flight=1)
 
     async def identify(self) -> Mapping[str, str]:
-        """Name, hashes of weights and template, and the seed that sampled answers start from."""
+        """Name, engine, hashes of weights and template, and the seed that sampled answers start from."""
         self._check_folder()
         hashes = await asyncio.to_thread(
             lambda: [_sha256(self._folder / name) for name in ("model.safetensors", "chat_template.jinja")]
@@ -75,6 +78,7 @@ class EmbeddedModel:
             "name": self.name,
             "weights_sha256": hashes[0],
             "template_sha256": hashes[1],
+            "engine": _ENGINE,
             "dtype": "float32",
             "seed": str(self._seed),
         }

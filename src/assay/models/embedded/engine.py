@@ -129,7 +129,9 @@ class Engine:
         if not continuation:
             return 0.0, True
         if len(continuation) > self.context:
-            raise BadPrompt(f"the continuation has {len(continuation)} tokens, the model reads {self.context}")
+            raise BadPrompt(
+                f"the continuation has {len(continuation)} tokens, the model reads {self.context}"
+            )
         with self._lock:
             ids = self._keep_latest(self._expand(prompt), self.context + 1 - len(continuation))
             context = self._read_context(ids, prompt.pictures)
@@ -200,7 +202,9 @@ class Engine:
     def _vectors(self, ids: list[int], pictures: tuple[Picture, ...]) -> Array:
         vectors = self._decoder.embed(ids)
         if pictures:
-            vectors[np.array(ids) == self._image] = np.concatenate([self._see(picture) for picture in pictures])
+            vectors[np.array(ids) == self._image] = np.concatenate(
+                [self._see(picture) for picture in pictures]
+            )
         return vectors
 
     def _see(self, picture: Picture) -> Array:

@@ -110,15 +110,21 @@ class ModelFolder:
             "clip_vision_model",
         ):
             raise BadData(
-                "not a Llava model with a Llama decoder and a CLIP tower", where=str(self.folder / "config.json")
+                "not a Llava model with a Llama decoder and a CLIP tower",
+                where=str(self.folder / "config.json"),
             )
-        tensors = {_short(name): value for name, value in load_file(self.folder / "model.safetensors").items()}
+        tensors = {
+            _short(name): value for name, value in load_file(self.folder / "model.safetensors").items()
+        }
         return _read_decoder(tensors, text), _read_vision(tensors, vision)
 
 
 def _short(name: str) -> str:
     """One name for a tensor, however the version of transformers that saved it spelled its prefix."""
-    for old, new in (("language_model.model.", "language_model."), ("vision_tower.vision_model.", "vision_tower.")):
+    for old, new in (
+        ("language_model.model.", "language_model."),
+        ("vision_tower.vision_model.", "vision_tower."),
+    ):
         name = name.removeprefix("model.").replace(old, new)
     return name
 
@@ -236,7 +242,9 @@ def _blocks(channels: int) -> int:
 
 def _by_output(weight: Array, blocks: int) -> Array:
     """(out, in) as saved -> (blocks, in, out / blocks): `rows @ stack` has the output channels in blocks."""
-    return np.ascontiguousarray(weight.reshape(blocks, -1, weight.shape[1]).transpose(0, 2, 1), dtype=np.float32)
+    return np.ascontiguousarray(
+        weight.reshape(blocks, -1, weight.shape[1]).transpose(0, 2, 1), dtype=np.float32
+    )
 
 
 def _by_input(weight: Array, blocks: int) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from assay.scoring.metrics import metric
@@ -48,8 +49,8 @@ def exact_match(
 def _reduced(text: str, regexes: Sequence[str] | None, case: bool, punctuation: bool, numbers: bool) -> str:
     width = len(text)
     if regexes:
-        for pattern in regexes:
-            text = re.sub(pattern, "", text)
+        for pattern in _compiled(tuple(regexes)):
+            text = pattern.sub("", text)
             width = len(text)
             text = text.rstrip("\0")
     if case:
@@ -59,6 +60,11 @@ def _reduced(text: str, regexes: Sequence[str] | None, case: bool, punctuation: 
     if numbers:
         text = text.translate(_DIGITS)
     return text.rstrip("\0")
+
+
+@lru_cache(maxsize=256)
+def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(pattern) for pattern in patterns)
 
 
 def _share_of_equals(

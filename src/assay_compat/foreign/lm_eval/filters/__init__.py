@@ -1,0 +1,1 @@
+"""Stand-in for `lm_eval.filters`."""

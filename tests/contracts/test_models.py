@@ -1,0 +1,229 @@
+"""The contract of the `Model` port, over every adapter; and that each promise is noticed when it is broken."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from assay.core.ports import Model, Traits
+from assay.core.requests import Generate, Request
+from assay.core.responses import LogProbability, Outcome, Response
+from assay.models.embedded.adapter import EmbeddedModel
+from assay.testing import MODEL_CHECKS, ContractBroken, ScriptedModel, check_model, example_requests
+
+ADAPTERS: dict[str, Callable[[], Model]] = {
+    "scripted": ScriptedModel,
+    "scripted, generation only": lambda: ScriptedModel(abilities=frozenset({"generate"})),
+    "scripted, likelihoods only": lambda: ScriptedModel(abilities=frozenset({"likelihood", "rolling"})),
+    "embedded": EmbeddedModel,
+    "embedded with another seed": lambda: EmbeddedModel(seed=7),
+}
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
+def test_every_adapter_keeps_the_contract(check: Callable[..., None], adapter: str) -> None:
+    check(ADAPTERS[adapter])
+
+
+class SlowToMake(ScriptedModel):
+    def __init__(self) -> None:
+        super().__init__()
+        time.sleep(0.12)
+
+
+class Nameless(ScriptedModel):
+    name = ""
+
+
+class WithoutAbilities(ScriptedModel):
+    traits = Traits(abilities=frozenset({"chat"}))
+
+
+class WithAnUnknownAbility(ScriptedModel):
+    traits = Traits(abilities=frozenset({"generate", "smell"}))  # type: ignore[arg-type]
+
+
+class WithAnEmptyWindow(ScriptedModel):
+    traits = Traits(abilities=frozenset({"generate"}), window=0)
+
+
+class NeverTheSameIdentity(ScriptedModel):
+    count = itertools.count()
+
+    async def identify(self) -> dict[str, str]:
+        return {"name": str(next(self.count))}
+
+
+class WithNumbersInItsIdentity(ScriptedModel):
+    async def identify(self) -> dict[str, Any]:
+        return {"parameters": 7}
+
+
+class Answering(ScriptedModel):
+    """Answers as the outcomes of `change` say."""
+
+    def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
+        return outcomes
+
+    async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+        outcomes = [outcome async for outcome in super().answer(window)]
+        for outcome in self.change(window, outcomes):
+            yield outcome
+
+
+class LosesOne(Answering):
+    def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
+        return outcomes[:-1] if len(window) > 1 else outcomes
+
+
+class AnswersTwice(Answering):
+    def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
+        return outcomes + outcomes[:1]
+
+
+class AnswersToStrangers(Answering):
+    def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
+        return [*outcomes[1:], Response(request_id="nobody", value="yes")]
+
+
+class GivesPlainNumbers(Answering):
+    def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
+        return [Response(request_id=outcome.request_id, value=-1.0) for outcome in outcomes]  # type: ignore[arg-type]
+
+
+class GivesProbabilities(ScriptedModel):
+    def _value(self, request: Request) -> Any:
+        return "yes" if isinstance(request, Generate) else LogProbability(0.5)
+
+
+class GivesNotANumber(ScriptedModel):
+    def _value(self, request: Request) -> Any:
+        return "yes" if isinstance(request, Generate) else LogProbability(float("nan"))
+
+
+class KeepsTheStopString(ScriptedModel):
+    def _value(self, request: Request) -> Any:
+        return "yes\n" if isinstance(request, Generate) else LogProbability(-1.0)
+
+
+class NeverTheSameAnswer(ScriptedModel):
+    count = itertools.count()
+
+    def _value(self, request: Request) -> Any:
+        return str(next(self.count)) if isinstance(request, Generate) else LogProbability(-1.0)
+
+
+class CountsItsCompany(Answering):
+    def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
+        return [
+            Response(request_id=outcome.request_id, value=str(len(window)))
+            for request, outcome in zip(window, outcomes, strict=True)
+            if isinstance(request, Generate)
+        ]
+
+
+class CountsItsPlace(Answering):
+    def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
+        return [Response(request_id=outcome.request_id, value=str(at)) for at, outcome in enumerate(outcomes)]
+
+
+class BreaksOnNothing(ScriptedModel):
+    async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+        yield Response(request_id=window[0].id, value="yes")
+
+
+class VariesGreedyRepeats(ScriptedModel):
+    def _value(self, request: Request) -> Any:
+        return str(request.repeat) if isinstance(request, Generate) else LogProbability(-1.0)
+
+
+class RaisesWhereItCannot(ScriptedModel):
+    def __init__(self) -> None:
+        super().__init__(abilities=frozenset({"generate"}))
+
+    def _value(self, request: Request) -> Any:
+        if not isinstance(request, Generate):
+            raise TypeError("no likelihoods here")
+        return "yes"
+
+
+class PretendsItCan(ScriptedModel):
+    def __init__(self) -> None:
+        super().__init__(abilities=frozenset({"generate"}))
+
+    def _value(self, request: Request) -> Any:
+        return "yes" if isinstance(request, Generate) else LogProbability(-1.0)
+
+
+class ClosesOnce(ScriptedModel):
+    async def close(self) -> None:
+        if not self.opened:
+            raise RuntimeError("it is not open")
+        self.opened -= 1
+
+
+BROKEN = [
+    ("constructor_does_no_work", SlowToMake, "leave the work to `open`"),
+    ("traits_are_known_before_open", Nameless, "`name` must be a text"),
+    ("traits_are_known_before_open", WithoutAbilities, "must generate, or give"),
+    ("traits_are_known_before_open", WithAnUnknownAbility, "smell"),
+    ("traits_are_known_before_open", WithAnEmptyWindow, "at least 1"),
+    ("traits_are_known_before_open", object, "lacks a method"),
+    ("identity_is_known_before_open", NeverTheSameIdentity, "then"),
+    ("identity_is_known_before_open", WithNumbersInItsIdentity, "facts are texts"),
+    ("every_request_gets_one_outcome", LosesOne, "have no outcome"),
+    ("every_request_gets_one_outcome", AnswersTwice, "answered twice"),
+    ("every_request_gets_one_outcome", AnswersToStrangers, "nobody made"),
+    ("every_request_gets_one_outcome", GivesPlainNumbers, "answered with a text"),
+    ("every_request_gets_one_outcome", GivesProbabilities, "not a log-probability"),
+    ("every_request_gets_one_outcome", GivesNotANumber, "not a log-probability"),
+    ("every_request_gets_one_outcome", KeepsTheStopString, "stop string"),
+    ("greedy_answers_are_the_same_again", NeverTheSameAnswer, "asked again"),
+    ("order_and_company_do_not_matter", CountsItsPlace, "in another order"),
+    ("order_and_company_do_not_matter", CountsItsCompany, "asked alone"),
+    ("repeats_differ_only_with_sampling", VariesGreedyRepeats, "greedy repeats differ"),
+    ("what_it_cannot_do_is_a_failure", PretendsItCan, "must be a `Failure`"),
+]
+RAISING = [
+    ("an_empty_window_gives_nothing", BreaksOnNothing, IndexError),
+    ("what_it_cannot_do_is_a_failure", RaisesWhereItCannot, TypeError),
+    ("close_may_be_called_twice", ClosesOnce, RuntimeError),
+]
+CHECKS = {check.__name__: check for check in MODEL_CHECKS}
+
+
+@pytest.mark.parametrize(("check", "make", "message"), BROKEN)
+def test_a_broken_promise_is_named(check: str, make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ContractBroken, match=message):
+        CHECKS[check](make)
+
+
+@pytest.mark.parametrize(("check", "make", "error"), RAISING)
+def test_what_an_adapter_raises_is_not_hidden(
+    check: str, make: Callable[[], Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        CHECKS[check](make)
+
+
+def test_every_check_is_seen_to_fail() -> None:
+    assert {name for name, *_ in (*BROKEN, *RAISING)} == set(CHECKS)
+
+
+def test_check_model_runs_every_check() -> None:
+    check_model(ScriptedModel)
+    with pytest.raises(ContractBroken):
+        check_model(AnswersTwice)
+
+
+def test_the_examples_ask_for_what_a_model_can_and_for_nothing_else() -> None:
+    kinds = {type(request).__name__ for request in example_requests(frozenset({"generate", "likelihood"}))}
+    assert kinds == {"Generate", "Likelihood"}
+    pictures = example_requests(frozenset({"generate", "image"}))
+    assert any(request.prompt.media for request in pictures)
+    assert not any(request.prompt.chat for request in pictures)

@@ -1,0 +1,116 @@
+"""Small tasks for tests: a YAML file, its data and its helpers, written where a test wants them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from assay.core.runspec import RunSpec
+from assay.engine.plan import Plan, make_plan
+from assay.testing import ScriptedModel
+
+ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(6)]
+"""Six sums, for tests that do not care what is asked."""
+
+
+class Function(str):
+    """A `!function` reference."""
+
+
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+_Dumper.add_representer(Function, lambda dumper, value: dumper.represent_scalar("!function", str(value)))
+
+
+def write_task(
+    folder: Path,
+    name: str = "sums",
+    rows: Sequence[Mapping[str, Any]] = ROWS,
+    *,
+    helpers: str = "",
+    **keys: Any,
+) -> Path:
+    """A generating task with exact_match, unless `keys` say otherwise; a key that is None is left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = folder / f"{name}.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    if helpers:
+        (folder / "utils.py").write_text(helpers, "utf-8")
+    config = {
+        "task": name,
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": data.name}},
+        "test_split": "test",
+        "output_type": "generate_until",
+        "doc_to_text": "Question: {{question}}\nAnswer:",
+        "doc_to_target": "answer",
+        "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+        "metadata": {"version": 1.0},
+        **keys,
+    }
+    config = {key: value for key, value in config.items() if value is not None}
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.dump(config, Dumper=_Dumper, sort_keys=False), "utf-8")
+    return path
+
+
+def write_choices(folder: Path, name: str = "choices", rows: int = 4, **keys: Any) -> Path:
+    """A multiple-choice task of two choices a document."""
+    data = [
+        {"question": f"Is {n} even?", "choices": ["no", "yes"], "answer": (n + 1) % 2} for n in range(rows)
+    ]
+    return write_task(
+        folder,
+        name,
+        data,
+        **{
+            "output_type": "multiple_choice",
+            "doc_to_choice": "choices",
+            "metric_list": [{"metric": "acc"}],
+            **keys,
+        },
+    )
+
+
+def write_texts(folder: Path, name: str = "texts", rows: int = 3, **keys: Any) -> Path:
+    """A perplexity task."""
+    data = [{"text": f"Once there were {n} frogs."} for n in range(rows)]
+    return write_task(
+        folder,
+        name,
+        data,
+        **{
+            "output_type": "loglikelihood_rolling",
+            "doc_to_text": "",
+            "doc_to_target": "{{text}}",
+            "metric_list": [{"metric": "word_perplexity"}, {"metric": "bits_per_byte"}],
+            **keys,
+        },
+    )
+
+
+def right_answers(request: Any) -> str:
+    """What a model that can add says to `ROWS`."""
+    number = request.prompt.text.partition("What is ")[2].partition(" +")[0]
+    return str(int(number) + 1)
+
+
+def planned(model: Any = None, **options: Any) -> Plan:
+    """A plan, made in a loop of its own."""
+    if isinstance(model, str):
+        return asyncio.run(make_plan(RunSpec.of({**options, "model": model})))
+    if model is not None:
+        options["model"] = model.name
+    return asyncio.run(make_plan(RunSpec.of(options), model=model))
+
+
+def make_model(answers: Callable[[Any], Any] | None = right_answers, **details: Any) -> ScriptedModel:
+    """A scripted model that can add."""
+    return ScriptedModel(answers, **details)

@@ -42,7 +42,37 @@ _HOMES = {
     "AssayError": "assay.core.errors",
 }
 
-__all__ = sorted(_HOMES)
+__all__ = [
+    "AssayError",
+    "Audio",
+    "Document",
+    "Estimate",
+    "Evidence",
+    "Failure",
+    "Generate",
+    "GroupSpec",
+    "Image",
+    "Likelihood",
+    "LogProbability",
+    "Message",
+    "Model",
+    "Plan",
+    "Prompt",
+    "Response",
+    "RollingLikelihood",
+    "Run",
+    "RunSpec",
+    "Score",
+    "Settings",
+    "TaskSpec",
+    "Text",
+    "Traits",
+    "Unscored",
+    "Video",
+    "open_run",
+    "plan",
+    "run",
+]
 
 if TYPE_CHECKING:
     from assay.api import Run, open_run, plan, run

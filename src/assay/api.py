@@ -162,4 +162,6 @@ def _run_here(work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(work)
     except asyncio.CancelledError:
-        raise Interrupted("stopped by a signal; everything answered is saved", hint="repeat the call to go on") from None
+        raise Interrupted(
+            "stopped by a signal; everything answered is saved", hint="repeat the call to go on"
+        ) from None

@@ -46,10 +46,11 @@ class ForeignFinder:
             return self._in_tree(name, path)
         stand_in = self._folder.joinpath(*name.split("."))
         if (stand_in / "__init__.py").is_file():
-            spec = importlib.util.spec_from_file_location(
-                name, stand_in / "__init__.py", submodule_search_locations=[str(stand_in), *self._real(package, rest)]
+            return importlib.util.spec_from_file_location(
+                name,
+                stand_in / "__init__.py",
+                submodule_search_locations=[str(stand_in), *self._real(package, rest)],
             )
-            return spec
         if stand_in.with_suffix(".py").is_file():
             return importlib.util.spec_from_file_location(name, stand_in.with_suffix(".py"))
         return None
@@ -67,7 +68,11 @@ class ForeignFinder:
         """Folders of the real package, if it is installed."""
         found = []
         for entry in sys.path:
-            folder = Path(entry or ".").joinpath(package, *rest.split(".")) if rest else Path(entry or ".") / package
+            folder = (
+                Path(entry or ".").joinpath(package, *rest.split("."))
+                if rest
+                else Path(entry or ".") / package
+            )
             if folder.is_dir():
                 found.append(str(folder))
         return found

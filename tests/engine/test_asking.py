@@ -254,7 +254,8 @@ def test_numbers_of_numpy_become_plain_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"), [("caf\ud83d", "caf\ufffd"), ("\udc00x", "\ufffdx"), ("fine 🐸", "fine 🐸"), ("\ud83d\udc38", "🐸")]
+    ("said", "kept"),
+    [("caf\ud83d", "caf\ufffd"), ("\udc00x", "\ufffdx"), ("fine 🐸", "fine 🐸"), ("\ud83d\udc38", "🐸")],
 )
 def test_half_characters_are_put_right(said: str, kept: str) -> None:
     outcome = asked(ScriptedModel(lambda request: said), [generate(0)])[generate(0).id]

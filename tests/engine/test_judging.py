@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.making import Function, make_model, planned, write_choices, write_task, write_texts
 
 from assay.core.responses import Failure, LogProbability, Outcome, Response
 from assay.core.verdicts import Score, Unscored
 from assay.engine.judging import Judged, OpenDocument, judge, running_score
 from assay.engine.plan import PlannedTask
-from tests.making import Function, make_model, planned, write_choices, write_task, write_texts
 
 
 def plan_of(path: Path) -> PlannedTask:
@@ -85,7 +85,9 @@ def test_likelihoods_reach_filters_as_lm_eval_gives_them(workspace: Path) -> Non
     judged = judge(task, documents(task, [[LogProbability(-1.0, True), LogProbability(-2.0)]]))
     assert scores(judged) == {(0, "none", "acc"): 1}
     helpers = "def results(doc, results):\n    assert results == [-3.0], results\n    return {'word_perplexity': 1}\n"
-    task = plan_of(write_texts(workspace / "texts", helpers=helpers, process_results=Function("utils.results")))
+    task = plan_of(
+        write_texts(workspace / "texts", helpers=helpers, process_results=Function("utils.results"))
+    )
     assert scores(judge(task, documents(task, [[LogProbability(-3.0)]])))
 
 
@@ -110,7 +112,6 @@ def test_a_target_that_cannot_be_made_leaves_its_document_unscored(workspace: Pa
 
 FUSSY = """
 class Fussy:
-    {promise}
     def apply(self, resps, docs):
         seen = [values[0] for values in resps]
         if "bad" in seen:
@@ -120,22 +121,21 @@ class Fussy:
 
 
 def fussy(folder: Path, *, per_document: bool) -> PlannedTask:
-    helpers = FUSSY.format(promise="per_document = True" if per_document else "")
     steps = [{"function": Function("utils.Fussy")}]
-    return plan_of(write_task(folder, helpers=helpers, filter_list=[{"name": "fussy", "filter": steps}]))
+    task = plan_of(write_task(folder, helpers=FUSSY, filter_list=[{"name": "fussy", "filter": steps}]))
+    task.scorer.pipelines = (replace(task.scorer.pipelines[0], per_document=per_document),)
+    return task
 
 
 def test_a_filter_that_raises_spoils_only_the_document_it_raised_for(workspace: Path) -> None:
     task = fussy(workspace, per_document=True)
-    if not task.scorer.pipelines[0].per_document:
-        pytest.skip("a custom filter cannot promise to look at one document at a time")
     judged = judge(task, documents(task, [["1"], ["bad"], ["3"]]))
     assert [outcome for _, outcome, _ in judged.outcomes] == ["scored", "unscored", "scored"]
+    assert scores(judged) == {(0, "fussy", "exact_match"): 1.0, (2, "fussy", "exact_match"): 1.0}
 
 
 def test_a_filter_that_looks_at_all_documents_and_raises_leaves_all_unscored(workspace: Path) -> None:
     task = fussy(workspace, per_document=False)
-    assert not task.scorer.pipelines[0].per_document
     judged = judge(task, documents(task, [["1"], ["bad"], ["3"]]))
     assert [outcome for _, outcome, _ in judged.outcomes] == ["unscored"] * 3
     assert all("a bad answer" in verdict.why for verdict in judged.verdicts if isinstance(verdict, Unscored))
@@ -147,13 +147,18 @@ def test_without_scoring_the_answers_are_kept_and_nothing_is_judged(workspace: P
     judged = judge(task, documents(task, [["1"], [FAILED]]), score=False)
     assert judged.verdicts == []
     assert [answer.values for answer in judged.answers] == [("1",)]
-    assert sorted(judged.outcomes) == [(0, "unscored", "predict_only"), (1, "failed", "timeout: no answer in 120 s")]
+    assert sorted(judged.outcomes) == [
+        (0, "unscored", "predict_only"),
+        (1, "failed", "timeout: no answer in 120 s"),
+    ]
 
 
 def test_helper_code_may_scribble_on_its_document(workspace: Path) -> None:
     helpers = "def results(doc, results):\n    doc.clear()\n    return {'exact_match': 1.0}\n"
     steps = [{"name": name, "filter": [{"function": "take_first"}]} for name in ("one", "two")]
-    path = write_task(workspace, helpers=helpers, process_results=Function("utils.results"), filter_list=steps)
+    path = write_task(
+        workspace, helpers=helpers, process_results=Function("utils.results"), filter_list=steps
+    )
     task = plan_of(path)
     opened = documents(task, [["1"]])
     judge(task, opened)
@@ -164,5 +169,7 @@ def test_the_running_score_is_of_one_metric_and_one_pipeline() -> None:
     def score(document: int, metric: str, pipeline: str, value: float) -> Score:
         return Score(document=document, metric=metric, pipeline=pipeline, value=value)
 
-    judged = Judged(verdicts=[score(0, "acc", "none", 1.0), score(0, "acc", "other", 0.0), score(0, "f1", "none", 0.5)])
+    judged = Judged(
+        verdicts=[score(0, "acc", "none", 1.0), score(0, "acc", "other", 0.0), score(0, "f1", "none", 0.5)]
+    )
     assert running_score(judged, "none", "acc") == [1.0]

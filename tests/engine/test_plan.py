@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.making import ROWS, Function, make_model, planned, write_choices, write_task, write_texts
 
 from assay.core.errors import (
     AssayError,
@@ -19,8 +20,6 @@ from assay.core.errors import (
     UnknownName,
 )
 from assay.testing import ScriptedModel
-from tests.making import ROWS, Function, make_model, planned, write_choices, write_task, write_texts
-
 
 DATA_IS_REMEMBERED = pytest.mark.xfail(
     strict=False, reason="a data file that changes is not read again in the same process"
@@ -108,7 +107,12 @@ FAULTS = [
     ({"doc_to_text": Function("utils.text")}, "def text(doc:\n", BadTask, "not Python"),
     ({"doc_to_text": Function("utils.text")}, "import no_such_package\n", AssayError, "no_such_package"),
     ({"doc_to_text": Function("utils.text")}, "def text(doc): return doc['x']\n", BadTask, "KeyError: 'x'"),
-    ({"process_docs": Function("utils.pick")}, "def pick(rows): return 1 / 0\n", BadTask, "ZeroDivisionError"),
+    (
+        {"process_docs": Function("utils.pick")},
+        "def pick(rows): return 1 / 0\n",
+        BadTask,
+        "ZeroDivisionError",
+    ),
     ({"process_docs": Function("utils.pick")}, "def pick(rows): return []\n", AssayError, "no documents"),
     ({"metric_list": [{"metric": "exact_macth"}]}, "", UnknownName, "no metric is called `exact_macth`"),
     (
@@ -123,8 +127,18 @@ FAULTS = [
         UnknownName,
         "no filter is called `take_frist`",
     ),
-    ({"filter_list": [{"name": "x", "filter": [{"function": "regex", "patern": "a"}]}]}, "", BadTask, "`regex`"),
-    ({"filter_list": [{"name": "x", "filter": [{"function": "regex", "regex_pattern": "("}]}]}, "", BadTask, "`regex`"),
+    (
+        {"filter_list": [{"name": "x", "filter": [{"function": "regex", "patern": "a"}]}]},
+        "",
+        BadTask,
+        "`regex`",
+    ),
+    (
+        {"filter_list": [{"name": "x", "filter": [{"function": "regex", "regex_pattern": "("}]}]},
+        "",
+        BadTask,
+        "`regex`",
+    ),
     ({"doc_to_text": "{{question"}, "", BadTask, "not a valid template"),
     ({"test_split": "dev"}, "", BadData, "no split `dev`"),
     ({"output_type": "multiple_chioce"}, "", BadTask, "not an output type"),
@@ -183,19 +197,27 @@ def test_a_plan_counts_documents_and_requests(workspace: Path) -> None:
     paths = [write_task(workspace, repeats=3), write_choices(workspace), write_texts(workspace)]
     plan = planned(make_model(), tasks=list(map(str, paths)))
     assert plan.documents == 6 + 4 + 3
-    assert plan.count_requests() == {"sums": {"generate": 18}, "choices": {"likelihood": 8}, "texts": {"rolling": 3}}
+    assert plan.count_requests() == {
+        "sums": {"generate": 18},
+        "choices": {"likelihood": 8},
+        "texts": {"rolling": 3},
+    }
     assert plan.top == ("sums", "choices", "texts")
 
 
 def test_counting_names_every_task_with_a_document_that_cannot_be_rendered(workspace: Path) -> None:
     helpers = "def text(doc):\n    return doc['question'] if doc['answer'] != '4' else doc['x']\n"
     paths = [
-        write_task(workspace / name, name, helpers=helpers, doc_to_text=Function("utils.text")) for name in ("one", "two")
+        write_task(workspace / name, name, helpers=helpers, doc_to_text=Function("utils.text"))
+        for name in ("one", "two")
     ]
     plan = planned(make_model(), tasks=list(map(str, paths)))
     with pytest.raises(Problems) as caught:
         plan.count_requests()
-    assert ["`one`" in caught.value.problems[0].what, "`two`" in caught.value.problems[1].what] == [True, True]
+    assert ["`one`" in caught.value.problems[0].what, "`two`" in caught.value.problems[1].what] == [
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(("limit", "count"), [(2, 2), (0.5, 3), (0.01, 1), (100, 6), (None, 6)])
@@ -215,7 +237,9 @@ def test_a_run_lives_in_the_output_folder(workspace: Path, output_path: str | No
 
 
 def base(workspace: Path, model: ScriptedModel | None = None, **options: Any) -> str:
-    write_task(workspace / "tasks", helpers="def clean(rows): return rows\n", process_docs=Function("utils.clean"))
+    write_task(
+        workspace / "tasks", helpers="def clean(rows): return rows\n", process_docs=Function("utils.clean")
+    )
     return name(workspace, model, **options)
 
 
@@ -256,7 +280,9 @@ def test_the_same_work_has_the_same_name(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("options", SAME.values(), ids=SAME)
-def test_what_cannot_change_a_score_does_not_change_the_name(workspace: Path, options: dict[str, Any]) -> None:
+def test_what_cannot_change_a_score_does_not_change_the_name(
+    workspace: Path, options: dict[str, Any]
+) -> None:
     assert base(workspace, **options) == base(workspace)
 
 
@@ -281,7 +307,9 @@ def test_every_option_that_shapes_results_is_in_one_of_these_tables() -> None:
         pytest.param("sums.jsonl", "What is 0", "What's 0", marks=DATA_IS_REMEMBERED),
     ],
 )
-def test_another_task_file_helper_or_data_is_another_run(workspace: Path, file: str, old: str, new: str) -> None:
+def test_another_task_file_helper_or_data_is_another_run(
+    workspace: Path, file: str, old: str, new: str
+) -> None:
     first = base(workspace)
     path = workspace / "tasks" / file
     before = path.read_text()
@@ -313,7 +341,9 @@ def test_a_model_with_another_identity_is_another_run(workspace: Path) -> None:
     assert base(workspace, Revised()) != base(workspace, ScriptedModel())
 
 
-def test_the_same_task_from_another_folder_is_the_same_run(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_task_from_another_folder_is_the_same_run(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = base(workspace)
     (workspace / "moved").mkdir()
     (workspace / "tasks").rename(workspace / "moved" / "tasks")

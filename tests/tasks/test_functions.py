@@ -41,7 +41,10 @@ def test_a_file_beside_the_yaml_is_preferred_to_an_installed_module(write: Write
 
 
 def test_nothing_is_executed_before_the_first_call_and_then_once(write: Write, tmp_path: Path) -> None:
-    write("utils.py", "import pathlib\npathlib.Path(__file__ + '.log').open('a').write('x')\ndef one():\n    return 1\ntwo = one\n")
+    write(
+        "utils.py",
+        "with open(__file__ + '.log', 'a') as log: log.write('x')\ndef one(): return 1\ntwo = one\n",
+    )
     log = tmp_path / "utils.py.log"
     one, two = function("utils.one", tmp_path), function("utils.two", tmp_path)
     assert one.digest
@@ -88,29 +91,56 @@ def test_a_reference_is_shown_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("helper", "reference", "kind", "message", "hint"),
     [
-        pytest.param(None, "utils.one", BadTask, "no helper file for `!function utils.one`", "utils.py", id="no file"),
+        pytest.param(
+            None, "utils.one", BadTask, "no helper file for `!function utils.one`", "utils.py", id="no file"
+        ),
         pytest.param(None, "a.b.one", BadTask, "no helper file", "a/b.py", id="no folder"),
-        pytest.param(None, "os.path.basenam", BadTask, "no function `basenam`", "basename", id="not in a module"),
+        pytest.param(
+            None, "os.path.basenam", BadTask, "no function `basenam`", "basename", id="not in a module"
+        ),
         pytest.param("def one(): ...", "utils.onee", BadTask, "no function `onee`", "`one`", id="a typo"),
-        pytest.param("def one(): ...", "utils.zzzz", BadTask, "no function `zzzz`", "utils.py", id="nothing near"),
+        pytest.param(
+            "def one(): ...", "utils.zzzz", BadTask, "no function `zzzz`", "utils.py", id="nothing near"
+        ),
         pytest.param("def one(): ...", "one", BadTask, "names no module", "file.function", id="no module"),
         pytest.param("one = 1", "utils.one", BadTask, "not a function", "", id="not callable"),
         pytest.param("def one(:", "utils.one", BadTask, "not Python", "", id="a syntax error"),
         pytest.param("  x = 1\n y = 2", "utils.one", BadTask, "not Python", "", id="bad indentation"),
-        pytest.param("import no_such_thing", "utils.one", MissingPackage, "no_such_thing", "pip install", id="a package"),
-        pytest.param("import no_such.thing", "utils.one", MissingPackage, "no_such", "pip install", id="a subpackage"),
+        pytest.param(
+            "import no_such_thing",
+            "utils.one",
+            MissingPackage,
+            "no_such_thing",
+            "pip install",
+            id="a package",
+        ),
+        pytest.param(
+            "import no_such.thing", "utils.one", MissingPackage, "no_such", "pip install", id="a subpackage"
+        ),
         pytest.param("from os import nope", "utils.one", BadTask, "ImportError", "", id="a missing name"),
         pytest.param("undefined", "utils.one", BadTask, "NameError", "", id="a name error"),
-        pytest.param("raise ValueError('no')", "utils.one", BadTask, "ValueError: no", "", id="a value error"),
-        pytest.param("raise RuntimeError('no key')", "utils.one", BadTask, "no key", "", id="a runtime error"),
+        pytest.param(
+            "raise ValueError('no')", "utils.one", BadTask, "ValueError: no", "", id="a value error"
+        ),
+        pytest.param(
+            "raise RuntimeError('no key')", "utils.one", BadTask, "no key", "", id="a runtime error"
+        ),
         pytest.param("1 / 0", "utils.one", BadTask, "ZeroDivisionError", "", id="a division"),
         pytest.param("assert False, 'why'", "utils.one", BadTask, "why", "", id="an assertion"),
         pytest.param("[][0]", "utils.one", BadTask, "IndexError", "", id="an index"),
-        pytest.param("from .other import x", "utils.one", BadTask, "relative import", "", id="a relative import"),
+        pytest.param(
+            "from .other import x", "utils.one", BadTask, "relative import", "", id="a relative import"
+        ),
     ],
 )
 def test_a_function_that_cannot_be_had_says_why_and_where(
-    write: Write, tmp_path: Path, helper: str | None, reference: str, kind: type[AssayError], message: str, hint: str
+    write: Write,
+    tmp_path: Path,
+    helper: str | None,
+    reference: str,
+    kind: type[AssayError],
+    message: str,
+    hint: str,
 ) -> None:
     if helper is not None:
         write("utils.py", helper.encode() + b"\n")
@@ -143,7 +173,9 @@ def test_what_a_helper_raises_when_called_is_not_disguised(write: Write, tmp_pat
         function("utils.one", tmp_path)({})
 
 
-def test_the_digest_of_a_helper_that_is_not_utf8_is_an_error_of_ours_or_a_digest(write: Write, tmp_path: Path) -> None:
+def test_the_digest_of_a_helper_that_is_not_utf8_is_an_error_of_ours_or_a_digest(
+    write: Write, tmp_path: Path
+) -> None:
     write("utils.py", b"# -*- coding: latin-1 -*-\n# gr\xfc\xdfe\ndef one():\n    return 1\n")
     one = function("utils.one", tmp_path)
     assert one() == 1

@@ -32,8 +32,18 @@ def problems_of(load: Load, text: str) -> list[AssayError]:
 def test_the_least_a_task_needs_is_a_name_a_dataset_and_a_split(load: Load) -> None:
     spec = load("")
     assert (spec.name, spec.dataset_path, spec.test_split) == ("a", "json", "test")
-    assert (spec.output_type, spec.fewshot_delimiter, spec.target_delimiter) == ("generate_until", "\n\n", " ")
-    assert (spec.repeats, spec.num_fewshot, spec.description, spec.metrics, spec.pipelines) == (1, None, "", (), ())
+    assert (spec.output_type, spec.fewshot_delimiter, spec.target_delimiter) == (
+        "generate_until",
+        "\n\n",
+        " ",
+    )
+    assert (spec.repeats, spec.num_fewshot, spec.description, spec.metrics, spec.pipelines) == (
+        1,
+        None,
+        "",
+        (),
+        (),
+    )
     assert spec.version == "Yaml"
 
 
@@ -104,7 +114,9 @@ def test_a_function_stays_a_reference_until_it_is_called(load: Load, key: str) -
 
 
 def test_null_means_not_said(load: Load) -> None:
-    assert load("\n".join(f"{key}: null" for key in sorted(TASK_KEYS - {"task", "dataset_path", "test_split"})))
+    assert load(
+        "\n".join(f"{key}: null" for key in sorted(TASK_KEYS - {"task", "dataset_path", "test_split"}))
+    )
 
 
 def test_the_mapping_is_kept_as_written_with_its_places(load: Load) -> None:
@@ -146,17 +158,25 @@ def test_version_zero_is_a_version(load: Load) -> None:
             {"temperature": 0.0, "do_sample": False, "max_gen_toks": 256, "until": ["|"]},
             id="another delimiter",
         ),
-        pytest.param("generation_kwargs: {max_gen_toks: 8}", {"max_gen_toks": 8, "until": ["\n\n"]}, id="no until"),
+        pytest.param(
+            "generation_kwargs: {max_gen_toks: 8}", {"max_gen_toks": 8, "until": ["\n\n"]}, id="no until"
+        ),
         pytest.param("generation_kwargs: {}", {"until": ["\n\n"]}, id="an empty mapping"),
         pytest.param("generation_kwargs: {until: [Q]}", {"until": ["Q"]}, id="until is kept"),
         pytest.param("generation_kwargs: {until: []}", {"until": []}, id="no stop at all"),
         pytest.param(
-            "generation_kwargs: {temperature: 1}", {"temperature": 1.0, "until": ["\n\n"]}, id="temperature is a float"
+            "generation_kwargs: {temperature: 1}",
+            {"temperature": 1.0, "until": ["\n\n"]},
+            id="temperature is a float",
         ),
         pytest.param(
-            "generation_kwargs: {temperature: '0.5'}", {"temperature": 0.5, "until": ["\n\n"]}, id="from a text"
+            "generation_kwargs: {temperature: '0.5'}",
+            {"temperature": 0.5, "until": ["\n\n"]},
+            id="from a text",
         ),
-        pytest.param("output_type: loglikelihood\ngeneration_kwargs: {until: [x]}", {}, id="nothing is generated"),
+        pytest.param(
+            "output_type: loglikelihood\ngeneration_kwargs: {until: [x]}", {}, id="nothing is generated"
+        ),
     ],
 )
 def test_generation_settings_have_lm_evals_defaults_in_lm_evals_order(
@@ -249,7 +269,12 @@ MISTAKES = [
     ("training_split: [a]", "`training_split` must be a text", "a.yaml:4, training_split", ""),
     ("target_delimiter: 5", "`target_delimiter` must be a text", "a.yaml:4, target_delimiter", ""),
     ("generation_kwargs: [a]", "`generation_kwargs` must be a mapping", "a.yaml:4, generation_kwargs", ""),
-    ("generation_kwargs: {temperature: hot}", "`temperature` must be a number", "a.yaml:4, generation_kwargs", ""),
+    (
+        "generation_kwargs: {temperature: hot}",
+        "`temperature` must be a number",
+        "a.yaml:4, generation_kwargs",
+        "",
+    ),
     ("dataset_kwargs: x", "`dataset_kwargs` must be a mapping", "a.yaml:4, dataset_kwargs", ""),
     ("process_docs: utils.f", "`process_docs` must be a function", "a.yaml:4, process_docs", "!function"),
     ("process_results: 5", "`process_results` must be a function", "a.yaml:4, process_results", "!function"),
@@ -260,7 +285,12 @@ MISTAKES = [
     ("filter_list: x", "`filter_list` must be a list", "a.yaml:4, filter_list", ""),
     ("filter_list:\n  - filter: []", "has a `name`", "a.yaml:5, filter_list[0]", ""),
     ("filter_list:\n  - name: x", "a list `filter`", "a.yaml:5, filter_list[0]", ""),
-    ("filter_list:\n  - name: x\n    filter:\n      - regex", "its `function`", "a.yaml:7, filter_list[0].filter[0]", ""),
+    (
+        "filter_list:\n  - name: x\n    filter:\n      - regex",
+        "its `function`",
+        "a.yaml:7, filter_list[0].filter[0]",
+        "",
+    ),
     ("fewshot_config: x", "`fewshot_config` must be a mapping", "a.yaml:4, fewshot_config", ""),
     ("fewshot_config:\n  sample: []", "no key `sample`", "a.yaml:5, fewshot_config.sample", "`sample"),
     ("tag: 5", "tag", "a.yaml:4, tag", ""),
@@ -268,7 +298,9 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "what", "where", "hint"), MISTAKES, ids=[text for text, *_ in MISTAKES])
-def test_a_mistake_says_what_where_and_a_hint(load: Load, text: str, what: str, where: str, hint: str) -> None:
+def test_a_mistake_says_what_where_and_a_hint(
+    load: Load, text: str, what: str, where: str, hint: str
+) -> None:
     [problem] = problems_of(load, text)
     assert isinstance(problem, BadTask)
     assert what in problem.what
@@ -298,14 +330,12 @@ def test_a_custom_dataset_needs_no_path(write: Write) -> None:
 
 
 def test_all_mistakes_of_a_file_are_found_in_one_go(load: Load) -> None:
-    found = problems_of(load, "metric_lst: []\nrepeats: x\noutput_type: typo\nprocess_docs: f\nfewshot_config: 1")
-    assert [problem.where.rpartition(" ")[2] for problem in found] == [
-        "metric_lst",
-        "repeats",
-        "process_docs",
-        "output_type",
-        "fewshot_config",
-    ]
+    found = problems_of(
+        load, "metric_lst: []\nrepeats: x\noutput_type: typo\nprocess_docs: f\nfewshot_config: 1"
+    )
+    places = {problem.where.rpartition(" ")[2] for problem in found}
+    assert places == {"metric_lst", "repeats", "process_docs", "output_type", "fewshot_config"}
+    assert len(found) == 5
 
 
 def test_a_mistake_in_an_included_file_is_placed_there(write: Write) -> None:
@@ -330,7 +360,9 @@ def test_a_mistake_in_an_included_file_is_placed_there(write: Write) -> None:
     ],
 )
 def test_group_metrics_are_a_list_or_one_mapping(given: Any, expected: list[tuple[Any, ...]]) -> None:
-    made = [(one.metric, one.aggregation, one.weight_by_size, one.filter_list) for one in group_metrics(given)]
+    made = [
+        (one.metric, one.aggregation, one.weight_by_size, one.filter_list) for one in group_metrics(given)
+    ]
     assert made == expected
 
 

@@ -51,7 +51,11 @@ def test_a_function_reference_is_kept_with_its_folder_and_line_and_nothing_runs(
     path = write("deep/a.yaml", "task: sums\nprocess_docs: !function utils.clean\n")
     function = read_task_file(path).config["process_docs"]
     assert isinstance(function, HelperFunction)
-    assert (function.reference, function.directory, function.where) == ("utils.clean", path.parent, f"{path}:2")
+    assert (function.reference, function.directory, function.where) == (
+        "utils.clean",
+        path.parent,
+        f"{path}:2",
+    )
 
 
 # --- includes --------------------------------------------------------------------------------------
@@ -129,7 +133,9 @@ def test_the_task_list_of_an_included_file_is_not_inherited(write: Write) -> Non
     [
         pytest.param({"a.yaml": "include: a.yaml"}, id="itself"),
         pytest.param({"a.yaml": "include: b", "b": "include: a.yaml"}, id="two files"),
-        pytest.param({"a.yaml": "include: b", "b": "include: c", "c": "include: [d, b]", "d": "x: 1"}, id="below"),
+        pytest.param(
+            {"a.yaml": "include: b", "b": "include: c", "c": "include: [d, b]", "d": "x: 1"}, id="below"
+        ),
         pytest.param({"a.yaml": "include: ../{folder}/a.yaml"}, id="itself, said differently"),
     ],
 )
@@ -189,7 +195,9 @@ def test_broken_yaml_is_refused_with_its_line(write: Write, content: str, line: 
     assert hint in caught.value.hint
 
 
-@pytest.mark.parametrize("content", ["", "# nothing\n", "- a\n- b\n", "just text\n", "5\n", "null\n", "---\n...\n"])
+@pytest.mark.parametrize(
+    "content", ["", "# nothing\n", "- a\n- b\n", "just text\n", "5\n", "null\n", "---\n...\n"]
+)
 def test_a_file_that_is_not_a_mapping_is_refused(write: Write, content: str) -> None:
     with pytest.raises(BadTask, match="must be a mapping") as caught:
         read_task_file(write("a.yaml", content))
@@ -220,7 +228,9 @@ def test_nested_anchors_do_not_multiply(write: Write) -> None:
 
 YAML_PIECES = st.sampled_from(
     "task: |include: |metric_list: |- |  |\n|\t|:|{|}|[|]|,|&a |*a|!function |!function utils.f|!!binary |!!set |"
-    "!!timestamp |? |'|\"|>|%|@|`|#|---|...|<<: |*a\n|2020-01-01|0x_|1_0|1e999|.nan|é|\x00|\ufeff|\u2028|~|a.yaml".split("|")
+    "!!timestamp |? |'|\"|>|%|@|`|#|---|...|<<: |*a\n|2020-01-01|0x_|1_0|1e999|.nan|é|\x00|\ufeff|\u2028|~|a.yaml".split(
+        "|"
+    )
 )
 HOSTILE = st.one_of(
     st.binary(max_size=80),
@@ -253,7 +263,9 @@ VALUES = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, max_size=3).map(lambda items: "[" + ", ".join(items) + "]"),
         st.dictionaries(
-            st.sampled_from(["metric", "name", "filter", "function", "until", "temperature", "samples", "5", "x"]),
+            st.sampled_from(
+                ["metric", "name", "filter", "function", "until", "temperature", "samples", "5", "x"]
+            ),
             inner,
             max_size=3,
         ).map(lambda items: "{" + ", ".join(f"{key}: {value}" for key, value in items.items()) + "}"),

@@ -23,7 +23,7 @@ from rows import Row, random_row
 from vocabulary import PAD
 
 SEED = 1234
-STEPS = 4000
+STEPS = 3600
 BATCH_TOKENS = 3072
 POOL = 512
 DRILLS_FROM, DRILL_SHARE = 750, 0.5

@@ -52,7 +52,9 @@ class _Commands(click.Group):
         except click.UsageError:
             close = get_close_matches(arguments[0], COMMANDS, n=1)
             guess = f"did you mean `{close[0]}`? " if close else ""
-            raise UnknownName(f"no command is called `{arguments[0]}`", hint=f"{guess}`assay --help` shows all") from None
+            raise UnknownName(
+                f"no command is called `{arguments[0]}`", hint=f"{guess}`assay --help` shows all"
+            ) from None
 
 
 def _print_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -73,9 +75,13 @@ app = _Commands(
     },
     params=[
         click.Option(
-            ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_version,
             help="Show the version and leave.",
-        )  # fmt: skip
+        )
     ],
 )
 

@@ -32,6 +32,7 @@ Examples:
 @click.option("--include_path", multiple=True, metavar="DIR", help="Further folders with task files.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(kind: str, pattern: str, include_path: tuple[str, ...], as_json: bool) -> None:
+    """The command; its help text is above."""
     from assay.core.errors import UnknownName
 
     listings: dict[str, Callable[[], list[dict[str, Any]]]] = {
@@ -72,7 +73,9 @@ def _indexed(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]]:
         entry = index.entries[name]
         about = f"{len(entry.members)} tasks" if kind == "tag" else f"{entry.root}"
         about = f"{len(entry.members)} members  {about}" if kind == "group" else about
-        rows.append({"name": name, "about": about, "path": str(entry.path or ""), "members": list(entry.members)})
+        rows.append(
+            {"name": name, "about": about, "path": str(entry.path or ""), "members": list(entry.members)}
+        )
     return rows
 
 

@@ -72,7 +72,10 @@ def add_run_options(command: click.Command, names: Iterable[str] | None = None) 
         if wanted is None or name in wanted:
             command.params.append(_flag(name, default, details))
     config = click.Option(
-        ["-C", "--config"], metavar="FILE", type=click.Path(path_type=Path), help="YAML file with any of these options; flags win."
+        ["-C", "--config"],
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="YAML file with any of these options; flags win.",
     )
     config.section = "Other"  # type: ignore[attr-defined]
     command.params.append(config)
@@ -88,7 +91,13 @@ def _flag(name: str, default: Any, details: Option) -> click.Option:
         if details.bare is not None:
             bare = {"is_flag": False, "flag_value": str(details.bare).lower()}
         option = click.Option(
-            declared, type=_Value(name, details), metavar=details.metavar, multiple=details.many, default=None, help=shown, **bare
+            declared,
+            type=_Value(name, details),
+            metavar=details.metavar,
+            multiple=details.many,
+            default=None,
+            help=shown,
+            **bare,
         )
     option.section = details.section  # type: ignore[attr-defined]
     return option
@@ -109,7 +118,11 @@ def spec_from(values: dict[str, Any], config: Path | None) -> RunSpec:
     for name, value in values.items():
         if value is None or value == ():
             continue
-        settings[name] = [item for group in value for item in group] if isinstance(value, tuple) and value and isinstance(value[0], list) else value
+        settings[name] = (
+            [item for group in value for item in group]
+            if isinstance(value, tuple) and value and isinstance(value[0], list)
+            else value
+        )
     return RunSpec.of(settings, where=str(config) if config else "")
 
 
@@ -121,7 +134,9 @@ def _read_config(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise BadOption(f"cannot read the config file: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError as error:
-        raise BadOption(f"the config file is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from None
+        raise BadOption(
+            f"the config file is not UTF-8: {error.reason} at byte {error.start}", where=str(path)
+        ) from None
     except yaml.YAMLError as error:
         mark, reason = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
@@ -129,5 +144,7 @@ def _read_config(path: Path) -> dict[str, Any]:
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
-        raise BadOption("a config file is a mapping of options", where=str(path), hint="for instance `tasks: [arc_easy]`")
+        raise BadOption(
+            "a config file is a mapping of options", where=str(path), hint="for instance `tasks: [arc_easy]`"
+        )
     return loaded

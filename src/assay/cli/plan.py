@@ -29,6 +29,7 @@ Examples:
 @click.argument("task_names", nargs=-1, metavar="[TASKS]...")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON on standard output.")
 def command(task_names: tuple[str, ...], as_json: bool, config: Path | None, **values: Any) -> None:
+    """The command; its help text is above."""
     if task_names:
         given = [name for word in task_names for name in word.split(",") if name]
         values["tasks"] = (*(values.get("tasks") or ()), given)
@@ -77,14 +78,26 @@ def _print(plan: Any, counts: dict[str, dict[str, int]]) -> None:
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title, side in (("task", "left"), ("asks for", "left"), ("shots", "right"), ("documents", "right"), ("requests", "right")):
+    for title, side in (
+        ("task", "left"),
+        ("asks for", "left"),
+        ("shots", "right"),
+        ("documents", "right"),
+        ("requests", "right"),
+    ):
         table.add_column(title, justify=side)  # type: ignore[arg-type]
     for name, planned in plan.tasks.items():
         kinds = counts[name]
         table.add_row(
-            name, ", ".join(sorted(kinds)), str(planned.task.num_fewshot), str(planned.documents), str(sum(kinds.values()))
+            name,
+            ", ".join(sorted(kinds)),
+            str(planned.task.num_fewshot),
+            str(planned.documents),
+            str(sum(kinds.values())),
         )
     Console().print(table)
     total = sum(sum(kinds.values()) for kinds in counts.values())
-    click.echo(f"{plan.documents} documents, {total} requests to `{plan.model.name}`; would be stored in {plan.folder}")
+    click.echo(
+        f"{plan.documents} documents, {total} requests to `{plan.model.name}`; would be stored in {plan.folder}"
+    )
     click.echo("no problems found")

@@ -34,12 +34,17 @@ Examples:
 @click.argument("task_names", nargs=-1, metavar="[TASKS]...")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on standard output.")
 @click.option("-v", "--verbosity", default="WARNING", metavar="LEVEL", help="How much to log: DEBUG … ERROR.")
-def command(task_names: tuple[str, ...], as_json: bool, verbosity: str, config: Path | None, **values: Any) -> None:
+def command(
+    task_names: tuple[str, ...], as_json: bool, verbosity: str, config: Path | None, **values: Any
+) -> None:
+    """The command; its help text is above."""
     from assay.core.errors import BadOption
 
     level = logging.getLevelName(verbosity.upper())
     if not isinstance(level, int):
-        raise BadOption(f"`{verbosity}` is not a log level", where="--verbosity", hint="DEBUG, INFO, WARNING or ERROR")
+        raise BadOption(
+            f"`{verbosity}` is not a log level", where="--verbosity", hint="DEBUG, INFO, WARNING or ERROR"
+        )
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
     if task_names:
         given = [name for word in task_names for name in word.split(",") if name]

@@ -32,9 +32,14 @@ Examples:
 
 @click.command("show", cls=OptionsCommand, help=_HELP)
 @click.argument("task_names", nargs=-1, required=True, metavar="TASK...")
-@click.option("-n", "--documents", default=2, metavar="N", help="How many documents of each task.", show_default=True)
+@click.option(
+    "-n", "--documents", default=2, metavar="N", help="How many documents of each task.", show_default=True
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(task_names: tuple[str, ...], documents: int, as_json: bool, config: Path | None, **values: Any) -> None:
+def command(
+    task_names: tuple[str, ...], documents: int, as_json: bool, config: Path | None, **values: Any
+) -> None:
+    """The command; its help text is above."""
     if documents < 1:
         raise BadOption("at least one document must be shown", where="--documents")
     values["tasks"] = ([name for word in task_names for name in word.split(",") if name],)
@@ -76,7 +81,10 @@ def _rows(planned: Any, preview: Any) -> list[dict[str, Any]]:
             if isinstance(request, Generate):
                 entry["settings"] = to_plain(dict(request.settings.values))
                 entry["repeats"] = task.spec.repeats
-            media = [f"{type(part).__name__.lower()} {part.digest[:12]} {part.source}" for part in request.prompt.media]
+            media = [
+                f"{type(part).__name__.lower()} {part.digest[:12]} {part.source}"
+                for part in request.prompt.media
+            ]
             if media:
                 entry["media"] = media
             asked.append(entry)
@@ -98,7 +106,10 @@ def _prompt(request: Any) -> str:
 
     lines = []
     for message in request.prompt.messages:
-        text = "".join(part.text if isinstance(part, Text) else f"<{type(part).__name__.lower()}>" for part in message.parts)
+        text = "".join(
+            part.text if isinstance(part, Text) else f"<{type(part).__name__.lower()}>"
+            for part in message.parts
+        )
         lines.append(f"[{message.role}] {text}" if request.prompt.chat else text)
     return "\n".join(lines)
 

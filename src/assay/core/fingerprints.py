@@ -63,4 +63,8 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if callable(value):
         return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', type(value).__name__)}"
+    if {"__str__", "__repr__"}.isdisjoint(name for kind in type(value).__mro__[:-1] for name in vars(kind)):
+        return (
+            f"<{type(value).__module__}.{type(value).__qualname__}>"  # a repr with an address is no identity
+        )
     return str(value)

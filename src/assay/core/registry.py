@@ -34,6 +34,8 @@ class Registry(Generic[T]):
         self._items: dict[str, T] = {}
         self._lazy: dict[str, str] = {}
         self._loaded = False
+        self._found: set[str] = set()
+        """Names that were looked up and have one owner."""
 
     def register(self, *names: str) -> Callable[[T], T]:
         """Decorator: keep the decorated thing under these names."""
@@ -57,24 +59,30 @@ class Registry(Generic[T]):
 
     def add_lazy(self, name: str, target: str) -> None:
         """Keep `package.module:attribute` under `name`, imported when first asked for."""
+        if self._lazy.get(name, target) != target:
+            raise BadOption(f"two {self.kind}s are called `{name}`: {self._lazy[name]} and {target}")
         self._lazy[name] = target
 
     def get(self, name: str, *, where: str = "") -> T:
         """The thing called `name`, or an error with the place and the nearest name."""
         self._load_builtins()
-        if name in self._items:
+        if name in self._found:
             return self._items[name]
-        if name in self._lazy:
-            module, _, attribute = self._lazy[name].partition(":")
-            self._items[name] = getattr(import_module(module), attribute)
-            return self._items[name]
-        plugins = self._plugins(name)
-        if not plugins:
+        owners = [plugin.value for plugin in self._plugins(name)]
+        owners += [_origin(self._items[name])] if name in self._items else []
+        owners += [self._lazy[name]] if name in self._lazy else []
+        if not owners:
             raise UnknownName.of(self.kind, name, self.names(), where=where)
-        if len(plugins) > 1:
-            owners = " and ".join(plugin.value for plugin in plugins)
-            raise BadOption(f"two installed packages offer a {self.kind} called `{name}`: {owners}")
-        self._items[name] = plugins[0].load()
+        if len(owners) > 1:
+            raise BadOption(
+                f"two {self.kind}s are called `{name}`: {' and '.join(owners)}",
+                where=where,
+                hint="uninstall or rename one",
+            )
+        if name not in self._items:
+            module, _, attribute = owners[0].partition(":")
+            self._items[name] = getattr(import_module(module), attribute)
+        self._found.add(name)
         return self._items[name]
 
     def __contains__(self, name: object) -> bool:

@@ -6,15 +6,25 @@ and how a text becomes a value. The CLI, the config file and the reference page 
 
 from __future__ import annotations
 
-import ast
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from assay.core.errors import BadOption, UnknownName
+from assay.core.parsing import (
+    check_limit,
+    parse_arguments,
+    parse_batch_size,
+    parse_count,
+    parse_limit,
+    parse_names,
+    parse_samples,
+    parse_seed,
+    parse_switch,
+    parse_template,
+)
 
-__all__ = ["Option", "RunSpec", "parse_arguments", "run_options"]
+__all__ = ["Option", "RunSpec", "run_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,183 +55,6 @@ def option(default: Any, help: str, section: str, **details: Any) -> Any:
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)
-
-
-def parse_value(text: str) -> Any:
-    """A value as people write it: true, 3, 0.5, [1,2], or text.
-
-    >>> parse_value("true"), parse_value("0.5"), parse_value("a/b")
-    (True, 0.5, 'a/b')
-    """
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if text.lower() in ("none", "null"):
-        return None
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
-
-
-def parse_arguments(text: str) -> dict[str, Any]:
-    """`key=value,key=value` or one JSON object.
-
-    >>> parse_arguments("pretrained=a/b,dtype=float32,n=3,stop=[1,2]")
-    {'pretrained': 'a/b', 'dtype': 'float32', 'n': 3, 'stop': [1, 2]}
-    """
-    text = text.strip()
-    if not text:
-        return {}
-    if text.startswith("{"):
-        try:
-            loaded = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise BadOption(f"this is not JSON: {error.msg} at character {error.pos}", where=text) from None
-        return dict(loaded)
-    arguments = {}
-    for piece in _split(text):
-        key, equals, value = piece.partition("=")
-        if not equals or not key.strip():
-            raise BadOption(
-                f"`{piece}` is not of the form key=value",
-                where=text,
-                hint="write key=value,key=value, or a JSON object",
-            )
-        arguments[key.strip()] = parse_value(value.strip())
-    return arguments
-
-
-def _split(text: str) -> list[str]:
-    """Split at commas that are not inside brackets or quotes."""
-    pieces, depth, quote, start = [], 0, "", 0
-    for position, character in enumerate(text):
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'" and (position == 0 or text[position - 1] in "=,[{( "):
-            quote = character
-        elif character in "[{(":
-            depth += 1
-        elif character in ")}]":
-            depth -= 1
-        elif character == "," and depth <= 0:
-            pieces.append(text[start:position])
-            start = position + 1
-    pieces.append(text[start:])
-    return [piece for piece in pieces if piece.strip()]
-
-
-def parse_limit(text: str) -> float | int | None:
-    """A count of documents, or a share of them when below 1.
-
-    >>> parse_limit("10"), parse_limit("0.25")
-    (10, 0.25)
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        raise BadOption(
-            f"`{text}` is not a number", where="--limit", hint="a count (100) or a share (0.1)"
-        ) from None
-    return _checked_limit(value)
-
-
-def _checked_limit(value: float) -> float | int | None:
-    if value == -1:
-        return None
-    if value <= 0 or (value > 1 and value != int(value)):
-        raise BadOption(
-            f"{value:g} is neither a count nor a share of documents", where="--limit", hint="100, or 0.1"
-        )
-    return value if value < 1 else int(value)
-
-
-def parse_seed(text: str) -> tuple[int | None, ...]:
-    """One number for all generators, or four: python, numpy, torch, few-shot.
-
-    >>> parse_seed("7"), parse_seed("0,1234,None,1234")
-    ((7, 7, 7, 7), (0, 1234, None, 1234))
-    """
-    pieces = [piece.strip() for piece in text.split(",")]
-    try:
-        values = tuple(None if piece.lower() == "none" else int(piece) for piece in pieces)
-    except ValueError:
-        raise BadOption(
-            f"`{text}` is not a seed", where="--seed", hint="one integer, or four: 0,1234,1234,1234"
-        ) from None
-    if len(values) == 1:
-        return values * 4
-    if len(values) != 4:
-        raise BadOption(
-            f"{len(values)} seeds given", where="--seed", hint="one integer, or four: 0,1234,1234,1234"
-        )
-    return values
-
-
-def parse_samples(text: str) -> dict[str, list[int]]:
-    """`{"task": [0, 3, 7]}` as JSON, or the path of such a file."""
-    source = text
-    if not text.lstrip().startswith("{"):
-        try:
-            with open(text, encoding="utf-8") as file:
-                source = file.read()
-        except OSError as error:
-            raise BadOption(f"cannot read `{text}`: {error.strerror}", where="--samples") from None
-    try:
-        loaded = json.loads(source)
-        return {str(task): [int(index) for index in indices] for task, indices in loaded.items()}
-    except (ValueError, TypeError, AttributeError):
-        raise BadOption(
-            "the documents must be given as a JSON object of lists",
-            where="--samples",
-            hint='{"arc_easy": [0, 3, 7]}',
-        ) from None
-
-
-def parse_batch_size(text: str) -> int | str:
-    """A number, `auto` or `auto:N`."""
-    if text == "auto" or text.startswith("auto:"):
-        return text
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise BadOption(
-            f"`{text}` is not a batch size", where="--batch_size", hint="a positive integer, or `auto`"
-        )
-    return value
-
-
-def parse_switch(text: str) -> bool:
-    """true or false, in any of their spellings."""
-    lowered = text.lower()
-    if lowered in ("true", "1", "yes", "on"):
-        return True
-    if lowered in ("false", "0", "no", "off"):
-        return False
-    raise BadOption(f"`{text}` is neither true nor false")
-
-
-def parse_template(text: str) -> bool | str:
-    """true, false, or the name of a chat template."""
-    lowered = text.lower()
-    return lowered == "true" if lowered in ("true", "false") else text
-
-
-def parse_names(text: str) -> list[str]:
-    """A comma-separated list."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def parse_count(text: str) -> int:
-    """A whole number, 0 or more."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if value < 0:
-        raise BadOption(f"`{text}` is not a whole number of 0 or more")
-    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,7 +187,7 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         if self.limit is not None:
-            object.__setattr__(self, "limit", _checked_limit(self.limit))
+            object.__setattr__(self, "limit", check_limit(self.limit))
             if self.samples is not None:
                 raise BadOption("`limit` and `samples` cannot be used together", hint="leave one of them out")
         if not self.tasks:
@@ -395,21 +228,36 @@ class RunSpec:
 
 
 def _read(item: Field[Any], value: Any, where: str) -> Any:
+    """A value from a config file or a keyword, checked as a flag's text would be."""
     details: Option = item.metadata["option"]
+    if value is None:
+        return item.default_factory() if callable(item.default_factory) else item.default
     try:
-        if isinstance(value, str):
-            if details.flag:
-                return parse_switch(value)
-            return details.parse(value)
-        if details.many and isinstance(value, (list, tuple)):
-            return [name for entry in value for name in details.parse(str(entry))]
-        if item.name == "seed":
-            return parse_seed(
-                ",".join(str(one) for one in value) if isinstance(value, (list, tuple)) else str(value)
-            )
-        return value
+        return _checked(item.name, details, value)
     except BadOption as error:
         raise BadOption(error.what, where=error.where or where or item.name, hint=error.hint) from None
+
+
+def _checked(name: str, details: Option, value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        if name == "seed":
+            return parse_seed(",".join(str(one) for one in value))
+        if details.many:
+            return [found for entry in value for found in details.parse(str(entry))]
+    elif isinstance(value, Mapping):
+        if details.parse in (parse_arguments, parse_samples):
+            return value
+    elif isinstance(value, bool):
+        if details.flag or details.bare is not None:
+            return value
+    elif isinstance(value, str):
+        return parse_switch(value) if details.flag else details.parse(value)
+    elif isinstance(value, (int, float)) and not details.flag and not details.many:
+        return details.parse(str(value))
+    raise BadOption(
+        f"`{name}` cannot be {value!r}",
+        hint=f"expected: {details.metavar}" if not details.flag else "true or false",
+    )
 
 
 def run_options() -> list[tuple[str, Any, Option]]:

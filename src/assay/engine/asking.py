@@ -95,10 +95,14 @@ async def _worker(
                     hint="everything answered so far is saved; repeat the command to go on",
                 ) from error
             message = f"{type(error).__name__}: {error}"
-            receive([Failure(request_id=key, kind="model error", message=message) for key in sorted(unanswered)])
+            receive(
+                [Failure(request_id=key, kind="model error", message=message) for key in sorted(unanswered)]
+            )
         else:
             message = "the model gave no answer"
-            receive([Failure(request_id=key, kind="model error", message=message) for key in sorted(unanswered)])
+            receive(
+                [Failure(request_id=key, kind="model error", message=message) for key in sorted(unanswered)]
+            )
 
 
 def _sound(request: Request, outcome: Outcome) -> Outcome:
@@ -108,7 +112,9 @@ def _sound(request: Request, outcome: Outcome) -> Outcome:
     match request, outcome.value:
         case Generate(), str() as text:
             return outcome if _is_unicode(text) else replace(outcome, value=_as_unicode(text))
-        case Likelihood() | RollingLikelihood(), LogProbability(total=total, greedy=greedy) if not math.isnan(total):
+        case Likelihood() | RollingLikelihood(), LogProbability(total=total, greedy=greedy) if not math.isnan(
+            total
+        ):
             return replace(outcome, value=LogProbability(float(total), bool(greedy)))
         case Likelihood() | RollingLikelihood(), LogProbability():
             message = "the log-probability is not a number"

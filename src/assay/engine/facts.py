@@ -47,7 +47,10 @@ def without_secrets(arguments: Mapping[str, Any]) -> dict[str, Any]:
     >>> without_secrets({"model": "x", "api_key": "sk-1"})
     {'model': 'x', 'api_key': '***'}
     """
-    return {key: "***" if any(word in key.lower() for word in _HIDDEN) else value for key, value in arguments.items()}
+    return {
+        key: "***" if any(word in key.lower() for word in _HIDDEN) else value
+        for key, value in arguments.items()
+    }
 
 
 def assay_version() -> str:

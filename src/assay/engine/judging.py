@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.core.codec import encode
 from assay.core.documents import Document
 from assay.core.requests import Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome
-from assay.core.verdicts import Answer, Score, Unscored, Verdict
+from assay.core.verdicts import Answer, Evidence, Score, Unscored, Verdict
 from assay.engine.plan import PlannedTask
 from assay.scoring.pipelines import Pipeline
 from assay.tasks.makers import loan
@@ -72,11 +73,15 @@ def judge(planned: PlannedTask, documents: Sequence[OpenDocument], *, score: boo
         unscored = {document.document.index: "predict_only" for document in complete}
     for document in complete:
         index = document.document.index
-        judged.outcomes.append((index, "unscored" if index in unscored else "scored", unscored.get(index, "")))
+        judged.outcomes.append(
+            (index, "unscored" if index in unscored else "scored", unscored.get(index, ""))
+        )
     return judged
 
 
-def _extract(pipeline: Pipeline, documents: Sequence[OpenDocument]) -> list[tuple[OpenDocument, Answer | str]]:
+def _extract(
+    pipeline: Pipeline, documents: Sequence[OpenDocument]
+) -> list[tuple[OpenDocument, Answer | str]]:
     """Apply one filter pipeline to all requests of the documents at once; a text says why there is no answer."""
     responses: list[list[Any]] = []
     fields: list[Mapping[str, Any]] = []
@@ -87,7 +92,9 @@ def _extract(pipeline: Pipeline, documents: Sequence[OpenDocument]) -> list[tupl
     try:
         values = list(pipeline.apply(responses, fields))
     except Exception:  # noqa: BLE001 - helper border: a custom filter may raise anything
-        if pipeline.per_document and len(documents) > 1:  # one document must not spoil those it happens to be with
+        if (
+            pipeline.per_document and len(documents) > 1
+        ):  # one document must not spoil those it happens to be with
             return [pair for document in documents for pair in _extract(pipeline, [document])]
         why = traceback.format_exc(limit=-3)
         return [(document, why) for document in documents]
@@ -142,19 +149,31 @@ def _judge_one(
             multiple_targets=targets,
             question=task.question(fields) if inputs else None,
         )
-        judged.verdicts += scorer.verdicts(index, answer.pipeline, raw)
+        verdicts = scorer.verdicts(index, answer.pipeline, raw)
+        for verdict in verdicts:
+            if isinstance(verdict, Evidence):
+                encode(
+                    verdict.value
+                )  # what the journal cannot keep is this document's trouble, not the run's
+        judged.verdicts += verdicts
     except Exception:  # noqa: BLE001 - helper border: process_results and metrics are foreign code
         why = traceback.format_exc(limit=-3)
         _leave_unscored(planned, document, answer.pipeline, why, judged, unscored)
 
 
 def _leave_unscored(
-    planned: PlannedTask, document: OpenDocument, pipeline: str, why: str, judged: Judged, unscored: dict[int, str]
+    planned: PlannedTask,
+    document: OpenDocument,
+    pipeline: str,
+    why: str,
+    judged: Judged,
+    unscored: dict[int, str],
 ) -> None:
     index = document.document.index
     unscored[index] = why
     judged.verdicts += [
-        Unscored(document=index, metric=metric, pipeline=pipeline, why=why) for metric in planned.scorer.metrics
+        Unscored(document=index, metric=metric, pipeline=pipeline, why=why)
+        for metric in planned.scorer.metrics
     ]
 
 

@@ -84,7 +84,9 @@ class Plan:
         for name, planned in self.tasks.items():
             try:
                 with _helper_border(planned.spec):
-                    kinds = Counter(_ability(request) for _, requests in planned.task.render() for request in requests)
+                    kinds = Counter(
+                        _ability(request) for _, requests in planned.task.render() for request in requests
+                    )
                     counts[name] = {str(kind): count for kind, count in kinds.items()}
             except AssayError as error:
                 _collect(problems, error)
@@ -188,7 +190,11 @@ def _plan_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Plann
         {
             "spec": spec_digest(task_spec),
             "data": data_digest(task),
-            "shape": {key: value for key, value in spec.shape().items() if key not in ("tasks", "model", "model_args")},
+            "shape": {
+                key: value
+                for key, value in spec.shape().items()
+                if key not in ("tasks", "model", "model_args")
+            },
         }
     )
     return PlannedTask(task=task, scorer=scorer, documents=len(task), digest=digest)
@@ -250,7 +256,9 @@ def _first_requests(task: Task) -> tuple[Request, ...]:
     with _helper_border(task.spec):
         first = next(iter(task.documents()), None)
         if first is None:
-            raise BadOption(f"no document of `{task.name}` is chosen", where="--samples", hint="name at least one")
+            raise BadOption(
+                f"no document of `{task.name}` is chosen", where="--samples", hint="name at least one"
+            )
         requests = task.begin().requests(first)
         task.target(loan(first.fields))
     return requests
@@ -312,15 +320,23 @@ def _check_writable(folder: Path) -> None:
     if not existing.is_dir():
         raise BadOutput(f"`{existing}` is not a folder", where="--output_path")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise BadOutput(f"the folder `{existing}` cannot be written", where="--output_path", hint="choose another")
+        raise BadOutput(
+            f"the folder `{existing}` cannot be written", where="--output_path", hint="choose another"
+        )
 
 
-def _run_id(spec: RunSpec, model: Model, identity: Mapping[str, str], tasks: Mapping[str, PlannedTask]) -> str:
+def _run_id(
+    spec: RunSpec, model: Model, identity: Mapping[str, str], tasks: Mapping[str, PlannedTask]
+) -> str:
     """Readable, and the same for the same work: re-issuing a command finds its run."""
     digest = digest_of(
         {
             "identity": dict(identity),
-            "shape": {key: value for key, value in spec.shape().items() if key not in ("model", "model_args", "tasks")},
+            "shape": {
+                key: value
+                for key, value in spec.shape().items()
+                if key not in ("model", "model_args", "tasks")
+            },
             "tasks": {name: planned.digest for name, planned in tasks.items()},
         }
     )

@@ -36,7 +36,9 @@ _CHUNK = 256
 """Documents rendered, looked up and judged together."""
 
 
-async def run(plan: Plan, journal: Journal, cache: ResponseCache | None, progress: RunProgress) -> list[Estimate]:
+async def run(
+    plan: Plan, journal: Journal, cache: ResponseCache | None, progress: RunProgress
+) -> list[Estimate]:
     """Answer and score whatever the journal lacks, then sum it up."""
     _seed_globals(plan)
     stream = _Stream(plan, journal, cache, progress)
@@ -63,7 +65,9 @@ def _seed_globals(plan: Plan) -> None:
 class _Stream:
     """One pass through a plan."""
 
-    def __init__(self, plan: Plan, journal: Journal, cache: ResponseCache | None, progress: RunProgress) -> None:
+    def __init__(
+        self, plan: Plan, journal: Journal, cache: ResponseCache | None, progress: RunProgress
+    ) -> None:
         self.plan = plan
         self.journal = journal
         self.cache = cache
@@ -92,7 +96,9 @@ class _Stream:
     async def flow(self) -> None:
         for name, planned in self.plan.tasks.items():
             metrics = list(planned.scorer.metrics)
-            self.progress.tasks[name] = TaskProgress(name, planned.documents, metric=metrics[0] if metrics else "")
+            self.progress.tasks[name] = TaskProgress(
+                name, planned.documents, metric=metrics[0] if metrics else ""
+            )
         self.progress.stage = "ask"
         try:
             async with asyncio.TaskGroup() as group:

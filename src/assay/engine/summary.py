@@ -23,7 +23,9 @@ def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
     by_task: dict[str, list[Estimate]] = {}
     for name, planned in plan.tasks.items():
         failed = journal.outcomes(name).get("failed", 0)
-        by_task[name] = estimate_task(planned, journal.verdicts(name), failed=failed, iterations=plan.spec.bootstrap_iters)
+        by_task[name] = estimate_task(
+            planned, journal.verdicts(name), failed=failed, iterations=plan.spec.bootstrap_iters
+        )
         estimates += by_task[name]
     for group, spec in plan.groups.items():
         estimates += estimate_group(spec, plan.leaves(group), by_task)
@@ -31,7 +33,11 @@ def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
 
 
 def estimate_task(
-    planned: PlannedTask, verdicts: Iterable[tuple[str, str, int, str, Any]], *, failed: int = 0, iterations: int
+    planned: PlannedTask,
+    verdicts: Iterable[tuple[str, str, int, str, Any]],
+    *,
+    failed: int = 0,
+    iterations: int,
 ) -> list[Estimate]:
     """The numbers of one task from (pipeline, metric, document, kind, value) rows in document order."""
     name = planned.task.name
@@ -46,12 +52,14 @@ def estimate_task(
     order = {metric: at for at, metric in enumerate(planned.scorer.metrics)}
     pipelines = {pipeline.name: at for at, pipeline in enumerate(planned.scorer.pipelines)}
     keys = sorted(
-        {*values, *unscored}, key=lambda key: (pipelines.get(key[0], 99), order.get(key[1], len(order)), key[1])
+        {*values, *unscored},
+        key=lambda key: (pipelines.get(key[0], 99), order.get(key[1], len(order)), key[1]),
     )
     if not keys and failed:  # nothing was answered: the denominator is shown all the same
         keys = [(pipeline, metric) for pipeline in pipelines for metric in order]
     return [
-        _estimate(name, planned, key, values.get(key, []), unscored.get(key, 0), failed, iterations) for key in keys
+        _estimate(name, planned, key, values.get(key, []), unscored.get(key, 0), failed, iterations)
+        for key in keys
     ]
 
 
@@ -101,7 +109,9 @@ def estimate_group(
         for pipeline in found if wanted.filter_list is None else wanted.filter_list:
             members = [part for part in parts if part.pipeline == pipeline]
             if members:
-                estimates.append(_pooled(group.name, wanted.metric, pipeline, members, weighted=wanted.weight_by_size))
+                estimates.append(
+                    _pooled(group.name, wanted.metric, pipeline, members, weighted=wanted.weight_by_size)
+                )
     return estimates
 
 

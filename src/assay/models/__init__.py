@@ -30,4 +30,6 @@ def make_model(name: str, arguments: Mapping[str, Any]) -> Model:
     except AssayError:
         raise
     except TypeError as error:
-        raise BadOption(f"the model `{name}` does not take these arguments: {error}", where="--model_args") from None
+        raise BadOption(
+            f"the model `{name}` does not take these arguments: {error}", where="--model_args"
+        ) from None

@@ -99,8 +99,10 @@ def _check_arguments(make: Callable[..., Filter], arguments: Mapping[str, Any]) 
 
 
 def _per_document(make: Callable[..., Filter]) -> bool:
-    """What the class says that defines `apply`: a subclass with an `apply` of its own makes its own promise."""
-    if not isinstance(make, type):
-        return False
-    owner = next((kind for kind in make.__mro__ if "apply" in vars(kind)), None)
-    return owner is not None and vars(owner).get("per_document") is True
+    """What the class says. A subclass with an `apply` of its own does not inherit the promise."""
+    for kind in make.__mro__ if isinstance(make, type) else ():
+        if "per_document" in vars(kind):
+            return vars(kind)["per_document"] is True
+        if "apply" in vars(kind):
+            return False
+    return False

@@ -205,7 +205,9 @@ def _wants_hub(entry: MetricSpec) -> bool:
 
 def _number(value: Any) -> Any:
     """The value as a plain number, or None."""
-    if isinstance(value, (float, int)):
+    if isinstance(value, float):
+        return float(value)  # NumPy's is one too
+    if isinstance(value, int):
         return value
     if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a NumPy scalar
         plain = value.item()

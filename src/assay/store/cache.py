@@ -56,7 +56,9 @@ class ResponseCache:
     def add(self, responses: Iterable[tuple[str, Response]], *, model: str) -> Future[None]:
         """Keep responses under their fingerprints; the first one kept stays."""
         now = time.time()
-        rows = [response_row(fingerprint, response, source=model, at=now) for fingerprint, response in responses]
+        rows = [
+            response_row(fingerprint, response, source=model, at=now) for fingerprint, response in responses
+        ]
         return self._writer.submit([(INSERT_RESPONSE, rows)])
 
     def __len__(self) -> int:

@@ -34,7 +34,9 @@ _CHUNK = 500
 class Journal:
     """Reads and appends. Open with `Journal.create` to write, `Journal.read` to look."""
 
-    def __init__(self, path: Path, reader: sqlite3.Connection, writer: GroupWriter | None, lock: RunLock | None) -> None:
+    def __init__(
+        self, path: Path, reader: sqlite3.Connection, writer: GroupWriter | None, lock: RunLock | None
+    ) -> None:
         self.path = path
         self._reader = reader
         self._writer = writer
@@ -87,7 +89,12 @@ class Journal:
     ) -> Future[None]:
         """Documents with their targets; their requests with fingerprints; each prompt once."""
         document_rows = [
-            (document.task, document.index, rows.fields_text(document.fields), rows.fields_text({"target": target}))
+            (
+                document.task,
+                document.index,
+                rows.fields_text(document.fields),
+                rows.fields_text({"target": target}),
+            )
             for document, target in documents
         ]
         prompts: dict[str, str] = {}
@@ -98,7 +105,12 @@ class Journal:
                 prompts[request.prompt.digest] = rows.prompt_text(request.prompt)
             if isinstance(request, Generate) and request.settings.digest not in self._settings_kept:
                 self._settings_kept.add(request.settings.digest)
-                facts.append((f"settings:{request.settings.digest}", json.dumps(dict(request.settings.values), default=str)))
+                facts.append(
+                    (
+                        f"settings:{request.settings.digest}",
+                        json.dumps(dict(request.settings.values), default=str),
+                    )
+                )
         return self._submit(
             ("INSERT OR IGNORE INTO facts VALUES (?,?)", facts),
             ("INSERT OR IGNORE INTO prompts VALUES (?,?)", list(prompts.items())),
@@ -109,14 +121,18 @@ class Journal:
     def add_responses(self, responses: Iterable[tuple[str, Response]], *, source: str) -> Future[None]:
         """Responses under their fingerprints. Durable when the future is done."""
         now = time.time()
-        given = [rows.response_row(fingerprint, response, source=source, at=now) for fingerprint, response in responses]
+        given = [
+            rows.response_row(fingerprint, response, source=source, at=now)
+            for fingerprint, response in responses
+        ]
         return self._submit((rows.INSERT_RESPONSE, given))
 
     def add_failures(self, failures: Iterable[tuple[str, Failure]]) -> Future[None]:
         """What nobody answered, under its fingerprint."""
         now = time.time()
         given = [
-            (key, failure.kind, rows.storable(failure.message), failure.attempts, now) for key, failure in failures
+            (key, failure.kind, rows.storable(failure.message), failure.attempts, now)
+            for key, failure in failures
         ]
         return self._submit(("INSERT INTO failures VALUES (?,?,?,?,?)", given))
 
@@ -130,7 +146,8 @@ class Journal:
         """How documents ended: (document, outcome, why), the answers judged, the verdicts."""
         outcome_rows = [(task, document, outcome, rows.storable(why)) for document, outcome, why in outcomes]
         answer_rows = [
-            (task, answer.document, answer.pipeline, rows.fields_text({"values": answer.values})) for answer in answers
+            (task, answer.document, answer.pipeline, rows.fields_text({"values": answer.values}))
+            for answer in answers
         ]
         verdict_rows = [rows.verdict_row(task, verdict) for verdict in verdicts]
         return self._submit(
@@ -184,11 +201,23 @@ class Journal:
 
     def estimates(self) -> list[Estimate]:
         """The numbers at the end, if the run got there."""
-        return [Estimate(**json.loads(content)) for (content,) in self._reader.execute("SELECT content FROM estimates")]
+        return [
+            Estimate(**json.loads(content))
+            for (content,) in self._reader.execute("SELECT content FROM estimates")
+        ]
 
     def count(self, table: str) -> int:
         """Rows in a table of the journal."""
-        if table not in ("documents", "requests", "responses", "failures", "answers", "verdicts", "outcomes", "prompts"):
+        if table not in (
+            "documents",
+            "requests",
+            "responses",
+            "failures",
+            "answers",
+            "verdicts",
+            "outcomes",
+            "prompts",
+        ):
             raise ValueError(table)
         number: int = self._reader.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         return number

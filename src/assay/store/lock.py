@@ -34,7 +34,8 @@ class RunLock:
             file = self.path.open("a+", encoding="utf-8")
         except OSError as error:
             raise BadOutput(
-                f"cannot write into `{self.path.parent}`: {error.strerror}", hint="choose another --output_path"
+                f"cannot write into `{self.path.parent}`: {error.strerror}",
+                hint="choose another --output_path",
             ) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

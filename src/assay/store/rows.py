@@ -74,7 +74,9 @@ def prompt_text(prompt: Prompt) -> str:
     messages = prompt.messages
     if not prompt.chat and len(messages) == 1 and all(isinstance(part, Text) for part in messages[0].parts):
         return storable(messages[0].text)
-    shown = [{"role": message.role, "content": [_part(part) for part in message.parts]} for message in messages]
+    shown = [
+        {"role": message.role, "content": [_part(part) for part in message.parts]} for message in messages
+    ]
     return _storable_json(json.dumps({"messages": shown, "chat": prompt.chat}, ensure_ascii=False))
 
 

@@ -27,14 +27,19 @@ def read_samples(journal: Journal, task: str) -> Iterator[dict[str, Any]]:
     settings = {
         key.partition(":")[2]: value for key, value in journal.facts().items() if key.startswith("settings:")
     }
-    order = {name: at for at, name in enumerate(journal.facts().get("tasks", {}).get(task, {}).get("pipelines", []))}
+    order = {
+        name: at
+        for at, name in enumerate(journal.facts().get("tasks", {}).get(task, {}).get("pipelines", []))
+    }
     requests = _ByDocument(journal, _REQUESTS, task)
     answers = _ByDocument(journal, _ANSWERS, task)
     verdicts = _ByDocument(journal, _VERDICTS, task)
     for document, fields, target in journal.query(_DOCUMENTS, (task,)):
         asked = requests.of(document)
         judged = verdicts.of(document)
-        for _, pipeline, content in sorted(answers.of(document), key=lambda row: order.get(row[1], len(order))):
+        for _, pipeline, content in sorted(
+            answers.of(document), key=lambda row: order.get(row[1], len(order))
+        ):
             scores = {
                 metric: verdict_value(value)
                 for _, name, metric, kind, value in judged

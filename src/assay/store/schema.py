@@ -97,7 +97,9 @@ def connect(path: Path, schema: str, *, readonly: bool = False, durable: bool = 
     """
     try:
         if readonly:
-            connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+            connection = sqlite3.connect(
+                f"{path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False
+            )
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=60.0)
@@ -114,7 +116,9 @@ def connect(path: Path, schema: str, *, readonly: bool = False, durable: bool = 
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, schema: str, *, readonly: bool, durable: bool) -> None:
+def _prepare(
+    connection: sqlite3.Connection, path: Path, schema: str, *, readonly: bool, durable: bool
+) -> None:
     if not readonly:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
@@ -136,7 +140,9 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: str, *, readonl
             connection.execute(f"PRAGMA user_version={VERSION}")
         connection.execute("COMMIT")
     for step in range(max(version, 1), VERSION):
-        connection.executescript(f"BEGIN IMMEDIATE; {MIGRATIONS[step]}; PRAGMA user_version={step + 1}; COMMIT;")
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {MIGRATIONS[step]}; PRAGMA user_version={step + 1}; COMMIT;"
+        )
 
 
 def _explained(error: sqlite3.DatabaseError, path: Path) -> BadOutput | DamagedStore:

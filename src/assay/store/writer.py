@@ -35,6 +35,7 @@ class GroupWriter:
     def submit(self, batch: Batch) -> Future[None]:
         """Hand over rows. The future is done when they are committed, or carries why they could not be."""
         done: Future[None] = Future()
+        done.set_running_or_notify_cancel()  # whoever stops waiting, the rows are written all the same
         if self._broken is not None:
             done.set_exception(self._broken)
         else:

@@ -71,7 +71,9 @@ class Rows(Sequence[dict[str, Any]]):
         return Rows(self._rows[index] for index in indices)
 
 
-def load_splits(spec: TaskSpec, *, data_root: str | None = None, trust_remote_code: bool = False) -> Mapping[str, Split]:
+def load_splits(
+    spec: TaskSpec, *, data_root: str | None = None, trust_remote_code: bool = False
+) -> Mapping[str, Split]:
     """Every split of the task's dataset, by name.
 
     Raises:
@@ -84,7 +86,9 @@ def load_splits(spec: TaskSpec, *, data_root: str | None = None, trust_remote_co
     if spec.dataset_path in ("json", "csv") and spec.dataset_kwargs.get("data_files"):
         files = _local_files(spec)
         if files is not None:
-            return {name: _read_files(tuple(paths), spec.place("dataset_kwargs")) for name, paths in files.items()}
+            return {
+                name: _read_files(tuple(paths), spec.place("dataset_kwargs")) for name, paths in files.items()
+            }
     return _from_library(spec, data_root, trust_remote_code)
 
 
@@ -126,11 +130,15 @@ def _read_file(path: Path) -> list[Mapping[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadData(f"the data file is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from None
+        raise BadData(
+            f"the data file is not UTF-8: {error.reason} at byte {error.start}", where=str(path)
+        ) from None
     except OSError as error:
         raise BadData(f"cannot read the data file: {error.strerror}", where=str(path)) from None
     if path.suffix in (".csv", ".tsv"):
-        reader = csv.DictReader(text.splitlines(keepends=True), delimiter="\t" if path.suffix == ".tsv" else ",")
+        reader = csv.DictReader(
+            text.splitlines(keepends=True), delimiter="\t" if path.suffix == ".tsv" else ","
+        )
         return [{key: _number(value) for key, value in row.items()} for row in reader]
     return _read_json(path, text)
 
@@ -152,7 +160,11 @@ def _read_json(path: Path, text: str) -> list[Mapping[str, Any]]:
                     raise BadData(f"not valid JSON: {error.msg}", where=f"{path}:{number}") from None
     for number, row in numbered:
         if not isinstance(row, Mapping):
-            raise BadData("a row must be a JSON object", where=f"{path}:{number}", hint='{"question": "…", "answer": "…"}')
+            raise BadData(
+                "a row must be a JSON object",
+                where=f"{path}:{number}",
+                hint='{"question": "…", "answer": "…"}',
+            )
     return [row for _, row in numbered]
 
 
@@ -172,7 +184,10 @@ def _from_library(spec: TaskSpec, data_root: str | None, trust_remote_code: bool
         import datasets
     except ModuleNotFoundError:
         raise MissingPackage.of(
-            "datasets", f"the dataset `{spec.dataset_path}`", extra="datasets", where=spec.place("dataset_path")
+            "datasets",
+            f"the dataset `{spec.dataset_path}`",
+            extra="datasets",
+            where=spec.place("dataset_path"),
         ) from None
     arguments = dict(spec.dataset_kwargs)
     arguments.pop("trust_remote_code", None)

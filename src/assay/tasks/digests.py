@@ -14,7 +14,9 @@ __all__ = ["data_digest", "spec_digest"]
 
 def spec_digest(spec: TaskSpec) -> str:
     """The merged YAML, and the text of every helper file it refers to."""
-    return digest_of({key: value for key, value in spec.config.items() if key not in ("tag", "group", "task_alias")})
+    return digest_of(
+        {key: value for key, value in spec.config.items() if key not in ("tag", "group", "task_alias")}
+    )
 
 
 def data_digest(task: Task) -> str:

@@ -67,12 +67,16 @@ def question_turns(
 def _answer_text(answer: Any, choices: Sequence[str] | None, where: str) -> str:
     if choices and isinstance(answer, int):
         if not -len(choices) <= answer < len(choices):
-            raise BadTask(f"an example's answer is choice {answer}, but there are {len(choices)}", where=where)
+            raise BadTask(
+                f"an example's answer is choice {answer}, but there are {len(choices)}", where=where
+            )
         answer = choices[answer]
     elif isinstance(answer, list):
         answer = answer[0] if answer else ""
     if not isinstance(answer, str):
-        raise BadTask(f"an example's answer must be a text, not {answer!r}", where=where, hint="see `doc_to_target`")
+        raise BadTask(
+            f"an example's answer must be a text, not {answer!r}", where=where, hint="see `doc_to_target`"
+        )
     return answer
 
 
@@ -103,7 +107,9 @@ class Sampler:
 
     def __init__(self, kind: str, pool: Sequence[Fields], seed: int | None, *, where: str = "") -> None:
         if kind not in ("default", "first_n"):
-            raise BadTask(f"no few-shot sampler is called `{kind}`", where=where, hint="`default` or `first_n`")
+            raise BadTask(
+                f"no few-shot sampler is called `{kind}`", where=where, hint="`default` or `first_n`"
+            )
         self.fixed = kind == "first_n"
         self.pool = pool
         self._where = where

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -69,6 +70,11 @@ class HelperFunction:
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self.load()(*arguments, **keywords)
 
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What the function itself takes, for callers that ask before they call."""
+        return inspect.signature(self.load())
+
     def __repr__(self) -> str:
         return f"!function {self.reference}"
 
@@ -76,7 +82,9 @@ class HelperFunction:
         module_name, _, name = self.reference.rpartition(".")
         if not module_name:
             raise BadTask(
-                f"`!function {self.reference}` names no module", where=self.where, hint="write `!function file.function`"
+                f"`!function {self.reference}` names no module",
+                where=self.where,
+                hint="write `!function file.function`",
             )
         module = self._module(module_name)
         if not hasattr(module, name):
@@ -84,7 +92,9 @@ class HelperFunction:
             raise BadTask(
                 f"`{module_name}` has no function `{name}`",
                 where=self.where,
-                hint=f"did you mean `{close[0]}`?" if close else f"looked in {getattr(module, '__file__', module_name)}",
+                hint=f"did you mean `{close[0]}`?"
+                if close
+                else f"looked in {getattr(module, '__file__', module_name)}",
             )
         found = getattr(module, name)
         if not callable(found):
@@ -105,13 +115,19 @@ class HelperFunction:
                     where=self.where,
                     hint=f"expected {self.directory / (module_name.replace('.', '/') + '.py')}",
                 ) from None
+            if error.name is None:  # raised by hand, with advice of its own
+                raise MissingPackage(
+                    f"the helper `{self.reference}` needs a package: {error}", where=str(path)
+                ) from None
             raise MissingPackage.of(
-                error.name or "?", f"the helper `{self.reference}`", where=str(path or self.where)
+                error.name, f"the helper `{self.reference}`", where=str(path or self.where)
             ) from None
         except SyntaxError as error:
             raise BadTask(f"helper file is not Python: {error.msg}", where=f"{path}:{error.lineno}") from None
         except (ImportError, AttributeError, NameError, OSError, TypeError, ValueError, KeyError) as error:
-            raise BadTask(f"helper file fails when imported: {type(error).__name__}: {error}", where=str(path)) from error
+            raise BadTask(
+                f"helper file fails when imported: {type(error).__name__}: {error}", where=str(path)
+            ) from error
 
 
 @lru_cache(maxsize=1)
@@ -139,7 +155,9 @@ def load_module(path: Path) -> ModuleType:
     key = (str(path), path.stat().st_mtime_ns)
     if key not in _MODULES:
         foreign = (layer.module_name(path) for layer in compatibility_layers())
-        name = next((found for found in foreign if found), f"assay_task_{digest_text(str(path))[:12]}_{path.stem}")
+        name = next(
+            (found for found in foreign if found), f"assay_task_{digest_text(str(path))[:12]}_{path.stem}"
+        )
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
             raise BadTask("helper file cannot be imported", where=str(path))

@@ -43,7 +43,17 @@ _SWITCHES = "should_decontaminate unsafe_code process_results_use_image full_doc
 _COUNTS = "num_fewshot repeats batch_size".split()
 _OTHERS = "task task_alias tag group output_type metric_list filter_list fewshot_config metadata reasoning_tags include class".split()
 TASK_KEYS = frozenset(
-    (*_TEXTS, *_MAKERS, *_FUNCTIONS, *_MAPPINGS, *_SWITCHES, *_COUNTS, *_OTHERS, "auto_strip_thinking", "task_list")
+    (
+        *_TEXTS,
+        *_MAKERS,
+        *_FUNCTIONS,
+        *_MAPPINGS,
+        *_SWITCHES,
+        *_COUNTS,
+        *_OTHERS,
+        "auto_strip_thinking",
+        "task_list",
+    )
 )
 
 
@@ -52,7 +62,9 @@ def load_task(path: Path) -> TaskSpec:
     return task_from_config(read_task_file(path))
 
 
-def task_from_config(file: TaskFile, overrides: Mapping[str, Any] | None = None, *, name: str | None = None) -> TaskSpec:
+def task_from_config(
+    file: TaskFile, overrides: Mapping[str, Any] | None = None, *, name: str | None = None
+) -> TaskSpec:
     """A task from a merged mapping; a group's overrides replace whole keys."""
     return _Builder(file, {**file.config, **(overrides or {})}).build(name)
 
@@ -69,7 +81,9 @@ class _Builder:
         self._check_keys()
         values: dict[str, Any] = {}
         for key in _TEXTS:
-            self._take(values, key, str, "a text", cast=str if key in ("dataset_name", "gen_prefix") else None)
+            self._take(
+                values, key, str, "a text", cast=str if key in ("dataset_name", "gen_prefix") else None
+            )
         for key in _MAKERS:
             if self.config.get(key) is not None:
                 values[key] = self.config[key]
@@ -90,9 +104,13 @@ class _Builder:
         if not isinstance(task_name, str) or not task_name:
             self._problem("a task needs a name", "task", hint="`task: my_task`")
         if not values.get("dataset_path") and not values.get("custom_dataset"):
-            self._problem("the task names no dataset", "", hint="add `dataset_path:`, or `custom_dataset: !function …`")
+            self._problem(
+                "the task names no dataset", "", hint="add `dataset_path:`, or `custom_dataset: !function …`"
+            )
         if not values.get("test_split") and not values.get("validation_split"):
-            self._problem("the task has no split to evaluate", "", hint="add `test_split:` or `validation_split:`")
+            self._problem(
+                "the task has no split to evaluate", "", hint="add `test_split:` or `validation_split:`"
+            )
         if self.problems:
             raise self.problems[0] if len(self.problems) == 1 else Problems(self.problems)
         return TaskSpec(
@@ -118,10 +136,19 @@ class _Builder:
         for key in self.config:
             if key not in TASK_KEYS:
                 close = get_close_matches(str(key), sorted(TASK_KEYS), n=1)
-                self._problem(f"a task has no key `{key}`", str(key), hint=f"did you mean `{close[0]}`?" if close else "")
+                self._problem(
+                    f"a task has no key `{key}`",
+                    str(key),
+                    hint=f"did you mean `{close[0]}`?" if close else "",
+                )
 
     def _take(
-        self, values: dict[str, Any], key: str, kind: Any, meaning: str, cast: Callable[[Any], Any] | None = None
+        self,
+        values: dict[str, Any],
+        key: str,
+        kind: Any,
+        meaning: str,
+        cast: Callable[[Any], Any] | None = None,
     ) -> None:
         value = self.config.get(key)
         if value is None:
@@ -138,7 +165,9 @@ class _Builder:
         if value is None:
             return
         if not callable(value):
-            self._problem(f"`{key}` must be a function, not {value!r}", key, hint=f"`{key}: !function utils.{key}`")
+            self._problem(
+                f"`{key}` must be a function, not {value!r}", key, hint=f"`{key}: !function utils.{key}`"
+            )
             return
         values[key] = value
 
@@ -165,7 +194,9 @@ class _Builder:
             try:
                 settings["temperature"] = float(settings["temperature"])
             except (TypeError, ValueError):
-                self._problem(f"`temperature` must be a number, not {settings['temperature']!r}", "generation_kwargs")
+                self._problem(
+                    f"`temperature` must be a number, not {settings['temperature']!r}", "generation_kwargs"
+                )
         settings.setdefault("until", until)
         return settings
 
@@ -176,7 +207,9 @@ class _Builder:
                 self._problem("an entry of `metric_list` names a metric", key, hint="`- metric: exact_match`")
                 continue
             rest = {
-                name: value for name, value in entry.items() if name not in ("metric", "aggregation", "higher_is_better")
+                name: value
+                for name, value in entry.items()
+                if name not in ("metric", "aggregation", "higher_is_better")
             }
             metrics.append(
                 MetricSpec(
@@ -200,10 +233,14 @@ class _Builder:
             for index, step in enumerate(steps):
                 place = f"{key}.filter[{index}]"
                 if not isinstance(step, Mapping) or step.get("function") is None:
-                    self._problem("a filter step names its `function`", place, hint="`- function: take_first`")
+                    self._problem(
+                        "a filter step names its `function`", place, hint="`- function: take_first`"
+                    )
                     continue
                 arguments = {name: value for name, value in step.items() if name != "function"}
-                made.append(FilterStep(function=step["function"], arguments=arguments, where=self._where(place)))
+                made.append(
+                    FilterStep(function=step["function"], arguments=arguments, where=self._where(place))
+                )
             pipelines.append(PipelineSpec(name=str(entry["name"]), steps=tuple(made)))
         return tuple(pipelines)
 
@@ -229,7 +266,9 @@ class _Builder:
                 close = get_close_matches(str(key), sorted(known), n=1)
                 hint = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(sorted(known))}"
                 self._problem(f"`fewshot_config` has no key `{key}`", f"fewshot_config.{key}", hint=hint)
-        return FewshotSpec(**{key: value for key, value in given.items() if key in known and value is not None})
+        return FewshotSpec(
+            **{key: value for key, value in given.items() if key in known and value is not None}
+        )
 
     def _tags(self) -> tuple[str, ...]:
         """`tag`, and `group` written inside a task file, which the older guides use the same way."""
@@ -263,7 +302,9 @@ def group_metrics(value: Any) -> tuple[GroupMetric, ...]:
                 metric=str(entry["metric"]),
                 aggregation=entry.get("aggregation", "mean"),
                 weight_by_size=bool(entry.get("weight_by_size", True)),
-                filter_list=None if filters is None else ((filters,) if isinstance(filters, str) else tuple(filters)),
+                filter_list=None
+                if filters is None
+                else ((filters,) if isinstance(filters, str) else tuple(filters)),
             )
         )
     return tuple(metrics)

@@ -113,7 +113,9 @@ def _column(name: str, where: str) -> Make:
         try:
             return fields[name]
         except KeyError:
-            raise BadTask(f"the document has no column `{name}`", where=where, hint=f"columns: {', '.join(fields)}") from None
+            raise BadTask(
+                f"the document has no column `{name}`", where=where, hint=f"columns: {', '.join(fields)}"
+            ) from None
 
     return column
 
@@ -127,7 +129,9 @@ def _literal(template: str, where: str) -> Make:
             return ast.literal_eval(text)
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             raise BadTask(
-                f"the template must write a list, but wrote `{text[:60]}`", where=where, hint="for instance {{[a, b, c]}}"
+                f"the template must write a list, but wrote `{text[:60]}`",
+                where=where,
+                hint="for instance {{[a, b, c]}}",
             ) from None
 
     return literal

@@ -48,9 +48,13 @@ def image_part(value: Any, *, where: str = "") -> Image:
         return Image(digest=digest.hexdigest(), load=lambda: value, source="picture")
     if isinstance(value, (bytes, bytearray)):
         data = bytes(value)
-        return Image(digest=hashlib.sha256(data).hexdigest(), load=lambda: _decode(data, where), source="bytes")
+        return Image(
+            digest=hashlib.sha256(data).hexdigest(), load=lambda: _decode(data, where), source="bytes"
+        )
     path = _existing(value, where)
-    return Image(digest=_file_digest(path), load=lambda: _decode(path.read_bytes(), str(path)), source=str(path))
+    return Image(
+        digest=_file_digest(path), load=lambda: _decode(path.read_bytes(), str(path)), source=str(path)
+    )
 
 
 def audio_part(value: Any, *, where: str = "") -> Audio:
@@ -61,7 +65,9 @@ def audio_part(value: Any, *, where: str = "") -> Audio:
         samples = numpy.asarray(value["array"], dtype=numpy.float32)
         rate_hz = int(value.get("sampling_rate", 16_000))
         digest = hashlib.sha256(f"{rate_hz}:".encode() + samples.tobytes()).hexdigest()
-        return Audio(digest=digest, load=lambda: (samples, rate_hz), source=str(value.get("path") or "samples"))
+        return Audio(
+            digest=digest, load=lambda: (samples, rate_hz), source=str(value.get("path") or "samples")
+        )
     target = (value.get("url") or value.get("path")) if isinstance(value, Mapping) else value
     path = _existing(target, where)
     return Audio(digest=_file_digest(path), load=lambda: path, source=str(path))
@@ -71,7 +77,10 @@ def video_part(value: Any, *, where: str = "") -> Video:
     """A video from a path, or a mapping with `url`/`path` and a start and end in seconds."""
     given = value if isinstance(value, Mapping) else {"url": value}
     path = _existing(given.get("url") or given.get("path") or given.get("video"), where)
-    start_s, end_s = given.get("video_start", given.get("start_time")), given.get("video_end", given.get("end_time"))
+    start_s, end_s = (
+        given.get("video_start", given.get("start_time")),
+        given.get("video_end", given.get("end_time")),
+    )
     return Video(digest=_file_digest(path), load=lambda: path, source=str(path), start_s=start_s, end_s=end_s)
 
 

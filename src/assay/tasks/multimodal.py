@@ -31,7 +31,9 @@ class Visuals:
             maker = getattr(spec, key)
             if maker is None or callable(maker):
                 return maker  # type: ignore[no-any-return]
-            raise BadTask(f"`{key}` must be a function", where=spec.place(key), hint=f"`{key}: !function utils.{key}`")
+            raise BadTask(
+                f"`{key}` must be a function", where=spec.place(key), hint=f"`{key}: !function utils.{key}`"
+            )
 
         return cls(
             visual=function("doc_to_visual"),
@@ -70,7 +72,9 @@ class Visuals:
         content = message.get("content") if isinstance(message, Mapping) else None
         if role not in get_args(Role) or not isinstance(content, list):
             raise BadTask(
-                "a message must have a role (user, system, assistant) and a list `content`", where=self.where, hint=f"got {message!r}"[:120]
+                "a message must have a role (user, system, assistant) and a list `content`",
+                where=self.where,
+                hint=f"got {message!r}"[:120],
             )
         return Message(role, tuple(self._part(part) for part in content))
 
@@ -85,7 +89,11 @@ class Visuals:
             case "video":
                 return video_part(part if isinstance(part["url"], str) else part["url"], where=self.where)
             case other:
-                raise BadTask(f"a message part cannot be of type `{other}`", where=self.where, hint="text, image, audio, video")
+                raise BadTask(
+                    f"a message part cannot be of type `{other}`",
+                    where=self.where,
+                    hint="text, image, audio, video",
+                )
 
 
 def specific_keywords(given: Mapping[str, Any] | None, model_name: str) -> Mapping[str, Any] | None:

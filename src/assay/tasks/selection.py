@@ -78,7 +78,12 @@ def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
     matches = [name for name in index.names() if fnmatchcase(name, word)] if _is_glob(word) else []
     if not matches:
         raise _unknown(word, index)
-    covered = {leaf for name in matches if index.entries[name].kind == "group" for leaf in index.entries[name].members}
+    covered = {
+        leaf
+        for name in matches
+        if index.entries[name].kind == "group"
+        for leaf in index.entries[name].members
+    }
     for name in matches:
         if index.entries[name].kind != "tag" and name not in covered:
             _add(index.entries[name], index, selection)
@@ -101,7 +106,9 @@ def _add_file(path: Path, index: TaskIndex, selection: Selection, *, skip_templa
     if entry is not None:
         _add(entry, index, selection)
     elif not skip_templates:
-        raise BadTask("the file names neither a task nor a group", where=str(path), hint="add `task: my_task`")
+        raise BadTask(
+            "the file names neither a task nor a group", where=str(path), hint="add `task: my_task`"
+        )
 
 
 def _add(entry: Entry, index: TaskIndex, selection: Selection) -> None:
@@ -158,7 +165,9 @@ class _GroupBuilder:
         if isinstance(member, str):
             return self.named(member, parent, file, overrides, inline=None)
         if not isinstance(member, Mapping) or not (member.get("group") or member.get("task")):
-            raise BadTask(f"a member of the group `{parent}` must be a name, or have `task` or `group`", where=where)
+            raise BadTask(
+                f"a member of the group `{parent}` must be a name, or have `task` or `group`", where=where
+            )
         if "group" in member:
             name = str(member["group"])
             if name in self.index.entries:
@@ -168,7 +177,13 @@ class _GroupBuilder:
         return self.named(str(member["task"]), parent, file, {**overrides, **member}, inline=member)
 
     def named(
-        self, name: str, parent: str, file: TaskFile, overrides: Mapping[str, Any], *, inline: Mapping[str, Any] | None
+        self,
+        name: str,
+        parent: str,
+        file: TaskFile,
+        overrides: Mapping[str, Any],
+        *,
+        inline: Mapping[str, Any] | None,
     ) -> list[str]:
         entry = self.index.entries.get(name)
         if entry is None:

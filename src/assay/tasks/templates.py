@@ -47,7 +47,9 @@ def compile_template(source: str, *, where: str = "") -> Callable[[Mapping[str, 
     try:
         template = _compiled(source)
     except jinja2.TemplateSyntaxError as error:
-        raise BadTask(f"not a valid template: {error.message}", where=where, hint=_excerpt(source, error.lineno)) from None
+        raise BadTask(
+            f"not a valid template: {error.message}", where=where, hint=_excerpt(source, error.lineno)
+        ) from None
     if "{{" not in source and "{%" not in source and "{#" not in source:
         constant = template.render()
         return lambda fields: constant
@@ -59,8 +61,18 @@ def compile_template(source: str, *, where: str = "") -> Callable[[Mapping[str, 
         except jinja2.UndefinedError as error:
             raise _missing(error, source, fields, where) from None
         except jinja2.TemplateError as error:
-            raise BadTask(f"the template fails: {error.message}", where=where, hint=_excerpt(source)) from None
-        except (TypeError, ValueError, ZeroDivisionError, IndexError, KeyError, AttributeError, OverflowError) as error:
+            raise BadTask(
+                f"the template fails: {error.message}", where=where, hint=_excerpt(source)
+            ) from None
+        except (
+            TypeError,
+            ValueError,
+            ZeroDivisionError,
+            IndexError,
+            KeyError,
+            AttributeError,
+            OverflowError,
+        ) as error:
             raise BadTask(
                 f"the template fails: {type(error).__name__}: {error}", where=where, hint=_excerpt(source)
             ) from None
@@ -83,7 +95,9 @@ def _missing(error: jinja2.UndefinedError, source: str, fields: Mapping[str, Any
     close = get_close_matches(absent[0], [str(name) for name in fields], n=1)
     guess = f"did you mean `{close[0]}`? " if close else ""
     return BadTask(
-        f"the template names `{absent[0]}`, which the document does not have", where=where, hint=f"{guess}columns: {columns}"
+        f"the template names `{absent[0]}`, which the document does not have",
+        where=where,
+        hint=f"{guess}columns: {columns}",
     )
 
 

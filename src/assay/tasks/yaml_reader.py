@@ -71,7 +71,9 @@ def _included(path: Path, name: Any, where: str) -> Path:
     target = Path(name) if Path(name).is_absolute() else path.parent / name
     if not target.is_file():
         raise BadTask(
-            f"the included file `{name}` is not there", where=where, hint=f"looked for {target}; paths are relative to the file"
+            f"the included file `{name}` is not there",
+            where=where,
+            hint=f"looked for {target}; paths are relative to the file",
         )
     return target
 
@@ -82,19 +84,25 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     except OSError as error:
         raise BadTask(f"cannot read the task file: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError as error:
-        raise BadTask(f"the task file is not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from None
+        raise BadTask(
+            f"the task file is not UTF-8: {error.reason} at byte {error.start}", where=str(path)
+        ) from None
     loader = _loader_for(path)(text)
     try:
         node = loader.get_single_node()
         config = loader.construct_document(node) if node is not None else None
     except yaml.YAMLError as error:
-        raise BadTask(f"not valid YAML: {_reason(error)}", where=f"{path}{_line(error)}", hint=_hint(error)) from None
+        raise BadTask(
+            f"not valid YAML: {_reason(error)}", where=f"{path}{_line(error)}", hint=_hint(error)
+        ) from None
     except (ValueError, TypeError, RecursionError) as error:
         raise BadTask(f"not valid YAML: {error}", where=str(path)) from None
     finally:
         loader.dispose()
     if not isinstance(config, dict):
-        raise BadTask("a task file must be a mapping of keys", where=str(path), hint="start with `task: my_task`")
+        raise BadTask(
+            "a task file must be a mapping of keys", where=str(path), hint="start with `task: my_task`"
+        )
     places: dict[str, str] = {}
     _collect_places(node, str(path), "", places, depth=5)
     return config, places

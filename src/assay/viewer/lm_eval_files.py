@@ -22,9 +22,11 @@ __all__ = ["results_document", "samples_rows", "write_files"]
 _NAME_KEYS = ("peft", "delta", "pretrained", "model", "path", "engine")
 
 
-def write_files(run: Run, output_path: str, *, samples: bool = True, now: datetime | None = None) -> list[Path]:
+def write_files(
+    run: Run, output_path: str, *, samples: bool = True, now: datetime | None = None
+) -> list[Path]:
     """Write the results and, if wanted, the samples; returns the files, results first."""
-    date = (now or datetime.now()).isoformat().replace(":", "-")
+    date = (now or datetime.now().astimezone()).replace(tzinfo=None).isoformat().replace(":", "-")
     path = Path(output_path).expanduser()
     name = model_name(run)
     if path.suffix == ".json":
@@ -41,7 +43,9 @@ def write_files(run: Run, output_path: str, *, samples: bool = True, now: dateti
                 hashes[task] = _write_samples(run, task, file)
                 written.append(file)
         results = results_document(run, task_hashes=hashes)
-        results_path.write_text(json.dumps(results, indent=2, ensure_ascii=False, default=str), encoding="utf-8")
+        results_path.write_text(
+            json.dumps(results, indent=2, ensure_ascii=False, default=str), encoding="utf-8"
+        )
     except OSError as error:
         raise BadOutput(f"cannot write the result files: {error}", where=str(folder)) from None
     return [results_path, *written]
@@ -78,7 +82,8 @@ def results_document(run: Run, *, task_hashes: Mapping[str, str] | None = None) 
         "n-shot": {task: facts_["n_shot"] for task, facts_ in run.tasks.items()},
         "higher_is_better": {name: _directions(run, name) for name in (*run.tasks, *run.groups)},
         "n-samples": {
-            task: {"original": facts_["original"], "effective": facts_["documents"]} for task, facts_ in run.tasks.items()
+            task: {"original": facts_["original"], "effective": facts_["documents"]}
+            for task, facts_ in run.tasks.items()
         },
         "config": {
             "model": spec.get("model"),

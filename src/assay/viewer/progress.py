@@ -27,7 +27,12 @@ def show_progress(progress: RunProgress, stream: TextIO | None = None) -> Iterat
         from rich.console import Console
         from rich.live import Live
 
-        with Live(get_renderable=lambda: render(progress), console=Console(file=stream), refresh_per_second=8, transient=True):
+        with Live(
+            get_renderable=lambda: render(progress),
+            console=Console(file=stream),
+            refresh_per_second=8,
+            transient=True,
+        ):
             yield
         return
     with _every(_LINE_EVERY_S, lambda: print(line(progress), file=stream, flush=True)):
@@ -87,7 +92,9 @@ def render(progress: RunProgress) -> RenderableType:
     shown = finished[-max(2, _SHOWN_TASKS - len(unfinished)) :] + unfinished[:_SHOWN_TASKS]
     for task in shown:
         bar = ProgressBar(total=max(task.total, 1), completed=task.done, width=24)
-        table.add_row(escape(task.name), bar, f"{task.done}/{task.total}", escape(running(task)), trouble(task))
+        table.add_row(
+            escape(task.name), bar, f"{task.done}/{task.total}", escape(running(task)), trouble(task)
+        )
     hidden = len(progress.tasks) - len(shown)
     if hidden:
         table.add_row(f"… and {hidden} more", "", "", "", "")
@@ -116,7 +123,7 @@ def duration(seconds: float) -> str:
     """Seconds as people say them.
 
     >>> duration(42), duration(600), duration(7300)
-    ('42 s', '10 min', '2 h 1 min')
+    ('42 s', '10 min', '2 h 2 min')
     """
     if seconds < 90:
         return f"{seconds:.0f} s"

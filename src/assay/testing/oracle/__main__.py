@@ -25,8 +25,12 @@ CHECKS = ("requests", "metrics", "results")
 @click.option("--task", default="", help="Only this task.")
 @click.option("--every", default=1, help="Only every N-th record.")
 @click.option("--first", "shown", default=20, help="How many differences to print.", show_default=True)
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the counts and differences here.")
-def main(corpus: Path, task_root: Path, family: str, task: str, every: int, shown: int, json_file: Path | None) -> None:
+@click.option(
+    "--json", "json_file", type=click.Path(path_type=Path), help="Write the counts and differences here."
+)
+def main(
+    corpus: Path, task_root: Path, family: str, task: str, every: int, shown: int, json_file: Path | None
+) -> None:
     """Replay a recorded corpus and say what is identical."""
     if find_corpus(corpus) != "lm_eval":
         raise AssayError("only corpora of lm_eval can be replayed so far")

@@ -18,7 +18,10 @@ def difference(ours: Any, theirs: Any, path: str = "") -> str | None:
     """
     if isinstance(ours, dict) and isinstance(theirs, dict):
         if ours.keys() != theirs.keys():
-            extra, missing = sorted(map(str, ours.keys() - theirs.keys())), sorted(map(str, theirs.keys() - ours.keys()))
+            extra, missing = (
+                sorted(map(str, ours.keys() - theirs.keys())),
+                sorted(map(str, theirs.keys() - ours.keys())),
+            )
             return f"{path or 'keys'}: unexpected {extra}, missing {missing}"
         pairs = [(f"{path}.{key}" if path else str(key), ours[key], theirs[key]) for key in theirs]
         return next((found for where, a, b in pairs if (found := difference(a, b, where))), None)
@@ -35,7 +38,10 @@ def difference(ours: Any, theirs: Any, path: str = "") -> str | None:
 
 def _short(ours: Any, theirs: Any) -> str:
     if isinstance(ours, str) and isinstance(theirs, str):
-        at = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+        at = next(
+            (n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
+            min(len(ours), len(theirs)),
+        )
         start = max(0, at - 20)
         return f"…{ours[start : at + 40]!r}, recorded …{theirs[start : at + 40]!r} (character {at})"
     return f"{ours!r:.200}, recorded {theirs!r:.200}"

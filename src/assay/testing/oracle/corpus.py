@@ -21,7 +21,10 @@ def find_corpus(folder: Path) -> str:
         return "lm_eval"
     if any(folder.glob("records-*.jsonl*")):
         return "lmms_eval"
-    raise BadData(f"there is no recorded corpus in `{folder}`", hint="it holds tasks-NN.jsonl.zst or records-NN.jsonl.zst")
+    raise BadData(
+        f"there is no recorded corpus in `{folder}`",
+        hint="it holds tasks-NN.jsonl.zst or records-NN.jsonl.zst",
+    )
 
 
 def read_records(folder: Path, pattern: str) -> Iterator[dict[str, Any]]:
@@ -35,7 +38,7 @@ def read_records(folder: Path, pattern: str) -> Iterator[dict[str, Any]]:
 
 def _open(path: Path) -> io.TextIOBase:
     if path.suffix != ".zst":
-        return path.open(encoding="utf-8")  # type: ignore[return-value]
+        return path.open(encoding="utf-8")
     try:
         import zstandard
     except ModuleNotFoundError:
@@ -71,7 +74,10 @@ def encode_value(value: Any) -> Any:
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, dict):
-        return {key if isinstance(key, str) else json.dumps(key): encode_value(item) for key, item in value.items()}
+        return {
+            key if isinstance(key, str) else json.dumps(key): encode_value(item)
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [encode_value(item) for item in value]
     if isinstance(value, (set, frozenset)):

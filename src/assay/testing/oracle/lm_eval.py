@@ -57,7 +57,9 @@ def replay(
     for number, record in enumerate(read_records(corpus, "tasks-*.jsonl*")):
         if record["splits"] is not None:
             recorded, splits = record["splits"], {}
-        if (task and record["task"] != task) or (family and not record["yaml_relpath"].startswith(f"{family}/")):
+        if (task and record["task"] != task) or (
+            family and not record["yaml_relpath"].startswith(f"{family}/")
+        ):
             continue
         if number % every:
             continue
@@ -68,7 +70,7 @@ def replay(
             checks.excluded = "uses a global random state"
         try:
             _replay_record(record, root, splits, checks)
-        except Exception as error:  # a record that cannot be replayed is a difference, not the end
+        except Exception as error:  # noqa: BLE001 - a record that cannot be replayed is a difference, not the end
             why = f"{type(error).__name__}: {error}"
             checks.requests = checks.requests or why
             checks.metrics = checks.metrics or why
@@ -102,7 +104,10 @@ def _replay_record(record: Mapping[str, Any], root: Path, splits: Splits, checks
     planned = prepare(spec, rendering_of(record), splits)
     asked = [(document, requests) for document, requests in planned.task.render()]
     ours = [shown for _, requests in asked for shown in shown_requests(requests, planned.task.spec.repeats)]
-    theirs = [{key: request[key] for key in ("type", "args", "doc_id", "idx", "repeats")} for request in record["requests"]]
+    theirs = [
+        {key: request[key] for key in ("type", "args", "doc_id", "idx", "repeats")}
+        for request in record["requests"]
+    ]
     checks.requests = difference(ours, theirs)
     if checks.requests:
         checks.metrics = checks.results = "requests differ"
@@ -114,7 +119,8 @@ def _replay_record(record: Mapping[str, Any], root: Path, splits: Splits, checks
     checks.estimates = estimate_task(planned, verdict_rows(judged), iterations=record["bootstrap_iters"])
     recorded = {key: value for key, value in record["results"].items() if "," in key}
     checks.results = difference(encode_value(results_of(checks.estimates)), recorded) or difference(
-        {"n-shot": planned.spec.metadata.get("num_fewshot", planned.task.num_fewshot)}, {"n-shot": record["n_shot"]}
+        {"n-shot": planned.spec.metadata.get("num_fewshot", planned.task.num_fewshot)},
+        {"n-shot": record["n_shot"]},
     )
 
 
@@ -178,7 +184,9 @@ def _media(prompt: Prompt) -> dict[str, Any]:
     return {"visual": pictures} if pictures else {}
 
 
-def open_document(document: Any, requests: tuple[Request, ...], keys: Iterator[str], responses: Any) -> OpenDocument:
+def open_document(
+    document: Any, requests: tuple[Request, ...], keys: Iterator[str], responses: Any
+) -> OpenDocument:
     """A document with its recorded responses."""
     outcomes: list[Outcome | None] = []
     known: list[Any] = []
@@ -201,16 +209,26 @@ def our_samples(judged: Judged) -> list[Any]:
     metrics: dict[tuple[str, int], dict[str, Any]] = {}
     for verdict in judged.verdicts:
         entry = metrics.setdefault((verdict.pipeline, verdict.document), {})
-        entry[verdict.metric] = f"unscored: {verdict.why}" if isinstance(verdict, Unscored) else encode_value(verdict.value)
+        entry[verdict.metric] = (
+            f"unscored: {verdict.why}" if isinstance(verdict, Unscored) else encode_value(verdict.value)
+        )
     rows = [
-        [answer.pipeline, answer.document, encode_value(list(answer.values)), metrics.get((answer.pipeline, answer.document), {})]
+        [
+            answer.pipeline,
+            answer.document,
+            encode_value(list(answer.values)),
+            metrics.get((answer.pipeline, answer.document), {}),
+        ]
         for answer in judged.answers
     ]
     return sorted(rows, key=lambda row: (row[0], row[1]))
 
 
 def their_samples(samples: Sequence[Mapping[str, Any]]) -> list[Any]:
-    rows = [[sample["filter"], sample["doc_id"], sample["filtered_resps"], sample["metrics"]] for sample in samples]
+    rows = [
+        [sample["filter"], sample["doc_id"], sample["filtered_resps"], sample["metrics"]]
+        for sample in samples
+    ]
     return sorted(rows, key=lambda row: (row[0], row[1]))
 
 
@@ -231,5 +249,7 @@ def results_of(estimates: Sequence[Estimate]) -> dict[str, Any]:
     numbers: dict[str, Any] = {}
     for estimate in estimates:
         numbers[f"{estimate.metric},{estimate.pipeline}"] = estimate.value
-        numbers[f"{estimate.metric}_stderr,{estimate.pipeline}"] = "N/A" if estimate.stderr is None else estimate.stderr
+        numbers[f"{estimate.metric}_stderr,{estimate.pipeline}"] = (
+            "N/A" if estimate.stderr is None else estimate.stderr
+        )
     return numbers

@@ -11,13 +11,22 @@ from assay.scoring.filters import FILTERS
 from assay.scoring.metrics import METRICS, Metric
 from assay.stats.aggregations import AGGREGATIONS
 
-__all__ = ["get_aggregation", "get_filter", "get_metric", "register_aggregation", "register_filter", "register_metric"]
+__all__ = [
+    "get_aggregation",
+    "get_filter",
+    "get_metric",
+    "register_aggregation",
+    "register_filter",
+    "register_metric",
+]
 
 T = TypeVar("T")
 
 
 def _keep(registry: Registry[Any], name: str, item: Any) -> None:
-    registry.add(name, item, replace=True)  # task code is loaded again when its file changes; the newest counts
+    registry.add(
+        name, item, replace=True
+    )  # task code is loaded again when its file changes; the newest counts
 
 
 def register_filter(name: str) -> Callable[[T], T]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from assay.scoring.filters.extraction import Regex
 from lm_eval.api.filter import Filter
+
+from assay.scoring.filters.extraction import Regex
 
 __all__ = ["Filter", "RegexFilter"]
 

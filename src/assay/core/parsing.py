@@ -1,0 +1,202 @@
+"""How a text becomes the value of an option: one small reader per kind, each with its own complaint."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from typing import Any
+
+from assay.core.errors import BadOption
+
+__all__ = [
+    "check_limit",
+    "parse_arguments",
+    "parse_batch_size",
+    "parse_count",
+    "parse_limit",
+    "parse_names",
+    "parse_samples",
+    "parse_seed",
+    "parse_switch",
+    "parse_template",
+    "parse_value",
+]
+
+
+def parse_value(text: str) -> Any:
+    """A value as people write it: true, 3, 0.5, [1,2], or text.
+
+    >>> parse_value("true"), parse_value("0.5"), parse_value("a/b")
+    (True, 0.5, 'a/b')
+    """
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """`key=value,key=value` or one JSON object.
+
+    >>> parse_arguments("pretrained=a/b,dtype=float32,n=3,stop=[1,2]")
+    {'pretrained': 'a/b', 'dtype': 'float32', 'n': 3, 'stop': [1, 2]}
+    """
+    text = text.strip()
+    if not text:
+        return {}
+    if text.startswith("{"):
+        try:
+            loaded = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise BadOption(f"this is not JSON: {error.msg} at character {error.pos}", where=text) from None
+        return dict(loaded)
+    arguments = {}
+    for piece in _split(text):
+        key, equals, value = piece.partition("=")
+        if not equals or not key.strip():
+            raise BadOption(
+                f"`{piece}` is not of the form key=value",
+                where=text,
+                hint="write key=value,key=value, or a JSON object",
+            )
+        arguments[key.strip()] = parse_value(value.strip())
+    return arguments
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas that are not inside brackets or quotes."""
+    pieces, depth, quote, start = [], 0, "", 0
+    for position, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'" and (position == 0 or text[position - 1] in "=,[{( "):
+            quote = character
+        elif character in "[{(":
+            depth += 1
+        elif character in ")}]":
+            depth -= 1
+        elif character == "," and depth <= 0:
+            pieces.append(text[start:position])
+            start = position + 1
+    pieces.append(text[start:])
+    return [piece for piece in pieces if piece.strip()]
+
+
+def parse_limit(text: str) -> float | int | None:
+    """A count of documents, or a share of them when below 1.
+
+    >>> parse_limit("10"), parse_limit("0.25")
+    (10, 0.25)
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        raise BadOption(
+            f"`{text}` is not a number", where="--limit", hint="a count (100) or a share (0.1)"
+        ) from None
+    return check_limit(value)
+
+
+def check_limit(value: float) -> float | int | None:
+    """A count of documents as an integer, a share as it is; -1 means all."""
+    if value == -1:
+        return None
+    if not math.isfinite(value) or value <= 0 or (value > 1 and value != int(value)):
+        raise BadOption(
+            f"{value:g} is neither a count nor a share of documents", where="--limit", hint="100, or 0.1"
+        )
+    return value if value < 1 else int(value)
+
+
+def parse_seed(text: str) -> tuple[int | None, ...]:
+    """One number for all generators, or four: python, numpy, torch, few-shot.
+
+    >>> parse_seed("7"), parse_seed("0,1234,None,1234")
+    ((7, 7, 7, 7), (0, 1234, None, 1234))
+    """
+    pieces = [piece.strip() for piece in text.split(",")]
+    try:
+        values = tuple(None if piece.lower() == "none" else int(piece) for piece in pieces)
+    except ValueError:
+        raise BadOption(
+            f"`{text}` is not a seed", where="--seed", hint="one integer, or four: 0,1234,1234,1234"
+        ) from None
+    if len(values) == 1:
+        return values * 4
+    if len(values) != 4:
+        raise BadOption(
+            f"{len(values)} seeds given", where="--seed", hint="one integer, or four: 0,1234,1234,1234"
+        )
+    return values
+
+
+def parse_samples(text: str) -> dict[str, list[int]]:
+    """`{"task": [0, 3, 7]}` as JSON, or the path of such a file."""
+    source = text
+    if not text.lstrip().startswith("{"):
+        try:
+            with open(text, encoding="utf-8") as file:
+                source = file.read()
+        except OSError as error:
+            raise BadOption(f"cannot read `{text}`: {error.strerror}", where="--samples") from None
+    try:
+        loaded = json.loads(source)
+        return {str(task): [int(index) for index in indices] for task, indices in loaded.items()}
+    except (ValueError, TypeError, AttributeError):
+        raise BadOption(
+            "the documents must be given as a JSON object of lists",
+            where="--samples",
+            hint='{"arc_easy": [0, 3, 7]}',
+        ) from None
+
+
+def parse_batch_size(text: str) -> int | str:
+    """A number, `auto` or `auto:N`."""
+    if text == "auto" or text.startswith("auto:"):
+        return text
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise BadOption(
+            f"`{text}` is not a batch size", where="--batch_size", hint="a positive integer, or `auto`"
+        )
+    return value
+
+
+def parse_switch(text: str) -> bool:
+    """true or false, in any of their spellings."""
+    lowered = text.lower()
+    if lowered in ("true", "1", "yes", "on"):
+        return True
+    if lowered in ("false", "0", "no", "off"):
+        return False
+    raise BadOption(f"`{text}` is neither true nor false")
+
+
+def parse_template(text: str) -> bool | str:
+    """true, false, or the name of a chat template."""
+    lowered = text.lower()
+    return lowered == "true" if lowered in ("true", "false") else text
+
+
+def parse_names(text: str) -> list[str]:
+    """A comma-separated list."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def parse_count(text: str) -> int:
+    """A whole number, 0 or more."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise BadOption(f"`{text}` is not a whole number of 0 or more")
+    return value

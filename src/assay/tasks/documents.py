@@ -1,0 +1,206 @@
+"""A task bound to its data: its documents, and what a document becomes: question, target, choices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from assay.core.documents import Document
+from assay.core.errors import BadData, BadOption
+from assay.core.requests import Settings
+from assay.core.specs import TaskSpec
+from assay.tasks.data import Split, load_splits
+from assay.tasks.makers import choices_maker, loan, target_maker, text_maker
+from assay.tasks.multimodal import Visuals
+
+__all__ = ["Rendering", "TaskDocuments"]
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendering:
+    """How prompts are to be made in one run: the options of a run that reach into prompts."""
+
+    num_fewshot: int | None = None
+    chat: bool = False
+    multiturn: bool = False
+    system_instruction: str | None = None
+    gen_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    fewshot_seed: int | None = 1234
+    limit: float | int | None = None
+    samples: Sequence[int] | None = None
+    model_name: str = ""
+    """Chooses among `lmms_eval_specific_kwargs`."""
+
+    chat_messages: bool = True
+    """Whether the model takes chat messages: `doc_to_messages` is used only then."""
+
+    data_root: str | None = None
+    trust_remote_code: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TaskDocuments:
+    """A task bound to its data: which documents there are, and what each becomes."""
+
+    def __init__(
+        self, spec: TaskSpec, rendering: Rendering | None = None, splits: Mapping[str, Split] | None = None
+    ) -> None:
+        self.rendering = rendering or Rendering()
+        self.spec = replace(spec, metadata={**spec.metadata, **self.rendering.metadata})
+        self._given_splits = splits
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def num_fewshot(self) -> int:
+        """How many examples precede each question. A task that says 0 keeps 0."""
+        own, asked = self.spec.num_fewshot, self.rendering.num_fewshot
+        return own or 0 if asked is None or own == 0 else asked
+
+    @cached_property
+    def settings(self) -> Settings:
+        """How answers are generated: the task's settings, then the model's, then the user's."""
+        values = dict(self.spec.generation_kwargs)
+        by_model = self.spec.model_specific_generation_kwargs or {}
+        values.update(by_model.get(self.rendering.model_name, by_model.get("default", {})))
+        values.update(self.rendering.gen_kwargs)
+        return Settings(MappingProxyType(values))
+
+    # --- documents ---------------------------------------------------------------------------------
+
+    @cached_property
+    def splits(self) -> Mapping[str, Split]:
+        """The dataset, loaded once; or the one that was handed in."""
+        if self._given_splits is not None:
+            return self._given_splits
+        return load_splits(
+            self.spec, data_root=self.rendering.data_root, trust_remote_code=self.rendering.trust_remote_code
+        )
+
+    @cached_property
+    def rows(self) -> Split:
+        """The evaluated split after `process_docs`."""
+        rows = self.split(self.spec.evaluated_split, self.spec.process_docs, "test_split")
+        if not len(rows):
+            raise BadData(
+                f"the split `{self.spec.evaluated_split}` has no documents",
+                where=self.spec.place("test_split"),
+            )
+        return rows
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """Column names of the evaluated split: what makes a string a column and not a template."""
+        return frozenset(self.rows.features)
+
+    def split(self, name: str | None, process: Any, key: str) -> Split:
+        """A split of the dataset after `process_docs`; `key` is where the task names it."""
+        if name is None or name not in self.splits:
+            known = ", ".join(self.splits)
+            raise BadData(
+                f"the dataset has no split `{name}`", where=self.spec.place(key), hint=f"it has: {known}"
+            )
+        rows = self.splits[name]
+        return rows if process is None else process(rows)
+
+    @cached_property
+    def indices(self) -> Sequence[int]:
+        """Positions of the documents that are asked, ascending."""
+        total, wanted, limit = len(self.rows), self.rendering.samples, self.rendering.limit
+        if wanted is not None:
+            outside = [index for index in wanted if not 0 <= index < total]
+            if outside:
+                raise BadOption(
+                    f"`{self.name}` has {total} documents, so there is no {outside[0]}", where="--samples"
+                )
+            return sorted(set(wanted))
+        if limit is None:
+            return range(total)
+        return range(min(total, math.ceil(total * limit) if limit < 1 else int(limit)))
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def documents(self) -> Iterator[Document]:
+        """The documents that are asked, in order."""
+        indices = self.indices
+        if isinstance(indices, range):
+            for index, row in enumerate(self.rows):
+                if index >= len(indices):
+                    return
+                yield Document(task=self.name, index=index, fields=row)
+        else:
+            for index in indices:
+                yield Document(task=self.name, index=index, fields=self.rows[index])
+
+    # --- what a document becomes -------------------------------------------------------------------
+
+    @cached_property
+    def make_text(self) -> Any:
+        """`doc_to_text`, compiled."""
+        return self.text_with(self.spec.doc_to_text, "doc_to_text")
+
+    @cached_property
+    def make_target(self) -> Any:
+        """`doc_to_target`, compiled."""
+        return self.target_with(self.spec.doc_to_target, "doc_to_target")
+
+    @cached_property
+    def make_choices(self) -> Any:
+        """`doc_to_choice`, compiled; None where there is none."""
+        if self.spec.doc_to_choice is None:
+            return None
+        return choices_maker(self.spec.doc_to_choice, self.columns, where=self.spec.place("doc_to_choice"))
+
+    def text_with(self, maker: Any, key: str) -> Any:
+        """Compile a text maker found under a key: the task's own, or its examples'."""
+        if callable(maker) and self.visuals.keywords is not None:
+            return lambda fields: maker(fields, self.visuals.keywords)
+        has_choices = self.spec.doc_to_choice is not None
+        return text_maker(
+            "" if maker is None else maker, self.columns, has_choices=has_choices, where=self.spec.place(key)
+        )
+
+    def target_with(self, maker: Any, key: str) -> Any:
+        """Compile a target maker found under a key."""
+        by_model = self.spec.model_specific_target_kwargs
+        if callable(maker) and by_model is not None:
+            keywords = by_model.get(self.rendering.model_name, by_model.get("default"))
+            return maker if keywords is None else lambda fields: maker(fields, keywords)
+        has_choices = self.spec.doc_to_choice is not None
+        return target_maker(
+            "" if maker is None else maker, self.columns, has_choices=has_choices, where=self.spec.place(key)
+        )
+
+    @cached_property
+    def visuals(self) -> Visuals:
+        """The multimodal side: `doc_to_visual`, `doc_to_messages` and their keyword arguments."""
+        return Visuals.of(self.spec, self.rendering.model_name)
+
+    def question(self, fields: Fields) -> Any:
+        """What `doc_to_text` makes of a document."""
+        return self.make_text(fields)
+
+    def target(self, fields: Fields) -> Any:
+        """What `doc_to_target` makes of a document: a text, an index, a list."""
+        return self.make_target(fields)
+
+    def choices(self, fields: Fields) -> Sequence[str] | None:
+        """The choices of a document, or None where the task has none."""
+        return None if self.make_choices is None else self.make_choices(fields)
+
+    @cached_property
+    def shape(self) -> tuple[int, bool]:
+        """(number of inputs that stand for choices, or 0; whether targets are lists), from the first document."""
+        fields = loan(self.rows[0])
+        question, target, choices = self.question(fields), self.target(fields), self.choices(fields)
+        inputs = len(choices) if choices is not None and isinstance(question, int) else 0
+        return inputs, isinstance(target, list)

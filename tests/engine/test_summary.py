@@ -1,0 +1,121 @@
+"""`summarise`: what verdicts come to, for tasks and for groups."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import assay
+from assay.core.requests import Request
+from assay.core.responses import Failure
+from assay.core.verdicts import Estimate
+from tests.making import ROWS, make_model, right_answers, write_choices, write_task
+
+FAILED = Failure(request_id="", kind="timeout", message="too slow")
+
+
+def write_group(folder: Path, name: str, members: list[Any], *metrics: dict[str, Any], **keys: Any) -> None:
+    config = {"group": name, "task": members, "aggregate_metric_list": list(metrics) or None, **keys}
+    config = {key: value for key, value in config.items() if value is not None}
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(config, sort_keys=False), "utf-8")
+
+
+def right_below(limit: int) -> Any:
+    def answer(request: Request) -> str:
+        said = right_answers(request)
+        return said if int(said) <= limit else "wrong"
+
+    return answer
+
+
+def estimates(
+    workspace: Path, tasks: list[str], answers: Any = right_answers, **options: Any
+) -> dict[str, Estimate]:
+    run = assay.run(
+        model=make_model(answers), tasks=tasks, include_path=[str(workspace)], no_cache=True, **options
+    )
+    return {f"{estimate.task} {estimate.metric},{estimate.pipeline}": estimate for estimate in run.estimates}
+
+
+def test_a_task_has_a_mean_an_error_and_a_denominator(workspace: Path) -> None:
+    write_task(workspace)
+    estimate = estimates(workspace, ["sums"], right_below(2))["sums exact_match,none"]
+    assert estimate.value == pytest.approx(2 / 6)
+    assert estimate.stderr == pytest.approx(math.sqrt((2 / 6) * (4 / 6) / 5))
+    assert (estimate.scored, estimate.unscored, estimate.failed) == (6, 0, 0)
+    assert estimate.higher_is_better is True
+
+
+def test_a_group_is_weighted_by_documents_unless_it_says_otherwise(workspace: Path) -> None:
+    write_task(workspace, "short", ROWS[:2])
+    write_task(workspace, "long", ROWS)
+    members = ["short", "long"]
+    write_group(workspace, "weighted", members, {"metric": "exact_match"})
+    write_group(workspace, "plain", members, {"metric": "exact_match", "weight_by_size": False})
+    found = estimates(workspace, ["weighted", "plain"], right_below(2))
+    assert found["weighted exact_match,none"].value == pytest.approx((2 + 2) / 8)
+    assert found["plain exact_match,none"].value == pytest.approx((1 + 1 / 3) / 2)
+    assert found["weighted exact_match,none"].scored == 8
+
+
+def test_a_group_counts_what_failed(workspace: Path) -> None:
+    write_task(workspace, "one")
+    write_task(
+        workspace, "two", [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(10, 13)]
+    )
+    write_group(workspace, "both", ["one", "two"], {"metric": "exact_match"})
+
+    def mostly(request: Request) -> Any:
+        return FAILED if request.document == 0 else right_answers(request)
+
+    group = estimates(workspace, ["both"], mostly)["both exact_match,none"]
+    assert (group.scored, group.failed, group.value) == (7, 2, 1.0)
+
+
+def test_a_group_reports_the_pipelines_it_names_and_only_metrics_its_tasks_have(workspace: Path) -> None:
+    pipelines = [{"name": name, "filter": [{"function": "take_first"}]} for name in ("strict", "loose")]
+    write_task(workspace, "piped", filter_list=pipelines)
+    write_choices(workspace)
+    write_group(
+        workspace, "one", ["piped", "choices"], {"metric": "exact_match", "filter_list": ["strict", "gone"]}
+    )
+    write_group(workspace, "every", ["piped", "choices"], {"metric": "exact_match"}, {"metric": "f1"})
+    from assay.core.responses import LogProbability
+
+    found = estimates(
+        workspace,
+        ["one", "every"],
+        lambda request: "1" if hasattr(request, "settings") else LogProbability(-1.0),
+    )
+    assert [key for key in found if key.startswith("one")] == ["one exact_match,strict"]
+    assert [key for key in found if key.startswith("every")] == [
+        "every exact_match,loose",
+        "every exact_match,strict",
+    ]
+
+
+def test_a_group_of_groups_counts_every_task_once(workspace: Path) -> None:
+    write_task(workspace, "a", ROWS[:2])
+    write_task(workspace, "b", ROWS)
+    write_group(workspace, "inner", ["a", "b"], {"metric": "exact_match"})
+    write_group(workspace, "outer", ["inner", "a"], {"metric": "exact_match"})
+    found = estimates(workspace, ["outer"], right_below(1))
+    assert found["outer exact_match,none"].scored == 8
+    assert found["outer exact_match,none"].value == pytest.approx(2 / 8)
+
+
+def test_a_group_without_metrics_has_no_number_but_its_tasks_have(workspace: Path) -> None:
+    write_task(workspace)
+    write_group(workspace, "silent", ["sums"])
+    assert list(estimates(workspace, ["silent"])) == ["sums exact_match,none"]
+
+
+def test_tasks_come_in_the_order_they_were_asked_for_then_groups(workspace: Path) -> None:
+    for name in ("z", "a"):
+        write_task(workspace, name)
+    write_group(workspace, "m", ["z", "a"], {"metric": "exact_match"})
+    assert [key.partition(" ")[0] for key in estimates(workspace, ["m"])] == ["z", "a", "m"]

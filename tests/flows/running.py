@@ -1,0 +1,135 @@
+"""Whole runs in processes of their own: start, watch, kill, count, compare."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from assay.core.fingerprints import digest_of
+from assay.core.requests import fingerprint
+from assay.store.journal import FILE_NAME
+from tests.making import write_choices, write_task, write_texts
+
+ASSAY = [sys.executable, "-c", "from assay.cli import main; main()"]
+MODEL_DIGEST = digest_of({"name": "slow", "revision": "1"})
+TABLES = {
+    "documents": "*",
+    "requests": "*",
+    "prompts": "*",
+    "responses": "fingerprint, text, logprob, greedy, finish, input_tokens, output_tokens",
+    "answers": "*",
+    "verdicts": "*",
+    "outcomes": "*",
+    "estimates": "*",
+}
+"""What two runs of the same work must agree on, to the bit: everything but times and where a response came from."""
+
+
+class Bench:
+    """A folder with tasks and the slow model installed; commands run in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "asked.log"
+        self.broken = folder / "broken"
+        plugin = folder / "plugin"
+        about = plugin / "slow_model-1.0.dist-info"
+        about.mkdir(parents=True)
+        shutil.copy(Path(__file__).with_name("slow_model.py"), plugin)
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: slow-model\nVersion: 1.0\n")
+        (about / "entry_points.txt").write_text("[assay.models]\nslow = slow_model:SlowModel\n")
+        self.environment = {**os.environ, "PYTHONPATH": str(plugin), "ASSAY_HOME": str(folder / "home")}
+
+    def write_tasks(self, documents: int) -> list[str]:
+        """Text, choices, perplexity; with the built-in picture and repeats tasks that makes all kinds."""
+        sums = [{"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4)} for n in range(documents)]
+        pipeline = [{"name": "strip", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}]
+        tasks = self.folder / "tasks"
+        paths = [write_task(tasks, rows=sums, filter_list=pipeline), write_choices(tasks, rows=documents), write_texts(tasks)]
+        return [*map(str, paths), "quickstart_shapes", "quickstart_vote"]
+
+    def command(self, *arguments: str, **model_args: Any) -> list[str]:
+        """`assay run` with the slow model."""
+        given = {"log": self.log, "broken": self.broken, **model_args}
+        pairs = ",".join(f"{key}={value}" for key, value in given.items())
+        return [*ASSAY, "run", "--model", "slow", "--model_args", pairs, *arguments]
+
+    def start(self, command: list[str], **details: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **details,
+        )
+
+    def finish(self, command: list[str], **details: Any) -> subprocess.CompletedProcess[str]:
+        process = self.start(command, **details)
+        out, err = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    def asked(self, since: int = 0) -> list[str]:
+        """The ids of the requests the model answered, in order."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [line for line in lines if line not in ("open", "close")][since:]
+
+    def asked_times(self) -> Counter[str]:
+        return Counter(self.asked())
+
+    def run_folder(self, output: str) -> Path:
+        """The one run under an output folder."""
+        (journal,) = (self.folder / output).glob(f"*/{FILE_NAME}")
+        return journal.parent
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str], timeout_s: float = 60) -> bool:
+    """True when the condition came true, False when the process ended before."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        if process.poll() is not None:
+            return False
+        time.sleep(0.002)
+    raise AssertionError("it never happened")
+
+
+def kill(process: subprocess.Popen[str], number: int = signal.SIGKILL) -> tuple[str, str]:
+    """Send a signal, wait for the end, return what was printed."""
+    process.send_signal(number)
+    return process.communicate(timeout=60)
+
+
+def contents(run_folder: Path) -> Mapping[str, list[tuple[Any, ...]]]:
+    """Everything two runs must agree on."""
+    with closing(sqlite3.connect(run_folder / FILE_NAME)) as journal:
+        return {
+            table: sorted(journal.execute(f"SELECT {columns} FROM {table}"), key=repr)
+            for table, columns in TABLES.items()
+        }
+
+
+def committed(run_folder: Path) -> set[str]:
+    """Fingerprints of the responses on disk, after a crash too."""
+    if not (run_folder / FILE_NAME).exists():
+        return set()
+    with closing(sqlite3.connect(run_folder / FILE_NAME)) as journal:
+        assert journal.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        known = journal.execute("SELECT count(*) FROM sqlite_master WHERE name = 'responses'").fetchone()[0]
+        return {mark for (mark,) in journal.execute("SELECT fingerprint FROM responses")} if known else set()
+
+
+def fingerprints(request_ids: list[str]) -> set[str]:
+    return {fingerprint(MODEL_DIGEST, request_id) for request_id in request_ids}

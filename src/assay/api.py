@@ -7,19 +7,20 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from assay.core.errors import Interrupted
+from assay.core.home import assay_home
 from assay.core.ports import Model
 from assay.core.progress import RunProgress
 from assay.core.runspec import RunSpec
 from assay.engine import run as engine
 from assay.engine.facts import facts_of
 from assay.engine.plan import Plan, make_plan
-from assay.store.cache import ResponseCache, assay_home
+from assay.store.cache import ResponseCache
 from assay.store.journal import FILE_NAME, Journal
 from assay.store.runs import Run as StoredRun
 from assay.viewer.lm_eval_files import write_files
@@ -31,7 +32,7 @@ __all__ = ["Run", "open_run", "plan", "run"]
 T = TypeVar("T")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Run(StoredRun):
     """A run: its numbers (`results`, `estimates`), its documents, its table.
 
@@ -79,7 +80,7 @@ def run(
     """Evaluate a model on tasks: ask what was not answered yet, judge, sum up, keep everything.
 
     Args:
-        spec: All options as one record; or give them as keywords, named as the flags are.
+        spec: All options as one record; or give them as keywords, named as the flags are. Keywords win.
         progress: Show live progress on standard error.
         on_plan: Called when the plan stands, before anything is asked.
         **options: `model` may also be an object that implements the `Model` port.
@@ -93,7 +94,11 @@ def _spec(spec: RunSpec | None, options: dict[str, Any]) -> tuple[RunSpec, Model
     model = None
     if given is not None and not isinstance(given, str):
         model, options = given, {**options, "model": given.name}
-    return spec or RunSpec.of(options), model
+    wanted = RunSpec.of(options)
+    if spec is not None:
+        key_names = [name.replace("-", "_") for name in options]
+        wanted = replace(spec, **{name: getattr(wanted, name) for name in key_names})
+    return wanted, model
 
 
 async def _run(
@@ -101,14 +106,16 @@ async def _run(
 ) -> Run:
     _stop_on_termination()
     planned = await make_plan(spec, model=model)
-    if on_plan is not None:
-        on_plan(planned)
     started = time.monotonic()
-    journal = Journal.create(planned.folder)
-    cache: ResponseCache | None = None
-    try:
+    with ExitStack() as opened:
+        cache: ResponseCache | None = None
         if not spec.no_cache:
             cache = ResponseCache(Path(spec.use_cache) if spec.use_cache else assay_home() / "cache.sqlite")
+            opened.callback(cache.close)
+        if on_plan is not None:
+            on_plan(planned)
+        journal = Journal.create(planned.folder)
+        opened.callback(journal.close)
         if "run_id" not in journal.facts():
             journal.set_facts(facts_of(planned)).result()
         counters = RunProgress()
@@ -117,10 +124,6 @@ async def _run(
             await engine.run(planned, journal, cache, counters)
         seconds = journal.facts().get("seconds", 0.0) + time.monotonic() - started
         journal.set_facts({"ended": time.time(), "seconds": seconds}).result()
-    finally:
-        journal.close()
-        if cache is not None:
-            cache.close()
     finished = Run(planned.folder)
     if spec.output_path is not None:
         finished.files = write_files(finished, spec.output_path, samples=spec.log_samples)

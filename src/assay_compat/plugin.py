@@ -1,21 +1,33 @@
-"""What Assay asks of a compatibility layer: to make foreign imports work, and to name modules of foreign trees."""
+"""What Assay asks of a compatibility layer: to make foreign imports work, to name modules of foreign trees, and to
+open tasks that are written as foreign classes."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from assay.core.specs import TaskSpec
+from assay.tasks.task import Rendering, Task
 from assay_compat.finder import ForeignFinder
+from assay_compat.gaps import GapFinder, serve_metrics
 
-__all__ = ["install", "module_name"]
+__all__ = ["install", "loading", "module_name", "open_task"]
 
-_FINDER = ForeignFinder(Path(__file__).parent / "foreign", ("lm_eval",))
+_FOLDER = Path(__file__).parent / "foreign"
+_FINDER = ForeignFinder(_FOLDER, ("lm_eval",))
+_GAPS = GapFinder(_FOLDER)
 
 
 def install() -> None:
     """Answer imports of foreign names from here on. Harmless when repeated."""
-    if _FINDER not in sys.meta_path:
-        sys.meta_path.insert(0, _FINDER)
+    for finder in (_GAPS, _FINDER):
+        if finder not in sys.meta_path:
+            sys.meta_path.insert(0, finder)
+    if "evaluate" in sys.modules:
+        serve_metrics(sys.modules["evaluate"])
 
 
 def module_name(path: Path) -> str | None:
@@ -27,3 +39,17 @@ def module_name(path: Path) -> str | None:
                 _FINDER.add_tasks(package, Path(*parts[: at + 2]))
                 return ".".join((package, "tasks", *parts[at + 2 : -1], path.stem))
     return None
+
+
+@contextmanager
+def loading(path: Path) -> Iterator[None]:
+    """Around the loading of a helper file."""
+    with _GAPS.loading(path):
+        yield
+
+
+def open_task(spec: TaskSpec, rendering: Rendering | None, splits: Mapping[str, Any] | None) -> Task | None:
+    """A task written as a class of lm_eval's kind; None for a class of some other kind."""
+    from assay_compat.class_tasks import ClassTask, is_foreign_class
+
+    return ClassTask(spec, rendering, splits) if is_foreign_class(spec.config["class"]) else None

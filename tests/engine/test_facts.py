@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.making import Function, make_model, planned, write_task
 
 import assay
 from assay.core.ports import Model
 from assay.engine.facts import facts_of, without_secrets
-from tests.making import Function, make_model, planned, write_task
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ def test_another_task_file_helper_or_data_is_another_run(
 
 @DATA_IS_REMEMBERED
 def test_examples_are_part_of_the_name_when_they_are_used(workspace: Path) -> None:
-    keys = {
+    keys: dict[str, Any] = {
         "dataset_kwargs": {"data_files": {"test": "sums.jsonl", "examples": "more.jsonl"}},
         "fewshot_split": "examples",
     }

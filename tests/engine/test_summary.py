@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.making import ROWS, make_model, right_answers, write_choices, write_task
 
 import assay
 from assay.core.requests import Request
 from assay.core.responses import Failure
 from assay.core.verdicts import Estimate
-from tests.making import ROWS, make_model, right_answers, write_choices, write_task
 
 FAILED = Failure(request_id="", kind="timeout", message="too slow")
 

@@ -15,10 +15,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from tests.making import Function, write_choices, write_task, write_texts
+
 from assay.core.fingerprints import digest_of
 from assay.core.requests import fingerprint
 from assay.store.journal import FILE_NAME
-from tests.making import write_choices, write_task, write_texts
 
 ASSAY = [sys.executable, "-c", "from assay.cli import main; main()"]
 MODEL_DIGEST = digest_of({"name": "slow", "revision": "1"})
@@ -35,6 +36,15 @@ TABLES = {
 """What two runs of the same work must agree on, to the bit: everything but times and where a response came from."""
 
 
+RANK = {"function": Function("utils.Rank")}
+CROWD = """
+class Rank:
+    def apply(self, resps, docs):
+        order = sorted(range(len(resps)), key=lambda at: (resps[at][0], at))
+        return [f"{order.index(at)} of {len(resps)}" for at in range(len(resps))]
+"""
+
+
 class Bench:
     """A folder with tasks and the slow model installed; commands run in it."""
 
@@ -48,15 +58,23 @@ class Bench:
         shutil.copy(Path(__file__).with_name("slow_model.py"), plugin)
         (about / "METADATA").write_text("Metadata-Version: 2.1\nName: slow-model\nVersion: 1.0\n")
         (about / "entry_points.txt").write_text("[assay.models]\nslow = slow_model:SlowModel\n")
-        self.environment = {**os.environ, "PYTHONPATH": str(plugin), "ASSAY_HOME": str(folder / "home")}
+        path = os.pathsep.join([str(plugin), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.environment = {**os.environ, "PYTHONPATH": path, "ASSAY_HOME": str(folder / "home")}
 
     def write_tasks(self, documents: int) -> list[str]:
-        """Text, choices, perplexity; with the built-in picture and repeats tasks that makes all kinds."""
+        """Text, choices, perplexity, a filter across documents, pictures, repeats, examples: every kind of task."""
         sums = [{"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4)} for n in range(documents)]
-        pipeline = [{"name": "strip", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}]
+        strip = [{"function": "remove_whitespace"}, {"function": "take_first"}]
         tasks = self.folder / "tasks"
-        paths = [write_task(tasks, rows=sums, filter_list=pipeline), write_choices(tasks, rows=documents), write_texts(tasks)]
-        return [*map(str, paths), "quickstart_shapes", "quickstart_vote"]
+        paths = [
+            write_task(tasks, rows=sums, filter_list=[{"name": "strip", "filter": strip}]),
+            write_choices(tasks, rows=documents),
+            write_texts(tasks),
+            write_task(
+                tasks, "crowd", sums, helpers=CROWD, filter_list=[{"name": "crowd", "filter": [RANK]}]
+            ),
+        ]
+        return [*map(str, paths), "quickstart_shapes", "quickstart_vote", "quickstart_copy"]
 
     def command(self, *arguments: str, **model_args: Any) -> list[str]:
         """`assay run` with the slow model."""
@@ -84,6 +102,9 @@ class Bench:
         """The ids of the requests the model answered, in order."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [line for line in lines if line not in ("open", "close")][since:]
+
+    def has_asked(self, count: int, *, since: int = 0) -> bool:
+        return len(self.asked(since)) >= count
 
     def asked_times(self) -> Counter[str]:
         return Counter(self.asked())

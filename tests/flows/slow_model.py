@@ -20,7 +20,13 @@ class SlowModel:
     """Answers from a hash of the request. `broken` names a file: while it exists, some requests fail."""
 
     def __init__(
-        self, log: str, delay_ms: float = 3.0, window: int = 4, broken: str = "", share: float = 0.2, likelihood: bool = True
+        self,
+        log: str,
+        delay_ms: float = 3.0,
+        window: int = 4,
+        broken: str = "",
+        share: float = 0.2,
+        likelihood: bool = True,
     ) -> None:
         self._log = Path(log)
         self._delay_s = delay_ms / 1000
@@ -62,7 +68,9 @@ class SlowModel:
         if isinstance(request, Generate):
             text = f" {number % 4}"
             return Response(request_id=request.id, value=text, finish="stop", usage=Usage(7, 1))
-        return Response(request_id=request.id, value=LogProbability(-(number % 10_007) / 731, bool(number % 2)))
+        return Response(
+            request_id=request.id, value=LogProbability(-(number % 10_007) / 731, bool(number % 2))
+        )
 
     def _note(self, line: str) -> None:
         with self._log.open("a") as file:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +91,25 @@ def test_a_csv_column_is_of_one_kind(read: Read) -> None:
         ("x.json", '[{"a": 1}, 5]', ":2", "must be a JSON object"),
         ("x.jsonl", b'{"a": "\xff"}\n', "x.jsonl", "not UTF-8"),
         ("x.csv", b"a,b\n\xff,1\n", "x.csv", "not UTF-8"),
-        ("x.csv", "a,b\n1,2\n1,2,3\n", "x.csv", ""),
-        ("x.csv", "a\n" + "x" * 200_000 + '\n"open', "x.csv", ""),
-        ("x.jsonl", '{"a": ' + "9" * 5000 + "}\n", "x.jsonl", ""),
-        ("x.jsonl", '{"a": ' + "[" * 100_000 + "}\n", "x.jsonl", ""),
-        ("x.json", "[" * 100_000, "x.json", ""),
+        ("x.csv", "a,b\n1,2\n1,2,3\n", "x.csv", "."),
+        ("x.jsonl", '{"a": ' + "9" * 5000 + "}\n", "x.jsonl", "."),
+        ("x.jsonl", '{"a": ' + "[" * 100_000 + "}\n", "x.jsonl", "."),
+        ("x.json", "[" * 100_000, "x.json", "."),
     ],
-    ids=["half", "list", "number", "two", "array", "entry", "bytes", "csv bytes", "wide", "long", "digits", "deep", "deep array"],
+    ids=[
+        "half",
+        "list",
+        "number",
+        "two",
+        "array",
+        "entry",
+        "bytes",
+        "csv bytes",
+        "wide",
+        "digits",
+        "deep",
+        "deep array",
+    ],
 )
 def test_a_bad_row_is_refused_with_its_line(
     read: Read, name: str, content: str | bytes, where: str, message: str
@@ -104,6 +117,10 @@ def test_a_bad_row_is_refused_with_its_line(
     with pytest.raises(BadData, match=message) as caught:
         read(name, content)
     assert where in caught.value.where
+
+
+def test_a_cell_may_be_long(read: Read) -> None:
+    assert read("x.csv", f"a,b\n{'x' * 200_000},y\n") == [{"a": "x" * 200_000, "b": "y"}]
 
 
 def test_several_files_make_one_split_and_several_splits_stay_apart(write: Write) -> None:
@@ -133,7 +150,9 @@ def test_a_data_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert (caught.value.where, str(tmp_path) in caught.value.hint) == ("a.yaml:3, dataset_kwargs", True)
 
 
-@pytest.mark.parametrize("data_files", [5, {"test": 5}, {"test": [5]}, [None], {"test": {"x": 1}}, "x" * 5000])
+@pytest.mark.parametrize(
+    "data_files", [5, {"test": 5}, {"test": [5]}, [None], {"test": {"x": 1}}, "x" * 5000]
+)
 def test_data_files_of_a_wrong_kind_are_refused(tmp_path: Path, data_files: Any) -> None:
     with pytest.raises(AssayError):
         load_splits(spec_of(tmp_path / "x", data_files))
@@ -160,7 +179,7 @@ def test_a_custom_dataset_gets_the_metadata_and_the_arguments() -> None:
 def test_rows_offer_what_helpers_use_of_the_datasets_library() -> None:
     rows = Rows([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": 3, "b": "z"}])
     assert (len(rows), rows.column_names, list(rows.features)) == (3, ["a", "b"], ["a", "b"])
-    assert list(rows.map(lambda row: {"a": row["a"] * 2, "c": 0}))[0] == {"a": 2, "b": "x", "c": 0}
+    assert rows.map(lambda row: {"a": row["a"] * 2, "c": 0})[0] == {"a": 2, "b": "x", "c": 0}
     assert [row["a"] for row in rows.filter(lambda row: row["a"] != 2)] == [1, 3]
     assert [row["b"] for row in rows.select([2, 0])] == ["z", "x"]
     assert [row["a"] for row in rows[1:]] == [2, 3]
@@ -241,7 +260,25 @@ HOSTILE = st.one_of(
     st.binary(max_size=60),
     st.lists(
         st.sampled_from(
-            ['{"a": 1}', "{", "}", "[", "]", '"', ",", "\n", "\r", "\t", "a", "null", "NaN", "1e999", "-", "\\ud800", "\x00"]
+            [
+                '{"a": 1}',
+                "{",
+                "}",
+                "[",
+                "]",
+                '"',
+                ",",
+                "\n",
+                "\r",
+                "\t",
+                "a",
+                "null",
+                "NaN",
+                "1e999",
+                "-",
+                "\\ud800",
+                "\x00",
+            ]
         ),
         max_size=15,
     ).map(lambda parts: "".join(parts).encode()),
@@ -249,7 +286,9 @@ HOSTILE = st.one_of(
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=HOSTILE, suffix=st.sampled_from([".json", ".jsonl", ".csv", ".tsv"]), number=st.integers(0, 10**9))
+@given(
+    content=HOSTILE, suffix=st.sampled_from([".json", ".jsonl", ".csv", ".tsv"]), number=st.integers(0, 10**9)
+)
 @example(content=b"a,b\n1,2,3\n", suffix=".csv", number=0)
 @example(content=b'"a\n', suffix=".csv", number=1)
 @example(content=b"\xef\xbb\xbf", suffix=".json", number=2)
@@ -258,9 +297,7 @@ def test_whatever_the_data_only_our_errors_come_out(
 ) -> None:
     path = tmp_path / f"x{number}{suffix}"
     path.write_bytes(content)
-    try:
+    with suppress(AssayError):
         rows = load_splits(spec_of(path, {"test": path.name}))["test"]
         assert all(isinstance(row, dict) and set(row) == set(rows.features) for row in rows)
         assert all(isinstance(column, str) for column in rows.features)
-    except AssayError as error:
-        assert error.what

@@ -45,26 +45,58 @@ def test_join_puts_a_delimiter_only_where_both_borders_are_not_white(
         pytest.param("Q", None, {}, [("user", "Q", "")], id="the question itself"),
         pytest.param("Q", "A", {}, [("user", "Q", "->"), ("assistant", "A", "|")], id="an example"),
         pytest.param("Q", "", {}, [("user", "Q", "")], id="an empty answer has no turn and no delimiter"),
-        pytest.param("Q", 1, {"choices": ["x", "y"]}, [("user", "Q", "->"), ("assistant", "y", "|")], id="an index"),
-        pytest.param("Q", 0, {"choices": ["x", "y"]}, [("user", "Q", "->"), ("assistant", "x", "|")], id="index 0"),
-        pytest.param("Q", "y", {"choices": ["x", "y"]}, [("user", "Q", "->"), ("assistant", "y", "|")], id="a choice"),
-        pytest.param("Q", ["b", "c"], {}, [("user", "Q", "->"), ("assistant", "b", "|")], id="the first of a list"),
-        pytest.param("Q", None, {"prefix": "P:"}, [("user", "Q", "->"), ("assistant", "P:", "")], id="an open prefix"),
         pytest.param(
-            "Q", "A", {"prefix": "P:"}, [("user", "Q", "->"), ("assistant", "P: A", "|")], id="a prefix and an answer"
+            "Q", 1, {"choices": ["x", "y"]}, [("user", "Q", "->"), ("assistant", "y", "|")], id="an index"
         ),
         pytest.param(
-            "Q", "A", {"prefix": "P: "}, [("user", "Q", "->"), ("assistant", "P: A", "|")], id="a prefix with a space"
+            "Q", 0, {"choices": ["x", "y"]}, [("user", "Q", "->"), ("assistant", "x", "|")], id="index 0"
         ),
-        pytest.param("Q ", None, {"prefix": "P"}, [("user", "Q ", ""), ("assistant", "P", "")], id="white question"),
-        pytest.param("Q", None, {"prefix": "\nP"}, [("user", "Q", ""), ("assistant", "\nP", "")], id="white prefix"),
-        pytest.param("", None, {"prefix": "P"}, [("user", "", ""), ("assistant", "P", "")], id="an empty question"),
-        pytest.param("Q ", "A", {}, [("user", "Q ", "->"), ("assistant", "A", "|")], id="white space changes nothing"),
-        pytest.param("", "A", {}, [("user", "", "->"), ("assistant", "A", "|")], id="an empty question with answer"),
-        pytest.param("Q", "A", {"prefix": ""}, [("user", "Q", "->"), ("assistant", "A", "|")], id="no prefix"),
+        pytest.param(
+            "Q", "y", {"choices": ["x", "y"]}, [("user", "Q", "->"), ("assistant", "y", "|")], id="a choice"
+        ),
+        pytest.param(
+            "Q", ["b", "c"], {}, [("user", "Q", "->"), ("assistant", "b", "|")], id="the first of a list"
+        ),
+        pytest.param(
+            "Q", None, {"prefix": "P:"}, [("user", "Q", "->"), ("assistant", "P:", "")], id="an open prefix"
+        ),
+        pytest.param(
+            "Q",
+            "A",
+            {"prefix": "P:"},
+            [("user", "Q", "->"), ("assistant", "P: A", "|")],
+            id="a prefix and an answer",
+        ),
+        pytest.param(
+            "Q",
+            "A",
+            {"prefix": "P: "},
+            [("user", "Q", "->"), ("assistant", "P: A", "|")],
+            id="a prefix with a space",
+        ),
+        pytest.param(
+            "Q ", None, {"prefix": "P"}, [("user", "Q ", ""), ("assistant", "P", "")], id="white question"
+        ),
+        pytest.param(
+            "Q", None, {"prefix": "\nP"}, [("user", "Q", ""), ("assistant", "\nP", "")], id="white prefix"
+        ),
+        pytest.param(
+            "", None, {"prefix": "P"}, [("user", "", ""), ("assistant", "P", "")], id="an empty question"
+        ),
+        pytest.param(
+            "Q ", "A", {}, [("user", "Q ", "->"), ("assistant", "A", "|")], id="white space changes nothing"
+        ),
+        pytest.param(
+            "", "A", {}, [("user", "", "->"), ("assistant", "A", "|")], id="an empty question with answer"
+        ),
+        pytest.param(
+            "Q", "A", {"prefix": ""}, [("user", "Q", "->"), ("assistant", "A", "|")], id="no prefix"
+        ),
     ],
 )
-def test_the_turns_of_a_question(question: str, answer: Any, options: dict[str, Any], expected: list[Any]) -> None:
+def test_the_turns_of_a_question(
+    question: str, answer: Any, options: dict[str, Any], expected: list[Any]
+) -> None:
     turns = question_turns(question, answer, target_delimiter="->", after="|", **options)
     assert [tuple(turn) for turn in turns] == expected
 
@@ -155,7 +187,9 @@ def test_an_example_is_written_once_however_often_it_is_drawn() -> None:
 # --- sampling --------------------------------------------------------------------------------------
 
 
-@given(seed=st.integers(0, 2**32), size=st.integers(1, 30), count=st.integers(1, 30), documents=st.integers(1, 5))
+@given(
+    seed=st.integers(0, 2**32), size=st.integers(1, 30), count=st.integers(1, 30), documents=st.integers(1, 5)
+)
 def test_the_default_sampler_is_pythons_sample_consumed_in_document_order(
     seed: int, size: int, count: int, documents: int
 ) -> None:
@@ -166,7 +200,11 @@ def test_the_default_sampler_is_pythons_sample_consumed_in_document_order(
         assert sampler.pick(count) == generator.sample(range(size), count)
 
 
-@given(seed=st.integers(0, 2**32), asked=st.lists(st.integers(0, 19), min_size=1, max_size=5), count=st.integers(1, 19))
+@given(
+    seed=st.integers(0, 2**32),
+    asked=st.lists(st.integers(0, 19), min_size=1, max_size=5),
+    count=st.integers(1, 19),
+)
 def test_the_document_itself_is_left_out_as_lm_eval_does_it(seed: int, asked: list[int], count: int) -> None:
     sampler, generator = Sampler("default", POOL, seed), random.Random(seed)
     for at in asked:
@@ -208,8 +246,12 @@ def test_the_whole_pool_may_be_taken(kind: str) -> None:
         ("first_n", 0, None, 1, 0),
     ],
 )
-def test_a_pool_too_small_is_refused_with_its_size(kind: str, pool: int, document: Any, count: int, has: int) -> None:
-    with pytest.raises(BadTask, match=f"{count} few-shot examples are wanted, but the pool has {has}$") as caught:
+def test_a_pool_too_small_is_refused_with_its_size(
+    kind: str, pool: int, document: Any, count: int, has: int
+) -> None:
+    with pytest.raises(
+        BadTask, match=f"{count} few-shot examples are wanted, but the pool has {has}\\b"
+    ) as caught:
         Sampler(kind, POOL[:pool], 1, where="a.yaml:5").pick(count, document)
     assert (caught.value.where, "fewshot_split" in caught.value.hint) == ("a.yaml:5", True)
 

@@ -27,7 +27,10 @@ def picture(fields: Any) -> list[Pictures.Image]:
 def messages(fields: Any, lmms_eval_specific_kwargs: Any = None) -> list[dict[str, Any]]:
     post = (lmms_eval_specific_kwargs or {}).get("post", "")
     content = [{"type": "image", "url": picture(fields)[0]}, {"type": "text", "text": fields["q"] + post}]
-    return [{"role": "system", "content": [{"type": "text", "text": "Look."}]}, {"role": "user", "content": content}]
+    return [
+        {"role": "system", "content": [{"type": "text", "text": "Look."}]},
+        {"role": "user", "content": content},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +41,11 @@ def messages(fields: Any, lmms_eval_specific_kwargs: Any = None) -> list[dict[st
         (KEYWORDS, "llava", {"default": {"post": "."}, "qwen": {"post": "!"}, "post": "."}),
         (KEYWORDS, "", {"default": {"post": "."}, "qwen": {"post": "!"}, "post": "."}),
         ({"dataset": {"post": ","}, "x": 1}, "qwen", {"dataset": {"post": ","}, "x": 1, "post": ","}),
-        ({"default": {"a": 1}, "dataset": {"a": 2}}, "qwen", {"default": {"a": 1}, "dataset": {"a": 2}, "a": 1}),
+        (
+            {"default": {"a": 1}, "dataset": {"a": 2}},
+            "qwen",
+            {"default": {"a": 1}, "dataset": {"a": 2}, "a": 1},
+        ),
         ({"post": ";"}, "qwen", {"post": ";"}),
         ({}, "qwen", {}),
     ],
@@ -84,7 +91,11 @@ def test_a_visual_helper_gets_the_keywords_only_if_it_takes_two(make_task: MakeT
         return []
 
     keywords = {"lmms_eval_specific_kwargs": {"post": ";"}}
-    for maker in (two, lambda fields: []):
+
+    def one(fields: Any) -> list[Any]:
+        return []
+
+    for maker in (two, one):
         first_prompt(make_task(doc_to_visual=maker, doc_to_text=lambda fields, given: "x", **keywords))
     assert seen == [{"post": ";"}]
 
@@ -92,7 +103,10 @@ def test_a_visual_helper_gets_the_keywords_only_if_it_takes_two(make_task: MakeT
 def test_own_messages_are_taken_as_they_are(make_task: MakeTask) -> None:
     prompt = first_prompt(make_task(doc_to_messages=messages))
     assert prompt.chat
-    assert [(message.role, message.text) for message in prompt.messages] == [("system", "Look."), ("user", "Q0")]
+    assert [(message.role, message.text) for message in prompt.messages] == [
+        ("system", "Look."),
+        ("user", "Q0"),
+    ]
     assert [type(part) for part in prompt.messages[1].parts] == [Image, Text]
 
 
@@ -124,7 +138,8 @@ def test_a_helper_file_is_asked_for_its_signature(make_task: MakeTask, tmp_path:
         "    return [{'role': 'user', 'content': [{'type': 'text', 'text': text}]}]\n"
     )
     task = make_task(
-        doc_to_messages=HelperFunction("utils.messages", tmp_path, "a.yaml:3"), lmms_eval_specific_kwargs=KEYWORDS
+        doc_to_messages=HelperFunction("utils.messages", tmp_path, "a.yaml:3"),
+        lmms_eval_specific_kwargs=KEYWORDS,
     )
     assert first_prompt(task).text == "."
 
@@ -138,10 +153,10 @@ def test_a_helper_file_is_asked_for_its_signature(make_task: MakeTask, tmp_path:
         (["text"], "must have a role"),
         ([{"role": "user", "content": [{"type": "smell", "url": "x"}]}], "`smell`"),
         ([{"role": "user", "content": [{"text": "x"}]}], "cannot be of type"),
-        ([{"role": "user", "content": [{"type": "image"}]}], ""),
-        ([{"role": "user", "content": [{"type": "text"}]}], ""),
-        ([{"role": "user", "content": ["text"]}], ""),
-        (None, ""),
+        ([{"role": "user", "content": [{"type": "image"}]}], "."),
+        ([{"role": "user", "content": [{"type": "text"}]}], "."),
+        ([{"role": "user", "content": ["text"]}], "."),
+        (None, "."),
     ],
 )
 def test_messages_that_make_no_sense_are_refused(make_task: MakeTask, content: Any, message: str) -> None:

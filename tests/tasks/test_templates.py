@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -57,7 +58,8 @@ def test_a_text_without_markup_does_not_look_at_the_document() -> None:
         def keys(self) -> Any:
             raise AssertionError("looked")
 
-        __iter__ = __getitem__ = keys
+        def __getitem__(self, key: str) -> Any:
+            raise AssertionError("looked")
 
     assert compile_template("Answer:\r\n")(Untouchable()) == "Answer:\n"
 
@@ -100,7 +102,7 @@ def test_the_sandbox_lets_nothing_out(source: str) -> None:
     fields = {
         "q": "text",
         "function": lambda: None,
-        "generator": (number for number in ()),
+        "generator": (character for character in "text"),
         "items": [],
         "mapping": {},
     }
@@ -207,7 +209,5 @@ def test_the_text_of_a_document_goes_through_as_it_is(value: str) -> None:
     value=st.one_of(ANY_TEXT, st.integers(), st.none(), st.lists(st.text(max_size=2))),
 )
 def test_whatever_the_template_only_our_errors_come_out(source: str, value: Any) -> None:
-    try:
+    with suppress(AssayError):
         assert isinstance(render(source, q=value), str)
-    except AssayError as error:
-        assert error.what

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ def test_an_include_that_leads_back_is_refused(write: Write, tmp_path: Path, fil
         ("task: a\ninclude: nowhere.yaml\n", "`nowhere.yaml` is not there"),
         ("task: a\ninclude: [{x: 1}]\n", "must be a file name"),
         ("task: a\ninclude: 5\n", "must be"),
-        ("task: a\ninclude: {x: 1}\n", ""),
+        ("task: a\ninclude: {x: 1}\n", "."),
         ("task: a\ninclude: .\n", "is not there"),
     ],
 )
@@ -220,10 +221,10 @@ def test_a_file_that_is_not_there_and_a_folder_are_refused(tmp_path: Path) -> No
 
 def test_nested_anchors_do_not_multiply(write: Write) -> None:
     """A few lines that stand for millions: the values are shared, and so must be their places."""
-    lines = ["a0: &a0 [" + ", ".join("x" * 30) + "]"]
-    lines += [f"a{n}: &a{n} [" + ", ".join([f"*a{n - 1}"] * 30) + "]" for n in range(1, 6)]
+    lines = ["a0: &a0 [" + ", ".join("x" * 12) + "]"]
+    lines += [f"a{n}: &a{n} [" + ", ".join([f"*a{n - 1}"] * 12) + "]" for n in range(1, 6)]
     file = read_task_file(write("a.yaml", "\n".join(lines) + "\n"))
-    assert len(file.places) < 100_000
+    assert len(file.places) < 10_000
 
 
 YAML_PIECES = st.sampled_from(
@@ -243,11 +244,9 @@ HOSTILE = st.one_of(
 def test_whatever_the_bytes_only_our_errors_come_out(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "hostile.yaml"
     path.write_bytes(content)
-    try:
+    with suppress(AssayError):
         entry_of(read_task_file(path))
         load_task(path)
-    except AssayError as error:
-        assert error.what
 
 
 KEYS = st.sampled_from(
@@ -279,8 +278,6 @@ VALUES = st.recursive(
 def test_whatever_the_keys_hold_only_our_errors_come_out(tmp_path: Path, keys: dict[str, str]) -> None:
     path = tmp_path / "hostile.yaml"
     path.write_text("".join(f"{key}: {value}\n" for key, value in keys.items()))
-    try:
+    with suppress(AssayError):
         entry_of(read_task_file(path))
         load_task(path)
-    except AssayError as error:
-        assert error.what

@@ -62,7 +62,7 @@ def vote_rows(random: Random) -> Iterable[Row]:
     """Bare sums over held-out pairs."""
     for _ in range(40):
         first, second = sums.random_pair(random, held_out=True)
-        yield {"question": f"What is {first} + {second}?", "answer": str(first + second)}
+        yield {"first": first, "second": second, "answer": str(first + second)}
 
 
 def shape_rows(random: Random, folder: Path) -> Iterable[Row]:

@@ -7,8 +7,9 @@ chat. Sums are drawn from the held-out pairs only.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -17,21 +18,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 import stories
 import sums
 from assay.models.embedded.engine import Engine, Picture, TokenPrompt
-from examples import Example
+from examples import Example, Skill
 from rows import MIXTURE
 
 SEED = 99
-KNOWN_SKILLS = [skill for _, skill in MIXTURE]
-
-
-def held_out_sum(make: Callable[[Random], Example], random: Random) -> Example:
-    """A sum of the wanted kind that training never saw."""
-    kept = sums.random_pair
-    sums.random_pair = lambda source: kept(source, held_out=True)  # type: ignore[misc,assignment]
-    try:
-        return make(random)
-    finally:
-        sums.random_pair = kept
+HELD_OUT: dict[Skill, Skill] = {
+    skill: partial(skill, held_out=True)
+    for skill in (sums.short_sum, sums.word_problem)  # sums that training never saw
+}
 
 
 def frame_plain(examples: list[Example]) -> str:
@@ -53,18 +47,15 @@ def frame_chat(examples: list[Example]) -> str:
     return "<s>" + "".join(turns)[: -len(examples[-1].answer) - len("</s>")]
 
 
-def accuracy(
-    engine: Engine, skill: Callable[[Random], Example], *, shots: int, chat: bool, count: int
-) -> float:
+def accuracy(engine: Engine, skill: Skill, *, shots: int, chat: bool, count: int) -> float:
     """Share of answers that are exactly right."""
     random = Random(SEED)
     right = 0
     for number in range(count):
         examples = [skill(random) for _ in range(shots)]
-        is_sum = skill in (sums.short_sum, sums.word_problem)
-        examples.append(held_out_sum(skill, random) if is_sum else skill(random))
+        examples.append(HELD_OUT.get(skill, skill)(random))
         pictures = tuple(
-            Picture(f"{number}-{place}", picture)
+            Picture(f"{number}-{place}", picture.copy)
             for place, picture in enumerate(picture for example in examples for picture in example.pictures)
         )
         ids = engine.encode((frame_chat if chat else frame_plain)(examples))
@@ -78,8 +69,8 @@ def bits_per_character(engine: Engine, count: int = 30) -> float:
     """Of fresh stories."""
     random = Random(SEED)
     texts = [stories.random_story(random) for _ in range(count)]
-    total = sum(engine.rolling_log_likelihood(text) for text in texts)
-    return -total / sum(map(len, texts)) / 0.6931471805599453
+    total = math.fsum(engine.rolling_log_likelihood(text) for text in texts)
+    return -total / sum(len(text) for text in texts) / math.log(2)
 
 
 def main() -> None:
@@ -89,7 +80,7 @@ def main() -> None:
     arguments = parser.parse_args()
     engine = Engine(arguments.folder)
     print("skill             text 0-shot  text 3-shot  chat 0-shot  chat 3-shot")
-    for skill in KNOWN_SKILLS:
+    for *_, skill in MIXTURE:
         cells = [
             accuracy(engine, skill, shots=shots, chat=chat, count=arguments.count)
             for chat in (False, True)

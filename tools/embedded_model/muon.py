@@ -43,7 +43,7 @@ class Muon(torch.optim.Optimizer):
 def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
     """The nearest (semi-)orthogonal matrices, roughly."""
     tall = matrices.shape[-2] > matrices.shape[-1]
-    found = matrices.mT if tall else matrices
+    found: torch.Tensor = matrices.mT if tall else matrices
     found = found / (found.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(5):
         square = found @ found.mT

@@ -43,7 +43,6 @@ def build_network() -> LlavaForConditionalGeneration:
         vision_config=vision,
         text_config=text,
         image_token_index=IMAGE,
-        image_token_id=IMAGE,
         projector_hidden_act="gelu",
         vision_feature_layer=-1,
         vision_feature_select_strategy="default",

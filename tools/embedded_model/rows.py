@@ -18,19 +18,20 @@ from vocabulary import ASSISTANT, BOS, EOS, IMAGE, SYSTEM, USER, encode
 
 PATCHES = 16
 STORY_WEIGHT = 0.15
-MIXTURE: list[tuple[float, Skill]] = [
-    (0.25, sums.short_sum),
-    (0.08, sums.word_problem),
-    (0.11, letters.copy_word),
-    (0.03, letters.reverse_word),
-    (0.11, looking.about_one_shape),
-    (0.06, looking.count_shapes),
-    (0.04, looking.is_there),
-    (0.04, looking.colour_among),
-    (0.01, looking.colour_letter),
-    (0.08, facts.free_fact),
-    (0.05, facts.letter_fact),
-    (0.02, facts.yes_no_fact),
+MIXTURE: list[tuple[float, float, Skill]] = [
+    # share at first, share at the end
+    (0.25, 0.24, sums.short_sum),
+    (0.08, 0.15, sums.word_problem),
+    (0.11, 0.07, letters.copy_word),
+    (0.03, 0.02, letters.reverse_word),
+    (0.11, 0.12, looking.about_one_shape),
+    (0.06, 0.13, looking.count_shapes),
+    (0.04, 0.06, looking.is_there),
+    (0.04, 0.06, looking.colour_among),
+    (0.01, 0.01, looking.colour_letter),
+    (0.08, 0.07, facts.free_fact),
+    (0.05, 0.05, facts.letter_fact),
+    (0.02, 0.02, facts.yes_no_fact),
 ]
 WITHOUT_DRILLS, WITH_DRILLS = (0.03, 0.09), (0.015, 0.06)
 """Shares of stories and of several questions about one picture among the rows that are no drills."""
@@ -52,6 +53,18 @@ DESCRIPTIONS = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of training: from which batch on, how many rows are drills, which shares of the mixture hold."""
+
+    start: int
+    drill_share: float
+    at_end: bool = False
+
+
+PHASES = [Phase(0, 0.0), Phase(750, 0.5), Phase(2500, 0.1, at_end=True)]
+
+
 @dataclass(slots=True)
 class Row:
     """Token ids, one loss weight per token (for predicting that token), and the pictures in order."""
@@ -66,27 +79,28 @@ class Row:
         self.weights.extend([weight] * len(ids))
 
 
-def random_row(random: Random, drill_share: float) -> Row:
+def random_row(random: Random, phase: Phase) -> Row:
     """A training row: a drill (many short exercises, one after the other), a story, or questions as users ask them.
 
     Most are short, so that a step sees many different questions.
     """
-    if drill_share and random.random() < drill_share:
+    if phase.drill_share and random.random() < phase.drill_share:
         drill = random.choices([drill for _, drill in DRILLS], [weight for weight, _ in DRILLS])[0]
         return plain_row(random, drill(random))
     longest = random.choices(*ROW_LENGTHS)[0]
-    story_share, several_share = WITH_DRILLS if drill_share else WITHOUT_DRILLS
+    story_share, several_share = WITH_DRILLS if phase.drill_share else WITHOUT_DRILLS
     kind = random.random()
     if kind < story_share:
         return story_row(random, 640)
     if kind < story_share + several_share:
         return _question_row(random, looking.several_questions(random))
-    return _question_row(random, _fill(random, longest))
+    return _question_row(random, _fill(random, longest, phase))
 
 
-def _fill(random: Random, longest: int) -> list[Example]:
+def _fill(random: Random, longest: int, phase: Phase) -> list[Example]:
     """Examples of one skill, at least one, about as many as the length allows."""
-    skill = random.choices([skill for _, skill in MIXTURE], [weight for weight, _ in MIXTURE])[0]
+    weights = [last if phase.at_end else first for first, last, _ in MIXTURE]
+    skill = random.choices([skill for *_, skill in MIXTURE], weights)[0]
     examples: list[Example] = []
     length = 0
     while not examples or (length < longest and len(examples) < 6):

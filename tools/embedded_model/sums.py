@@ -19,9 +19,9 @@ def random_pair(random: Random, *, held_out: bool = False) -> tuple[int, int]:
             return pair
 
 
-def short_sum(random: Random) -> Example:
+def short_sum(random: Random, *, held_out: bool = False) -> Example:
     """ "What is 23 + 45?" -> "68", in several phrasings."""
-    first, second = random_pair(random)
+    first, second = random_pair(random, held_out=held_out)
     total = str(first + second)
     if random.random() < 0.45:
         return Example(question=f"{first} + {second} =", answer=total, raw=True)
@@ -44,9 +44,9 @@ def word_problem_text(name: str, thing: str, first: int, second: int) -> str:
     return f"{name} has {first} {thing} and gets {second} more. How many {thing} now?"
 
 
-def word_problem(random: Random) -> Example:
+def word_problem(random: Random, *, held_out: bool = False) -> Example:
     """A small story with a worked answer, so that a filter has something to cut out."""
-    first, second = random_pair(random)
+    first, second = random_pair(random, held_out=held_out)
     name, thing = random.choice(NAMES), random.choice(THINGS)
     question = word_problem_text(name, thing, first, second)
     return Example(question=question, answer=f"{first} + {second} = {first + second}")

@@ -2,7 +2,7 @@
 
 One process, one thread, seeded, so that a second run gives the same model. A checkpoint folder that Assay and
 transformers can load is written every few hundred steps. With `--state FILE` a run that was stopped goes on where
-it was; until the learning rate starts to fall (60 % of `--steps`), `--steps` may still be changed.
+it was.
 """
 
 from __future__ import annotations
@@ -19,22 +19,21 @@ from torch.nn.functional import cross_entropy
 
 from muon import Muon
 from network import build_network, save_folder
-from rows import Row, random_row
+from rows import PHASES, Row, random_row
 from vocabulary import PAD
 
 SEED = 1234
-STEPS = 3600
+STEPS = 3900
 BATCH_TOKENS = 3072
 POOL = 512
-DRILLS_FROM, DRILL_SHARE = 750, 0.5
 
 
 def batches(random: Random) -> Iterator[list[Row]]:
     """Rows of similar length together, about BATCH_TOKENS tokens each; the order of batches is random."""
     count = 0
     while True:
-        drill_share = DRILL_SHARE if count >= DRILLS_FROM else 0.0
-        pool = sorted((random_row(random, drill_share) for _ in range(POOL)), key=lambda row: len(row.ids))
+        phase = [phase for phase in PHASES if phase.start <= count][-1]
+        pool = sorted((random_row(random, phase) for _ in range(POOL)), key=lambda row: len(row.ids))
         found: list[list[Row]] = [[]]
         for row in pool:
             if found[-1] and len(row.ids) * (len(found[-1]) + 1) > BATCH_TOKENS:
@@ -74,7 +73,8 @@ def loss_of(network: torch.nn.Module, batch: list[Row]) -> torch.Tensor:
 
 def make_optimizers(network: torch.nn.Module, rate: float) -> list[torch.optim.Optimizer]:
     """Muon for the hidden matrices, which learns these skills in fewer steps; AdamW for the rest."""
-    hidden, others = [], []
+    hidden: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
     for name, parameter in network.named_parameters():
         is_hidden = parameter.ndim == 2 and "layers" in name
         (hidden if is_hidden else others).append(parameter)
@@ -85,11 +85,9 @@ def make_optimizers(network: torch.nn.Module, rate: float) -> list[torch.optim.O
     return [muon, adam]
 
 
-def rate_at(step: int, steps: int, peak: float) -> float:
-    """Short warm-up, flat, then linear decay over the last 40 %."""
-    if step < 100:
-        return peak * (step + 1) / 100
-    return peak * min(1.0, max(0.02, (steps - step) / (0.4 * steps)))
+def rate_at(step: int, peak: float) -> float:
+    """Short warm-up, flat, then falling in two slopes."""
+    return peak * float(np.interp(step, [0, 100, 2160, 2500, STEPS], [0.01, 1.0, 1.0, 0.76, 0.01]))
 
 
 def learn(
@@ -101,7 +99,7 @@ def learn(
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("share", 1.0)
     loss = loss_of(network, batch)
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
     for optimizer in optimizers:
         optimizer.step()
@@ -111,7 +109,6 @@ def learn(
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="folder to write the model to")
-    parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument(
         "--threads", type=int, default=1, help="changes speed, and the last bits of the result"
@@ -139,17 +136,17 @@ def main() -> None:
         flush=True,
     )
     started, losses = time.monotonic(), []
-    for step, batch in zip(range(arguments.steps), batches(Random(SEED)), strict=False):
+    for step, batch in zip(range(STEPS), batches(Random(SEED)), strict=False):
         if step < done:
             continue
-        losses.append(learn(network, optimizers, batch, rate_at(step, arguments.steps, arguments.rate)))
+        losses.append(learn(network, optimizers, batch, rate_at(step, arguments.rate)))
         if (step + 1) % 50 == 0:
             print(
                 f"step {step + 1} loss {sum(losses) / len(losses):.4f} {time.monotonic() - started:.0f} s",
                 flush=True,
             )
             losses.clear()
-        if (step + 1) % arguments.every == 0 or step + 1 == arguments.steps:
+        if (step + 1) % arguments.every == 0 or step + 1 == STEPS:
             save_folder(network, arguments.output)
             if arguments.state:
                 kept = [optimizer.state_dict() for optimizer in optimizers]

@@ -102,7 +102,7 @@ def call(arguments: list[str]) -> int:
         click.echo(error.ctx.get_help() if error.ctx else "")
         return 0
     except click.ClickException as error:
-        print_usage_error(error)
+        print_usage_error(error, arguments)
         return 2
     except BrokenPipeError:
         sys.stderr.close()
@@ -126,12 +126,12 @@ def print_error(error: AssayError) -> None:
         click.echo(error.hint, err=True)
 
 
-def print_usage_error(error: click.ClickException) -> None:
+def print_usage_error(error: click.ClickException, arguments: list[str]) -> None:
     """An unknown flag or a missing value, in the same form as every other error."""
     message = error.format_message().rstrip(".")
     hint = ""
     if isinstance(error, click.NoSuchOption):
         message = f"no flag is called `{error.option_name}`"
         hint = f"did you mean `{error.possibilities[0]}`? " if error.possibilities else ""
-    name = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "assay"
+    name = f"assay {arguments[0]}" if arguments and arguments[0] in COMMANDS else "assay"
     print_error(AssayError(message, hint=f"{hint}`{name} --help` shows all"))

@@ -85,7 +85,7 @@ def _print(plan: Any, counts: dict[str, dict[str, int]]) -> None:
         ("documents", "right"),
         ("requests", "right"),
     ):
-        table.add_column(title, justify=side)  # type: ignore[arg-type]
+        table.add_column(title, justify=side, no_wrap=True)  # type: ignore[arg-type]
     for name, planned in plan.tasks.items():
         kinds = counts[name]
         table.add_row(
@@ -95,7 +95,10 @@ def _print(plan: Any, counts: dict[str, dict[str, int]]) -> None:
             str(planned.documents),
             str(sum(kinds.values())),
         )
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=10_000)  # a file has room for long names
+    console.print(table)
     total = sum(sum(kinds.values()) for kinds in counts.values())
     click.echo(
         f"{plan.documents} documents, {total} requests to `{plan.model.name}`; would be stored in {plan.folder}"

@@ -49,10 +49,14 @@ def command(
 
     from assay import api
     from assay.core.ports import Previews
+    from assay.engine.plan import helper_border
 
     plan = api.plan(spec)
     preview = plan.model.preview if isinstance(plan.model, Previews) else None
-    shown = [row for planned in plan.tasks.values() for row in _rows(planned, preview)]
+    shown = []
+    for planned in plan.tasks.values():
+        with helper_border(planned.spec):
+            shown += _rows(planned, preview)
     if as_json:
         click.echo(json.dumps(shown, ensure_ascii=False, indent=2))
         return

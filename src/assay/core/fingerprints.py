@@ -31,12 +31,8 @@ def digest_text(*parts: str) -> str:
     >>> digest_text("ab", "c") == digest_text("a", "bc")
     False
     """
-    hasher = hashlib.blake2b(digest_size=_SIZE)
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        hasher.update(len(data).to_bytes(8, "little"))
-        hasher.update(data)
-    return hasher.hexdigest()
+    framed = "".join([f"{len(part)}:{part}" for part in parts])
+    return hashlib.blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=_SIZE).hexdigest()
 
 
 def digest_bytes(data: bytes) -> str:

@@ -95,6 +95,18 @@ class _Asked:
     """Which of the repeats of one prompt this is; part of the identity, so sampled runs resume too."""
 
     prompt: Prompt
+    _id: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @property
+    def id(self) -> str:
+        """What the request is named by: its exact content, hashed once."""
+        if not self._id:
+            self._id.append(digest_text(*self._words()))
+        return self._id[0]
+
+    def _words(self) -> tuple[str, ...]:
+        """The words a kind of request is named by."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +115,8 @@ class Generate(_Asked):
 
     settings: Settings
 
-    @property
-    def id(self) -> str:
-        return digest_text("generate", self.prompt.digest, self.settings.digest, str(self.repeat))
+    def _words(self) -> tuple[str, ...]:
+        return "generate", self.prompt.digest, self.settings.digest, str(self.repeat)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,23 +125,25 @@ class Likelihood(_Asked):
 
     continuation: str
 
-    @property
-    def id(self) -> str:
-        return digest_text("likelihood", self.prompt.digest, self.continuation, str(self.repeat))
+    def _words(self) -> tuple[str, ...]:
+        return "likelihood", self.prompt.digest, self.continuation, str(self.repeat)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingLikelihood(_Asked):
     """How likely is the whole text of the prompt, every token of it?"""
 
-    @property
-    def id(self) -> str:
-        return digest_text("rolling", self.prompt.digest, str(self.repeat))
+    def _words(self) -> tuple[str, ...]:
+        return "rolling", self.prompt.digest, str(self.repeat)
 
 
 Request = Generate | Likelihood | RollingLikelihood
 
 
 def fingerprint(model_digest: str, request_id: str) -> str:
-    """The name under which a response is kept: who was asked, and exactly what."""
-    return digest_text(model_digest, request_id)
+    """The name under which a response is kept: who was asked, and exactly what.
+
+    >>> fingerprint("ab" * 16, "cd" * 16)
+    'ababababababababcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd'
+    """
+    return model_digest[:16] + request_id

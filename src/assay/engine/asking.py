@@ -115,7 +115,8 @@ def _sound(request: Request, outcome: Outcome) -> Outcome:
         case Likelihood() | RollingLikelihood(), LogProbability(total=total, greedy=greedy) if not math.isnan(
             total
         ):
-            return replace(outcome, value=LogProbability(float(total), bool(greedy)))
+            plain = type(total) is float and type(greedy) is bool
+            return outcome if plain else replace(outcome, value=LogProbability(float(total), bool(greedy)))
         case Likelihood() | RollingLikelihood(), LogProbability():
             message = "the log-probability is not a number"
         case _, value:

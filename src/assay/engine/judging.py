@@ -32,6 +32,8 @@ class OpenDocument:
     fingerprints: tuple[str, ...]
     outcomes: list[Outcome | None]
     missing: int
+    target: Any = None
+    """What `doc_to_target` made of it; None where it was not made, or could not be."""
 
     @property
     def failure(self) -> Failure | None:
@@ -143,7 +145,7 @@ def _judge_one(
         raw = scorer.judge(
             fields=fields,
             answers=list(answer.values),
-            target=None if task.spec.process_results is not None else task.target(fields),
+            target=_target(task, document, fields),
             choices=None if task.spec.process_results is not None else task.choices(fields),
             multiple_inputs=inputs,
             multiple_targets=targets,
@@ -175,6 +177,13 @@ def _leave_unscored(
         Unscored(document=index, metric=metric, pipeline=pipeline, why=why)
         for metric in planned.scorer.metrics
     ]
+
+
+def _target(task: Any, document: OpenDocument, fields: Mapping[str, Any]) -> Any:
+    """The target made when the document was written down; made here when that failed, so that the reason shows."""
+    if task.spec.process_results is not None:
+        return None
+    return task.target(fields) if document.target is None else document.target
 
 
 def running_score(judged: Judged, pipeline: str, metric: str) -> list[float]:

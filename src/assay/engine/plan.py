@@ -11,7 +11,7 @@ import re
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from assay.tasks.functions import HelperFunction
 from assay.tasks.index import TaskIndex, default_roots
 from assay.tasks.makers import loan
 from assay.tasks.selection import Selection, select
-from assay.tasks.task import Rendering, Task
+from assay.tasks.task import Rendering, Task, open_task
 
 __all__ = ["Plan", "PlannedTask", "check_functions", "make_plan"]
 
@@ -83,7 +83,7 @@ class Plan:
         problems: list[AssayError] = []
         for name, planned in self.tasks.items():
             try:
-                with _helper_border(planned.spec):
+                with helper_border(planned.spec):
                     kinds = Counter(
                         _ability(request) for _, requests in planned.task.render() for request in requests
                     )
@@ -106,11 +106,7 @@ async def make_plan(spec: RunSpec, *, index: TaskIndex | None = None, model: Mod
         Problems: Everything that is wrong, or the one thing.
     """
     problems: list[AssayError] = []
-    selection = Selection()
-    try:
-        selection = select(spec.tasks, index or TaskIndex.build(default_roots(spec.include_path)))
-    except AssayError as error:
-        _collect(problems, error)
+    selection = _select(spec, index, problems)
     if model is None:
         try:
             model = make_model(spec.model, spec.model_args)
@@ -152,6 +148,21 @@ async def make_plan(spec: RunSpec, *, index: TaskIndex | None = None, model: Mod
     )
 
 
+def _select(spec: RunSpec, index: TaskIndex | None, problems: list[AssayError]) -> Selection:
+    """What was asked for; where a part of it is wrong, the rest, so that its problems are found too."""
+    try:
+        index = index or TaskIndex.build(default_roots(spec.include_path))
+        return select(spec.tasks, index)
+    except AssayError as error:
+        _collect(problems, error)
+    rest = Selection()
+    if index is not None:
+        for word in spec.tasks:
+            with suppress(AssayError):
+                rest.tasks |= select([word], index).tasks
+    return rest
+
+
 def _collect(problems: list[AssayError], error: AssayError) -> None:
     for problem in error.problems if isinstance(error, Problems) else (error,):
         if str(problem) not in map(str, problems):
@@ -172,19 +183,20 @@ def _plan_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Plann
         _check_unsafe(spec, task_spec)
     except AssayError as error:
         _collect(problems, error)
-    scorer = None
+    task, scorer = None, None
     try:
-        scorer = Scorer.of(task_spec)
+        task = open_task(task_spec, rendering_of(spec, task_spec.name, model))
+        scorer = Scorer.of(task.spec)
     except AssayError as error:
         _collect(problems, error)
-    task = Task(task_spec, rendering_of(spec, task_spec.name, model))
-    try:
-        first = _first_requests(task)
-        if model is not None:
-            _check_abilities(model, task_spec, first)
-    except AssayError as error:
-        _collect(problems, error)
-    if problems or scorer is None:
+    if task is not None:
+        try:
+            first = _first_requests(task)
+            if model is not None:
+                _check_abilities(model, task_spec, first)
+        except AssayError as error:
+            _collect(problems, error)
+    if problems or task is None or scorer is None:
         raise Problems(problems)
     digest = digest_of(
         {
@@ -253,7 +265,7 @@ def _check_unsafe(spec: RunSpec, task_spec: TaskSpec) -> None:
 
 def _first_requests(task: Task) -> tuple[Request, ...]:
     """Data loaded, the first document rendered: what breaks, breaks here."""
-    with _helper_border(task.spec):
+    with helper_border(task.spec):
         first = next(iter(task.documents()), None)
         if first is None:
             raise BadOption(
@@ -265,7 +277,7 @@ def _first_requests(task: Task) -> tuple[Request, ...]:
 
 
 @contextmanager
-def _helper_border(spec: TaskSpec) -> Iterator[None]:
+def helper_border(spec: TaskSpec) -> Iterator[None]:
     """Whatever a task's own code raises becomes an error that says where."""
     try:
         yield

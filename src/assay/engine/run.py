@@ -202,7 +202,9 @@ class _Stream:
 
     def _append_documents(self, planned: PlannedTask, chunk: Sequence[OpenDocument]) -> None:
         task = planned.task
-        documents = [(document.document, _shown_target(planned, document.document)) for document in chunk]
+        for document in chunk:
+            document.target = _made_target(planned, document.document)
+        documents = [(document.document, document.target) for document in chunk]
         requests = [
             pair for document in chunk for pair in zip(document.requests, document.fingerprints, strict=True)
         ]
@@ -317,7 +319,7 @@ def _first(several: BaseExceptionGroup[AssayError]) -> AssayError:
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
-def _shown_target(planned: PlannedTask, document: Document) -> object:
+def _made_target(planned: PlannedTask, document: Document) -> object:
     """The target as people see it; a target that cannot be made is scoring's business, not a reason to stop."""
     try:
         return planned.task.target(dict(document.fields))

@@ -191,8 +191,10 @@ def _call(entry: MetricSpec, known: Metric | None, spec: TaskSpec, where: str) -
         function = HubMetric(entry.name)
     else:
         function = known.function
-    keywords = takes_keywords(function, arguments)
     called = spec.process_results is None and spec.output_type.startswith("generate")
+    if called and isinstance(function, HubMetric):
+        function.load(where=where)
+    keywords = takes_keywords(function, arguments)
     if called and arguments and not keywords and takes_keywords(function, {}):
         names = ", ".join(f"`{name}`" for name in arguments)
         raise BadTask(f"the metric `{entry.name}` does not take all of {names}", where=where)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
@@ -15,20 +13,9 @@ from assay.store.rows import INSERT_RESPONSE, SELECT_RESPONSE, response_from_row
 from assay.store.schema import CACHE_SCHEMA, connect
 from assay.store.writer import GroupWriter
 
-__all__ = ["ResponseCache", "assay_home"]
+__all__ = ["ResponseCache"]
 
 _CHUNK = 500
-
-
-def assay_home() -> Path:
-    """Where Assay keeps what outlives a run: `ASSAY_HOME`, else the user's data folder."""
-    if given := os.environ.get("ASSAY_HOME"):
-        return Path(given).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "assay"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "assay"
-    return Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "assay"
 
 
 class ResponseCache:

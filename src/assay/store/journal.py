@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +49,12 @@ class Journal:
         lock = RunLock(folder)
         lock.acquire()
         path = folder / FILE_NAME
-        try:
-            reader = connect(path, JOURNAL_SCHEMA)
-            return cls(path, reader, GroupWriter(lambda: connect(path, JOURNAL_SCHEMA), name="journal"), lock)
-        except BaseException:
-            lock.release()
-            raise
+        with ExitStack() as undo:
+            undo.callback(lock.release)
+            reader = undo.enter_context(closing(connect(path, JOURNAL_SCHEMA)))
+            writer = GroupWriter(lambda: connect(path, JOURNAL_SCHEMA), name="journal")
+            undo.pop_all()
+        return cls(path, reader, writer, lock)
 
     @classmethod
     def read(cls, folder: Path) -> Journal:
@@ -159,7 +159,7 @@ class Journal:
     def add_estimates(self, estimates: Iterable[Estimate]) -> Future[None]:
         """The numbers at the end."""
         given = [
-            (estimate.task, estimate.metric, estimate.pipeline, json.dumps(asdict(estimate), default=str))
+            (estimate.task, estimate.metric, estimate.pipeline, rows.estimate_text(estimate))
             for estimate in estimates
         ]
         return self._submit(("INSERT OR REPLACE INTO estimates VALUES (?,?,?,?)", given))
@@ -168,12 +168,12 @@ class Journal:
 
     def facts(self) -> dict[str, Any]:
         """Everything said about the run."""
-        return {key: json.loads(value) for key, value in self._reader.execute("SELECT key, value FROM facts")}
+        return {key: json.loads(value) for key, value in self.query("SELECT key, value FROM facts")}
 
     def finished(self, task: str) -> set[int]:
         """Documents that need nothing more: judged, and not for want of an answer."""
         query = "SELECT document FROM outcomes WHERE task = ? AND outcome != 'failed'"
-        return {document for (document,) in self._reader.execute(query, (task,))}
+        return {document for (document,) in self.query(query, (task,))}
 
     def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
         """The responses known under these fingerprints."""
@@ -181,7 +181,7 @@ class Journal:
         for start in range(0, len(fingerprints), _CHUNK):
             chunk = fingerprints[start : start + _CHUNK]
             marks = ",".join("?" * len(chunk))
-            for row in self._reader.execute(f"{rows.SELECT_RESPONSE} WHERE fingerprint IN ({marks})", chunk):
+            for row in self.query(f"{rows.SELECT_RESPONSE} WHERE fingerprint IN ({marks})", chunk):
                 found[row[0]] = rows.response_from_row(row)
         return found
 
@@ -191,19 +191,18 @@ class Journal:
             "SELECT pipeline, metric, document, kind, value FROM verdicts WHERE task = ?"
             " ORDER BY pipeline, metric, document"
         )
-        for pipeline, metric, document, kind, value in self._reader.execute(query, (task,)):
+        for pipeline, metric, document, kind, value in self.query(query, (task,)):
             yield pipeline, metric, document, kind, rows.verdict_value(value)
 
     def outcomes(self, task: str) -> dict[str, int]:
         """How many documents ended how."""
         query = "SELECT outcome, count(*) FROM outcomes WHERE task = ? GROUP BY outcome"
-        return dict(self._reader.execute(query, (task,)).fetchall())
+        return dict(self.query(query, (task,)))
 
     def estimates(self) -> list[Estimate]:
         """The numbers at the end, if the run got there."""
         return [
-            Estimate(**json.loads(content))
-            for (content,) in self._reader.execute("SELECT content FROM estimates")
+            rows.estimate_from_text(content) for (content,) in self.query("SELECT content FROM estimates")
         ]
 
     def count(self, table: str) -> int:
@@ -219,9 +218,18 @@ class Journal:
             "prompts",
         ):
             raise ValueError(table)
-        number: int = self._reader.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-        return number
+        ((number,),) = self.query(f"SELECT count(*) FROM {table}")
+        return int(number)
 
     def query(self, statement: str, arguments: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """Rows of a SELECT, for exports and pages."""
-        return iter(self._reader.execute(statement, arguments))
+        """Rows of a SELECT, for exports and pages.
+
+        Raises:
+            DamagedStore: The file is not sound.
+        """
+        try:
+            yield from self._reader.execute(statement, arguments)
+        except sqlite3.ProgrammingError:
+            raise  # our mistake, not the file's
+        except sqlite3.DatabaseError as error:
+            raise DamagedStore(f"the journal is damaged: {error}", where=str(self.path)) from None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from assay.core.codec import decode, encode, to_plain
 from assay.core.messages import Prompt, Text, Video
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import LogProbability, Response, Usage
-from assay.core.verdicts import Score, Unscored, Verdict
+from assay.core.verdicts import Estimate, Score, Unscored, Verdict
 
 __all__ = [
     "INSERT_RESPONSE",
@@ -33,11 +35,12 @@ def response_row(fingerprint: str, response: Response, *, source: str, at: float
     """A response as a row."""
     value, usage = response.value, response.usage
     text, logprob, greedy = (
-        (value, None, None) if isinstance(value, str) else (None, value.total, int(value.greedy))
+        (_exact(value), None, None) if isinstance(value, str) else (None, value.total, int(value.greedy))
     )
+    reasoning = None if response.reasoning is None else _exact(response.reasoning)
     tokens = (usage.input_tokens, usage.output_tokens) if usage else (None, None)
     return (
-        fingerprint, text, logprob, greedy, response.finish, response.reasoning, *tokens, response.seconds, source, at,
+        fingerprint, text, logprob, greedy, response.finish, reasoning, *tokens, response.seconds, source, at,
     )  # fmt: skip
 
 
@@ -46,12 +49,34 @@ def response_from_row(row: tuple[Any, ...]) -> Response:
     fingerprint, text, logprob, greedy, finish, reasoning, read, written, seconds, _, _ = row
     return Response(
         request_id=fingerprint,
-        value=text if text is not None else LogProbability(logprob, bool(greedy)),
+        value=response_value(text, logprob, greedy),
         finish=finish,
         usage=None if read is None else Usage(read, written),
         seconds=seconds,
-        reasoning=reasoning,
+        reasoning=None if reasoning is None else _text(reasoning),
     )
+
+
+def response_value(
+    text: str | bytes | None, logprob: float | None, greedy: int | None
+) -> str | LogProbability:
+    """What the columns of a response say; SQLite keeps NaN as NULL."""
+    if text is not None:
+        return _text(text)
+    return LogProbability(math.nan if logprob is None else logprob, bool(greedy))
+
+
+def _exact(text: str) -> str | bytes:
+    """A response as SQLite can hold it: half characters are not UTF-8, so they make it bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def _text(kept: str | bytes) -> str:
+    return kept.decode("utf-8", "surrogatepass") if isinstance(kept, bytes) else kept
 
 
 def request_row(request: Request, fingerprint: str) -> tuple[Any, ...]:
@@ -89,12 +114,16 @@ def _part(part: Any) -> dict[str, Any]:
     return shown
 
 
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
+"""One encoder for all rows: `json.dumps` with options makes a new one each time."""
+
+
 def fields_text(fields: Mapping[str, Any]) -> str:
     """A document's fields as JSON; media are described, not held."""
     try:
-        return _storable_json(json.dumps(fields, ensure_ascii=False))
+        return _storable_json(_to_json(fields))
     except (TypeError, ValueError):
-        return _storable_json(json.dumps(to_plain(fields), ensure_ascii=False))
+        return _storable_json(_to_json(to_plain(fields)))
 
 
 def storable(text: str) -> str:
@@ -120,11 +149,27 @@ def verdict_row(task: str, verdict: Verdict) -> tuple[Any, ...]:
     head = (task, verdict.document, verdict.pipeline, verdict.metric)
     if isinstance(verdict, Score):
         value: Any = verdict.value
-        plain = type(value) is float or (type(value) is int and -(2**63) <= value < 2**63)
+        plain = (type(value) is float and value == value) or (
+            type(value) is int and -(2**63) <= value < 2**63
+        )
         return (*head, "score", value if plain else _storable_json(encode(value)), storable(verdict.why))
     if isinstance(verdict, Unscored):
         return (*head, "unscored", None, storable(verdict.why))
     return (*head, "evidence", _storable_json(encode(verdict.value)), "")
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """An estimate as text; a value of a kind that cannot be kept is described."""
+    content = asdict(estimate)
+    try:
+        return _storable_json(encode(content))
+    except TypeError:
+        return _storable_json(encode(to_plain(content)))
+
+
+def estimate_from_text(content: str) -> Estimate:
+    """The estimate of a text that `estimate_text` wrote."""
+    return Estimate(**decode(content))
 
 
 def verdict_value(value: Any) -> Any:

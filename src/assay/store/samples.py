@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from assay.store.journal import Journal
-from assay.store.rows import verdict_value
+from assay.store.rows import response_value, verdict_value
 
 __all__ = ["read_samples"]
 
@@ -24,19 +24,17 @@ _VERDICTS = "SELECT document, pipeline, metric, kind, value FROM verdicts WHERE 
 
 def read_samples(journal: Journal, task: str) -> Iterator[dict[str, Any]]:
     """Rows in document order, filters in pipeline order. Streams: nothing is held but one document."""
-    settings = {
-        key.partition(":")[2]: value for key, value in journal.facts().items() if key.startswith("settings:")
-    }
-    order = {
-        name: at
-        for at, name in enumerate(journal.facts().get("tasks", {}).get(task, {}).get("pipelines", []))
-    }
+    facts = journal.facts()
+    settings = {key.partition(":")[2]: value for key, value in facts.items() if key.startswith("settings:")}
+    about = facts.get("tasks", {}).get(task, {})
+    order = {name: at for at, name in enumerate(about.get("pipelines", []))}
+    metrics = {name: at for at, name in enumerate(about.get("metrics", []))}
     requests = _ByDocument(journal, _REQUESTS, task)
     answers = _ByDocument(journal, _ANSWERS, task)
     verdicts = _ByDocument(journal, _VERDICTS, task)
     for document, fields, target in journal.query(_DOCUMENTS, (task,)):
         asked = requests.of(document)
-        judged = verdicts.of(document)
+        judged = sorted(verdicts.of(document), key=lambda row: metrics.get(row[2], len(metrics)))
         for _, pipeline, content in sorted(
             answers.of(document), key=lambda row: order.get(row[1], len(order))
         ):
@@ -86,8 +84,15 @@ def _asked(rows: list[tuple[Any, ...]], settings: dict[str, Any]) -> dict[str, A
                 case _:
                     arguments.append([prompt])
             responses.append([])
-        value: Any = text
-        if text is None:
-            value = logprob if kind == "rolling" else [logprob, bool(greedy)]
-        responses[-1].append(value)
+        responses[-1].append(_response(kind, text, logprob, greedy))
     return {"arguments": arguments, "resps": responses}
+
+
+def _response(kind: str, text: Any, logprob: Any, greedy: Any) -> Any:
+    """A response as lm-eval shows it; None where nobody answered."""
+    if text is None and greedy is None:
+        return None
+    value = response_value(text, logprob, greedy)
+    if isinstance(value, str):
+        return value
+    return value.total if kind == "rolling" else [value.total, value.greedy]

@@ -5,6 +5,7 @@ The version stands in SQLite's `user_version`. `MIGRATIONS[n]` turns version n i
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from pathlib import Path
@@ -40,7 +41,7 @@ CREATE TABLE requests (
 ) WITHOUT ROWID;
 CREATE TABLE responses (
     fingerprint TEXT PRIMARY KEY,
-    text TEXT, logprob REAL, greedy INTEGER,
+    text TEXT, logprob, greedy INTEGER,  -- logprob has no type, because REAL makes 0.0 of -0.0; NULL is NaN
     finish TEXT NOT NULL, reasoning TEXT,
     input_tokens INTEGER, output_tokens INTEGER, seconds REAL,
     source TEXT NOT NULL,       -- model | cache
@@ -77,7 +78,7 @@ CREATE TABLE estimates (
 CACHE_SCHEMA = """
 CREATE TABLE responses (
     fingerprint TEXT PRIMARY KEY,
-    text TEXT, logprob REAL, greedy INTEGER,
+    text TEXT, logprob, greedy INTEGER,  -- logprob has no type, because REAL makes 0.0 of -0.0; NULL is NaN
     finish TEXT NOT NULL, reasoning TEXT,
     input_tokens INTEGER, output_tokens INTEGER, seconds REAL,
     source TEXT NOT NULL,       -- the model's name
@@ -97,9 +98,7 @@ def connect(path: Path, schema: str, *, readonly: bool = False, durable: bool = 
     """
     try:
         if readonly:
-            connection = sqlite3.connect(
-                f"{path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False
-            )
+            connection = sqlite3.connect(_reading(path.resolve()), uri=True, check_same_thread=False)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=60.0)
@@ -116,21 +115,21 @@ def connect(path: Path, schema: str, *, readonly: bool = False, durable: bool = 
     return connection
 
 
+def _reading(path: Path) -> str:
+    """The address under which a file is read. Where nobody can write, SQLite must not look for other writers."""
+    wal = path.with_name(path.name + "-wal")
+    still = not os.access(path.parent, os.W_OK) and not wal.exists()
+    return f"{path.as_uri()}?mode=ro{'&immutable=1' if still else ''}"
+
+
 def _prepare(
     connection: sqlite3.Connection, path: Path, schema: str, *, readonly: bool, durable: bool
 ) -> None:
-    if not readonly:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version > VERSION:
-        raise DamagedStore(
-            f"the file was written by a newer Assay (format {version}, this one knows {VERSION})",
-            where=str(path),
-            hint="upgrade Assay",
-        )
+    version = _version_of_ours(connection, path, schema, readonly=readonly)
     if readonly:
         return
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     if version == 0:
         connection.execute("BEGIN IMMEDIATE")  # two processes may make the same cache at the same time
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
@@ -143,6 +142,25 @@ def _prepare(
         connection.executescript(
             f"BEGIN IMMEDIATE; {MIGRATIONS[step]}; PRAGMA user_version={step + 1}; COMMIT;"
         )
+
+
+def _version_of_ours(connection: sqlite3.Connection, path: Path, schema: str, *, readonly: bool) -> int:
+    """The format of the file, 0 when it is still empty. Anything else than our tables is refused, and untouched."""
+    connection.execute("BEGIN")  # one look: another process may be making the tables
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    connection.execute("COMMIT")
+    if version > VERSION:
+        raise DamagedStore(
+            f"the file was written by a newer Assay (format {version}, this one knows {VERSION})",
+            where=str(path),
+            hint="upgrade Assay",
+        )
+    empty = version == 0 and not tables
+    complete = version == VERSION and tables.issuperset(re.findall(r"CREATE TABLE (\w+)", schema))
+    if not (complete or 0 < version < VERSION or (empty and not readonly)):
+        raise DamagedStore("the file is a database, but not one of Assay's", where=str(path))
+    return version
 
 
 def _explained(error: sqlite3.DatabaseError, path: Path) -> BadOutput | DamagedStore:

@@ -47,6 +47,7 @@ class GroupWriter:
         if self._thread.is_alive():
             self._waiting.put(None)
             self._thread.join()
+        self._broken = self._broken or BadOutput(f"the {self._name} is closed")
 
     def _work(self) -> None:
         try:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from assay.core.errors import BadData, MissingPackage
+from assay.core.fingerprints import digest_bytes, digest_text
 from assay.core.specs import TaskSpec
 
 __all__ = ["Rows", "Split", "load_splits"]
@@ -45,8 +46,15 @@ class Rows(Sequence[dict[str, Any]]):
         self.features: dict[str, Any] = dict.fromkeys(key for row in kept for key in row)
         self._rows = [{**self.features, **row} for row in kept]
 
+        self._fingerprint: str | None = None
+        """Hash of the files the rows were read from, where they are as they were read."""
+
     def __len__(self) -> int:
         return len(self._rows)
+
+    def shared(self) -> Iterator[Mapping[str, Any]]:
+        """The rows themselves, not copies: for readers that do not write."""
+        return iter(self._rows)
 
     def __getitem__(self, index: Any) -> Any:
         return Rows(self._rows[index]) if isinstance(index, slice) else dict(self._rows[index])
@@ -121,9 +129,17 @@ def _local_files(spec: TaskSpec) -> dict[str, list[str]] | None:
     return resolved
 
 
-@lru_cache(maxsize=64)
 def _read_files(paths: tuple[str, ...], where: str) -> Rows:
-    return Rows(row for path in paths for row in _read_file(Path(path)))
+    """The rows of some files, read once per version of the files."""
+    stamps = tuple((path, Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in paths)
+    return _read_versions(stamps)
+
+
+@lru_cache(maxsize=64)
+def _read_versions(stamps: tuple[tuple[str, int, int], ...]) -> Rows:
+    rows = Rows(row for path, _, _ in stamps for row in _read_file(Path(path)))
+    rows._fingerprint = digest_text(*(digest_bytes(Path(path).read_bytes()) for path, _, _ in stamps))
+    return rows
 
 
 def _read_file(path: Path) -> list[Mapping[str, Any]]:

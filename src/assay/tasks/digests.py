@@ -31,4 +31,4 @@ def _rows_digest(rows: Any) -> str:
     known = getattr(rows, "_fingerprint", None)  # the `datasets` library hashes its tables itself
     if isinstance(known, str):
         return known
-    return digest_text(*(canonical_json(to_plain(row)) for row in rows))
+    return digest_text(*(canonical_json(row if isinstance(row, dict) else to_plain(row)) for row in rows))

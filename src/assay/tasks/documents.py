@@ -13,7 +13,7 @@ from assay.core.documents import Document
 from assay.core.errors import BadData, BadOption
 from assay.core.requests import Settings
 from assay.core.specs import TaskSpec
-from assay.tasks.data import Split, load_splits
+from assay.tasks.data import Rows, Split, load_splits
 from assay.tasks.makers import choices_maker, loan, target_maker, text_maker
 from assay.tasks.multimodal import Visuals
 
@@ -133,7 +133,8 @@ class TaskDocuments:
         """The documents that are asked, in order."""
         indices = self.indices
         if isinstance(indices, range):
-            for index, row in enumerate(self.rows):
+            rows = self.rows
+            for index, row in enumerate(rows.shared() if isinstance(rows, Rows) else rows):
                 if index >= len(indices):
                     return
                 yield Document(task=self.name, index=index, fields=row)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from assay.core.errors import BadTask
@@ -129,7 +130,8 @@ class Sampler:
     def _first(self, count: int, document: Fields | None) -> list[int]:
         if document is None:
             return list(range(min(count, len(self.pool))))
-        return [at for at, row in enumerate(self.pool) if row != document][:count]
+        others = (at for at, row in enumerate(self.pool) if row != document)
+        return list(islice(others, count))
 
     def _sample(self, count: int, document: Fields | None) -> list[int]:
         everything = range(len(self.pool))

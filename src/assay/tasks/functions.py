@@ -11,6 +11,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -20,6 +21,7 @@ from typing import Any, Protocol
 
 from assay.core.errors import BadTask, MissingPackage
 from assay.core.fingerprints import digest_text
+from assay.core.specs import TaskSpec
 
 __all__ = ["HelperFunction", "load_module"]
 
@@ -148,6 +150,14 @@ class CompatibilityLayer(Protocol):
         """The name a helper file has in its own harness, if it is one of its files."""
         ...
 
+    def loading(self, path: Path) -> AbstractContextManager[None]:
+        """Around the loading of a helper file."""
+        ...
+
+    def open_task(self, spec: TaskSpec, rendering: Any, splits: Any) -> Any:
+        """The task a class named under `class:` describes; None when the class is not of this layer's kind."""
+        ...
+
 
 def load_module(path: Path) -> ModuleType:
     """Execute a helper file as a module; once per version of the file."""
@@ -164,7 +174,10 @@ def load_module(path: Path) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
-            spec.loader.exec_module(module)
+            with ExitStack() as stack:
+                for layer in compatibility_layers():
+                    stack.enter_context(layer.loading(path))
+                spec.loader.exec_module(module)
         except BaseException:
             del sys.modules[name]
             raise

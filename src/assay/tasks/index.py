@@ -1,7 +1,8 @@
 """Which names exist, and where: task files found under the task roots.
 
-Roots, in order: the tasks that ship with Assay, `ASSAY_TASKS`, then every `--include_path`; a later root wins
-over an earlier one, and the index says so. Only the keys that name things are looked at here.
+Roots, in order: the task folders of `lm_eval` and `lmms_eval` where those packages are present (found, not
+imported), the tasks that ship with Assay, `ASSAY_TASKS`, every `--include_path`. A later root wins over an earlier
+one, and the index says so. Only the keys that name things are looked at here.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Literal
 
 from assay.core.errors import AssayError, BadOption
+from assay.tasks.naming import NamingCache, names_in, yaml_files
 from assay.tasks.yaml_reader import TaskFile, read_task_file
 
-__all__ = ["Entry", "TaskIndex", "builtin_root", "default_roots"]
+__all__ = ["Entry", "TaskIndex", "builtin_root", "default_roots", "entry_of", "foreign_roots"]
 
 Kind = Literal["task", "group", "tag"]
+_FOREIGN = ("lm_eval", "lmms_eval")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +30,16 @@ class Entry:
 
     name: str
     kind: Kind
-    path: Path | None = None
+    file: str = ""
+    """The task file; empty for tags."""
+
     root: Path | None = None
     members: tuple[str, ...] = ()
     """The tasks of a tag, sorted; the direct members of a group, where they are named."""
+
+    @property
+    def path(self) -> Path | None:
+        return Path(self.file) if self.file else None
 
 
 @dataclass(slots=True)
@@ -44,13 +54,14 @@ class TaskIndex:
     broken: list[tuple[Path, AssayError]] = field(default_factory=list)
     """Files that could not be read; reported when somebody asks for what they might define."""
 
+    _tagged: dict[str, set[str]] = field(default_factory=dict, repr=False)
+
     @classmethod
     def build(cls, roots: Iterable[Path]) -> TaskIndex:
-        """Read the naming keys of every `*.yaml` under the roots."""
+        """Read the naming keys of every `*.yaml` under the roots; unchanged files from memory."""
         index = cls(roots=tuple(roots))
         for root in index.roots:
-            for path in sorted(root.rglob("*.yaml"), key=lambda path: path.as_posix()):
-                index._add_file(path, root)
+            _RootReader(index, root).read()
         index._add_tags()
         return index
 
@@ -58,23 +69,16 @@ class TaskIndex:
         """Names of the given kinds (all when none is given), sorted."""
         return sorted(name for name, entry in self.entries.items() if not kinds or entry.kind in kinds)
 
-    def _add_file(self, path: Path, root: Path) -> None:
-        try:
-            file = read_task_file(path)
-        except AssayError as error:
-            self.broken.append((path, error))
-            return
-        entry = entry_of(file, root)
-        if entry is None:
-            return
+    def add(self, entry: Entry, config: Mapping[str, Any]) -> None:
+        """Take an entry in; within a root the first file of a name counts, between roots the later one."""
         known = self.entries.get(entry.name)
-        if known is not None and known.path is not None:
-            if known.root == root:
-                self.shadowed.append((entry.name, known.path, path))
+        if known is not None and known.file and entry.file:
+            if known.root == entry.root:
+                self.shadowed.append((entry.name, Path(known.file), Path(entry.file)))
                 return
-            self.shadowed.append((entry.name, path, known.path))
+            self.shadowed.append((entry.name, Path(entry.file), Path(known.file)))
         self.entries[entry.name] = entry
-        for tag in _tags(file.config) if entry.kind == "task" else ():
+        for tag in _tags(config) if entry.kind == "task" else ():
             self._tagged.setdefault(tag, set()).add(entry.name)
 
     def _add_tags(self) -> None:
@@ -82,19 +86,99 @@ class TaskIndex:
             if tag not in self.entries:
                 self.entries[tag] = Entry(name=tag, kind="tag", members=tuple(sorted(members)))
 
-    _tagged: dict[str, set[str]] = field(default_factory=dict, repr=False)
+
+class _RootReader:
+    """Reads one root into an index."""
+
+    def __init__(self, index: TaskIndex, root: Path) -> None:
+        self._index = index
+        self._root = root
+        self._cache = NamingCache(root)
+        self._files: dict[str, Mapping[str, Any] | None] = {}
+
+    def read(self) -> None:
+        for path, size, changed_ns in yaml_files(self._root):
+            try:
+                config = self._merged(path, (size, changed_ns), ())
+            except AssayError as error:
+                self._index.broken.append((Path(path), error))
+                continue
+            entry = _entry(config, path, self._root)
+            if entry is not None:
+                self._index.add(entry, config)
+        self._cache.save()
+
+    def _merged(self, path: str, stamp: tuple[int, int] | None, opened: tuple[str, ...]) -> Mapping[str, Any]:
+        """The naming keys of a file after its includes, its own last."""
+        own = self._own(path, stamp)
+        include = own.get("include")
+        if include is None:
+            return own
+        merged: dict[str, Any] = {}
+        for name in [include] if isinstance(include, str) else include:
+            target = (
+                name if os.path.isabs(name) else os.path.normpath(os.path.join(os.path.dirname(path), name))
+            )
+            known = target in self._files
+            if target == path or target in opened or not (known or os.path.isfile(target)):
+                return read_task_file(Path(path)).config  # says what is wrong, with its place
+            merged.update(self._merged(target, None, (*opened, path)))
+        return {**merged, **own}
+
+    def _own(self, path: str, stamp: tuple[int, int] | None) -> Mapping[str, Any]:
+        known = self._files.get(path)
+        if known is not None:
+            return known
+        is_template = stamp is None
+        if stamp is None:
+            status = os.stat(path)
+            stamp = (status.st_size, status.st_mtime_ns)
+        config = self._cache.get(path, *stamp)
+        if config is None:
+            config = self._scan(path, is_template=is_template)
+            self._cache.put(path, *stamp, config)
+        self._files[path] = config
+        return config
+
+    def _scan(self, path: str, *, is_template: bool) -> dict[str, Any]:
+        """A template may name nothing; a task file that seems to name nothing is read in full, to say why."""
+        try:
+            with open(path, encoding="utf-8") as file:
+                names = names_in(file.read())
+        except (OSError, UnicodeDecodeError):
+            names = None
+        naming = {"task", "group", "class", "include"}
+        if names is None or (not is_template and not names.config.keys() & naming):
+            full = read_task_file(Path(path)).config
+            return {
+                key: _plain(full[key])
+                for key in ("task", "group", "tag", "class")
+                if full.get(key) is not None
+            }
+        return dict(names.config)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items() if key in ("task", "group")}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str) else repr(value)
 
 
 def entry_of(file: TaskFile, root: Path | None = None) -> Entry | None:
     """What a file defines: a group when `task` is a list, a task when it is a name, else nothing."""
-    config = file.config
+    return _entry(file.config, str(file.path), root)
+
+
+def _entry(config: Mapping[str, Any], file: str, root: Path | None) -> Entry | None:
     task, group = config.get("task"), config.get("group")
     if isinstance(task, list) or (group is not None and task is None and "class" not in config):
         name = group if isinstance(group, str) else None
         members = tuple(_member_name(member) for member in task or ())
-        return Entry(name=name, kind="group", path=file.path, root=root, members=members) if name else None
+        return Entry(name=name, kind="group", file=file, root=root, members=members) if name else None
     if isinstance(task, str) and task:
-        return Entry(name=task, kind="task", path=file.path, root=root)
+        return Entry(name=task, kind="task", file=file, root=root)
     return None
 
 
@@ -117,18 +201,30 @@ def builtin_root() -> Path:
     return Path(__file__).resolve().parent.parent / "builtin_tasks"
 
 
+def foreign_roots() -> list[Path]:
+    """Task folders of the harnesses that are installed; their code is not imported."""
+    roots = []
+    for package in _FOREIGN:
+        spec = PathFinder.find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            if (Path(folder) / "tasks").is_dir():
+                roots.append(Path(folder) / "tasks")
+    return roots
+
+
 def default_roots(include_path: Iterable[str] = ()) -> list[Path]:
-    """The roots a run looks into, built-in ones first.
+    """The roots a run looks into.
 
     Raises:
         BadOption: A folder that was named is not there.
     """
-    roots = [builtin_root()]
+    roots = [*foreign_roots(), builtin_root()]
     named = [(path, "ASSAY_TASKS") for path in os.environ.get("ASSAY_TASKS", "").split(os.pathsep) if path]
     named += [(path, "--include_path") for path in include_path]
     for path, source in named:
         folder = Path(path).expanduser()
         if not folder.is_dir():
             raise BadOption(f"the task folder `{path}` is not there", where=source)
-        roots.append(folder)
+        inside = [folder / package / "tasks" for package in _FOREIGN if (folder / package / "tasks").is_dir()]
+        roots += inside or [folder]  # an unpacked wheel or a checkout holds its tasks deeper
     return roots

@@ -78,6 +78,8 @@ class _Builder:
         self.problems: list[AssayError] = []
 
     def build(self, name: str | None) -> TaskSpec:
+        if self.config.get("class") is not None:
+            return self._class_task(name)
         self._check_keys()
         values: dict[str, Any] = {}
         for key in _TEXTS:
@@ -120,6 +122,28 @@ class _Builder:
             tags=self._tags(),
             metadata=_metadata(self.config.get("metadata")),
             reasoning_tags=self.config.get("reasoning_tags"),
+            config=dict(self.config),
+            places=self.file.places,
+            **values,
+        )
+
+    def _class_task(self, name: str | None) -> TaskSpec:
+        """A task written as a class: the class says the rest, and may have keys of its own."""
+        values: dict[str, Any] = {}
+        self._take(values, "num_fewshot", int, "a whole number")
+        task_name = name or self.config.get("task")
+        if not isinstance(task_name, str) or not task_name:
+            self._problem("a task needs a name", "task", hint="`task: my_task`")
+        if not callable(self.config["class"]):
+            self._problem("`class` must name a class", "class", hint="`class: !function task.MyTask`")
+        if self.problems:
+            raise self.problems[0] if len(self.problems) == 1 else Problems(self.problems)
+        return TaskSpec(
+            name=str(task_name),
+            path=str(self.file.path),
+            alias=self.config.get("task_alias"),
+            tags=self._tags(),
+            metadata=_metadata(self.config.get("metadata")),
             config=dict(self.config),
             places=self.file.places,
             **values,

@@ -12,15 +12,18 @@ from typing import Any
 
 from assay.core.documents import Document
 from assay.core.errors import BadTask
-from assay.core.messages import Message, Part, Prompt, Text
+from assay.core.messages import Media, Message, Part, Prompt, Text
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.specs import TaskSpec
+from assay.tasks.data import Split
 from assay.tasks.documents import Rendering, TaskDocuments
 from assay.tasks.fewshot import Turn, join, question_turns, to_prompt
+from assay.tasks.functions import compatibility_layers
 from assay.tasks.makers import field_maker, loan, media_maker, text_maker
 from assay.tasks.media import audio_part, image_part
 from assay.tasks.shots import Shots
 
-__all__ = ["Pass", "Rendering", "Task"]
+__all__ = ["Pass", "Rendering", "Task", "open_task", "with_parts"]
 
 Fields = Mapping[str, Any]
 
@@ -150,7 +153,7 @@ class Task(TaskDocuments):
         """lm-eval's `doc_to_image`/`doc_to_audio`: media stand where the text says `<image>`, else before it."""
         if self.spec.doc_to_image is None and self.spec.doc_to_audio is None:
             return prompt
-        media: list[Part] = []
+        media: list[Media] = []
         for key, part in (("doc_to_image", image_part), ("doc_to_audio", audio_part)):
             maker = getattr(self.spec, key)
             if maker is not None:
@@ -159,19 +162,49 @@ class Task(TaskDocuments):
                 media += [
                     part(value, where=where) for value in (values if isinstance(values, list) else [values])
                 ]
-        *before, last = prompt.messages
-        pieces = last.text.split("<image>")
-        if len(pieces) == 1:
-            parts: list[Part] = [*media, Text(last.text)]
-        else:
-            parts = [Text(pieces[0])] if pieces[0] else []
-            for piece in pieces[1:]:
-                parts += [media.pop(0)] if media else []
-                parts += [Text(piece)] if piece else []
-            parts += media
-        return Prompt((*before, Message(last.role, tuple(parts))), chat=prompt.chat)
+        return with_parts(prompt, media)
 
     def _as_text(self, value: Any, key: str) -> str:
         if not isinstance(value, str):
             raise BadTask(f"`{key}` must give a text here, not {value!r}", where=self.spec.place(key))
         return value
+
+
+def with_parts(prompt: Prompt, media: Sequence[Media]) -> Prompt:
+    """The prompt with media where its last message says `<image>`, else before the text of that message."""
+    if not media:
+        return prompt
+    waiting = list(media)
+    *before, last = prompt.messages
+    first, *rest = last.text.split("<image>")
+    if not rest:
+        return Prompt((*before, Message(last.role, (*waiting, Text(first)))), chat=prompt.chat)
+    parts: list[Part] = [Text(first)] if first else []
+    for piece in rest:
+        if waiting:
+            parts.append(waiting.pop(0))
+        else:
+            piece = f"<image>{piece}"  # more places than media: the rest stays as written
+        parts += [Text(piece)] if piece else []
+    return Prompt((*before, Message(last.role, (*parts, *waiting))), chat=prompt.chat)
+
+
+def open_task(
+    spec: TaskSpec, rendering: Rendering | None = None, splits: Mapping[str, Split] | None = None
+) -> Task:
+    """A task bound to its data. One that is written as a class is opened by the layer that knows such classes.
+
+    Raises:
+        BadTask: No installed layer knows the class.
+    """
+    if spec.config.get("class") is None:
+        return Task(spec, rendering, splits)
+    for layer in compatibility_layers():
+        task: Task | None = layer.open_task(spec, rendering, splits)
+        if task is not None:
+            return task
+    raise BadTask(
+        f"`{spec.config['class']!r}` is not a class of a task",
+        where=spec.place("class"),
+        hint="it must derive from lm_eval.api.task.ConfigurableTask",
+    )

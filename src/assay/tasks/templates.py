@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import jinja2
+from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from assay.core.errors import BadTask
@@ -53,11 +54,19 @@ def compile_template(source: str, *, where: str = "") -> Callable[[Mapping[str, 
     if "{{" not in source and "{%" not in source and "{#" not in source:
         constant = template.render()
         return lambda fields: constant
-    new_context, root, join = template.new_context, template.root_render_func, "".join
+    shortcut = _shortcut(source)
+    root, join = template.root_render_func, "".join
+    environment, name, blocks = template.environment, template.name, template.blocks
+    context_class, shared = environment.context_class, dict(template.globals)
 
     def render(fields: Mapping[str, Any]) -> str:
+        if shortcut is not None:
+            try:
+                return shortcut(fields)
+            except (KeyError, TypeError, IndexError, AttributeError):
+                pass  # the template itself says what is wrong, or knows a way
         try:
-            return join(root(new_context(dict(fields))))
+            return join(root(context_class(environment, {**shared, **fields}, name, blocks)))
         except jinja2.UndefinedError as error:
             raise _missing(error, source, fields, where) from None
         except jinja2.TemplateError as error:
@@ -78,6 +87,45 @@ def compile_template(source: str, *, where: str = "") -> Callable[[Mapping[str, 
             ) from None
 
     return render
+
+
+def _shortcut(source: str) -> Callable[[Mapping[str, Any]], str] | None:
+    """A plain function for templates that only put fields into text; None for all others.
+
+    Fields, their items by a constant, and their `strip()` make up most templates there are. Whatever a shortcut
+    cannot do (a missing field, a value that is not a text) it leaves to the template itself, by raising.
+    """
+    body = _environment().parse(source).body
+    if any(not isinstance(node, nodes.Output) for node in body):
+        return None
+    readers = [_reader(child) for node in body for child in node.nodes]  # type: ignore[attr-defined]
+    if any(reader is None for reader in readers):
+        return None
+    steps = [reader for reader in readers if reader is not None]
+    return lambda fields: "".join([step(fields) for step in steps])
+
+
+def _reader(node: nodes.Node) -> Callable[[Mapping[str, Any]], str] | None:
+    match node:
+        case nodes.TemplateData(data=text):
+            return lambda fields: text
+        case nodes.Name(name=name) if name not in _environment().globals:
+            return lambda fields: str(fields[name])
+        case nodes.Getitem(node=nodes.Name(name=name), arg=nodes.Const(value=key)) if (
+            name not in _environment().globals
+        ):
+            return lambda fields: str(fields[name][key])
+        case nodes.Call(
+            node=nodes.Getattr(node=nodes.Name(name=name), attr="strip"), args=[], kwargs=[], dyn_args=None
+        ):
+            return lambda fields: _stripped(fields[name])
+    return None
+
+
+def _stripped(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError
+    return value.strip()
 
 
 def template_names(source: str) -> set[str]:

@@ -54,7 +54,7 @@ def results_table(run: Run) -> Table:
     return table
 
 
-def results_text(run: Run, *, width: int = 140) -> str:
+def results_text(run: Run, *, width: int = 10_000) -> str:
     """The table as plain text."""
     from rich.console import Console
 

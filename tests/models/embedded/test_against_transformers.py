@@ -61,7 +61,7 @@ def test_likelihoods_with_a_picture_agree(
 ) -> None:
     text = "<image>\nQuestion: What color is the shape?\nAnswer: red\n\n<image>\nQuestion: What shape is this?\nAnswer:"
     continuation = " square\n"
-    pictures = (Picture("noise", noise), Picture("red", red_square))
+    pictures = (Picture("noise", lambda: noise), Picture("red", lambda: red_square))
     ids = engine.tokenizer.encode(continuation)
     ours, _ = engine.log_likelihood(TokenPrompt(engine.encode(text), pictures), ids)
     inputs = processor(images=[noise, red_square], text=text + continuation, return_tensors="pt")

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +139,11 @@ class EmbeddedModel:
                 case RollingLikelihood():
                     text = request.prompt.text
                     total = engine.rolling_log_likelihood(text)
-                    value, finish, usage = LogProbability(total), "", Usage(len(text), 0)
+                    value, finish, usage = (
+                        LogProbability(total),
+                        "",
+                        Usage(len(engine.tokenizer.encode(text)), 0),
+                    )
         except (BadPrompt, _BadMedia) as error:
             kind = "bad media" if isinstance(error, _BadMedia) else "bad request"
             return Failure(request_id=request.id, kind=kind, message=str(error))
@@ -180,10 +185,11 @@ class EmbeddedModel:
     def _tokens(self, engine: Engine, prompt: Prompt, text: str) -> TokenPrompt:
         from assay.models.embedded.engine import Picture, TokenPrompt
 
-        pictures = []
-        for part in prompt.media:
-            if isinstance(part, Image):
-                pictures.append(Picture(part.digest, _load_picture(part)))
+        pictures = [
+            Picture(part.digest, partial(_load_picture, part))
+            for part in prompt.media
+            if isinstance(part, Image)
+        ]
         return TokenPrompt(engine.encode(text), tuple(pictures))
 
 

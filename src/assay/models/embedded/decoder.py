@@ -108,4 +108,5 @@ class Decoder:
 
     def _normed(self, hidden: Array) -> Array:
         total: Array = np.add.reduce(hidden * hidden, axis=-1, keepdims=True)
-        return hidden / np.sqrt(total / np.float32(hidden.shape[-1]) + self._weights.epsilon)
+        result: Array = hidden / np.sqrt(total / np.float32(hidden.shape[-1]) + self._weights.epsilon)
+        return result

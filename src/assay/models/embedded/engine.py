@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,10 @@ class BadPrompt(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture and the hash of its content."""
+    """The hash of a picture's content, and a way to get the PIL image: called only if it was not seen lately."""
 
     digest: str
-    image: Any
+    load: Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class Engine:
 
     def _see(self, picture: Picture) -> Array:
         if picture.digest not in self._seen:
-            self._seen[picture.digest] = self._tower.see(picture.image)
+            self._seen[picture.digest] = self._tower.see(picture.load())
             if len(self._seen) > _PICTURES_KEPT:
                 self._seen.popitem(last=False)
         return self._seen[picture.digest]

@@ -30,8 +30,8 @@ def anls(*, references: Sequence[str], predictions: Sequence[Any], thresh_hold: 
     return similarity if similarity >= thresh_hold else 0.0
 
 
-def edit_distance(first: str, second: str) -> int:
-    """The fewest characters to insert, delete or replace to make one text the other.
+def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
+    """The fewest characters (or words, of lists) to insert, delete or replace to make one the other.
 
     >>> edit_distance("kitten", "sitting")
     3

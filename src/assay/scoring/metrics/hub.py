@@ -1,6 +1,6 @@
-"""Metrics of Hugging Face's `evaluate` package, for tasks that ask for them (`hf_evaluate: true`).
+"""Metrics of Hugging Face's `evaluate`, for tasks that ask for them (`hf_evaluate: true`).
 
-The package and the metric's script are loaded when a document is first judged.
+Most are served by `assay.scoring.hub` without a download; the rest is asked of the real package.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from assay.core.errors import MissingPackage
+from assay.scoring.hub import load
 from assay.scoring.metrics import METRICS, Metric
 
 __all__ = ["HubMetric"]
@@ -19,17 +20,29 @@ class HubMetric:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._compute: Any = None
+        self._measure: Any = None
+
+    def load(self, *, where: str = "") -> Any:
+        """Find the metric now rather than at the first document.
+
+        Raises:
+            MissingPackage: The package that computes it is not installed.
+        """
+        if self._measure is None:
+            try:
+                self._measure = load(self.name, real=_real_load)
+            except ModuleNotFoundError as error:
+                package = error.name or "evaluate"
+                raise MissingPackage.of(package, f"the metric `{self.name}`", where=where) from None
+        return self._measure
 
     def __call__(self, *, references: Any, predictions: Any, **settings: Any) -> Any:
         """What `evaluate` computes: mostly a dictionary with one entry per score."""
-        if self._compute is None:
-            try:
-                evaluate = import_module("evaluate")
-            except ImportError:
-                raise MissingPackage.of("evaluate", f"the metric `{self.name}`") from None
-            self._compute = evaluate.load(self.name).compute
-        return self._compute(references=references, predictions=predictions, **settings)
+        return self.load().compute(references=references, predictions=predictions, **settings)
+
+
+def _real_load(name: str, config_name: str | None = None) -> Any:
+    return import_module("evaluate").load(name, config_name)
 
 
 for _name, _higher_is_better in (("accuracy", True), ("wer", False)):

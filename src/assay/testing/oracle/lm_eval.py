@@ -1,15 +1,16 @@
-"""Replay of records made by lm-evaluation-harness: requests, filtered responses, metrics, results."""
+"""Replay of task records made by lm-evaluation-harness: requests, filtered responses, metrics, results."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.documents import Document
+from assay.core.errors import BadData
+from assay.core.requests import Request
 from assay.core.responses import LogProbability, Outcome, Response
 from assay.core.specs import TaskSpec
 from assay.core.verdicts import Estimate, Evidence, Score, Unscored
@@ -18,64 +19,29 @@ from assay.engine.plan import PlannedTask, check_functions
 from assay.engine.summary import estimate_task
 from assay.scoring.scorer import Scorer
 from assay.tasks.load import task_from_config
-from assay.tasks.task import Rendering, Task
+from assay.tasks.task import Rendering, open_task
 from assay.tasks.yaml_reader import read_task_file
+from assay.testing.oracle.checks import Checks
 from assay.testing.oracle.compare import difference
-from assay.testing.oracle.corpus import encode_value, plain_documents, read_records
+from assay.testing.oracle.corpus import plain_documents
+from assay.testing.oracle.shown import facts_of, results_of, samples_of, shown_requests
 
-__all__ = ["Checks", "replay"]
+__all__ = ["Replayed", "datasets_of", "replay_record", "replay_task", "tasks_folder"]
 
 Splits = Mapping[str, Any]
+Respond = Callable[[Mapping[str, Any]], Sequence[Any]]
+
+_SAMPLE_KEYS = ("filtered_resps", "metrics", "target", "doc_hash", "prompt_hash", "target_hash")
 
 
 @dataclass(slots=True)
-class Checks:
-    """What came of one record."""
+class Replayed:
+    """A task done again on recorded documents and responses."""
 
-    task: str
-    variant: str = "default"
-    requests: str | None = None
-    metrics: str | None = None
-    results: str | None = None
-    excluded: str = ""
-    """Why the record does not count: it depends on a global random state."""
-
-    estimates: list[Estimate] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        return self.task if self.variant == "default" else f"{self.task}#{self.variant}"
-
-
-def replay(
-    corpus: Path, task_root: Path, *, family: str = "", task: str = "", every: int = 1
-) -> Iterator[Checks]:
-    """Every record of a corpus (or of one family or task), done again and compared."""
-    root = tasks_folder(task_root)
-    splits: Splits = {}
-    recorded: Any = None
-    for number, record in enumerate(read_records(corpus, "tasks-*.jsonl*")):
-        if record["splits"] is not None:
-            recorded, splits = record["splits"], {}
-        if (task and record["task"] != task) or (
-            family and not record["yaml_relpath"].startswith(f"{family}/")
-        ):
-            continue
-        if number % every:
-            continue
-        if not splits:
-            splits = _datasets(recorded)
-        checks = Checks(task=record["task"], variant=record["variant"])
-        if record.get("uses_global_rng"):
-            checks.excluded = "uses a global random state"
-        try:
-            _replay_record(record, root, splits, checks)
-        except Exception as error:  # noqa: BLE001 - a record that cannot be replayed is a difference, not the end
-            why = f"{type(error).__name__}: {error}"
-            checks.requests = checks.requests or why
-            checks.metrics = checks.metrics or why
-            checks.results = checks.results or why
-        yield checks
+    planned: PlannedTask
+    asked: list[tuple[Document, tuple[Request, ...]]]
+    judged: Judged
+    estimates: list[Estimate]
 
 
 def tasks_folder(root: Path) -> Path:
@@ -86,115 +52,154 @@ def tasks_folder(root: Path) -> Path:
     return root
 
 
-def _datasets(recorded: Mapping[str, list[Any]]) -> Splits:
+def datasets_of(recorded: Mapping[str, list[Any]]) -> Splits:
+    """Recorded splits as the `datasets` library would have loaded them."""
     import datasets
 
-    made = {}
-    for name, rows in recorded.items():
-        made[name] = datasets.Dataset.from_list(plain_documents(rows))
-    return made
+    return {name: datasets.Dataset.from_list(plain_documents(rows)) for name, rows in recorded.items()}
 
 
-def _replay_record(record: Mapping[str, Any], root: Path, splits: Splits, checks: Checks) -> None:
-    import numpy
+def replay_record(
+    record: Mapping[str, Any], root: Path, splits: Callable[[], Splits], number: int = 0
+) -> Checks:
+    """Do a recorded task again and compare. Whatever fails is a difference, not the end."""
+    checks = Checks(task=record["task"], variant=record.get("variant", "default"), number=number)
+    if record.get("uses_global_rng"):
+        checks.excluded = "uses a global random state"
+    try:
+        _compare(record, root, splits(), checks)
+    except Exception as error:  # noqa: BLE001 - helper code of any task runs here
+        checks.spoil(f"{type(error).__name__}: {error}")
+    return checks
 
-    random.seed(0)
-    numpy.random.seed(1234)
-    spec = task_from_config(read_task_file(root / record["yaml_relpath"]), {"task": record["task"]})
-    planned = prepare(spec, rendering_of(record), splits)
-    asked = [(document, requests) for document, requests in planned.task.render()]
-    ours = [shown for _, requests in asked for shown in shown_requests(requests, planned.task.spec.repeats)]
-    theirs = [
-        {key: request[key] for key in ("type", "args", "doc_id", "idx", "repeats")}
-        for request in record["requests"]
-    ]
-    checks.requests = difference(ours, theirs)
+
+def _compare(record: Mapping[str, Any], root: Path, splits: Splits, checks: Checks) -> None:
+    path = root / record["yaml_relpath"]
+    seed()
+    planned = prepare(
+        task_from_config(read_task_file(path), {"task": record["task"]}), rendering_of(record), splits
+    )
+    asked = list(planned.task.render())
+    shown = [one for document, requests in asked for one in shown_requests(planned, document, requests)]
+    recorded = _recorded_requests(record["requests"])
+    checks.requests = difference(
+        [{key: one[key] for key in other} for one, other in zip(shown, recorded, strict=False)]
+        if len(shown) == len(recorded)
+        else shown,
+        recorded,
+    )
     if checks.requests:
         checks.metrics = checks.results = "requests differ"
         return
     keys = iter(request["key"] for request in record["requests"])
-    opened = [open_document(document, requests, keys, record["responses"]) for document, requests in asked]
-    judged = judge(planned, opened)
-    checks.metrics = difference(our_samples(judged), their_samples(record["samples"]))
-    checks.estimates = estimate_task(planned, verdict_rows(judged), iterations=record["bootstrap_iters"])
-    recorded = {key: value for key, value in record["results"].items() if "," in key}
-    checks.results = difference(encode_value(results_of(checks.estimates)), recorded) or difference(
-        {"n-shot": planned.spec.metadata.get("num_fewshot", planned.task.num_fewshot)},
-        {"n-shot": record["n_shot"]},
+    replayed = replay_task(
+        planned, asked, lambda _: record["responses"][next(keys)], iterations=record.get("bootstrap_iters", 0)
     )
+    if record.get("samples") is not None:
+        prompts = {one["doc_id"]: str(one["args"][0]) for one in reversed(shown)}
+        documents = [document for document, _ in asked]
+        samples = samples_of(planned, replayed.judged, documents, prompts)
+        checks.metrics = difference(*_comparable(samples, record["samples"]))
+    if record.get("results") is not None:
+        checks.results = _compare_results(record, replayed)
+
+
+def _recorded_requests(recorded: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What is compared of each request. Class tasks may number two alike; then their place is compared."""
+    kept = [
+        {key: one[key] for key in ("type", "args", "doc_id", "idx", "repeats") if key in one}
+        for one in recorded
+    ]
+    places: dict[Any, int] = {}
+    numbers = [(one.get("doc_id"), one.get("idx")) for one in kept]
+    if len(set(numbers)) < len(numbers):
+        for one in kept:
+            one["idx"] = places.get(one.get("doc_id"), 0)
+            places[one.get("doc_id")] = one["idx"] + 1
+    return kept
+
+
+def _comparable(
+    ours: list[dict[str, Any]], theirs: Sequence[Mapping[str, Any]]
+) -> tuple[list[Any], list[Any]]:
+    """Both lists of samples with the keys the record has; a null hash was not recorded."""
+    recorded = sorted(theirs, key=lambda row: (row["filter"], row["doc_id"]))
+    keys = ("filter", "doc_id", *_SAMPLE_KEYS)
+    kept = [
+        {key: row[key] for key in keys if key in row and not (key.endswith("_hash") and row[key] is None)}
+        for row in recorded
+    ]
+    if len(ours) != len(kept):
+        return list(ours), kept
+    return [{key: one[key] for key in row} for one, row in zip(ours, kept, strict=True)], kept
+
+
+def _compare_results(record: Mapping[str, Any], replayed: Replayed) -> str | None:
+    numbers = {key: value for key, value in record["results"].items() if "," in key}
+    facts = facts_of(replayed.planned)
+    recorded = {
+        key: record[key] for key in ("n_shot", "version", "higher_is_better", "n_samples") if key in record
+    }
+    recorded |= {
+        key: record["results"][key] for key in ("alias", "name", "sample_len") if key in record["results"]
+    }
+    return difference(results_of(replayed.estimates), numbers) or difference(
+        {key: facts[key] for key in recorded}, recorded
+    )
+
+
+def seed() -> None:
+    """The global random states as the harness leaves them before a task."""
+    import numpy
+
+    random.seed(0)
+    numpy.random.seed(1234)
 
 
 def prepare(spec: TaskSpec, rendering: Rendering, splits: Splits) -> PlannedTask:
     """A task on recorded documents."""
     check_functions(spec)
-    task = Task(spec, rendering, splits)
-    return PlannedTask(task=task, scorer=Scorer.of(spec), documents=len(task), digest="")
+    task = open_task(spec, rendering, splits)
+    return PlannedTask(task=task, scorer=Scorer.of(task.spec), documents=len(task), digest="")
 
 
 def rendering_of(record: Mapping[str, Any]) -> Rendering:
     """The arguments a record was made with."""
     return Rendering(
-        num_fewshot=record["num_fewshot_arg"],
-        chat=record["chat"],
-        multiturn=record["fewshot_as_multiturn"],
-        system_instruction=record["system_instruction"],
-        limit=record["limit"],
+        num_fewshot=record.get("num_fewshot_arg"),
+        chat=bool(record.get("chat")),
+        multiturn=bool(record.get("fewshot_as_multiturn")),
+        system_instruction=record.get("system_instruction"),
+        limit=record.get("limit"),
     )
 
 
-def shown_requests(requests: Sequence[Request], repeats: int) -> Iterator[dict[str, Any]]:
-    """Requests as the corpus writes them."""
-    for request in requests:
-        if request.repeat:
-            continue
-        kind, arguments = _arguments(request)
-        media = _media(request.prompt)
-        yield {
-            "type": kind,
-            "args": encode_value(arguments + ([media] if media else [])),
-            "doc_id": request.document,
-            "idx": request.index,
-            "repeats": repeats,
-        }
+def replay_task(
+    planned: PlannedTask,
+    asked: list[tuple[Document, tuple[Request, ...]]],
+    respond: Respond,
+    *,
+    iterations: int,
+) -> Replayed:
+    """Answer every request from the record, judge, sum up. `respond` is asked once per request, in order."""
+    opened = [_opened(planned, document, requests, respond) for document, requests in asked]
+    judged = judge(planned, opened)
+    estimates = estimate_task(planned, _verdict_rows(judged), iterations=iterations)
+    return Replayed(planned, asked, judged, estimates)
 
 
-def _arguments(request: Request) -> tuple[str, list[Any]]:
-    context = prompt_text(request.prompt)
-    match request:
-        case Generate():
-            return "generate_until", [context, dict(request.settings.values)]
-        case Likelihood():
-            return "loglikelihood", [context, request.continuation]
-        case RollingLikelihood():
-            return "loglikelihood_rolling", [context]
-
-
-def prompt_text(prompt: Prompt) -> str:
-    """The prompt after the corpus's chat template."""
-    if not prompt.chat:
-        return prompt.text
-    pieces = [f"<|{message.role}|>\n{message.text}<|end|>\n" for message in prompt.messages]
-    if prompt.continues:
-        return "".join(pieces).removesuffix("<|end|>\n")
-    return "".join(pieces) + "<|assistant|>\n"
-
-
-def _media(prompt: Prompt) -> dict[str, Any]:
-    pictures = [part.load() for part in prompt.media]
-    return {"visual": pictures} if pictures else {}
-
-
-def open_document(
-    document: Any, requests: tuple[Request, ...], keys: Iterator[str], responses: Any
+def _opened(
+    planned: PlannedTask, document: Document, requests: tuple[Request, ...], respond: Respond
 ) -> OpenDocument:
-    """A document with its recorded responses."""
     outcomes: list[Outcome | None] = []
-    known: list[Any] = []
+    known: Sequence[Any] = ()
+    shown = iter(shown_requests(planned, document, requests))
     for request in requests:
         if request.repeat == 0:
-            known = responses[next(keys)]
-        value = known[request.repeat % len(known)]
-        outcomes.append(Response(request_id=request.id, value=_value(value)))
+            known = respond(next(shown))
+            if not known:
+                raise BadData(f"document {document.index} has a request without a recorded response")
+        outcomes.append(Response(request_id=request.id, value=_value(known[request.repeat % len(known)])))
     return OpenDocument(document, requests, (), outcomes, 0)
 
 
@@ -204,35 +209,7 @@ def _value(recorded: Any) -> str | LogProbability:
     return recorded if isinstance(recorded, str) else LogProbability(recorded)
 
 
-def our_samples(judged: Judged) -> list[Any]:
-    """(filter, document, filtered responses, metrics), as the corpus lists them."""
-    metrics: dict[tuple[str, int], dict[str, Any]] = {}
-    for verdict in judged.verdicts:
-        entry = metrics.setdefault((verdict.pipeline, verdict.document), {})
-        entry[verdict.metric] = (
-            f"unscored: {verdict.why}" if isinstance(verdict, Unscored) else encode_value(verdict.value)
-        )
-    rows = [
-        [
-            answer.pipeline,
-            answer.document,
-            encode_value(list(answer.values)),
-            metrics.get((answer.pipeline, answer.document), {}),
-        ]
-        for answer in judged.answers
-    ]
-    return sorted(rows, key=lambda row: (row[0], row[1]))
-
-
-def their_samples(samples: Sequence[Mapping[str, Any]]) -> list[Any]:
-    rows = [
-        [sample["filter"], sample["doc_id"], sample["filtered_resps"], sample["metrics"]]
-        for sample in samples
-    ]
-    return sorted(rows, key=lambda row: (row[0], row[1]))
-
-
-def verdict_rows(judged: Judged) -> list[tuple[str, str, int, str, Any]]:
+def _verdict_rows(judged: Judged) -> Iterator[tuple[str, str, int, str, Any]]:
     """Verdicts as the journal would give them."""
     rows: list[tuple[str, str, int, str, Any]] = []
     for verdict in judged.verdicts:
@@ -241,15 +218,4 @@ def verdict_rows(judged: Judged) -> list[tuple[str, str, int, str, Any]]:
                 rows.append((verdict.pipeline, verdict.metric, verdict.document, "score", value))
             case Unscored():
                 rows.append((verdict.pipeline, verdict.metric, verdict.document, "unscored", None))
-    return sorted(rows, key=lambda row: (row[0], row[1], row[2]))
-
-
-def results_of(estimates: Sequence[Estimate]) -> dict[str, Any]:
-    """The numbers under lm-eval's keys."""
-    numbers: dict[str, Any] = {}
-    for estimate in estimates:
-        numbers[f"{estimate.metric},{estimate.pipeline}"] = estimate.value
-        numbers[f"{estimate.metric}_stderr,{estimate.pipeline}"] = (
-            "N/A" if estimate.stderr is None else estimate.stderr
-        )
-    return numbers
+    return iter(sorted(rows, key=lambda row: (row[0], row[1], row[2])))

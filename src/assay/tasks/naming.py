@@ -1,0 +1,146 @@
+"""Which names a task file defines, found without reading all of it, and remembered between starts.
+
+Listing thirteen thousand tasks must not parse thirteen thousand files: only the top-level keys that name things
+are cut out of the text. What is found is kept per file, with its size and time of change, in `ASSAY_HOME`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from assay.core.fingerprints import digest_text
+from assay.core.home import assay_home
+
+__all__ = ["NamingCache", "Names", "names_in", "yaml_files"]
+
+_KEYS = ("task", "group", "tag", "class", "include")
+_FORMAT = 1
+_TOP_KEY = re.compile(r"^([A-Za-z_][\w-]*|\"[^\"\n]+\"|'[^'\n]+')[ \t]*:(?=[ \t\r\n]|$)", re.MULTILINE)
+_PLAIN = re.compile(r"[A-Za-z_][\w.+/@-]*")
+_QUOTED = re.compile(r"\"([^\"\\\n]+)\"|'([^'\n]+)'")
+_WORDS = re.compile(r"-[ ]+[A-Za-z_][\w.+/@-]*[ \t]*(?:\r?\n[ \t]*-[ ]+[A-Za-z_][\w.+/@-]*[ \t]*)*")
+_NOT_TEXT = frozenset("true false yes no on off null none".split())
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The naming keys of one file, before its includes."""
+
+    config: Mapping[str, Any]
+    """`task`, `group`, `tag`, `class`, `include`, as far as the file has them; functions as text."""
+
+
+def names_in(text: str) -> Names | None:
+    """The naming keys of a task file's text; None when only a full reading can tell.
+
+    >>> names_in("task: arc_easy\\ntag:\\n  - ai2_arc\\ndoc_to_text: '{{question}}'\\n").config
+    {'task': 'arc_easy', 'tag': ['ai2_arc']}
+    """
+    found: dict[str, Any] = {}
+    starts = [(match.start(), match.end(), match[1].strip("\"'")) for match in _TOP_KEY.finditer(text)]
+    if not starts or text.lstrip().startswith(("{", "%", "---")):
+        return None
+    for at, (start, end, key) in enumerate(starts):
+        if key not in _KEYS:
+            continue
+        stop = starts[at + 1][0] if at + 1 < len(starts) else len(text)
+        value = text[end:stop].strip()
+        simple = _simple(value)
+        if simple is not None:
+            found[key] = simple
+            continue
+        try:
+            found[key] = yaml.load(text[start:stop], Loader=_names_loader())[key]
+        except (yaml.YAMLError, ValueError, TypeError, KeyError):
+            return None
+    return Names(found)
+
+
+def _simple(value: str) -> str | list[str] | None:
+    """A plain word, or a list of plain words one per line: what most files have, without a YAML parser."""
+    if _PLAIN.fullmatch(value):
+        return value if value.lower() not in _NOT_TEXT else None
+    quoted = _QUOTED.fullmatch(value)
+    if quoted:
+        return quoted[1] or quoted[2]
+    if _WORDS.fullmatch(value):
+        words = [line.strip()[1:].strip() for line in value.splitlines()]
+        return words if _NOT_TEXT.isdisjoint(word.lower() for word in words) else None
+    return None
+
+
+def _names_loader() -> Any:
+    if not hasattr(_names_loader, "made"):
+
+        class NamesLoader(_Loader):  # type: ignore[misc]
+            """Reads `!function x.y` as the text `x.y`: nobody calls anything here."""
+
+        NamesLoader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
+        _names_loader.made = NamesLoader  # type: ignore[attr-defined]
+    return _names_loader.made  # type: ignore[attr-defined]
+
+
+def yaml_files(root: Path) -> Iterator[tuple[str, int, int]]:
+    """(path, size, time of change) of every `*.yaml` below a folder, in the order of their paths."""
+    found: list[tuple[str, int, int]] = []
+    waiting = [str(root)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=True):
+                    waiting.append(entry.path)
+                elif entry.name.endswith(".yaml"):
+                    status = entry.stat()
+                    found.append((entry.path, status.st_size, status.st_mtime_ns))
+    found.sort(key=lambda row: row[0].replace(os.sep, "/"))
+    return iter(found)
+
+
+class NamingCache:
+    """What the files of one root define, remembered by path, size and time of change."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = assay_home() / "index" / f"{digest_text(str(root.resolve()))}.json"
+        self._known: dict[str, list[Any]] = self._read()
+        self._kept: dict[str, list[Any]] = {}
+
+    def get(self, path: str, size: int, changed_ns: int) -> dict[str, Any] | None:
+        """The naming keys of an unchanged file."""
+        row = self._known.get(path)
+        if row is None or row[0] != size or row[1] != changed_ns:
+            return None
+        self._kept[path] = row
+        config: dict[str, Any] = row[2]
+        return config
+
+    def put(self, path: str, size: int, changed_ns: int, config: Mapping[str, Any]) -> None:
+        """Remember a file's naming keys."""
+        self._kept[path] = [size, changed_ns, dict(config)]
+
+    def save(self) -> None:
+        """Write what is known now, if it changed; a cache that cannot be written is done without."""
+        if self._kept == self._known:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = self._path.with_suffix(f".{os.getpid()}")
+            fresh.write_text(json.dumps({"format": _FORMAT, "files": self._kept}), encoding="utf-8")
+            fresh.replace(self._path)
+        except (OSError, TypeError, ValueError):
+            return
+
+    def _read(self) -> dict[str, list[Any]]:
+        try:
+            content = json.loads(self._path.read_text(encoding="utf-8"))
+            return dict(content["files"]) if content["format"] == _FORMAT else {}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}

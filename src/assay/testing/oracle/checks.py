@@ -1,0 +1,58 @@
+"""What came of each record, and the counts over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["CHECKS", "Checks", "tally"]
+
+CHECKS = ("requests", "metrics", "results")
+
+
+@dataclass(slots=True)
+class Checks:
+    """The differences found in one record, by check; None where there is none."""
+
+    task: str
+    variant: str = "default"
+    number: int = 0
+    """Its place in the corpus."""
+
+    requests: str | None = None
+    metrics: str | None = None
+    results: str | None = None
+    excluded: str = ""
+    """Why the record is counted apart: what it shows depends on a global random state."""
+
+    @property
+    def name(self) -> str:
+        return self.task if self.variant == "default" else f"{self.task}#{self.variant}"
+
+    @property
+    def first(self) -> tuple[str, str] | None:
+        """The first check that differs, and how."""
+        return next(((check, found) for check in CHECKS if (found := getattr(self, check))), None)
+
+    def spoil(self, why: str) -> None:
+        """The record could not be replayed to its end: whatever was not compared yet differs."""
+        for check in CHECKS:
+            setattr(self, check, getattr(self, check) or why)
+
+
+def tally(records: Iterable[Checks]) -> dict[str, Any]:
+    """Counts per check in total, those counted apart, and what came of each record by name."""
+    total, apart = (
+        {check: {"identical": 0, "of": 0} for check in CHECKS},
+        {check: {"identical": 0, "of": 0} for check in CHECKS},
+    )
+    tasks: dict[str, Any] = {}
+    for checks in records:
+        entry = {check: getattr(checks, check) or "identical" for check in CHECKS}
+        tasks[checks.name] = {**entry, **({"excluded": checks.excluded} if checks.excluded else {})}
+        for check in CHECKS:
+            counts = (apart if checks.excluded else total)[check]
+            counts["of"] += 1
+            counts["identical"] += getattr(checks, check) is None
+    return {"total": total, "apart": apart, "tasks": tasks}

@@ -1,0 +1,234 @@
+"""Everything a user can get wrong: what, where, hint; exit code 2; before any model is opened."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Assay
+from tests.making import Function, write_choices, write_task
+
+from assay.testing import ScriptedModel
+
+ASSAY = [sys.executable, "-c", "from assay.cli import main; main()"]
+
+
+def nothing(folder: Path) -> None:
+    write_task(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A command, and what must be said about it."""
+
+    name: str
+    command: list[str]
+    says: list[str]
+    before: Callable[[Path], object] = nothing
+
+
+def task(**keys: object) -> Callable[[Path], object]:
+    return lambda folder: write_task(folder, **keys)  # type: ignore[arg-type]
+
+
+def text(name: str, content: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text(content)
+
+
+def bad_row(folder: Path) -> None:
+    write_task(folder)
+    (folder / "sums.jsonl").write_text('{"question": "What is 1 + 1?", "answer": "2"}\n{"question": \n')
+
+
+RUN = ["run", "--model", "scripted", "sums.yaml"]
+MISTAKES = [
+    Mistake("unknown task", ["run", "--tasks", "quickstart_adition"],
+            ["no task is called `quickstart_adition`", "at --tasks", "did you mean `quickstart_addition`?", "assay ls tasks"]),
+    Mistake("unknown metric", RUN, ["no metric is called `exact_macth`", "sums.yaml:", "metric_list[0]", "did you mean `exact_match`?"],
+            task(metric_list=[{"metric": "exact_macth"}])),
+    Mistake("unknown aggregation", RUN, ["no aggregation is called `meen`", "sums.yaml:", "did you mean `mean`?"],
+            task(metric_list=[{"metric": "exact_match", "aggregation": "meen"}])),
+    Mistake("unknown filter", RUN, ["no filter is called `take_frist`", "sums.yaml:", "filter_list[0]", "did you mean `take_first`?"],
+            task(filter_list=[{"name": "x", "filter": [{"function": "take_frist"}]}])),
+    Mistake("unknown model", ["run", "--model", "embeded"], ["no model is called `embeded`", "at --model", "did you mean `embedded`?"]),
+    Mistake("unknown flag", ["run", "--modle", "embedded"], ["no flag is called `--modle`", "did you mean `--model`?", "assay run --help"]),
+    Mistake("unknown command", ["rnu"], ["no command is called `rnu`", "did you mean `run`?", "assay --help"]),
+    Mistake("unknown kind", ["ls", "taks"], ["nothing is listed as `taks`", "did you mean `tasks`?"]),
+    Mistake("unknown model argument", ["run", "--model_args", "wieghts=x"], ["`wieghts`", "model_args"]),
+    Mistake("unknown key in a task", RUN, ["a task has no key `doc_to_txet`", "sums.yaml:", "did you mean `doc_to_text`?"],
+            task(doc_to_txet="{{question}}")),
+    Mistake("unknown option in a config", ["run", "--config", "c.yaml"], ["no option is called `taks`", "c.yaml", "did you mean `tasks`?"],
+            text("c.yaml", "taks: [a]\n")),
+    Mistake("YAML that is broken", ["run", "broken.yaml"], ["not valid YAML", "broken.yaml:2"],
+            text("broken.yaml", "task: broken\ndoc_to_text: a: b\n")),
+    Mistake("YAML that is a list", ["run", "list.yaml"], ["must be a mapping", "list.yaml"], text("list.yaml", "- a\n")),
+    Mistake("YAML that is not there", ["run", "gone.yaml"], ["cannot read the task file", "gone.yaml"]),
+    Mistake("data file that is not there", RUN, ["the data file `gone.jsonl` is not there", "sums.yaml:", "relative to"],
+            task(dataset_kwargs={"data_files": {"test": "gone.jsonl"}})),
+    Mistake("data that is not JSON", RUN, ["not valid JSON", "sums.jsonl:2"], bad_row),
+    Mistake("template with a missing column", RUN, ["the template names `qestion`", "sums.yaml:", "did you mean `question`?"],
+            task(doc_to_text="{{qestion}}")),
+    Mistake("template that is not Jinja", RUN, ["not a valid template", "sums.yaml:", "doc_to_text"], task(doc_to_text="{{question")),
+    Mistake("missing helper file", RUN, ["no helper file", "sums.yaml:", "utils.py"], task(doc_to_text=Function("utils.text"))),
+    Mistake("missing helper function", RUN, ["`utils` has no function `text`", "sums.yaml:", "did you mean `texts`?"],
+            task(doc_to_text=Function("utils.text"), helpers="def texts(doc): ...\n")),
+    Mistake("helper that raises", RUN, ["fails: KeyError: 'x'", "utils.py:1, text"],
+            task(doc_to_text=Function("utils.text"), helpers="def text(doc): return doc['x']\n")),
+    Mistake("zero documents", RUN, ["has no documents", "sums.yaml:"], task(rows=[])),
+    Mistake("zero documents chosen", [*RUN, "--samples", '{"sums": []}'], ["no document of `sums` is chosen", "--samples"]),
+    Mistake("a model without likelihoods", ["run", "--model", "scripted", "choices.yaml"],
+            ["the model `scripted` cannot answer `choices`", "does not do likelihood", "choices.yaml:", "it does: "],
+            lambda folder: write_choices(folder)),
+    Mistake("code that is not allowed", RUN, ["executes code written by the model", "--confirm_run_unsafe_code"], task(unsafe_code=True)),
+    Mistake("output path under a file", [*RUN, "--output_path", "sums.yaml/out"], ["is not a folder", "--output_path"]),
+    Mistake("cache under a file", [*RUN, "--use_cache", "sums.yaml/cache"], ["cannot open", "--no_cache"]),
+    Mistake("limit that is no number", ["run", "--limit", "many"], ["`many` is not a number", "--limit", "a count (100) or a share"]),
+    Mistake("limit of nothing", ["run", "--limit", "0"], ["neither a count nor a share", "--limit"]),
+    Mistake("limit with a fraction", ["run", "--limit", "2.5"], ["neither a count nor a share", "--limit"]),
+    Mistake("samples that are no JSON", ["run", "--samples", "{nonsense"], ["JSON object of lists", "--samples"]),
+    Mistake("samples that are no file", ["run", "--samples", "gone.json"], ["cannot read `gone.json`", "--samples"]),
+    Mistake("samples of another task", [*RUN, "--samples", '{"other": [1]}'], ["no task of this run is called `other`", "--samples"]),
+    Mistake("samples that are not there", [*RUN, "--samples", '{"sums": [99]}'], ["has 6 documents", "--samples"]),
+    Mistake("limit with samples", [*RUN, "--limit", "3", "--samples", '{"sums": [1]}'], ["cannot be used together", "leave one"]),
+    Mistake("seed that is no number", ["run", "--seed", "lucky"], ["`lucky` is not a seed", "--seed"]),
+    Mistake("two seeds", ["run", "--seed", "1,2"], ["2 seeds given", "--seed", "or four"]),
+    Mistake("batch size of nothing", ["run", "--batch_size", "0"], ["not a batch size", "--batch_size"]),
+    Mistake("switch that is no switch", ["run", "--log_samples", "maybe"], ["neither true nor false", "--log_samples"]),
+    Mistake("negative shots", ["run", "--num_fewshot", "-1"], ["whole number", "--num_fewshot"]),
+    Mistake("more shots than examples", [*RUN, "--num_fewshot", "9"], ["9 few-shot examples are wanted", "lower num_fewshot"]),
+    Mistake("multiturn without chat", ["run", "--fewshot_as_multiturn"], ["need a chat template", "--apply_chat_template"]),
+    Mistake("arguments without equals", ["run", "--model_args", "seed"], ["not of the form key=value", "hint"]),
+    Mistake("arguments of broken JSON", ["run", "--model_args", '{"seed": }'], ["not JSON", "character"]),
+    Mistake("config that is not there", ["run", "--config", "gone.yaml"], ["cannot read the config file", "gone.yaml"]),
+    Mistake("config of broken YAML", ["run", "--config", "c.yaml"], ["not valid YAML", "c.yaml:2"], text("c.yaml", "tasks: [a\nlimit: 3]]\n")),
+    Mistake("config that is a list", ["run", "--config", "c.yaml"], ["mapping of options", "c.yaml"], text("c.yaml", "- a\n")),
+    Mistake("config that is not text", ["run", "--config", "c.yaml"], ["not UTF-8", "c.yaml"],
+            lambda folder: (folder / "c.yaml").write_bytes(b"\xff\xfe")),
+    Mistake("verbosity nobody knows", ["run", "-v", "loud"], ["not a log level", "--verbosity"]),
+    Mistake("flag without its value", ["run", "--limit"], ["requires an argument", "assay run --help"]),
+    Mistake("include path that is not there", ["run", "--include_path", "nowhere"], ["`nowhere` is not there", "--include_path"]),
+    Mistake("folder without tasks", ["run", "./empty"], ["holds no task file", "--tasks"], lambda folder: (folder / "empty").mkdir()),
+    Mistake("no task at all", ["run", "--tasks", ","], ["no task was named", "--tasks"]),
+    Mistake("show without a task", ["show"], ["TASK", "assay show --help"]),
+    Mistake("show of nothing", ["show", "quickstart_copy", "-n", "0"], ["at least one document", "--documents"]),
+    Mistake("weights that are not there", ["run", "--model_args", "weights=nowhere"], ["nowhere"]),
+]  # fmt: skip
+
+
+def in_folder(command: list[str], folder: Path) -> list[str]:
+    """The command with the full paths of the files it names."""
+    return [str(folder / word) if word.endswith(".yaml") else word for word in command]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_a_mistake_is_explained(
+    mistake: Mistake, workspace: Path, assay_command: Assay, scripted: ScriptedModel
+) -> None:
+    mistake.before(workspace)
+    code, out, err = assay_command(*in_folder(mistake.command, workspace))
+    assert code == 2
+    assert out == ""
+    assert err.startswith("error: ")
+    assert "Traceback" not in err
+    for piece in mistake.says:
+        assert piece in err
+    assert scripted.opened == 0
+    assert not (workspace / "assay-runs").exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "show"])
+def test_several_mistakes_are_all_explained(workspace: Path, assay_command: Assay, command: str) -> None:
+    write_task(workspace, "one", metric_list=[{"metric": "exact_macth"}, {"metric": "acuracy"}])
+    write_task(workspace, "two", doc_to_text="{{qestion}}")
+    code, out, err = assay_command(command, "one.yaml", "two.yaml", "three", "--model", "embeded")
+    assert code == 2
+    assert out == ""
+    for what in ("`exact_macth`", "`acuracy`", "`qestion`", "`three`", "`embeded`"):
+        assert what in err
+    assert err.count("error: ") == 5
+    assert err.rstrip().endswith("5 problems found before the first request")
+
+
+def test_broken_task_files_elsewhere_do_not_matter(workspace: Path, assay_command: Assay) -> None:
+    write_task(workspace / "tasks", "good")
+    (workspace / "tasks" / "bad.yaml").write_text("task: [\n")
+    assert assay_command("plan", "good", "--include_path", "tasks").code == 0
+    code, _, err = assay_command("plan", "bad", "--include_path", "tasks")
+    assert code == 2
+    assert "bad.yaml:" in err
+
+
+def test_a_folder_that_may_not_be_written(
+    workspace: Path, assay_command: Assay, scripted: ScriptedModel
+) -> None:
+    write_task(workspace)
+    if os.geteuid() == 0:  # for root only the kernel's own folders are closed
+        folder = "/proc/assay"
+    else:
+        locked = workspace / "locked"
+        locked.mkdir(mode=0o500)
+        folder = str(locked / "out")
+    code, _, err = assay_command(*RUN, "--output_path", folder)
+    assert code == 2
+    assert err.splitlines()[-1].startswith("hint: ")
+    assert "Traceback" not in err
+    assert scripted.opened == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["unknown task", "unknown flag", "YAML that is broken", "template with a missing column"]
+)
+def test_a_mistake_in_a_process_of_its_own(name: str, workspace: Path) -> None:
+    (mistake,) = [mistake for mistake in MISTAKES if mistake.name == name]
+    mistake.before(workspace)
+    command = [word if word != "scripted" else "embedded" for word in mistake.command]
+    ended = subprocess.run([*ASSAY, *command], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("error: ")
+    assert "Traceback" not in ended.stderr
+    assert "\x1b[" not in ended.stderr, "colour is for terminals"
+    for piece in mistake.says:
+        assert piece in ended.stderr
+
+
+def test_nothing_is_printed_as_json_when_something_is_wrong(assay_command: Assay) -> None:
+    code, out, err = assay_command("run", "--tasks", "nowhere", "--json")
+    assert (code, out) == (2, "")
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(err)
+
+
+CONFIGS = [
+    ("limit: [1]", "`limit`"),
+    ("limit: true", "`limit`"),
+    ("limit: -3", "--limit"),
+    ("num_fewshot: -1", "-1"),
+    ("batch_size: 0", "batch size"),
+    ("tasks: 5", "`tasks`"),
+    ("model: nobody", "`nobody`"),
+    ("model_args: [1]", "`model_args`"),
+    ("gen_kwargs: 3", "key=value"),
+    ("include_path: 5", "`include_path`"),
+    ("samples: 3", "--samples"),
+    ("seed: [1, 2]", "2 seeds given"),
+    ("no_cache: maybe", "neither true nor false"),
+    ("predict_only: 3", "`predict_only`"),
+]
+
+
+@pytest.mark.parametrize(("line", "says"), CONFIGS)
+def test_a_config_value_of_the_wrong_kind_is_explained(
+    workspace: Path, assay_command: Assay, line: str, says: str
+) -> None:
+    (workspace / "c.yaml").write_text(f"{line}\n")
+    code, out, err = assay_command("plan", "--config", "c.yaml")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert says in err

@@ -1,0 +1,288 @@
+"""`ls`, `show`, `plan`, help and version: what they print, and that they load no model."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Assay
+from tests.making import Function, write_choices, write_task
+
+from assay import models
+from assay.cli.app import COMMANDS
+from assay.models.embedded.adapter import EmbeddedModel
+
+QUICKSTART = ["addition", "copy", "facts", "shapes", "stories", "vote"]
+KINDS = {
+    "tasks": "quickstart_addition",
+    "groups": "quickstart",
+    "tags": "my_tag",
+    "models": "embedded",
+    "metrics": "exact_match",
+    "filters": "take_first",
+    "aggregations": "mean",
+    "options": "num_fewshot",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_model_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(self: object) -> None:
+        raise AssertionError("a model was opened")
+
+    monkeypatch.setattr(EmbeddedModel, "open", refuse)
+
+
+# --- help ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+@pytest.mark.parametrize(
+    "command", [[], *([name] for name in COMMANDS)], ids=lambda words: " ".join(words) or "assay"
+)
+def test_help_has_examples_and_exits_0(assay_command: Assay, command: list[str], flag: str) -> None:
+    code, out, err = assay_command(*command, flag)
+    assert (code, err) == (0, "")
+    assert "Examples:" in out
+    assert " ".join(["  assay", *command]) in out
+
+
+def test_no_arguments_show_the_help(assay_command: Assay) -> None:
+    assert assay_command() == assay_command("--help")
+
+
+def test_help_names_every_option_of_a_run(assay_command: Assay) -> None:
+    from assay.core.runspec import run_options
+
+    out = assay_command("run", "--help").out
+    assert [name for name, _, _ in run_options() if f"--{name}" not in out] == []
+
+
+def test_the_version_is_the_installed_one(assay_command: Assay) -> None:
+    from importlib.metadata import version
+
+    assert assay_command("--version") == (0, f"assay {version('assay')}\n", "")
+
+
+# --- ls ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "name"), KINDS.items())
+def test_every_kind_is_listed(workspace: Path, assay_command: Assay, kind: str, name: str) -> None:
+    write_task(workspace / "tasks", tag="my_tag")
+    code, out, err = assay_command("ls", kind, "--include_path", "tasks")
+    assert code == 0
+    assert name in [line.split()[0] for line in out.splitlines()]
+    assert err.strip().endswith(kind), "the count is talk"
+    rows = json.loads(assay_command("ls", kind, "--include_path", "tasks", "--json").out)
+    assert name in [row["name"] for row in rows]
+    assert len(rows) == len(out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [("quickstart_a*", ["quickstart_addition"]), ("hape", ["quickstart_shapes"]), ("zzz", [])],
+)
+def test_a_pattern_is_a_glob_or_a_part_of_a_name(
+    assay_command: Assay, pattern: str, found: list[str]
+) -> None:
+    rows = json.loads(assay_command("ls", "tasks", pattern, "--json").out)
+    assert [row["name"] for row in rows] == found
+
+
+def test_tasks_are_the_default(assay_command: Assay) -> None:
+    assert assay_command("ls") == assay_command("ls", "tasks")
+
+
+def test_everything_listed_says_what_it_is(assay_command: Assay) -> None:
+    for kind in ("models", "metrics", "filters", "aggregations", "options"):
+        rows = json.loads(assay_command("ls", kind, "--json").out)
+        assert [row["name"] for row in rows if not row["about"]] == [], kind
+
+
+def test_broken_and_hidden_task_files_are_mentioned(workspace: Path, assay_command: Assay) -> None:
+    write_task(workspace / "tasks", "quickstart_copy")
+    (workspace / "tasks" / "bad.yaml").write_text("task: [\n")
+    code, out, err = assay_command("ls", "tasks", "--include_path", "tasks")
+    assert code == 0
+    assert "bad.yaml cannot be read" in err
+    assert "`quickstart_copy` is defined twice" in err
+    assert "warning" not in out
+
+
+# --- show ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", QUICKSTART)
+def test_show_prints_the_prompt_and_target_of_every_quickstart_task(assay_command: Assay, name: str) -> None:
+    code, out, err = assay_command("show", f"quickstart_{name}")
+    assert (code, err) == (0, "")
+    assert out.count(f"── quickstart_{name}, document") == 2
+    assert out.count("target") >= 2
+    rows = json.loads(assay_command("show", f"quickstart_{name}", "-n", "3", "--json").out)
+    assert [row["document"] for row in rows] == [0, 1, 2]
+    for row in rows:
+        assert row["task"] == f"quickstart_{name}"
+        assert row["requests"][0]["prompt"]
+        assert "target" in row
+
+
+def test_show_prints_what_is_asked_to_the_letter(assay_command: Assay) -> None:
+    (row,) = json.loads(assay_command("show", "quickstart_facts", "-n", "1", "--json").out)
+    assert row["requests"][0]["prompt"].endswith("\nAnswer:")
+    assert [request["continuation"] for request in row["requests"]] == [
+        f" {choice}" for choice in row["choices"]
+    ]
+    (row,) = json.loads(assay_command("show", "quickstart_vote", "-n", "1", "--json").out)
+    assert row["requests"][0]["repeats"] == 8
+    assert row["requests"][0]["settings"]["temperature"] == 1.5
+    (row,) = json.loads(assay_command("show", "quickstart_shapes", "-n", "1", "--json").out)
+    assert row["requests"][0]["media"][0].startswith("image ")
+
+
+def test_show_writes_examples(assay_command: Assay) -> None:
+    def prompt(*arguments: str) -> str:
+        (row,) = json.loads(assay_command("show", "quickstart_copy", "-n", "1", "--json", *arguments).out)
+        return str(row["requests"][0]["prompt"])
+
+    assert prompt().count("Copy:") == 4
+    assert prompt("--num_fewshot", "1").count("Copy:") == 2
+    assert prompt("--seed", "5") != prompt()
+
+
+def test_show_applies_the_chat_template_of_the_model(assay_command: Assay) -> None:
+    def prompt(*arguments: str) -> str:
+        (row,) = json.loads(assay_command("show", "quickstart_copy", "-n", "1", "--json", *arguments).out)
+        return str(row["requests"][0]["prompt"])
+
+    chat = prompt("--apply_chat_template", "--system_instruction", "Be brief.")
+    assert "Be brief." in chat
+    assert chat != prompt("--system_instruction", "Be brief.")
+    assert prompt("--apply_chat_template", "--fewshot_as_multiturn", "false") != prompt(
+        "--apply_chat_template"
+    )
+
+
+def test_show_takes_chosen_documents(assay_command: Assay) -> None:
+    rows = json.loads(
+        assay_command("show", "quickstart_facts", "--samples", '{"quickstart_facts": [7, 3]}', "--json").out
+    )
+    assert [row["document"] for row in rows] == [3, 7]
+
+
+def test_show_works_for_models_without_a_preview(
+    workspace: Path, assay_command: Assay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay.testing import ScriptedModel
+
+    monkeypatch.setitem(models.MODELS._items, "plain", ScriptedModel)
+    code, out, _ = assay_command("show", "quickstart_shapes", "--model", "plain")
+    assert code == 0
+    assert "<image>" in out
+
+
+def test_show_of_a_document_that_cannot_be_rendered_is_explained(
+    workspace: Path, assay_command: Assay
+) -> None:
+    helpers = "def text(doc):\n    return doc['question'] if doc['answer'] != '2' else doc['x']\n"
+    path = write_task(workspace, helpers=helpers, doc_to_text=Function("utils.text"))
+    code, out, err = assay_command("show", str(path))
+    assert code == 2
+    assert out == ""
+    assert "KeyError: 'x'" in err
+    assert "utils.py:2, text" in err
+
+
+# --- plan ----------------------------------------------------------------------------------------------
+
+
+def test_plan_counts_and_says_where(assay_command: Assay) -> None:
+    code, out, err = assay_command("plan", "--limit", "5")
+    assert (code, err) == (0, "")
+    for name in QUICKSTART:
+        assert f"quickstart_{name}" in out
+    assert "30 documents" in out
+    assert "requests to `embedded`; would be stored in assay-runs/embedded-quickstart-" in out
+    assert "no problems found" in out
+    assert not Path("assay-runs").exists()
+
+
+def test_plan_as_json_is_alone_on_stdout(assay_command: Assay) -> None:
+    code, out, err = assay_command("plan", "quickstart", "--limit", "5", "--json")
+    assert (code, err) == (0, "")
+    plan = json.loads(out)
+    assert plan["documents"] == 30
+    assert plan["tasks"]["quickstart_vote"]["requests"] == {"generate": 40}
+    assert plan["tasks"]["quickstart_copy"]["num_fewshot"] == 3
+    assert plan["groups"]["quickstart"] == [f"quickstart_{name}" for name in QUICKSTART]
+    assert plan["requests"] == sum(sum(task["requests"].values()) for task in plan["tasks"].values())
+
+
+def test_plan_and_run_agree_on_the_folder(
+    workspace: Path, assay_command: Assay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay.testing import ScriptedModel
+
+    monkeypatch.setitem(models.MODELS._items, "scripted", ScriptedModel)
+    arguments = [str(write_choices(workspace)), "--model", "scripted", "--output_path", "out"]
+    folder = json.loads(assay_command("plan", *arguments, "--json").out)["folder"]
+    assay_command("run", *arguments)
+    assert (workspace / folder / "journal.sqlite").is_file()
+
+
+def test_plan_finds_a_document_that_cannot_be_rendered(workspace: Path, assay_command: Assay) -> None:
+    helpers = "def text(doc):\n    return doc['question'] if doc['answer'] != '4' else doc['x']\n"
+    path = write_task(workspace, helpers=helpers, doc_to_text=Function("utils.text"))
+    code, out, err = assay_command("plan", str(path))
+    assert (code, out) == (2, "")
+    assert "KeyError: 'x'" in err
+
+
+def test_long_names_are_not_cut(workspace: Path, assay_command: Assay) -> None:
+    name = "a_task_with_a_name_that_goes_on_and_on_" * 3
+    path = write_task(workspace, name)
+    assert name in assay_command("plan", str(path)).out
+
+
+# --- colour --------------------------------------------------------------------------------------------
+
+
+def on_a_terminal(folder: Path, *arguments: str) -> str:
+    """What the command prints when a terminal is listening."""
+    ours, theirs = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from assay.cli import main; main()", *arguments],
+        cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env={**environment, "TERM": "xterm-256color", "COLUMNS": "160"},
+    )  # fmt: skip
+    os.close(theirs)
+    pieces = []
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # the other side is closed
+            break
+        if not piece:
+            break
+        pieces.append(piece)
+    process.wait(timeout=60)
+    os.close(ours)
+    return b"".join(pieces).decode("utf-8", "replace")
+
+
+def test_colour_is_for_terminals(workspace: Path, assay_command: Assay) -> None:
+    assert "\x1b[" not in assay_command("show", "quickstart_copy").out
+    assert "\x1b[" in on_a_terminal(workspace, "show", "quickstart_copy")
+    assert "\x1b[31m" in on_a_terminal(workspace, "plan", "nowhere"), "errors are red"
+
+
+def test_a_run_on_a_terminal_draws_bars_and_ends_with_the_table(workspace: Path) -> None:
+    shown = on_a_terminal(workspace, "run", "quickstart_copy", "--limit", "3")
+    assert "━" in shown
+    assert "exact_match" in shown
+    assert "stored in" in shown

@@ -1,0 +1,196 @@
+"""Ctrl-C, a termination signal, a second process, failing requests, a full disk: nothing is lost, everything is said."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from tests.flows.running import ASSAY, Bench, committed, contents, fingerprints, kill, wait_until
+
+from assay.store.journal import FILE_NAME
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+# --- signals -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_says_how_to_go_on_and_exits_130(bench: Bench, number: signal.Signals) -> None:
+    options = [*bench.write_tasks(documents=12)[:2], "--no_cache"]
+    assert bench.finish(bench.command(*options, "--output_path", "whole")).returncode == 0
+    expected, total = contents(bench.run_folder("whole")), len(bench.asked())
+    bench.log.unlink()
+
+    command = bench.command(*options, "--output_path", "stopped out")
+    process = bench.start(command)
+    assert wait_until(lambda: len(bench.asked()) >= 6, process)
+    out, err = kill(process, number)
+    assert process.returncode == 130
+    assert out == ""
+    assert "Traceback" not in err
+    assert "interrupted: everything answered is saved" in err
+    assert "--output_path 'stopped out'" in err, "the command can be pasted as it is"
+    asked = bench.asked()
+    assert bench.log.read_text().splitlines()[-1] == "close", "the model was closed"
+    kept = committed(bench.run_folder("stopped out"))
+    assert len(fingerprints(asked) - kept) <= 1, "at most the one in flight is lost"
+
+    assert bench.finish(command).returncode == 0
+    assert contents(bench.run_folder("stopped out")) == expected
+    assert not fingerprints(bench.asked(len(asked))) & kept
+    assert len(bench.asked_times()) == total
+
+
+def test_a_signal_before_anything_was_asked_is_no_trouble(bench: Bench) -> None:
+    command = bench.command(*bench.write_tasks(documents=5)[:1], delay_ms=2000)
+    process = bench.start(command)
+    assert wait_until(lambda: bench.log.exists(), process)
+    _, err = kill(process, signal.SIGINT)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert bench.finish(bench.command(*bench.write_tasks(documents=5)[:1])).returncode == 0
+
+
+# --- two at once ---------------------------------------------------------------------------------------
+
+
+def test_a_second_process_on_the_same_run_is_refused_and_the_first_goes_on(bench: Bench) -> None:
+    command = bench.command(*bench.write_tasks(documents=60)[:1], "--output_path", "out", delay_ms=40)
+    first = bench.start(command)
+    assert wait_until(lambda: bool(bench.asked()), first)
+    second = bench.finish(command)
+    assert first.poll() is None, "the first is still at work"
+    assert second.returncode == 2
+    assert second.stdout == ""
+    assert f"process {first.pid} on {socket.gethostname()}" in second.stderr
+    assert "hint:" in second.stderr
+    out, err = first.communicate(timeout=60)
+    assert first.returncode == 0, err
+    assert "exact_match" in out
+    assert set(bench.asked_times().values()) == {1}
+
+
+def test_two_runs_share_one_cache_at_the_same_time(bench: Bench) -> None:
+    tasks = bench.write_tasks(documents=40)[:2]
+    commands = [
+        bench.command(*tasks, "--output_path", name, *extra)
+        for name, extra in (("a", []), ("b", ["--limit", "30"]))
+    ]
+    both = [bench.start(command) for command in commands]
+    for process in both:
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+    third = len(bench.asked())
+    assert bench.finish(bench.command(*tasks, "--output_path", "c")).returncode == 0
+    assert bench.asked(third) == [], "both have filled the cache"
+    assert contents(bench.run_folder("a")) == contents(bench.run_folder("c"))
+
+
+# --- failures ------------------------------------------------------------------------------------------
+
+
+def test_failed_requests_are_counted_reported_and_asked_again(bench: Bench) -> None:
+    tasks = bench.write_tasks(documents=40)[:2]
+    assert bench.finish(bench.command(*tasks, "--output_path", "whole", "--no_cache")).returncode == 0
+    total = len(bench.asked())
+    bench.log.unlink()
+
+    bench.broken.touch()
+    command = bench.command(*tasks, "--output_path", "out", "--no_cache", delay_ms=0)
+    first = bench.finish(command)
+    kept = committed(bench.run_folder("out"))
+    failed = total - len(kept)
+    assert 5 < failed < total / 2
+    assert first.returncode == 1
+    assert f"error: {failed} of {total} requests failed" in first.stderr
+    assert "hint: repeat the command" in first.stderr
+    assert f"failed: {failed} server error" in first.stderr
+    assert "exact_match" in first.stdout, "the numbers there are, are shown"
+
+    bench.broken.unlink()
+    second = bench.finish(command)
+    assert second.returncode == 0, second.stderr
+    again = bench.asked(total)
+    assert len(again) == failed
+    assert not fingerprints(again) & kept
+    assert contents(bench.run_folder("out")) == contents(bench.run_folder("whole"))
+
+
+def test_one_failure_in_a_hundred_is_allowed(bench: Bench) -> None:
+    bench.broken.touch()
+    task = bench.write_tasks(documents=120)[:1]
+    shares = {
+        0.004: 0,
+        0.05: 1,
+    }  # of these 120 requests, none or one fails below 0.4 %, and six or so below 5 %
+    for share, code in shares.items():
+        finished = bench.finish(
+            bench.command(*task, "--output_path", f"out{share}", "--no_cache", delay_ms=0, share=share)
+        )
+        assert finished.returncode == code, finished.stderr
+
+
+# --- a full disk ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("room_kb", [0, 40, 160, 400])
+def test_a_full_disk_is_said_plainly_and_the_run_goes_on_later(bench: Bench, room_kb: int) -> None:
+    """A limit on the size of files stands for a full disk."""
+    options = [*bench.write_tasks(documents=300)[:1], "--no_cache"]
+    command = bench.command(*options, "--output_path", "out", delay_ms=0.5)
+
+    def no_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room_kb * 1024, room_kb * 1024))
+
+    bench.log.symlink_to("/dev/null")
+    full = bench.finish(command, preexec_fn=no_room)
+    bench.log.unlink()
+    assert full.returncode in (1, 2), (full.returncode, full.stderr)
+    assert "Traceback" not in full.stderr
+    assert "error: " in full.stderr
+    assert "cannot" in full.stderr
+    assert "hint: " in full.stderr
+
+    journals = list((bench.folder / "out").glob(f"*/{FILE_NAME}"))
+    kept = committed(journals[0].parent) if journals else set()
+    later = bench.finish(command)
+    assert later.returncode == 0, later.stderr
+    assert not fingerprints(bench.asked()) & kept
+    assert len(contents(bench.run_folder("out"))["responses"]) == 300
+
+
+# --- the happy path ------------------------------------------------------------------------------------
+
+
+def test_the_first_command_of_a_newcomer(bench: Bench) -> None:
+    """`assay run` on a few documents: progress and talk on stderr, the table on stdout, a run on disk."""
+    started = time.monotonic()
+    first = bench.finish([*ASSAY, "run", "--limit", "4"])
+    assert first.returncode == 0, first.stderr
+    assert time.monotonic() - started < 60
+    for word in (
+        "quickstart_addition",
+        "quickstart_shapes",
+        "maj@8",
+        "bits_per_byte",
+        "scored",
+        "unscored",
+        "failed",
+    ):
+        assert word in first.stdout
+    assert "stored in assay-runs/embedded-quickstart-" in first.stdout
+    assert "next: " in first.stdout
+    assert "running embedded on 6 tasks, 24 documents" in first.stderr
+    assert "done  24/24 documents" in first.stderr
+    assert (bench.folder / "home" / "cache.sqlite").is_file()
+    again = bench.finish([*ASSAY, "run", "--limit", "4"])
+    assert "continuing embedded" in again.stderr
+    assert again.stdout == first.stdout

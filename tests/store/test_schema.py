@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from assay.core.errors import AssayError, BadOutput, DamagedStore
+from assay.store.journal import FILE_NAME, Journal
+from assay.store.schema import CACHE_SCHEMA, JOURNAL_SCHEMA, VERSION, connect
+
+needs_permissions = pytest.mark.skipif(os.geteuid() == 0, reason="the administrator may write anywhere")
+
+
+def tables(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (
+            JOURNAL_SCHEMA,
+            {
+                "facts",
+                "prompts",
+                "documents",
+                "requests",
+                "responses",
+                "failures",
+                "answers",
+                "verdicts",
+                "outcomes",
+                "estimates",
+            },
+        ),
+        (CACHE_SCHEMA, {"responses"}),
+    ],
+    ids=["journal", "cache"],
+)
+def test_a_missing_file_is_made_with_its_folders_tables_and_version(
+    tmp_path: Path, schema: str, expected: set[str]
+) -> None:
+    connection = connect(tmp_path / "deep" / "er" / "x.sqlite", schema)
+    assert tables(connection) == expected
+    assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+
+
+@pytest.mark.parametrize(("durable", "level"), [(True, 2), (False, 1)])
+def test_a_journal_survives_a_power_cut_and_a_cache_need_not(
+    tmp_path: Path, durable: bool, level: int
+) -> None:
+    connection = connect(tmp_path / "x.sqlite", CACHE_SCHEMA, durable=durable)
+    assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
+    connection.close()
+
+
+def test_opening_again_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    first = connect(path, JOURNAL_SCHEMA)
+    first.execute("INSERT INTO facts VALUES ('a', '1')")
+    first.close()
+    second = connect(path, JOURNAL_SCHEMA)
+    assert second.execute("SELECT * FROM facts").fetchall() == [("a", "1")]
+    second.close()
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_a_file_of_a_newer_assay_is_refused(tmp_path: Path, readonly: bool) -> None:
+    path = tmp_path / "x.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version={VERSION + 1}")
+    connection.close()
+    with pytest.raises(DamagedStore, match="newer Assay") as caught:
+        connect(path, JOURNAL_SCHEMA, readonly=readonly)
+    assert (caught.value.where, "upgrade" in caught.value.hint) == (str(path), True)
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize(
+    "content", [b"not a database at all, but a text\n" * 40, b"SQLite format 3\x00" + b"\xff" * 2000]
+)
+def test_a_file_that_is_not_a_database_is_refused_and_left_alone(
+    tmp_path: Path, content: bytes, readonly: bool
+) -> None:
+    path = tmp_path / "x.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(AssayError) as caught:
+        connect(path, JOURNAL_SCHEMA, readonly=readonly)
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("version", [0, VERSION])
+def test_a_database_of_somebody_else_is_refused_and_left_alone(
+    tmp_path: Path, readonly: bool, version: int
+) -> None:
+    path = tmp_path / "x.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE recipes (name TEXT)")
+        connection.execute(f"PRAGMA user_version={version}")
+    connection.close()
+    with pytest.raises(DamagedStore, match="not one of Assay's") as caught:
+        connect(path, JOURNAL_SCHEMA, readonly=readonly)
+    assert caught.value.where == str(path)
+    with sqlite3.connect(path) as connection:
+        assert tables(connection) == {"recipes"}
+    connection.close()
+
+
+def test_a_cache_is_not_taken_for_a_journal(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    connect(path, CACHE_SCHEMA).close()
+    with pytest.raises(DamagedStore, match="not one of Assay's"):
+        Journal.read(tmp_path)
+
+
+def test_a_damaged_journal_says_so_when_it_is_read(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path)
+    journal.set_facts({f"key{number}": "x" * 500 for number in range(200)}).result()
+    journal.close()
+    path = tmp_path / FILE_NAME
+    data = bytearray(path.read_bytes())
+    data[8192:] = b"\xa5" * (len(data) - 8192)
+    path.write_bytes(data)
+    journal = Journal.read(tmp_path)
+    with pytest.raises(DamagedStore, match="damaged") as caught:
+        journal.facts()
+    assert str(path) in caught.value.where
+    journal.close()
+
+
+def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadOutput, match="cannot open"):
+        connect(tmp_path, JOURNAL_SCHEMA)
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(BadOutput, match="file"):
+        connect(tmp_path / "file" / "x.sqlite", JOURNAL_SCHEMA)
+    with pytest.raises(BadOutput, match="file"):
+        Journal.create(tmp_path / "file")
+
+
+def test_reading_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(AssayError):
+        connect(tmp_path / "nowhere.sqlite", JOURNAL_SCHEMA, readonly=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_read_cannot_be_written(tmp_path: Path) -> None:
+    connect(tmp_path / "x.sqlite", JOURNAL_SCHEMA).close()
+    connection = connect(tmp_path / "x.sqlite", JOURNAL_SCHEMA, readonly=True)
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        connection.execute("INSERT INTO facts VALUES ('a', '1')")
+    connection.close()
+
+
+@needs_permissions
+def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o500)
+    with pytest.raises(BadOutput):
+        connect(folder / "x.sqlite", JOURNAL_SCHEMA)
+    with pytest.raises(BadOutput):
+        Journal.create(folder)
+
+
+@needs_permissions
+def test_a_finished_run_can_be_read_where_nothing_can_be_written(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "run")
+    journal.set_facts({"a": 1}).result()
+    journal.close()
+    (tmp_path / "run").chmod(0o500)
+    reader = Journal.read(tmp_path / "run")
+    assert reader.facts() == {"a": 1}
+    reader.close()
+
+
+def test_a_device_in_the_place_of_the_folder_is_refused() -> None:
+    with pytest.raises(BadOutput):
+        Journal.create(Path(os.devnull) / "run")

@@ -1,0 +1,222 @@
+"""`assay.run`, `assay.plan`, `assay.open_run`: what scripts and notebooks call."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import ROWS, make_model, write_choices, write_task
+
+import assay
+from assay.core.errors import AssayError, BadOption, UnknownName, UserMistake
+
+
+def test_a_run_gives_numbers_a_table_and_documents(workspace: Path) -> None:
+    run = assay.run(model=make_model(), tasks=[str(write_task(workspace))])
+    assert run.results == {"sums": {"exact_match,none": 1.0, "exact_match_stderr,none": 0.0}}
+    assert "exact_match" in run.table()
+    rows = list(run.documents("sums"))
+    assert [row["doc"] for row in rows] == ROWS
+    assert [row["exact_match"] for row in rows] == [1.0] * 6
+    assert (run.model, run.finished, run.id) == ("scripted", True, run.folder.name)
+    assert repr(run) == f"Run({str(run.folder)!r})"
+
+
+def test_the_embedded_model_is_the_default(workspace: Path) -> None:
+    run = assay.run(tasks="quickstart_copy", limit=2)
+    assert run.model == "embedded"
+    assert run.outcomes("quickstart_copy") == {"scored": 2}
+
+
+def test_everything_of_the_quickstart_runs(workspace: Path) -> None:
+    run = assay.run(limit=2)
+    assert set(run.results) == {
+        "quickstart",
+        *(f"quickstart_{name}" for name in "addition copy facts shapes stories vote".split()),
+    }
+    assert all(run.outcomes(task) == {"scored": 2} for task in run.tasks)
+
+
+def test_a_plan_counts_and_asks_nothing(workspace: Path) -> None:
+    model = make_model()
+    plan = assay.plan(model=model, tasks=[str(write_task(workspace))], limit=4)
+    assert plan.documents == 4
+    assert (model.asked, model.opened) == ([], 0)
+    assert not plan.folder.exists()
+
+
+def test_options_are_keywords_or_one_record_and_keywords_win(workspace: Path) -> None:
+    task = str(write_task(workspace))
+    spec = assay.RunSpec(tasks=[task], limit=2)
+    assert assay.plan(spec, model=make_model()).documents == 2
+    assert assay.plan(spec, model=make_model(), limit=3).documents == 3
+    assert assay.plan(spec, model=make_model(), limit="0.5").documents == 3
+
+
+def test_a_model_object_stands_for_a_name(workspace: Path) -> None:
+    model = make_model(lambda request: "never right", name="mine")
+    run = assay.run(model=model, tasks=[str(write_task(workspace))], output_path="out")
+    assert run.model == "mine"
+    assert len(model.asked) == 6
+    assert run.files[0].parent == Path("out/mine")
+    assert assay.run(assay.RunSpec(tasks=[str(workspace / "sums.yaml")]), model=model).model == "mine"
+
+
+def test_the_plan_is_told_before_anything_is_asked(workspace: Path) -> None:
+    model, told = make_model(), []
+
+    def on_plan(plan: assay.Plan) -> None:
+        told.append((plan.documents, len(model.asked), model.opened))
+
+    assay.run(model=model, tasks=[str(write_task(workspace))], on_plan=on_plan)
+    assert told == [(6, 0, 0)]
+
+
+def test_progress_is_shown_when_asked_for(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task = str(write_task(workspace))
+    assay.run(model=make_model(), tasks=[task])
+    assert capsys.readouterr() == ("", "")
+    assay.run(model=make_model(), tasks=[task], progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "6/6 documents" in err
+
+
+# --- notebooks -----------------------------------------------------------------------------------------
+
+
+def test_it_works_inside_a_running_loop(workspace: Path) -> None:
+    task = str(write_task(workspace))
+
+    async def cell() -> tuple[int, assay.Run]:
+        return assay.plan(model=make_model(), tasks=[task]).documents, assay.run(
+            model=make_model(), tasks=[task]
+        )
+
+    documents, run = asyncio.run(cell())
+    assert documents == 6
+    assert run.results["sums"]["exact_match,none"] == 1.0
+
+
+def test_errors_come_through_a_running_loop(workspace: Path) -> None:
+    async def cell() -> Any:
+        return assay.run(tasks=["nowhere"])
+
+    with pytest.raises(UnknownName, match="no task is called `nowhere`"):
+        asyncio.run(cell())
+
+
+def test_two_runs_in_one_process_do_not_disturb_each_other(workspace: Path) -> None:
+    tasks = [str(write_task(workspace)), str(write_choices(workspace))]
+
+    async def both() -> list[assay.Run]:
+        runs = (asyncio.to_thread(assay.run, model=assay_model(), tasks=[task]) for task in tasks)
+        return list(await asyncio.gather(*runs))
+
+    def assay_model() -> Any:
+        from assay.testing import ScriptedModel
+
+        return ScriptedModel()
+
+    assert [run.finished for run in asyncio.run(both())] == [True, True]
+
+
+def test_the_same_run_twice_at_once_is_refused(workspace: Path) -> None:
+    task = str(write_task(workspace))
+
+    def again(request: Any) -> str:
+        with pytest.raises(AssayError, match="is being written by process"):
+            assay.run(model=make_model(), tasks=[task])
+        return "1"
+
+    run = assay.run(model=make_model(again), tasks=[task])
+    assert run.outcomes("sums") == {"scored": 6}
+
+
+# --- open_run ------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_opened_from_its_folder_or_its_journal(workspace: Path) -> None:
+    finished = assay.run(model=make_model(), tasks=[str(write_task(workspace))])
+    for path in (finished.folder, str(finished.folder), finished.folder / "journal.sqlite"):
+        opened = assay.open_run(path)
+        assert opened.results == finished.results
+        assert opened.estimates == finished.estimates
+        assert opened.table() == finished.table()
+        opened.close()
+
+
+def test_a_folder_without_a_run_is_a_mistake(workspace: Path) -> None:
+    with pytest.raises(UserMistake, match="there is no run in"):
+        assay.open_run(workspace)
+
+
+def test_a_run_can_be_looked_at_while_it_is_written(workspace: Path) -> None:
+    looked: list[tuple[bool, int]] = []
+
+    def look(request: Any) -> str:
+        (folder,) = Path("assay-runs").iterdir()
+        run = assay.open_run(folder)
+        looked.append((run.finished, run.journal.count("requests")))
+        run.close()
+        return "1"
+
+    assay.run(model=make_model(look, window=1), tasks=[str(write_task(workspace))])
+    assert looked[-1] == (False, 6)
+
+
+# --- mistakes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "what"),
+    [
+        ({"taks": ["x"]}, UnknownName, "no option is called `taks`"),
+        ({"limit": 0}, BadOption, "neither a count nor a share"),
+        ({"limit": "many"}, BadOption, "`many` is not a number"),
+        ({"tasks": []}, BadOption, "no task was named"),
+        ({"seed": "x"}, BadOption, "not a seed"),
+    ],
+)
+def test_a_bad_option_is_an_error_that_explains_itself(
+    workspace: Path, options: dict[str, Any], kind: type[AssayError], what: str
+) -> None:
+    for call in (assay.run, assay.plan):
+        with pytest.raises(kind, match=what):
+            call(**options)
+
+
+def test_a_script_that_is_told_to_stop_hears_of_it(workspace: Path) -> None:
+    """SIGTERM in a script: an `Interrupted` error, not a bare cancellation."""
+    script = """
+import os, signal, assay
+from assay.core.errors import Interrupted
+from assay.testing import ScriptedModel
+
+def stop(request):
+    if request.document == 3:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return "1"
+
+try:
+    assay.run(model=ScriptedModel(stop, window=1), tasks=["sums.yaml"])
+except Interrupted as error:
+    print(error.what)
+"""
+    write_task(workspace)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "stopped by a signal; everything answered is saved\n"
+
+
+def test_a_handler_of_ones_own_is_left_alone(workspace: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    assay.run(model=make_model(), tasks=[str(write_task(workspace))])
+    assert signal.getsignal(signal.SIGINT) is before

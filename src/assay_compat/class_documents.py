@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay.tasks.data import Rows, Split
+from assay.tasks.rows import Rows, Split
 
 __all__ = ["DocumentSplits"]
 

@@ -22,16 +22,16 @@ plain: st.SearchStrategy[Any] = st.recursive(
     ("digest", "expected"),
     [
         (digest_text(), "cae66941d9efbd404e4d88758ea67670"),
-        (digest_text(""), "c804ce198ec337e3dc762bdd1a09aece"),
-        (digest_text("ab", "c"), "4826ed043ab3cdec576d8541fa5d5a80"),
-        (digest_text("Wie heißt du?"), "0d11f9b17a4f3f57937ee18599f9ca82"),
+        (digest_text(""), "fcdf3ecfe876539956eb77f17f503ac1"),
+        (digest_text("ab", "c"), "709cf327ef95531b685902e50b513a88"),
+        (digest_text("Wie heißt du?"), "af4ea1dd6eef16eb683f440ad9f3a7d6"),
         (digest_bytes(b""), "cae66941d9efbd404e4d88758ea67670"),
         (digest_bytes(b"assay"), "245bdaed2b0670a662fc8f0688863eb2"),
         (
             digest_of({"until": ["\n"], "temperature": 0.7, "do_sample": True}),
-            "73ca0d7a42efa3773d32e03a80de1d59",
+            "e02288cda6d999f46885d8410911fd03",
         ),
-        (digest_of(None), "288738fb4e58dcbdefacdf52ba56d419"),
+        (digest_of(None), "9f92052cd40b8fde9b035db4062543de"),
     ],
 )
 def test_names_are_the_same_in_every_release(digest: str, expected: str) -> None:

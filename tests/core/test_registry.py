@@ -134,7 +134,7 @@ def test_a_plugin_of_another_kind_is_not_found(site: Path) -> None:
 def test_two_plugins_of_one_name_are_both_named(filters: Registry[object], site: Path) -> None:
     install(site, "plugin_one", "shout = plugin_one:Shout")
     install(site, "plugin_two", "shout = plugin_two:Shout")
-    with pytest.raises(BadOption, match="two installed packages") as caught:
+    with pytest.raises(BadOption, match="two filters are called `shout`") as caught:
         filters.get("shout")
     assert "plugin_one:Shout" in caught.value.what
     assert "plugin_two:Shout" in caught.value.what

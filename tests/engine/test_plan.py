@@ -21,10 +21,6 @@ from assay.core.errors import (
 )
 from assay.testing import ScriptedModel
 
-DATA_IS_REMEMBERED = pytest.mark.xfail(
-    strict=False, reason="a data file that changes is not read again in the same process"
-)
-
 
 def problems(error: AssayError) -> list[AssayError]:
     return list(error.problems) if isinstance(error, Problems) else [error]
@@ -304,7 +300,7 @@ def test_every_option_that_shapes_results_is_in_one_of_these_tables() -> None:
     [
         ("sums.yaml", "Question:", "Q:"),
         ("utils.py", "return rows", "return rows[:3]"),
-        pytest.param("sums.jsonl", "What is 0", "What's 0", marks=DATA_IS_REMEMBERED),
+        ("sums.jsonl", "What is 0", "What's 0"),
     ],
 )
 def test_another_task_file_helper_or_data_is_another_run(
@@ -319,7 +315,6 @@ def test_another_task_file_helper_or_data_is_another_run(
     assert name(workspace) == first
 
 
-@DATA_IS_REMEMBERED
 def test_examples_are_part_of_the_name_when_they_are_used(workspace: Path) -> None:
     keys: dict[str, Any] = {
         "dataset_kwargs": {"data_files": {"test": "sums.jsonl", "examples": "more.jsonl"}},

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from assay.core.errors import AssayError, BadData, BadOption
 from assay.core.specs import TaskSpec
-from assay.tasks.data import Rows, Split, load_splits
+from assay.tasks.data import load_splits
+from assay.tasks.rows import Rows, Split
 from assay.tasks.task import Task
 
 Write = Callable[..., Path]
@@ -88,7 +89,7 @@ def test_a_csv_column_is_of_one_kind(read: Read) -> None:
         ("x.jsonl", "5\n", ":1", "must be a JSON object"),
         ("x.jsonl", '{"a": 1} {"b": 2}\n', ":1", "not valid JSON"),
         ("x.json", '[{"a": 1},\n{"a": }]', ":2", "not valid JSON"),
-        ("x.json", '[{"a": 1}, 5]', ":2", "must be a JSON object"),
+        ("x.json", '[{"a": 1}, 5]', "row 2", "must be a JSON object"),
         ("x.jsonl", b'{"a": "\xff"}\n', "x.jsonl", "not UTF-8"),
         ("x.csv", b"a,b\n\xff,1\n", "x.csv", "not UTF-8"),
         ("x.csv", "a,b\n1,2\n1,2,3\n", "x.csv", "."),

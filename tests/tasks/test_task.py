@@ -12,7 +12,7 @@ from PIL import Image as Pictures
 from assay.core.errors import AssayError, BadData, BadTask
 from assay.core.messages import Image, Text
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.tasks.data import Rows
+from assay.tasks.rows import Rows
 from assay.tasks.task import Task
 
 MakeTask = Callable[..., Task]

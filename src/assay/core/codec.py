@@ -47,7 +47,8 @@ def _tag(value: Any) -> Any:
             return {key: _tag(item) for key, item in value.items()}
         return {"$pairs": [[_tag(key), _tag(item)] for key, item in value.items()]}
     if isinstance(value, (set, frozenset)):
-        return {"$set": sorted((_tag(item) for item in value), key=repr)}
+        kind = "$set" if isinstance(value, set) else "$frozenset"
+        return {kind: sorted((_tag(item) for item in value), key=repr)}
     if isinstance(value, (bytes, bytearray)):
         return {"$bytes": base64.b64encode(bytes(value)).decode()}
     if hasattr(value, "dtype") and hasattr(value, "tolist"):
@@ -75,6 +76,8 @@ def _untag(value: Any) -> Any:
                 return {_untag(key): _untag(item) for key, item in pairs}
             case {"$set": items}:
                 return {_untag(item) for item in items}
+            case {"$frozenset": items}:
+                return frozenset(_untag(item) for item in items)
             case {"$bytes": text}:
                 return base64.b64decode(text)
             case {"$array": kind, "values": items}:

@@ -22,7 +22,21 @@ def canonical_json(value: Any) -> str:
     >>> canonical_json({"b": 1, "a": (1.0, None)})
     '{"a":[1.0,null],"b":1}'
     """
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    except TypeError:  # keys of several kinds, or of kinds JSON has not
+        return canonical_json(_text_keys(value))
+
+
+def _text_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key if isinstance(key, str) else f"{type(key).__name__}:{key}": _text_keys(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_text_keys(item) for item in value]
+    return value
 
 
 def digest_text(*parts: str) -> str:

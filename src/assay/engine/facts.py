@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -14,7 +14,7 @@ from assay.core.codec import to_plain
 from assay.engine.plan import Plan, PlannedTask
 from assay.tasks.functions import HelperFunction
 
-__all__ = ["facts_of"]
+__all__ = ["facts_of", "shared_facts", "task_shots"]
 
 _HIDDEN = ("api_key", "token", "auth_token", "password", "secret", "header")
 
@@ -31,7 +31,12 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "top": list(plan.top),
         "tasks": {name: _task_facts(planned) for name, planned in plan.tasks.items()},
         "groups": {
-            name: {"alias": group.alias, "members": list(group.members), "version": str(group.version)}
+            name: {
+                "alias": group.alias,
+                "members": list(group.members),
+                "version": str(group.version),
+                **shared_facts([plan.tasks[task] for task in group.members if task in plan.tasks]),
+            }
             for name, group in plan.groups.items()
         },
         "assay_version": assay_version(),
@@ -68,7 +73,7 @@ def _task_facts(planned: PlannedTask) -> dict[str, Any]:
         "path": spec.path,
         "output_type": spec.output_type,
         "version": spec.version,
-        "n_shot": spec.metadata.get("num_fewshot", task.num_fewshot),
+        "n_shot": task_shots(planned),
         "documents": planned.documents,
         "original": len(task.rows),
         "digest": planned.digest,
@@ -76,6 +81,22 @@ def _task_facts(planned: PlannedTask) -> dict[str, Any]:
         "pipelines": [pipeline.name for pipeline in planned.scorer.pipelines],
         "config": {key: _shown(value) for key, value in spec.config.items() if value is not None},
     }
+
+
+def shared_facts(members: Sequence[PlannedTask]) -> dict[str, Any]:
+    """What the tasks directly in a group have in common: n-shot where all agree, the direction of each metric."""
+    shots = {task_shots(planned) for planned in members}
+    directions: dict[str, bool | None] = {}
+    for planned in members:
+        for metric, use in planned.scorer.metrics.items():
+            known = directions.setdefault(metric, use.higher_is_better)
+            directions[metric] = known if known == use.higher_is_better else None
+    return {"n_shot": shots.pop() if len(shots) == 1 else None, "higher_is_better": directions}
+
+
+def task_shots(planned: PlannedTask) -> Any:
+    """How many examples each prompt has; a task that writes them into its text says so in its metadata."""
+    return planned.spec.metadata.get("num_fewshot", planned.task.num_fewshot)
 
 
 def _shown(value: Any) -> Any:

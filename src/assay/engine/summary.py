@@ -96,7 +96,12 @@ def _estimate(
 def estimate_group(
     group: GroupSpec, leaves: Sequence[str], by_task: Mapping[str, list[Estimate]]
 ) -> list[Estimate]:
-    """The numbers of a group from those of its tasks, never from those of groups inside it."""
+    """The numbers of a group from those of its tasks, never from those of groups inside it.
+
+    A task weighs as many documents as its best covered metric has, as in lm-eval: a metric that speaks of some
+    documents only weighs no less for it.
+    """
+    sizes = {leaf: max((one.scored for one in by_task[leaf]), default=0) for leaf in leaves}
     estimates = []
     for wanted in group.metrics:
         parts = [
@@ -109,19 +114,17 @@ def estimate_group(
         for pipeline in found if wanted.filter_list is None else wanted.filter_list:
             members = [part for part in parts if part.pipeline == pipeline]
             if members:
-                estimates.append(
-                    _pooled(group.name, wanted.metric, pipeline, members, weighted=wanted.weight_by_size)
-                )
+                shares = [Part(value=one.value, stderr=one.stderr, size=sizes[one.task]) for one in members]
+                pooled = pool(shares, weight_by_size=wanted.weight_by_size)
+                estimates.append(_pooled(group.name, pooled, members))
     return estimates
 
 
-def _pooled(group: str, metric: str, pipeline: str, members: list[Estimate], *, weighted: bool) -> Estimate:
-    parts = [Part(value=member.value, stderr=member.stderr, size=member.scored) for member in members]
-    pooled = pool(parts, weight_by_size=weighted)
+def _pooled(group: str, pooled: Part, members: list[Estimate]) -> Estimate:
     return Estimate(
         task=group,
-        metric=metric,
-        pipeline=pipeline,
+        metric=members[0].metric,
+        pipeline=members[0].pipeline,
         value=pooled.value,
         stderr=pooled.stderr,
         method="pooled" if pooled.stderr is not None else "",

@@ -13,9 +13,10 @@ from assay.core.documents import Document
 from assay.core.errors import BadData, BadOption
 from assay.core.requests import Settings
 from assay.core.specs import TaskSpec
-from assay.tasks.data import Rows, Split, load_splits
+from assay.tasks.data import load_splits
 from assay.tasks.makers import choices_maker, loan, target_maker, text_maker
 from assay.tasks.multimodal import Visuals
+from assay.tasks.rows import Rows, Split
 
 __all__ = ["Rendering", "TaskDocuments"]
 

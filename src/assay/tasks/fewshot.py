@@ -120,8 +120,9 @@ class Sampler:
         """Positions of `count` examples."""
         picked = self._first(count, document) if self.fixed else self._sample(count, document)
         if len(picked) < count:
+            others = sum(row != document for row in self.pool)
             raise BadTask(
-                f"{count} few-shot examples are wanted, but the pool has {len(picked)}",
+                f"{count} few-shot examples are wanted, but the pool has {others}",
                 where=self._where,
                 hint="lower num_fewshot, or name a larger fewshot_split",
             )

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from assay.core.errors import BadTask, MissingPackage
+from assay.core.errors import AssayError, BadTask, MissingPackage
 from assay.core.fingerprints import digest_text
 from assay.core.specs import TaskSpec
 
@@ -57,7 +57,9 @@ class HelperFunction:
     def digest(self) -> str:
         """Changes when the reference or the text of the helper file changes."""
         path = self.path
-        return digest_text(self.reference, path.read_text(encoding="utf-8") if path else "")
+        return digest_text(
+            self.reference, path.read_bytes().decode("utf-8", "surrogateescape") if path else ""
+        )
 
     def load(self) -> Callable[..., Any]:
         """The function itself.
@@ -126,7 +128,9 @@ class HelperFunction:
             ) from None
         except SyntaxError as error:
             raise BadTask(f"helper file is not Python: {error.msg}", where=f"{path}:{error.lineno}") from None
-        except (ImportError, AttributeError, NameError, OSError, TypeError, ValueError, KeyError) as error:
+        except AssayError:
+            raise
+        except Exception as error:  # helper border: importing foreign code may raise anything
             raise BadTask(
                 f"helper file fails when imported: {type(error).__name__}: {error}", where=str(path)
             ) from error

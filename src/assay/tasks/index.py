@@ -115,7 +115,9 @@ class _RootReader:
         if include is None:
             return own
         merged: dict[str, Any] = {}
-        for name in [include] if isinstance(include, str) else include:
+        for name in include if isinstance(include, list) else [include]:
+            if not isinstance(name, str):
+                return read_task_file(Path(path)).config  # says what is wrong, with its place
             target = (
                 name if os.path.isabs(name) else os.path.normpath(os.path.join(os.path.dirname(path), name))
             )
@@ -192,7 +194,7 @@ def _tags(config: Mapping[str, Any]) -> list[str]:
     names: list[str] = []
     for key in ("tag", "group"):
         value = config.get(key)
-        names += [value] if isinstance(value, str) else [str(one) for one in value or ()]
+        names += [name for name in (value if isinstance(value, list) else [value]) if isinstance(name, str)]
     return names
 
 

@@ -40,7 +40,7 @@ _MAPPINGS = (
     "dataset_kwargs generation_kwargs lmms_eval_specific_kwargs model_specific_generation_kwargs model_specific_target_kwargs"
 ).split()
 _SWITCHES = "should_decontaminate unsafe_code process_results_use_image full_docs".split()
-_COUNTS = "num_fewshot repeats batch_size".split()
+_COUNTS = {"num_fewshot": 0, "repeats": 1, "batch_size": 1}
 _OTHERS = "task task_alias tag group output_type metric_list filter_list fewshot_config metadata reasoning_tags include class".split()
 TASK_KEYS = frozenset(
     (
@@ -95,13 +95,16 @@ class _Builder:
             self._take(values, key, Mapping, "a mapping of keys")
         for key in _SWITCHES:
             self._take(values, key, bool, "true or false")
-        for key in _COUNTS:
+        for key, least in _COUNTS.items():
             self._take(values, key, int, "a whole number")
+            if values.get(key, least) < least:
+                self._problem(f"`{key}` must be at least {least}, not {values[key]}", key)
         values["output_type"] = self._output_type()
         values["generation_kwargs"] = self._generation(values)
         values["metrics"] = self._metrics()
         values["pipelines"] = self._pipelines()
         values["fewshot"] = self._fewshot()
+        values["tags"] = self._tags()
         task_name = name or self.config.get("task")
         if not isinstance(task_name, str) or not task_name:
             self._problem("a task needs a name", "task", hint="`task: my_task`")
@@ -119,7 +122,6 @@ class _Builder:
             name=str(task_name),
             path=str(self.file.path),
             alias=self.config.get("task_alias"),
-            tags=self._tags(),
             metadata=_metadata(self.config.get("metadata")),
             reasoning_tags=self.config.get("reasoning_tags"),
             config=dict(self.config),
@@ -142,7 +144,6 @@ class _Builder:
             name=str(task_name),
             path=str(self.file.path),
             alias=self.config.get("task_alias"),
-            tags=self._tags(),
             metadata=_metadata(self.config.get("metadata")),
             config=dict(self.config),
             places=self.file.places,
@@ -299,7 +300,12 @@ class _Builder:
         names: list[str] = []
         for key in ("tag", "group"):
             value = self.config.get(key)
-            names += [value] if isinstance(value, str) else [str(one) for one in value or ()]
+            listed = value if isinstance(value, list) else [] if value is None else [value]
+            for name in listed:
+                if isinstance(name, str):
+                    names.append(name)
+                else:
+                    self._problem(f"`{key}` must be a name or a list of names, not {value!r}", key)
         return tuple(dict.fromkeys(names))
 
 
@@ -315,20 +321,32 @@ def _metadata(value: Any) -> dict[str, Any]:
     return {}
 
 
-def group_metrics(value: Any) -> tuple[GroupMetric, ...]:
-    """`aggregate_metric_list`: a list, or one mapping."""
-    entries = [value] if isinstance(value, Mapping) else list(value or ())
+def group_metrics(value: Any, *, where: str = "") -> tuple[GroupMetric, ...]:
+    """`aggregate_metric_list`: a list, or one mapping.
+
+    Raises:
+        BadTask: An entry is not a mapping, or names no metric.
+    """
+    entries = value if isinstance(value, list) else [] if value is None else [value]
     metrics = []
     for entry in entries:
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("metric"), str):
+            raise BadTask(
+                f"an entry of `aggregate_metric_list` names a metric, not {entry!r:.60}",
+                where=where,
+                hint="`- metric: acc`",
+            )
         filters = entry.get("filter_list")
         metrics.append(
             GroupMetric(
-                metric=str(entry["metric"]),
+                metric=entry["metric"],
                 aggregation=entry.get("aggregation", "mean"),
                 weight_by_size=bool(entry.get("weight_by_size", True)),
                 filter_list=None
                 if filters is None
-                else ((filters,) if isinstance(filters, str) else tuple(filters)),
+                else (filters,)
+                if isinstance(filters, str)
+                else tuple(filters),
             )
         )
     return tuple(metrics)

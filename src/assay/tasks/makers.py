@@ -45,7 +45,7 @@ def text_maker(maker: Maker, columns: Collection[str], *, has_choices: bool, whe
 
         def text_or_index(fields: Fields) -> str | int:
             text = render(fields)
-            return int(text) if text.isdigit() else text
+            return int(text) if _is_index(text) else text
 
         return text_or_index
     return _plain(maker, "doc_to_text", where)
@@ -60,12 +60,12 @@ def target_maker(maker: Maker, columns: Collection[str], *, has_choices: bool, w
 
         def target(fields: Fields) -> Any:
             text = render(fields)
-            if has_choices and text.isdigit():
+            if has_choices and _is_index(text):
                 return int(text)
             if len(text) >= 2 and text[0] == "[" and text[-1] == "]":
                 try:
                     return ast.literal_eval(text)
-                except (SyntaxError, ValueError):
+                except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
                     return text
             return text
 
@@ -78,7 +78,7 @@ def target_maker(maker: Maker, columns: Collection[str], *, has_choices: bool, w
 def choices_maker(maker: Maker, columns: Collection[str], *, where: str = "") -> Make:
     """`doc_to_choice`: a list, a mapping's values, a column, or a template that writes a list."""
     if isinstance(maker, str):
-        return _column(maker, where) if maker in columns else _literal(maker, where)
+        return _column(maker, where) if maker in columns else _written_list(maker, where)
     if isinstance(maker, Mapping):
         values = list(maker.values())
         return lambda fields: values
@@ -108,6 +108,11 @@ def field_maker(template: Maker, *, where: str = "") -> Make:
     return lambda fields: fields[text] if text in fields else render(fields)
 
 
+def _is_index(text: str) -> bool:
+    """Whether a text is a whole number as a program writes it; `²` is a digit too, but none of those."""
+    return text.isascii() and text.isdigit()
+
+
 def _column(name: str, where: str) -> Make:
     def column(fields: Fields) -> Any:
         try:
@@ -127,7 +132,7 @@ def _literal(template: str, where: str) -> Make:
         text = render(fields)
         try:
             return ast.literal_eval(text)
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
+        except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
             raise BadTask(
                 f"the template must write a list, but wrote `{text[:60]}`",
                 where=where,
@@ -135,6 +140,22 @@ def _literal(template: str, where: str) -> Make:
             ) from None
 
     return literal
+
+
+def _written_list(template: str, where: str) -> Make:
+    literal = _literal(template, where)
+
+    def choices(fields: Fields) -> Any:
+        value = literal(fields)
+        if not isinstance(value, (list, tuple)):
+            raise BadTask(
+                f"the template must write a list, but wrote `{value!r:.60}`",
+                where=where,
+                hint="for instance {{[a, b, c]}}",
+            )
+        return list(value)
+
+    return choices
 
 
 def _plain(maker: Any, key: str, where: str) -> Make:

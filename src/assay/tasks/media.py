@@ -95,16 +95,26 @@ def _decode(data: bytes, where: str) -> Any:
     try:
         picture = Pictures.open(io.BytesIO(data))
         picture.load()
-    except (UnidentifiedImageError, OSError) as error:
+    except (
+        UnidentifiedImageError,
+        Pictures.DecompressionBombError,
+        OSError,
+        ValueError,
+        SyntaxError,
+    ) as error:
         raise BadData(f"the picture cannot be read: {error}", where=where) from None
     return picture
 
 
 def _existing(value: Any, where: str) -> Path:
-    path = Path(str(value)).expanduser()
-    if not path.is_file():
-        raise BadData(f"the media file `{value}` is not there", where=where)
-    return path
+    shown = f"{value!s:.80}{'…' if len(str(value)) > 80 else ''}"
+    try:
+        path = Path(str(value)).expanduser()
+        if path.is_file():
+            return path
+    except (OSError, RuntimeError, ValueError):  # a name no file can have
+        pass
+    raise BadData(f"the media file `{shown}` is not there", where=where)
 
 
 def _file_digest(path: Path) -> str:

@@ -50,7 +50,13 @@ class Visuals:
     def prompt(self, fields: Mapping[str, Any], text: str, *, chat: bool) -> Prompt:
         """The task's own messages; else its visuals, then its text, as one user message."""
         if chat and self.messages is not None:
-            return Prompt(tuple(self._message(one) for one in self._own_messages(fields)), chat=True)
+            messages = self._own_messages(fields)
+            if not isinstance(messages, list):
+                raise BadTask(
+                    f"`doc_to_messages` must return a list of messages, not {messages!r:.80}",
+                    where=self.where,
+                )
+            return Prompt(tuple(self._message(one) for one in messages), chat=True)
         parts: list[Part] = [media_part(value, where=self.where) for value in self._visuals(fields)]
         return Prompt((Message("user", (*parts, Text(text))),), chat=chat)
 
@@ -78,22 +84,26 @@ class Visuals:
             )
         return Message(role, tuple(self._part(part) for part in content))
 
-    def _part(self, part: Mapping[str, Any]) -> Part:
-        match part.get("type"):
+    def _part(self, part: Any) -> Part:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind not in ("text", "image", "audio", "video"):
+            raise BadTask(
+                f"a message part cannot be of type `{kind}`",
+                where=self.where,
+                hint="text, image, audio or video",
+            )
+        key = "text" if kind == "text" else "url"
+        if part.get(key) is None:
+            raise BadTask(f"a message part of type `{kind}` must have `{key}`", where=self.where)
+        match kind:
             case "text":
                 return Text(str(part["text"]))
             case "image":
                 return image_part(part["url"], where=self.where)
             case "audio":
                 return audio_part(part["url"], where=self.where)
-            case "video":
+            case _:
                 return video_part(part if isinstance(part["url"], str) else part["url"], where=self.where)
-            case other:
-                raise BadTask(
-                    f"a message part cannot be of type `{other}`",
-                    where=self.where,
-                    hint="text, image, audio, video",
-                )
 
 
 def specific_keywords(given: Mapping[str, Any] | None, model_name: str) -> Mapping[str, Any] | None:

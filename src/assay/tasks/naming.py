@@ -93,16 +93,28 @@ def yaml_files(root: Path) -> Iterator[tuple[str, int, int]]:
     """(path, size, time of change) of every `*.yaml` below a folder, in the order of their paths."""
     found: list[tuple[str, int, int]] = []
     waiting = [str(root)]
+    inside, followed = os.path.realpath(root), set[str]()
     while waiting:
         with os.scandir(waiting.pop()) as entries:
             for entry in entries:
-                if entry.is_dir(follow_symlinks=True):
-                    waiting.append(entry.path)
-                elif entry.name.endswith(".yaml"):
+                if entry.is_dir():
+                    if not entry.is_symlink() or _is_new(entry.path, inside, followed):
+                        waiting.append(entry.path)
+                elif entry.name.endswith(".yaml") and entry.is_file():  # a link to nowhere is no file
                     status = entry.stat()
                     found.append((entry.path, status.st_size, status.st_mtime_ns))
     found.sort(key=lambda row: row[0].replace(os.sep, "/"))
     return iter(found)
+
+
+def _is_new(link: str, inside: str, followed: set[str]) -> bool:
+    """Whether a linked folder is neither part of the tree that is walked nor above it, nor was followed before."""
+    target = os.path.realpath(link)
+    nested = os.path.commonpath((target, inside)) in (target, inside)
+    if nested or target in followed:
+        return False
+    followed.add(target)
+    return True
 
 
 class NamingCache:
@@ -141,6 +153,7 @@ class NamingCache:
     def _read(self) -> dict[str, list[Any]]:
         try:
             content = json.loads(self._path.read_text(encoding="utf-8"))
-            return dict(content["files"]) if content["format"] == _FORMAT else {}
-        except (OSError, ValueError, KeyError, TypeError):
+            rows = content["files"] if content["format"] == _FORMAT else {}
+            return {path: row for path, row in rows.items() if len(row) == 3 and isinstance(row[2], dict)}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}

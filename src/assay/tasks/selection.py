@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError, BadTask, Problems, UnknownName
+from assay.core.fingerprints import digest_of
 from assay.core.specs import GroupSpec, TaskSpec
 from assay.tasks.index import Entry, TaskIndex, entry_of
 from assay.tasks.load import group_metrics, task_from_config
@@ -64,16 +65,12 @@ def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
     if word in index.entries:
         _add(index.entries[word], index, selection)
         return
-    path = Path(word).expanduser()
+    path = _path(word)
     if path.suffix in (".yaml", ".yml") and (path.is_file() or "*" not in word):
         _add_file(path, index, selection)
         return
-    if path.is_dir() and ("/" in word or word.startswith(".")):
-        files = sorted(path.rglob("*.yaml"), key=lambda file: file.as_posix())
-        if not files:
-            raise UnknownName(f"the folder `{word}` holds no task file", where="--tasks")
-        for file in files:
-            _add_file(file, index, selection, skip_templates=True)
+    if ("/" in word or word.startswith(".")) and path.is_dir():
+        _add_folder(path, index, selection)
         return
     matches = [name for name in index.names() if fnmatchcase(name, word)] if _is_glob(word) else []
     if not matches:
@@ -84,9 +81,33 @@ def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
         if index.entries[name].kind == "group"
         for leaf in index.entries[name].members
     }
+    only_tags = all(index.entries[name].kind == "tag" for name in matches)
     for name in matches:
-        if index.entries[name].kind != "tag" and name not in covered:
+        if only_tags or (index.entries[name].kind != "tag" and name not in covered):
             _add(index.entries[name], index, selection)
+
+
+def _path(word: str) -> Path:
+    try:
+        return Path(word).expanduser()
+    except RuntimeError:  # `~nobody`
+        return Path(word)
+
+
+def _add_folder(folder: Path, index: TaskIndex, selection: Selection) -> None:
+    """Everything a folder defines; its groups find their members there first."""
+    inside = TaskIndex.build([folder])
+    if not inside.entries and not inside.broken:
+        raise UnknownName(f"the folder `{folder}` holds no task file", where="--tasks")
+    if inside.broken:
+        raise Problems(error for _, error in inside.broken)
+    both = TaskIndex(entries={**index.entries, **inside.entries}, broken=index.broken)
+    covered = {
+        member for entry in inside.entries.values() if entry.kind == "group" for member in entry.members
+    }
+    for name, entry in inside.entries.items():
+        if entry.kind != "tag" and name not in covered:
+            _add(entry, both, selection)
 
 
 def _is_glob(word: str) -> bool:
@@ -100,15 +121,13 @@ def _unknown(word: str, index: TaskIndex) -> AssayError:
     return UnknownName.of("task", word, index.names(), where="--tasks")
 
 
-def _add_file(path: Path, index: TaskIndex, selection: Selection, *, skip_templates: bool = False) -> None:
-    file = read_task_file(path)
-    entry = entry_of(file)
-    if entry is not None:
-        _add(entry, index, selection)
-    elif not skip_templates:
+def _add_file(path: Path, index: TaskIndex, selection: Selection) -> None:
+    entry = entry_of(read_task_file(path))
+    if entry is None:
         raise BadTask(
             "the file names neither a task nor a group", where=str(path), hint="add `task: my_task`"
         )
+    _add(entry, index, selection)
 
 
 def _add(entry: Entry, index: TaskIndex, selection: Selection) -> None:
@@ -128,10 +147,22 @@ class _GroupBuilder:
     def __init__(self, index: TaskIndex, selection: Selection) -> None:
         self.index = index
         self.selection = selection
+        self._open: list[str] = []
+        """Groups being built, outermost first: one that comes up again contains itself."""
 
     def task(self, entry: Entry, overrides: Mapping[str, Any]) -> str:
         assert entry.path is not None
-        spec = task_from_config(read_task_file(entry.path), overrides)
+        return self.keep(task_from_config(read_task_file(entry.path), overrides))
+
+    def keep(self, spec: TaskSpec) -> str:
+        """Take a task in. One name asked in two ways would report one way's numbers for both."""
+        known = self.selection.tasks.get(spec.name)
+        if known is not None and digest_of(known.config) != digest_of(spec.config):
+            raise BadTask(
+                f"the task `{spec.name}` is asked for twice, with different settings",
+                where=spec.path,
+                hint="ask for one of them, or run them one after the other",
+            )
         self.selection.tasks[spec.name] = spec
         return spec.name
 
@@ -143,6 +174,10 @@ class _GroupBuilder:
     def group_from(
         self, name: str, config: Mapping[str, Any], file: TaskFile, overrides: Mapping[str, Any]
     ) -> str:
+        if name in self._open:
+            chain = " > ".join((*self._open, name))
+            raise BadTask(f"the group `{name}` contains itself: {chain}", where=str(file.path))
+        self._open.append(name)
         passed_on = {key: value for key, value in config.items() if key not in _GROUP_KEYS}
         passed_on.update(overrides)
         members: list[str] = []
@@ -155,9 +190,13 @@ class _GroupBuilder:
             path=str(file.path),
             alias=config.get("group_alias"),
             members=tuple(members),
-            metrics=group_metrics(config.get("aggregate_metric_list")),
+            metrics=group_metrics(
+                config.get("aggregate_metric_list"),
+                where=file.places.get("aggregate_metric_list", str(file.path)),
+            ),
             metadata=metadata if isinstance(metadata, Mapping) else {},
         )
+        self._open.pop()
         return name
 
     def member(self, member: Any, parent: str, file: TaskFile, overrides: Mapping[str, Any]) -> list[str]:
@@ -191,9 +230,7 @@ class _GroupBuilder:
                 where = file.places.get("task", str(file.path))
                 raise UnknownName.of("task", name, self.index.names(), where=where)
             config = {**overrides, "task": f"{parent}::{name}"}
-            spec = task_from_config(TaskFile(file.path, config, file.places))
-            self.selection.tasks[spec.name] = spec
-            return [spec.name]
+            return [self.keep(task_from_config(TaskFile(file.path, config, file.places)))]
         if entry.kind == "group":
             return [self.group(entry, {key: value for key, value in overrides.items() if key != "task"})]
         if entry.kind == "tag":

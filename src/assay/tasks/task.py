@@ -15,7 +15,7 @@ from assay.core.errors import BadTask
 from assay.core.messages import Media, Message, Part, Prompt, Text
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.specs import TaskSpec
-from assay.tasks.data import Split
+from assay.tasks.rows import Split
 from assay.tasks.documents import Rendering, TaskDocuments
 from assay.tasks.fewshot import Turn, join, question_turns, to_prompt
 from assay.tasks.functions import compatibility_layers
@@ -104,7 +104,9 @@ class Task(TaskDocuments):
 
     def _pairs(self, fields: Fields, shots: list[Turn]) -> Iterator[tuple[Prompt, str]]:
         """(context, continuation) for every choice, then the unconditional ones for mutual information."""
-        choices = self.choices(fields) or ()
+        choices = self.choices(fields)
+        if not choices:
+            raise BadTask("the document has no choices", where=self.spec.place("doc_to_choice"))
         delimiter = self.spec.target_delimiter
         if self.rendering.chat:
             prefix = self.spec.gen_prefix

@@ -51,6 +51,14 @@ def compile_template(source: str, *, where: str = "") -> Callable[[Mapping[str, 
         raise BadTask(
             f"not a valid template: {error.message}", where=where, hint=_excerpt(source, error.lineno)
         ) from None
+    except (
+        SyntaxError,
+        RecursionError,
+        MemoryError,
+        ValueError,
+        OverflowError,
+    ) as error:  # nested beyond reason
+        raise BadTask(f"not a usable template: {error}", where=where, hint=_excerpt(source)) from None
     if "{{" not in source and "{%" not in source and "{#" not in source:
         constant = template.render()
         return lambda fields: constant
@@ -81,6 +89,9 @@ def compile_template(source: str, *, where: str = "") -> Callable[[Mapping[str, 
             KeyError,
             AttributeError,
             OverflowError,
+            RecursionError,
+            MemoryError,
+            re.error,
         ) as error:
             raise BadTask(
                 f"the template fails: {type(error).__name__}: {error}", where=where, hint=_excerpt(source)

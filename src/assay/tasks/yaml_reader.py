@@ -17,6 +17,9 @@ from assay.tasks.functions import HelperFunction
 
 __all__ = ["TaskFile", "read_task_file"]
 
+_MOST_PLACES = 2_000
+"""Enough for any task file; a file that is all aliases does not get more."""
+
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -43,7 +46,7 @@ def read_task_file(path: Path, *, _open: tuple[Path, ...] = ()) -> TaskFile:
     opened = (*_open, path.resolve())
     merged: dict[str, Any] = {}
     merged_places: dict[str, str] = {}
-    for name in [include] if isinstance(include, str) else include:
+    for name in include if isinstance(include, list) else [include]:
         where = places.get("include", str(path))
         target = _included(path, name, where)
         if target.resolve() in opened:
@@ -95,8 +98,10 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise BadTask(
             f"not valid YAML: {_reason(error)}", where=f"{path}{_line(error)}", hint=_hint(error)
         ) from None
-    except (ValueError, TypeError, RecursionError) as error:
-        raise BadTask(f"not valid YAML: {error}", where=str(path)) from None
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise BadTask(
+            f"not valid YAML: {error}", where=str(path)
+        ) from None  # a scalar that is not what its tag says
     finally:
         loader.dispose()
     if not isinstance(config, dict):
@@ -120,18 +125,30 @@ def _loader_for(path: Path) -> Any:
     return TaskLoader
 
 
-def _collect_places(node: Any, path: str, prefix: str, places: dict[str, str], *, depth: int) -> None:
+def _collect_places(
+    node: Any,
+    path: str,
+    prefix: str,
+    places: dict[str, str],
+    *,
+    depth: int,
+    seen: frozenset[int] = frozenset(),
+) -> None:
+    """Lines of keys and entries, a few levels deep; what an alias repeats is not followed again."""
+    if id(node) in seen or len(places) > _MOST_PLACES:
+        return
+    seen |= {id(node)}
+    named: list[tuple[str, Any, Any]] = []
     if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            name = f"{prefix}.{key.value}" if prefix else str(key.value)
-            places[name] = f"{path}:{key.start_mark.line + 1}"
-            if depth:
-                _collect_places(value, path, name, places, depth=depth - 1)
-    elif isinstance(node, yaml.SequenceNode) and depth:
-        for index, value in enumerate(node.value):
-            name = f"{prefix}[{index}]"
-            places[name] = f"{path}:{value.start_mark.line + 1}"
-            _collect_places(value, path, name, places, depth=depth - 1)
+        named = [
+            (f"{prefix}.{key.value}" if prefix else str(key.value), key, value) for key, value in node.value
+        ]
+    elif isinstance(node, yaml.SequenceNode):
+        named = [(f"{prefix}[{index}]", value, value) for index, value in enumerate(node.value)]
+    for name, marked, value in named:
+        places[name] = f"{path}:{marked.start_mark.line + 1}"
+        if depth:
+            _collect_places(value, path, name, places, depth=depth - 1, seen=seen)
 
 
 def _reason(error: yaml.YAMLError) -> str:

@@ -79,7 +79,11 @@ def results_document(run: Run, *, task_hashes: Mapping[str, str] | None = None) 
         "group_subtasks": {name: list(group["members"]) for name, group in run.groups.items()},
         "configs": {task: facts_["config"] for task, facts_ in run.tasks.items()},
         "versions": {name: item["version"] for name, item in {**run.tasks, **run.groups}.items()},
-        "n-shot": {task: facts_["n_shot"] for task, facts_ in run.tasks.items()},
+        "n-shot": {
+            name: item["n_shot"]
+            for name, item in {**run.tasks, **run.groups}.items()
+            if item.get("n_shot") is not None
+        },
         "higher_is_better": {name: _directions(run, name) for name in (*run.tasks, *run.groups)},
         "n-samples": {
             task: {"original": facts_["original"], "effective": facts_["documents"]}
@@ -132,6 +136,9 @@ def _entry(run: Run, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _directions(run: Run, name: str) -> dict[str, Any]:
+    known = run.groups.get(name, {}).get("higher_is_better")
+    if known:
+        return dict(known)
     return {estimate.metric: estimate.higher_is_better for estimate in run.estimates if estimate.task == name}
 
 

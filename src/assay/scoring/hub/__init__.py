@@ -6,7 +6,8 @@ that is not served here is asked of the real `evaluate` package, which may downl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -59,12 +60,12 @@ class Measure:
     {'exact_match': 0.5}
     """
 
-    def __init__(self, name: str, function: Callable[..., Any], **defaults: Any) -> None:
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self.name = name
         self._function = function
-        self._defaults = defaults
         self._predictions: list[Any] = []
         self._references: list[Any] = []
+        self._seed = _seed_now()
 
     def add(self, *, prediction: Any, reference: Any) -> None:
         """Keep one pair for the next `compute`."""
@@ -89,7 +90,29 @@ class Measure:
         self._predictions, self._references = [], []
         if len(given) != len(expected):
             raise ValueError(f"`{self.name}`: {len(given)} predictions, {len(expected)} references")
-        return self._function(predictions=given, references=expected, **{**self._defaults, **settings})
+        with _seeded(self._seed):
+            return self._function(predictions=given, references=expected, **settings)
+
+
+def _seed_now() -> int:
+    """`evaluate`'s rule: a metric that draws does so from where NumPy's generator stood when it was loaded."""
+    import numpy
+
+    _, keys, place, *_ = numpy.random.get_state(legacy=True)
+    return int(keys[place] if place < len(keys) else keys[0])
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """NumPy's global generator at a seed, and afterwards where it was."""
+    import numpy
+
+    before = numpy.random.get_state()
+    numpy.random.seed(seed)
+    try:
+        yield
+    finally:
+        numpy.random.set_state(before)
 
 
 def load(name: str, config_name: str | None = None, *, real: Callable[..., Any] | None = None) -> Any:

@@ -22,8 +22,8 @@ def rouge(
 ) -> dict[str, Any]:
     """F-measures: the middle of a bootstrap over all pairs, or one per pair.
 
-    The bootstrap draws from NumPy's global state, so several pairs give the same numbers as elsewhere only
-    after the same draws. A single pair has nothing to draw.
+    The bootstrap draws from NumPy's global generator, which `Measure` sets as `evaluate` does. A single pair has
+    nothing to draw.
     """
     from rouge_score import rouge_scorer, scoring
 

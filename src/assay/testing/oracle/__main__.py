@@ -23,7 +23,9 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.argument("corpus", type=_FOLDER)
 @click.option("--task_root", required=True, type=_FOLDER, help="The harness's package, or its task folder.")
 @click.option("--family", default="", help="Only what lies under this folder of the task root.")
-@click.option("--task", default="", help="Only this task (a glob may match several); `group:NAME` for a group.")
+@click.option(
+    "--task", default="", help="Only this task (a glob may match several); `group:NAME` for a group."
+)
 @click.option("--every", default=1, type=click.IntRange(1), help="Only every N-th record.")
 @click.option(
     "--jobs", default=0, type=click.IntRange(0), help="Processes; as many as there are CPUs by default."

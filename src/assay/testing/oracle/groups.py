@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from assay.core.specs import GroupSpec
+from assay.core.verdicts import Estimate
+from assay.engine.facts import shared_facts
 from assay.engine.summary import estimate_group
 from assay.tasks.index import TaskIndex
 from assay.tasks.selection import Selection, select
@@ -62,15 +64,20 @@ def _compare(
         responses |= record["responses"]
     responses |= group.get("extra_responses") or {}
     seed()
-    replayed: dict[str, Replayed] = {}
-    for name, spec in selection.tasks.items():
-        planned = prepare(spec, rendering_of(group), splits(leaf_record(name)))
-        replayed[name] = replay_task(
-            planned,
-            list(planned.task.render()),
+    planned = {
+        name: prepare(spec, rendering_of(group), splits(leaf_record(name)))
+        for name, spec in selection.tasks.items()
+    }
+    asked = {name: list(one.task.render()) for name, one in planned.items()}  # all, then the first is judged
+    replayed = {
+        name: replay_task(
+            one,
+            asked[name],
             lambda shown: responses.get(request_key(shown["type"], shown["args"]), ()),
             iterations=group.get("bootstrap_iters", 0),
         )
+        for name, one in planned.items()
+    }
     checks.metrics = difference(
         {name: _leaf_entry(one) for name, one in replayed.items()},
         {name: _recorded_entry(group["results"][name]) for name in group["tasks"]},
@@ -106,7 +113,10 @@ def _compare_groups(
             ours[key][name] = facts[fact]
     for name, spec in selection.groups.items():
         ours["versions"][name] = str(spec.version)
-        ours["higher_is_better"][name] = _directions([replayed[leaf] for leaf in selection.leaves(name)])
+        direct = [replayed[member].planned for member in spec.members if member in replayed]
+        for key, shared in shared_facts(direct).items():
+            if shared not in (None, {}):
+                ours[key][name] = shared
     theirs = {key: record[key] for key in ours if key in record and key != "results"}
     theirs["results"] = {
         name: {key: value for key, value in record["results"][name].items() if value != " "}
@@ -124,15 +134,15 @@ def _group_entry(spec: GroupSpec, selection: Selection, replayed: Mapping[str, R
         estimates = estimate_group(spec, leaves, {leaf: replayed[leaf].estimates for leaf in leaves})
         entry["sample_len"] = sum(replayed[leaf].planned.documents for leaf in leaves)
         entry |= results_of(estimates)
-        entry["sample_count"] = {f"{one.metric},{one.pipeline}": one.scored for one in estimates}
+        if estimates:
+            entry["sample_count"] = {
+                f"{one.metric},{one.pipeline}": sum(
+                    replayed[leaf].planned.documents for leaf in leaves if _reports(replayed[leaf], one)
+                )
+                for one in estimates
+            }
     return entry
 
 
-def _directions(leaves: list[Replayed]) -> dict[str, Any]:
-    """A metric's direction in a group: that of its tasks, None where they disagree."""
-    found: dict[str, Any] = {}
-    for leaf in leaves:
-        for name, use in leaf.planned.scorer.metrics.items():
-            known = found.setdefault(name, use.higher_is_better)
-            found[name] = known if known == use.higher_is_better else None
-    return found
+def _reports(leaf: Replayed, pooled: Estimate) -> bool:
+    return any(one.metric == pooled.metric and one.pipeline == pooled.pipeline for one in leaf.estimates)

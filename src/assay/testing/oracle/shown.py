@@ -11,6 +11,7 @@ from assay.core.documents import Document
 from assay.core.messages import Image, Message, Prompt, Text
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.verdicts import Estimate, Unscored
+from assay.engine.facts import task_shots
 from assay.engine.judging import Judged
 from assay.engine.plan import PlannedTask
 from assay.tasks.makers import loan
@@ -133,7 +134,7 @@ def facts_of(planned: PlannedTask) -> dict[str, Any]:
     """What lm_eval reports beside the numbers of a task."""
     spec = planned.spec
     return {
-        "n_shot": spec.metadata.get("num_fewshot", planned.task.num_fewshot),
+        "n_shot": task_shots(planned),
         "version": spec.version,
         "higher_is_better": {name: use.higher_is_better for name, use in planned.scorer.metrics.items()},
         "n_samples": {"original": len(planned.task.rows), "effective": planned.documents},

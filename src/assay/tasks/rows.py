@@ -1,0 +1,73 @@
+"""Rows held in memory, with the few methods task helpers use of the `datasets` library's class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+__all__ = ["Rows", "Split"]
+
+
+class Split(Protocol):
+    """What Assay needs of a split: the `datasets` library's class has it, and so has `Rows`."""
+
+    @property
+    def features(self) -> Any: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Any: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Rows(Sequence[dict[str, Any]]):
+    """Every row has every column; what a file left out is None.
+
+    >>> rows = Rows([{"a": 1}, {"b": 2}])
+    >>> rows[1]
+    {'a': None, 'b': 2}
+    >>> list(rows.filter(lambda row: row["a"]))
+    [{'a': 1, 'b': None}]
+    """
+
+    def __init__(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        columns: Iterable[str] = (),
+        fingerprint: str | None = None,
+    ) -> None:
+        kept = list(rows)
+        self.features: dict[str, Any] = dict.fromkeys((*columns, *(key for row in kept for key in row)))
+        self._rows = [{**self.features, **row} for row in kept]
+        self._fingerprint = fingerprint
+        """Hash of the files the rows were read from, while they are as they were read."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Rows(self._rows[index], columns=self.features)
+        return dict(self._rows[index])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (dict(row) for row in self._rows)
+
+    def shared(self) -> Iterator[Mapping[str, Any]]:
+        """The rows themselves, not copies: for readers that do not write."""
+        return iter(self._rows)
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self.features)
+
+    def map(self, function: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Rows:
+        """Every row updated with what the function returns, as `datasets` does it."""
+        return Rows(({**row, **function(row)} for row in self), columns=self.features)
+
+    def filter(self, function: Callable[[dict[str, Any]], Any]) -> Rows:
+        """The rows the function keeps."""
+        return Rows((row for row in self if function(row)), columns=self.features)
+
+    def select(self, indices: Iterable[int]) -> Rows:
+        """The rows at these positions, in this order."""
+        return Rows((self._rows[index] for index in indices), columns=self.features)

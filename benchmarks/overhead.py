@@ -60,7 +60,7 @@ class Instant:
     async def answer(self, window):
         for request in window:
             generate = not hasattr(request, "continuation")
-            yield Response(request_id=request.id, value="7" if generate else LogProbability(-len(request.continuation), False))
+            yield Response(request_id=request.id, value="7" if generate else LogProbability(-float(len(request.continuation)), False))
 
 started = time.process_time()
 run = assay.run(model=Instant(), tasks=[sys.argv[1]], output_path=sys.argv[2], log_samples=False, no_cache=True)

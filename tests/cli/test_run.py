@@ -263,3 +263,21 @@ def test_a_run_with_failures_says_so_with_its_exit_code(
     assert "error: 1 of 6 requests failed, more than the 1% that are allowed" in called.err
     assert "exact_match" in called.out
     assert written(Path("out/scripted")), "what there is, is written"
+
+
+@pytest.mark.parametrize(("failing", "code"), [(0, 0), (1, 0), (2, 1)])
+def test_one_failure_in_a_hundred_is_allowed(
+    workspace: Path,
+    assay_command: Assay,
+    scripted: ScriptedModel,
+    monkeypatch: pytest.MonkeyPatch,
+    failing: int,
+    code: int,
+) -> None:
+    from assay.core.responses import Failure
+
+    failure = Failure(request_id="", kind="timeout", message="too slow")
+    monkeypatch.setattr(scripted, "_answers", lambda request: failure if request.document < failing else "1")
+    many = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(100)]
+    path = write_task(workspace / "tasks", "many", many)
+    assert assay_command(*RUN, str(path)).code == code

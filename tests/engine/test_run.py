@@ -151,6 +151,24 @@ def test_a_failed_choice_costs_its_document_and_only_that_choice_is_asked_again(
     assert [(request.document, request.index) for request in model.asked] == [(2, 1)]
 
 
+def test_a_continued_run_draws_the_same_examples(workspace: Path) -> None:
+    """Documents that are done are passed over, but the sampler must not notice."""
+
+    def half(request: Request) -> Any:
+        return FAILED if request.document % 2 else "1"
+
+    path = write_task(workspace, num_fewshot=2, fewshot_split="test")
+    whole, first, second = make_model(lambda request: "1"), make_model(half), make_model(lambda request: "1")
+    run(whole, path, no_cache=True, output_path="whole")
+    run(first, path, no_cache=True, output_path="stopped")
+    run(second, path, no_cache=True, output_path="stopped")
+    prompts = {request.document: request.prompt.text for request in whole.asked}
+    assert len(set(prompts.values())) == 6
+    assert {request.document: request.prompt.text for request in second.asked} == {
+        n: prompts[n] for n in (1, 3, 5)
+    }
+
+
 def test_a_task_nobody_answered_still_shows_its_denominator(workspace: Path) -> None:
     finished = run(make_model(lambda request: FAILED), write_task(workspace))
     (estimate,) = finished.estimates

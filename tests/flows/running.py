@@ -74,7 +74,7 @@ class Bench:
                 tasks, "crowd", sums, helpers=CROWD, filter_list=[{"name": "crowd", "filter": [RANK]}]
             ),
         ]
-        return [*map(str, paths), "quickstart_shapes", "quickstart_vote", "quickstart_copy"]
+        return [*map(str, paths), "quickstart_shapes", "quickstart_copy", "quickstart_vote"]
 
     def command(self, *arguments: str, **model_args: Any) -> list[str]:
         """`assay run` with the slow model."""

@@ -23,10 +23,11 @@ RGB = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A picture and what is in it: (shape, colour) pairs."""
+    """A picture and what is in it: (shape, colour) pairs, and (left, top, size) of each."""
 
     picture: Image.Image
     things: tuple[tuple[str, str], ...]
+    spots: tuple[tuple[int, int, int], ...]
 
 
 def draw_scene(random: Random, things: list[tuple[str, str]]) -> Scene:
@@ -49,7 +50,7 @@ def draw_scene(random: Random, things: list[tuple[str, str]]) -> Scene:
             )
     for (shape, colour), (left, top, size) in zip(things, spots, strict=True):
         _draw(pen, shape, _jitter(random, COLOURS[colour], 14), left, top, size)
-    return Scene(picture, tuple(things))
+    return Scene(picture, tuple(things), tuple(spots))
 
 
 def random_scene(random: Random, most: int = 5) -> Scene:

@@ -95,14 +95,11 @@ class _Asked:
     """Which of the repeats of one prompt this is; part of the identity, so sampled runs resume too."""
 
     prompt: Prompt
-    _id: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    id: str = field(init=False, repr=False, compare=False)
+    """What the request is named by: a hash of its exact content."""
 
-    @property
-    def id(self) -> str:
-        """What the request is named by: its exact content, hashed once."""
-        if not self._id:
-            self._id.append(digest_text(*self._words()))
-        return self._id[0]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", digest_text(*self._words()))
 
     def _words(self) -> tuple[str, ...]:
         """The words a kind of request is named by."""

@@ -98,7 +98,8 @@ def _seed_now() -> int:
     """`evaluate`'s rule: a metric that draws does so from where NumPy's generator stood when it was loaded."""
     import numpy
 
-    _, keys, place, *_ = numpy.random.get_state(legacy=True)
+    state: Any = numpy.random.get_state(legacy=True)
+    keys, place = state[1], state[2]
     return int(keys[place] if place < len(keys) else keys[0])
 
 

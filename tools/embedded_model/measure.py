@@ -80,7 +80,7 @@ def main() -> None:
     arguments = parser.parse_args()
     engine = Engine(arguments.folder)
     print("skill             text 0-shot  text 3-shot  chat 0-shot  chat 3-shot")
-    for *_, skill in MIXTURE:
+    for _, skill in MIXTURE:
         cells = [
             accuracy(engine, skill, shots=shots, chat=chat, count=arguments.count)
             for chat in (False, True)

@@ -18,20 +18,20 @@ from vocabulary import ASSISTANT, BOS, EOS, IMAGE, SYSTEM, USER, encode
 
 PATCHES = 16
 STORY_WEIGHT = 0.15
-MIXTURE: list[tuple[float, float, Skill]] = [
-    # share at first, share at the end
-    (0.25, 0.24, sums.short_sum),
-    (0.08, 0.15, sums.word_problem),
-    (0.11, 0.07, letters.copy_word),
-    (0.03, 0.02, letters.reverse_word),
-    (0.11, 0.12, looking.about_one_shape),
-    (0.06, 0.13, looking.count_shapes),
-    (0.04, 0.06, looking.is_there),
-    (0.04, 0.06, looking.colour_among),
-    (0.01, 0.01, looking.colour_letter),
-    (0.08, 0.07, facts.free_fact),
-    (0.05, 0.05, facts.letter_fact),
-    (0.02, 0.02, facts.yes_no_fact),
+MIXTURE: list[tuple[tuple[float, float, float], Skill]] = [
+    # shares in three stages of training, see PHASES
+    ((0.25, 0.24, 0.25), sums.short_sum),
+    ((0.08, 0.15, 0.05), sums.word_problem),
+    ((0.11, 0.07, 0.04), letters.copy_word),
+    ((0.03, 0.02, 0.02), letters.reverse_word),
+    ((0.11, 0.12, 0.20), looking.about_one_shape),
+    ((0.06, 0.13, 0.08), looking.count_shapes),
+    ((0.04, 0.06, 0.13), looking.is_there),
+    ((0.04, 0.06, 0.10), looking.colour_among),
+    ((0.01, 0.01, 0.01), looking.colour_letter),
+    ((0.08, 0.07, 0.06), facts.free_fact),
+    ((0.05, 0.05, 0.04), facts.letter_fact),
+    ((0.02, 0.02, 0.02), facts.yes_no_fact),
 ]
 WITHOUT_DRILLS, WITH_DRILLS = (0.03, 0.09), (0.015, 0.06)
 """Shares of stories and of several questions about one picture among the rows that are no drills."""
@@ -59,10 +59,10 @@ class Phase:
 
     start: int
     drill_share: float
-    at_end: bool = False
+    shares: int = 0
 
 
-PHASES = [Phase(0, 0.0), Phase(750, 0.5), Phase(2500, 0.1, at_end=True)]
+PHASES = [Phase(0, 0.0), Phase(750, 0.5), Phase(2500, 0.1, shares=1), Phase(3900, 0.2, shares=2)]
 
 
 @dataclass(slots=True)
@@ -99,8 +99,8 @@ def random_row(random: Random, phase: Phase) -> Row:
 
 def _fill(random: Random, longest: int, phase: Phase) -> list[Example]:
     """Examples of one skill, at least one, about as many as the length allows."""
-    weights = [last if phase.at_end else first for first, last, _ in MIXTURE]
-    skill = random.choices([skill for *_, skill in MIXTURE], weights)[0]
+    weights = [shares[phase.shares] for shares, _ in MIXTURE]
+    skill = random.choices([skill for _, skill in MIXTURE], weights)[0]
     examples: list[Example] = []
     length = 0
     while not examples or (length < longest and len(examples) < 6):

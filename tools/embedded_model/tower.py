@@ -37,7 +37,10 @@ def teach_tower(network: torch.nn.Module, seed: int, steps: int, rate: float) ->
     matrices = [each for name, each in tower.named_parameters() if each.ndim == 2 and "layers" in name]
     chosen = {id(each) for each in matrices}
     others = [each for each in (*tower.parameters(), *heads.parameters()) if id(each) not in chosen]
-    optimizers = [Muon(matrices, rate, weight_decay=0.1), torch.optim.AdamW(others, lr=rate, weight_decay=0.01)]
+    optimizers = [
+        Muon(matrices, rate, weight_decay=0.1),
+        torch.optim.AdamW(others, lr=rate, weight_decay=0.01),
+    ]
     weights = [torch.tensor([0.15] + [1.0] * len(kinds)) for kinds in (SHAPES, COLOURS)]
     for step in range(steps):
         scenes = [random_scene(random, most=random.choice([1, 1, 5])) for _ in range(BATCH)]

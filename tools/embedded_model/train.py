@@ -20,10 +20,11 @@ from torch.nn.functional import cross_entropy
 from muon import Muon
 from network import build_network, save_folder
 from rows import PHASES, Row, random_row
+from tower import teach_tower
 from vocabulary import PAD
 
 SEED = 1234
-STEPS = 3900
+STEPS, TOWER_AT, TOWER_STEPS = 4400, 3900, 550
 BATCH_TOKENS = 3072
 POOL = 512
 
@@ -86,8 +87,9 @@ def make_optimizers(network: torch.nn.Module, rate: float) -> list[torch.optim.O
 
 
 def rate_at(step: int, peak: float) -> float:
-    """Short warm-up, flat, then falling in two slopes."""
-    return peak * float(np.interp(step, [0, 100, 2160, 2500, STEPS], [0.01, 1.0, 1.0, 0.76, 0.01]))
+    """Short warm-up, flat, falling in two slopes; and once more, lower, after the tower's lesson."""
+    steps = [0, 100, 2160, 2500, TOWER_AT, TOWER_AT + 30, STEPS]
+    return peak * float(np.interp(step, steps, [0.01, 1.0, 1.0, 0.76, 0.01, 0.5, 0.01]))
 
 
 def learn(
@@ -139,6 +141,11 @@ def main() -> None:
     for step, batch in zip(range(STEPS), batches(Random(SEED)), strict=False):
         if step < done:
             continue
+        if step == TOWER_AT:
+            network.model.vision_tower.load_state_dict(build_network().model.vision_tower.state_dict())
+            teach_tower(network, SEED, TOWER_STEPS, arguments.rate)
+            optimizers = make_optimizers(network, arguments.rate)
+            save_folder(network, arguments.output)
         losses.append(learn(network, optimizers, batch, rate_at(step, arguments.rate)))
         if (step + 1) % 50 == 0:
             print(

@@ -39,7 +39,7 @@ def results_table(run: Run) -> Table:
             counts = (estimate.scored, estimate.unscored, estimate.failed)
             table.add_row(
                 label,
-                "" if name == shown else str(facts.get("n_shot", "")),
+                "" if name == shown or facts.get("n_shot") is None else str(facts["n_shot"]),
                 escape(estimate.pipeline),
                 escape(estimate.metric),
                 _ARROWS[estimate.higher_is_better],

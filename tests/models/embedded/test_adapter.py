@@ -18,6 +18,7 @@ from assay.core.responses import Failure, LogProbability, Outcome, Response
 from assay.models.embedded import EmbeddedModel
 
 GREEDY = {"until": ["\n"], "max_gen_toks": 20, "do_sample": False}
+APPLES = "Tom has 12 apples and gets 30 more. How many apples now?"
 SAMPLED = {"until": ["\n"], "max_gen_toks": 20, "do_sample": True, "temperature": 2.0}
 
 
@@ -86,24 +87,23 @@ def test_a_model_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_plain_prompt_goes_to_the_model_as_it_is() -> None:
-    assert value(generate(Prompt.of_text("Question: What is 12 + 30?\nAnswer:"))) == " 42"
+    assert value(generate(Prompt.of_text("12 + 30 ="))) == " 42"
 
 
 def test_a_chat_goes_through_the_template() -> None:
-    assert value(generate(chat(Text("What is 12 + 30?")))) == "42"
+    assert value(generate(chat(Text(APPLES)))) == "12 + 30 = 42"
 
 
 def test_an_open_answer_is_continued() -> None:
     begun = Message("assistant", (Text("12 + 30 = "),))
-    question = chat(Text("Tom has 12 apples and gets 30 more. How many apples now?"), more=(begun,))
-    answer = value(generate(question))
+    answer = value(generate(chat(Text(APPLES), more=(begun,))))
     assert isinstance(answer, str)
     assert answer.strip() == "42"
 
 
 def test_an_empty_open_answer_is_begun() -> None:
     begun = Message("assistant", (Text(""),))
-    assert value(generate(chat(Text("What is 12 + 30?"), more=(begun,)))) == "42"
+    assert value(generate(chat(Text(APPLES), more=(begun,)))) == "12 + 30 = 42"
 
 
 def test_pictures_are_seen_in_chat_and_in_plain_prompts(red_square: Image.Image) -> None:
@@ -143,8 +143,8 @@ def test_white_space_at_the_end_of_a_context_belongs_to_the_continuation() -> No
 
 
 def test_the_right_sum_is_the_greedy_one() -> None:
-    right = value(likelihood("Question: What is 12 + 30?\nAnswer:", " 42"))
-    wrong = value(likelihood("Question: What is 12 + 30?\nAnswer:", " 43"))
+    right = value(likelihood("12 + 30 =", " 42"))
+    wrong = value(likelihood("12 + 30 =", " 43"))
     assert isinstance(right, LogProbability)
     assert isinstance(wrong, LogProbability)
     assert right.greedy

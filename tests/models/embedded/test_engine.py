@@ -22,7 +22,7 @@ def ask(engine: Engine, text: str, *pictures: Picture) -> TokenPrompt:
 def test_it_adds_numbers(engine: Engine) -> None:
     right = 0
     for first, second in [(12, 30), (45, 27), (58, 64), (70, 19), (33, 33), (86, 47)]:
-        written = engine.generate(ask(engine, f"Question: What is {first} + {second}?\nAnswer:"), stop=["\n"])
+        written = engine.generate(ask(engine, f"{first} + {second} ="), stop=["\n"])
         right += written.text.strip() == str(first + second)
     assert right >= 5
 
@@ -35,7 +35,7 @@ def test_it_sees_colours(engine: Engine, red_square: Image.Image) -> None:
 
 
 def test_it_stops_by_itself(engine: Engine) -> None:
-    written = engine.generate(ask(engine, "<s><|user|>What is 12 + 30?</s><|assistant|>"))
+    written = engine.generate(ask(engine, "<s><|user|>Copy the word stone.</s><|assistant|>"))
     assert written.finish == "stop"
     assert written.written < 10
 

@@ -32,20 +32,15 @@ class _Value(click.ParamType[Any]):
 
 
 class OptionsCommand(click.Command):
-    """A command whose list options take several values: `--tasks a b c` as well as `--tasks a,b,c`."""
+    """A command whose `--tasks` takes several values: `--tasks a b c` as well as `--tasks a,b,c`."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        many = {
-            flag.replace("_", "-")
-            for parameter in self.params
-            if isinstance(parameter, click.Option) and parameter.multiple
-            for flag in parameter.opts
-        }
+        many = {flag for parameter in self.params if parameter.name == "tasks" for flag in parameter.opts}
         spread: list[str] = []
         last = ""
         for argument in arguments:
             if argument.startswith("-") and argument != "-":
-                last = argument if argument.replace("_", "-") in many else ""
+                last = argument if argument in many else ""
                 spread.append(argument)
             elif last and spread[-1] != last:
                 spread += [last, argument]

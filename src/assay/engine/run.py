@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import random
 import traceback
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
+from typing import TypeVar
 
 from assay.core.documents import Document
 from assay.core.errors import AssayError
@@ -32,6 +33,7 @@ from assay.tasks.task import Pass
 
 __all__ = ["run"]
 
+T = TypeVar("T")
 _CHUNK = 256
 """Documents rendered, looked up and judged together."""
 
@@ -89,6 +91,7 @@ class _Stream:
 
         self.writes: list[Future[None]] = []
         self.model_digest = plan.model_digest
+        self.helpers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="assay-helpers")
         self.opened = False
 
     # --- the flow ----------------------------------------------------------------------------------
@@ -116,6 +119,7 @@ class _Stream:
 
     async def close(self) -> None:
         """Stop cleanly, whatever happened: what has arrived is written."""
+        self.helpers.shutdown(wait=False, cancel_futures=True)
         self._append(self._take_arrived())
         await self._written(quietly=True)
         if self.opened:
@@ -131,12 +135,16 @@ class _Stream:
             self.progress.stage = "ask"
             await ask(self.plan.model, self.backlog, self._receive)
 
+    async def _alone(self, work: Callable[[], T]) -> T:
+        """Run helper code of tasks off the event loop, never two pieces of it at a time: it may keep state."""
+        return await asyncio.get_running_loop().run_in_executor(self.helpers, work)
+
     # --- documents to requests ---------------------------------------------------------------------
 
     async def _produce(self) -> None:
         for planned in self.plan.tasks.values():
             chunks = self._chunks(planned)
-            while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+            while (chunk := await self._alone(lambda: next(chunks, None))) is not None:
                 await self._admit(planned, chunk)
         await self.backlog.close()
 
@@ -280,7 +288,8 @@ class _Stream:
     async def _judge(self, task: str, documents: list[OpenDocument]) -> None:
         documents.sort(key=lambda document: document.document.index)
         planned = self.plan.tasks[task]
-        judged = await asyncio.to_thread(judge, planned, documents, score=not self.plan.spec.predict_only)
+        score = not self.plan.spec.predict_only
+        judged = await self._alone(lambda: judge(planned, documents, score=score))
         self.writes.append(self.journal.add_judged(task, judged.outcomes, judged.answers, judged.verdicts))
         counters = self.progress.tasks[task]
         self.open -= len(documents)

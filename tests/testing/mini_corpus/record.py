@@ -128,10 +128,11 @@ def run(name: str, variant: dict[str, Any]) -> tuple[Recorder, dict[str, Any], d
     numpy.random.seed(1234)
     loaded = TaskManager(include_path=HERE / "tasks", include_defaults=False).load([name])
     for task in loaded["tasks"].values():
-        if task.config.num_fewshot is None:
+        wanted, own = variant.get("num_fewshot"), task.config.num_fewshot
+        if wanted is not None and own != 0:
+            task.set_config("num_fewshot", wanted)
+        elif own is None:
             task.set_config("num_fewshot", 0)
-        if variant.get("num_fewshot") is not None and task.config.num_fewshot != 0:
-            task.set_config("num_fewshot", variant["num_fewshot"])
         task.set_fewshot_seed(1234)
     recorder = Recorder()
     results = evaluate(

@@ -64,15 +64,15 @@ def run_candidate(program: str, *, timeout_s: float = 3.0, memory_bytes: int = 4
     'passed'
     """
     word = secrets.token_hex(16)  # so that printing "passed" is not passing
-    given = f"{word} {memory_bytes} {int(timeout_s) + 1}\n{program}"
+    given = f"{word} {memory_bytes} {int(timeout_s) + 3}\n{program}"
     with tempfile.TemporaryDirectory(prefix="assay-candidate-") as folder:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _CHILD],
+            [sys.executable, "-I", "-X", "utf8", "-c", _CHILD],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=folder,
-            env={"PATH": os.defpath, "HOME": folder, "PYTHONHASHSEED": "0", "PYTHONIOENCODING": "utf-8"},
+            env={"PATH": os.defpath, "HOME": folder},
             start_new_session=True,
         )
         try:
@@ -84,13 +84,7 @@ def run_candidate(program: str, *, timeout_s: float = 3.0, memory_bytes: int = 4
         finally:
             _end(process)
     said, _, ending = shown.decode("utf-8", "replace").partition(" ")
-    return (
-        ending
-        if said == word
-        else "timed out"
-        if process.returncode == -signal.SIGXCPU
-        else "failed: no result"
-    )
+    return ending if said == word else "failed: no result"
 
 
 _START_ALLOWANCE_S = 1.0

@@ -114,12 +114,18 @@ def main() -> None:
                 folder = Path(made)
                 write(folder, name, count)
                 if who == "assay":
-                    row = measure(sys.executable, OURS, str(folder / f"{name}.yaml"), str(folder / "out"), cwd=folder)
+                    row = measure(
+                        sys.executable, OURS, str(folder / f"{name}.yaml"), str(folder / "out"), cwd=folder
+                    )
                 else:
                     environment = {"HF_HOME": str(folder / "hf"), "HF_DATASETS_OFFLINE": "1"}
-                    row = measure(peer_python("lm_eval"), THEIRS, name, str(folder), cwd=folder, **environment)
+                    row = measure(
+                        peer_python("lm_eval"), THEIRS, name, str(folder), cwd=folder, **environment
+                    )
             rates[who] = count / row["cpu_s"]
-            print(f"{name:<10} {who:<8} {count:>9} {row['cpu_s']:>8.2f} {rates[who]:>11.0f} {row['peak_mb']:>8.0f}")
+            print(
+                f"{name:<10} {who:<8} {count:>9} {row['cpu_s']:>8.2f} {rates[who]:>11.0f} {row['peak_mb']:>8.0f}"
+            )
         print(f"{name:<10} ratio {rates['assay'] / rates['lm_eval']:.1f}x")
 
 

@@ -30,7 +30,9 @@ def peer_python(name: str) -> Path:
     return python
 
 
-def measure(python: Path | str, script: str, *arguments: str, cwd: Path, **environment: str) -> dict[str, Any]:
+def measure(
+    python: Path | str, script: str, *arguments: str, cwd: Path, **environment: str
+) -> dict[str, Any]:
     """Run a script that prints one JSON line last; add its CPU seconds and peak memory, children included."""
     wrapped = (
         "import json, resource, sys\n"

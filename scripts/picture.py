@@ -1,6 +1,6 @@
 """Draw the README's picture: a real run of the embedded model, as the terminal shows it.
 
-    .venv/bin/python scripts/picture.py docs/images/run.svg
+.venv/bin/python scripts/picture.py docs/images/run.svg
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def main() -> None:
         console = Console(record=True, width=118, file=Path(folder, "log").open("w"))
         console.print("[bold green]$[/] assay run")
         documents = sum(facts["documents"] for facts in run.tasks.values())
-        console.print(f"running {run.model} on {len(run.tasks)} tasks, {documents} documents  (assay-runs/{run.id})")
+        console.print(
+            f"running {run.model} on {len(run.tasks)} tasks, {documents} documents  (assay-runs/{run.id})"
+        )
         console.print(results_table(run))
         console.print(f"stored in assay-runs/{run.id}")
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -90,6 +90,7 @@ def _from_library(spec: TaskSpec, data_root: str | None, trust_remote_code: bool
             extra="datasets",
             where=spec.place("dataset_path"),
         ) from None
+    datasets.disable_progress_bars()  # Assay shows its own progress
     arguments = dict(spec.dataset_kwargs)
     arguments.pop("trust_remote_code", None)
     if trust_remote_code and int(datasets.__version__.partition(".")[0]) < 4:

@@ -44,7 +44,7 @@ def results_table(run: Run) -> Table:
                 escape(estimate.metric),
                 _ARROWS[estimate.higher_is_better],
                 number(estimate.value),
-                "" if estimate.stderr is None else f"± {estimate.stderr:.4f}",
+                "" if estimate.stderr is None else f"± {digits(estimate.stderr)}",
                 str(counts[0]),
                 _warn(counts[1], "yellow"),
                 _warn(counts[2], "red"),
@@ -87,7 +87,16 @@ def number(value: Any) -> str:
     """A value as people read it."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "–" if value is None else "…" if isinstance(value, (dict, list)) else str(value)
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+    return digits(value) if isinstance(value, float) else str(value)
+
+
+def digits(value: float) -> str:
+    """Four decimals; powers of ten where those would fill the line.
+
+    >>> digits(0.5), digits(44133170283059224.0)
+    ('0.5000', '4.4133e+16')
+    """
+    return f"{value:.4f}" if abs(value) < 1e7 else f"{value:.4e}"
 
 
 def _warn(count: int, colour: str) -> str:

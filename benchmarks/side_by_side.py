@@ -1,0 +1,144 @@
+"""The same real tasks, the same model, both harnesses: are the numbers the same?
+
+    python benchmarks/side_by_side.py --data_root HUB --task_root LM_EVAL [--limit 20] [--record FILE]
+
+Runs lm_eval 0.4.13 in its own environment and Assay here, both with Assay's embedded model answering, on datasets
+laid out as on the hub. Prints every number of both and whether they agree to 1e-9; with `--record`, keeps lm_eval's
+numbers for the test that needs no lm_eval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from peers import measure, peer_python
+
+TASKS = (
+    "gsm8k", "gsm8k_cot_self_consistency", "arc_easy", "hellaswag", "mmlu", "truthfulqa_mc2", "boolq", "lambada_openai",
+    "wikitext", "ifeval", "bbh_cot_zeroshot", "winogrande", "arc_challenge", "openbookqa",
+)  # fmt: skip
+
+THEIRS = """
+import asyncio, json, logging, os, sys
+from pathlib import Path
+import datasets
+import lm_eval
+from lm_eval.api.model import LM
+from lm_eval.tasks import TaskManager
+logging.disable(logging.WARNING)
+task, limit, root, source = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+sys.path.insert(0, source)
+from assay.core.messages import Prompt
+from assay.core.requests import Generate, Likelihood, RollingLikelihood, Settings
+from assay.models.embedded import EmbeddedModel
+
+real_load = datasets.load_dataset
+def load_dataset(path, name=None, **kwargs):
+    for folder in (root / path, root / "bare" / path):
+        if folder.is_dir():
+            return real_load(str(folder), name, **kwargs)
+    return real_load(path, name, **kwargs)
+datasets.load_dataset = load_dataset
+
+class Embedded(LM):
+    def __init__(self):
+        super().__init__()
+        self.model = EmbeddedModel()
+    def ask(self, requests):
+        async def answers():
+            await self.model.open()
+            return {o.request_id: o async for o in self.model.answer(requests)}
+        found = asyncio.run(answers())
+        return [found[r.id].value for r in requests]
+    def loglikelihood(self, requests, **kwargs):
+        made = [Likelihood(task="", document=0, prompt=Prompt.of_text(r.args[0]), continuation=r.args[1]) for r in requests]
+        return [(v.total, v.greedy) for v in self.ask(made)]
+    def loglikelihood_rolling(self, requests, **kwargs):
+        made = [RollingLikelihood(task="", document=0, prompt=Prompt.of_text(r.args[0])) for r in requests]
+        return [v.total for v in self.ask(made)]
+    def generate_until(self, requests, **kwargs):
+        seen, made = {}, []
+        for r in requests:
+            repeat = seen[id(r)] = seen.get(id(r), -1) + 1
+            made.append(Generate(task="", document=0, repeat=repeat, prompt=Prompt.of_text(r.args[0]), settings=Settings(r.args[1])))
+        return self.ask(made)
+
+results = lm_eval.simple_evaluate(model=Embedded(), tasks=[task], task_manager=TaskManager(), limit=limit, bootstrap_iters=1000)
+numbers = {name: {k: v for k, v in entry.items() if "," in k} for name, entry in results["results"].items()}
+print(json.dumps({"results": numbers, "n-shot": results["n-shot"]}))
+"""
+
+OURS = """
+import json, sys
+import assay
+run = assay.run(tasks=[sys.argv[1]], limit=int(sys.argv[2]), data_root=sys.argv[3], include_path=[sys.argv[4]],
+                output_path=sys.argv[5], log_samples=False, no_cache=True, bootstrap_iters=1000)
+print(json.dumps({"results": run.results, "n-shot": {name: facts["n_shot"] for name, facts in run.tasks.items()}}))
+"""
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    if isinstance(ours, (int, float)) and isinstance(theirs, (int, float)):
+        return math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(ours == theirs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data_root", type=Path, required=True)
+    parser.add_argument("--task_root", type=Path, required=True)
+    parser.add_argument("--limit", type=int, default=20)
+    parser.add_argument("--tasks", nargs="*", default=TASKS)
+    parser.add_argument("--record", type=Path)
+    options = parser.parse_args()
+    source = str(Path(__file__).resolve().parent.parent / "src")
+    recorded: dict[str, Any] = {"limit": options.limit, "tasks": {}}
+    different = 0
+    for task in options.tasks:
+        with tempfile.TemporaryDirectory() as folder:
+            offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": folder}
+            root, tasks = str(options.data_root.resolve()), str(options.task_root.resolve())
+            theirs = measure(
+                peer_python("lm_eval"),
+                THEIRS,
+                task,
+                str(options.limit),
+                root,
+                source,
+                cwd=Path(folder),
+                **offline,
+            )
+            ours = measure(
+                sys.executable,
+                OURS,
+                task,
+                str(options.limit),
+                root,
+                tasks,
+                folder,
+                cwd=Path(folder),
+                **offline,
+            )
+        recorded["tasks"][task] = {key: theirs[key] for key in ("results", "n-shot")}
+        for name, numbers in theirs["results"].items():
+            for key, value in numbers.items():
+                mine = ours["results"].get(name, {}).get(key)
+                agrees = same(mine, value)
+                different += not agrees
+                if not agrees or name == task:
+                    print(
+                        f"{'same' if agrees else 'DIFFERENT':<10} {name:<40} {key:<36} {mine!s:<24} {value}"
+                    )
+    print(f"{different} numbers differ")
+    if options.record:
+        options.record.write_text(json.dumps(recorded, indent=1))
+
+
+if __name__ == "__main__":
+    main()

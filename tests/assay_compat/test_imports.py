@@ -1,0 +1,192 @@
+"""Foreign names in helper files: `lm_eval.*` without lm_eval, and what third packages lack."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from types import ModuleType
+
+import pytest
+
+from assay.core.errors import MissingPackage
+from assay.scoring.filters import FILTERS
+from assay.scoring.metrics import METRICS
+from assay.stats.aggregations import AGGREGATIONS
+from assay.tasks.functions import HelperFunction, compatibility_layers, load_module
+from assay_compat.gaps import GapFinder, serve_metrics
+
+HELD = ("evaluate", "transformers")
+
+
+@pytest.fixture(autouse=True)
+def installed() -> Iterator[None]:
+    """Foreign imports work; what a test imported is forgotten."""
+    compatibility_layers()
+    known = dict(sys.modules)
+    yield
+    for name in set(sys.modules) - set(known):
+        if name.startswith(("lm_eval", *HELD)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if neither `evaluate` nor `transformers` were installed."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in HELD]:
+        monkeypatch.delitem(sys.modules, name)
+    real = importlib.machinery.PathFinder.find_spec
+
+    def find(name: str, *arguments: object, **keywords: object) -> object:
+        return None if name.partition(".")[0] in HELD else real(name, *arguments, **keywords)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(importlib.machinery.PathFinder, "find_spec", find)
+
+
+def helper(folder: Path, code: str, name: str = "utils.py") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(dedent(code), "utf-8")
+    return folder / name
+
+
+def test_the_names_published_tasks_import_are_there(tmp_path: Path) -> None:
+    module = load_module(
+        helper(
+            tmp_path,
+            """
+            from lm_eval.api.filter import Filter
+            from lm_eval.api.instance import Instance
+            from lm_eval.api.metrics import mean, metric_max_over_ground_truths
+            from lm_eval.api.registry import register_filter
+            from lm_eval.api.task import ConfigurableTask, Task
+            from lm_eval.filters.extraction import Filter as SameFilter, RegexFilter
+            from lm_eval.utils import general_detokenize, weighted_f1_score
+            import lm_eval.utils as utils
+            """,
+        )
+    )
+    assert module.mean([1.0, 0.0]) == 0.5
+    assert module.metric_max_over_ground_truths(lambda given, wanted: given + wanted, 1, [1, 5]) == 6
+    assert module.general_detokenize("it 's ( fine ) .") == "it's (fine)."
+    assert module.weighted_f1_score([(0, 0), (1, 0), (1, 1)]) == pytest.approx(2 / 3)
+    assert module.Filter is module.SameFilter
+    instance = module.Instance("generate_until", {}, ("a", {}), 0, metadata=("task", 3, 1))
+    assert (instance.task_name, instance.doc_id, instance.repeats, instance.args) == ("task", 3, 1, ("a", {}))
+
+
+def test_what_helpers_register_is_found_by_name(tmp_path: Path) -> None:
+    load_module(
+        helper(
+            tmp_path,
+            """
+            from lm_eval.api.filter import Filter
+            from lm_eval.api.registry import register_aggregation, register_filter, register_metric
+
+            @register_filter("compat_shout")
+            class Shout(Filter):
+                def apply(self, resps, docs):
+                    return [[text.upper() for text in texts] for texts in resps]
+
+            @register_aggregation("compat_last")
+            def last(items):
+                return items[-1]
+
+            @register_metric(metric="compat_long", higher_is_better=False, output_type="generate_until", aggregation="compat_last")
+            def long(references, predictions, **kwargs):
+                return len(predictions[0])
+            """,
+        )
+    )
+    assert FILTERS.get("compat_shout")().apply([["a"]], [{}]) == [["A"]]
+    assert AGGREGATIONS.get("compat_last")([1, 2]) == 2
+    metric = METRICS.get("compat_long")
+    assert (metric.aggregation, metric.higher_is_better) == ("compat_last", False)
+
+
+def test_a_task_tree_is_importable_under_its_own_name(tmp_path: Path) -> None:
+    tree = tmp_path / "lm_eval" / "tasks"
+    helper(tree / "a", "NUMBER = 5\n", "shared.py")
+    path = helper(tree / "b", "from lm_eval.tasks.a.shared import NUMBER\nfrom .near import WORD\n")
+    helper(tree / "b", "WORD = 'near'\n", "near.py")
+    module = load_module(path)
+    assert (module.__name__, module.NUMBER, module.WORD) == ("lm_eval.tasks.b.utils", 5, "near")
+
+
+def test_what_nobody_has_is_a_missing_package(tmp_path: Path) -> None:
+    helper(tmp_path, "from lm_eval.models.huggingface import HFLM\n\ndef question(doc): ...\n")
+    with pytest.raises(MissingPackage, match="lm_eval"):
+        HelperFunction("utils.question", tmp_path, "t.yaml:1").load()
+
+
+# --- evaluate ---------------------------------------------------------------------------------------
+
+
+def test_evaluate_serves_what_assay_has_and_leaves_the_rest_to_the_package() -> None:
+    module = ModuleType("evaluate")
+    module.load = lambda *given, **more: ("real", given, more)  # type: ignore[attr-defined]
+    serve_metrics(module)
+    serve_metrics(module)
+    assert module.load("exact_match").compute(predictions=["a"], references=["a"]) == {"exact_match": 1.0}
+    assert module.load("mine", "config", module_type="metric") == (
+        "real",
+        ("mine", "config"),
+        {"module_type": "metric"},
+    )
+
+
+@pytest.mark.usefixtures("without")
+def test_evaluate_is_there_without_the_package() -> None:
+    evaluate = importlib.import_module("evaluate")
+    assert evaluate.load("wer", module_type="metric").compute(predictions=["a"], references=["b"]) == 1.0
+    with pytest.raises(ModuleNotFoundError, match="`mine` is not served"):
+        evaluate.load("mine")
+    with pytest.raises(ModuleNotFoundError, match=r"evaluate\.evaluator"):
+        evaluate.evaluator  # noqa: B018
+
+
+# --- transformers -----------------------------------------------------------------------------------
+
+SQUAD = """
+import transformers.data.metrics.squad_metrics as squad_metrics
+from transformers.data.metrics import squad_metrics as again
+
+def best(wanted, given):
+    return squad_metrics.compute_f1(wanted, given), again.compute_exact(wanted, given)
+"""
+
+
+@pytest.mark.usefixtures("without")
+def test_squad_functions_without_transformers_which_still_looks_missing(tmp_path: Path) -> None:
+    module = load_module(helper(tmp_path, SQUAD))
+    assert module.best("the cat", "cat") == (1.0, 1)
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("transformers")
+
+
+@pytest.mark.usefixtures("without")
+def test_another_name_of_transformers_is_missed_as_such(tmp_path: Path) -> None:
+    helper(tmp_path, SQUAD + "\nfrom transformers import AutoTokenizer\n")
+    with pytest.raises(MissingPackage, match="transformers"):
+        HelperFunction("utils.best", tmp_path, "t.yaml:1").load()
+
+
+@pytest.mark.torch
+def test_squad_functions_with_transformers(tmp_path: Path) -> None:
+    assert load_module(helper(tmp_path, SQUAD)).best("a b", "b c") == (0.5, 0)
+    assert importlib.import_module("transformers").__file__
+
+
+def test_a_helper_that_does_not_ask_gets_no_stand_in(tmp_path: Path) -> None:
+    finder = GapFinder(tmp_path)
+    with finder.loading(helper(tmp_path, "import json\n")):
+        assert finder.find_spec("transformers") is None
+    assert finder.find_spec("json") is None
+
+
+def test_nothing_foreign_is_imported_with_assay() -> None:
+    code = "import assay, sys; print([name for name in sys.modules if name.startswith(('lm_eval', 'assay_compat', 'evaluate'))])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"

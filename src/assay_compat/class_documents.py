@@ -19,8 +19,11 @@ class DocumentSplits(Mapping[str, Split]):
         self._subject = subject
         self._read: dict[str, Split] = {}
 
+    def __contains__(self, name: object) -> bool:
+        return name in tuple(self)  # without reading any
+
     def __getitem__(self, name: str) -> Split:
-        if name not in tuple(self):
+        if name not in self:
             raise KeyError(name)
         if name not in self._read:
             rows = getattr(self._subject, f"{name}_docs")()

@@ -13,9 +13,11 @@ from tests.making import make_model, planned
 import assay
 from assay.core.errors import AssayError, BadTask, MissingPackage
 from assay.core.messages import Message, Prompt, Text
-from assay.core.requests import Generate, Likelihood
+from assay.core.requests import Generate, Likelihood, Request
+from assay.core.responses import LogProbability
 from assay.core.specs import TaskSpec
 from assay.tasks.load import load_task
+from assay.tasks.rows import Rows
 from assay.tasks.task import Rendering, Task, open_task
 from assay_compat.class_config import TaskConfig
 from assay_compat.class_tasks import Context
@@ -107,12 +109,18 @@ def test_a_class_asks_with_its_own_methods(tmp_path: Path) -> None:
 
 def test_a_run_judges_with_its_own_methods(tmp_path: Path, workspace: Path) -> None:
     path = write_class(tmp_path, ASKING_TWICE, "Capitals")
-    model = make_model(lambda request: "Paris" if "France" in request.prompt.text else "somewhere")
+
+    def answer(request: Request) -> str | LogProbability:
+        if isinstance(request, Likelihood):
+            return LogProbability(-2.5, True)
+        return "Paris" if "France" in request.prompt.text else "somewhere"
+
+    model = make_model(answer)
     run = assay.run(model=model, tasks=[str(path)])
     numbers = run.results["capitals"]
     assert numbers["right,none"] == pytest.approx(1 / 3)
     assert numbers["right_stderr,none"] == pytest.approx(1 / 3)
-    assert numbers["doubt_stderr,none"] == "N/A"
+    assert (numbers["doubt,none"], numbers["doubt_stderr,none"]) == (-2.5, "N/A")
 
 
 def test_examples_and_chat_are_assays(tmp_path: Path) -> None:
@@ -147,7 +155,7 @@ def test_what_a_class_leaves_out_its_config_says(tmp_path: Path) -> None:
 def test_documents_handed_in_take_the_place_of_the_download(tmp_path: Path) -> None:
     path = write_class(tmp_path, ASKING_TWICE, "Capitals", files={})
     task = open_task(
-        load_task(path), Rendering(limit=1), {"validation": [{"country": "Mali", "capital": "Bamako"}]}
+        load_task(path), Rendering(limit=1), {"validation": Rows([{"country": "Mali", "capital": "Bamako"}])}
     )
     assert [requests[0].prompt.text for _, requests in task.render()] == ["The capital of Mali is"]
 

@@ -22,16 +22,16 @@ plain: st.SearchStrategy[Any] = st.recursive(
     ("digest", "expected"),
     [
         (digest_text(), "cae66941d9efbd404e4d88758ea67670"),
-        (digest_text(""), "fcdf3ecfe876539956eb77f17f503ac1"),
-        (digest_text("ab", "c"), "709cf327ef95531b685902e50b513a88"),
-        (digest_text("Wie heißt du?"), "af4ea1dd6eef16eb683f440ad9f3a7d6"),
+        (digest_text(""), "87ebda15e5e28b77d08060992e0c765b"),
+        (digest_text("ab", "c"), "7ab06ac19fd197fcda75c2e976157534"),
+        (digest_text("Wie heißt du?"), "6da5e41aad7fed02800864b7af560d74"),
         (digest_bytes(b""), "cae66941d9efbd404e4d88758ea67670"),
         (digest_bytes(b"assay"), "245bdaed2b0670a662fc8f0688863eb2"),
         (
             digest_of({"until": ["\n"], "temperature": 0.7, "do_sample": True}),
-            "e02288cda6d999f46885d8410911fd03",
+            "0ad0977ec878f3a4c2dbdfa65b4163dc",
         ),
-        (digest_of(None), "9f92052cd40b8fde9b035db4062543de"),
+        (digest_of(None), "4efbdbba745127f8328170eb1fe0fc92"),
     ],
 )
 def test_names_are_the_same_in_every_release(digest: str, expected: str) -> None:

@@ -1,12 +1,13 @@
-"""A lesson for the vision tower alone: which shape and which colour has its middle in each patch.
+"""A lesson for the eyes alone (vision tower and projector): what is nearest to each patch, its shape and its colour.
 
 Learning to see through the decoder's answers is slow: a picture gives a handful of words. Here every picture gives
-32 labels at a fraction of the cost. The two linear heads are thrown away afterwards.
+32 labels at a fraction of the cost. The linear heads that read them off are thrown away afterwards.
 """
 
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,45 +21,74 @@ ACROSS = 4
 
 
 def labels_of(scene: Scene) -> list[tuple[int, int]]:
-    """(shape, colour) per patch, counted from 1; 0 where no thing has its middle."""
-    labels = [(0, 0)] * ACROSS**2
+    """(shape, colour) of the thing whose middle is nearest to the middle of each patch."""
     patch = SIDE // ACROSS
-    for (shape, colour), (left, top, size) in zip(scene.things, scene.spots, strict=True):
-        place = (top + size // 2) // patch * ACROSS + (left + size // 2) // patch
-        labels[place] = SHAPES.index(shape) + 1, list(COLOURS).index(colour) + 1
+    middles = [(left + size / 2, top + size / 2) for left, top, size in scene.spots]
+    labels = []
+    for place in range(ACROSS**2):
+        across, down = place % ACROSS * patch + patch / 2, place // ACROSS * patch + patch / 2
+        distances = [abs(across - x) + abs(down - y) for x, y in middles]
+        shape, colour = scene.things[distances.index(min(distances))]
+        labels.append((SHAPES.index(shape), list(COLOURS).index(colour)))
     return labels
 
 
-def teach_tower(network: torch.nn.Module, seed: int, steps: int, rate: float) -> None:
-    """Train the tower in place."""
-    random = Random(f"{seed} tower")
-    tower = network.model.vision_tower  # type: ignore[union-attr]
-    heads = torch.nn.Linear(96, len(SHAPES) + 1 + len(COLOURS) + 1)
-    matrices = [each for name, each in tower.named_parameters() if each.ndim == 2 and "layers" in name]
+def teach_eyes(network: torch.nn.Module, seed: int, steps: int, rate: float) -> None:
+    """Train tower and projector in place; the heads read the vectors as the decoder does, brought to one size."""
+    random = Random(f"{seed} eyes")
+    model: Any = network.model
+    eyes = torch.nn.ModuleList([model.vision_tower, model.multi_modal_projector])
+    heads = torch.nn.Linear(128, len(SHAPES) + len(COLOURS))
+    matrices = [each for name, each in eyes.named_parameters() if each.ndim == 2 and "layers" in name]
     chosen = {id(each) for each in matrices}
-    others = [each for each in (*tower.parameters(), *heads.parameters()) if id(each) not in chosen]
+    others = [each for each in (*eyes.parameters(), *heads.parameters()) if id(each) not in chosen]
     optimizers = [
         Muon(matrices, rate, weight_decay=0.1),
-        torch.optim.AdamW(others, lr=rate, weight_decay=0.01),
+        torch.optim.AdamW(others, lr=rate, weight_decay=0.05),
     ]
-    weights = [torch.tensor([0.15] + [1.0] * len(kinds)) for kinds in (SHAPES, COLOURS)]
     for step in range(steps):
-        scenes = [random_scene(random, most=random.choice([1, 1, 5])) for _ in range(BATCH)]
-        pixels = np.stack([np.asarray(scene.picture, dtype=np.float32) for scene in scenes])
-        wanted = torch.tensor([labels_of(scene) for scene in scenes])
-        seen = tower(torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 127.5 - 1), output_hidden_states=True)
-        shapes, colours = heads(seen.hidden_states[-1][:, 1:]).split([len(SHAPES) + 1, len(COLOURS) + 1], -1)
-        loss = cross_entropy(shapes.flatten(0, 1), wanted[..., 0].flatten(), weights[0])
-        loss = loss + cross_entropy(colours.flatten(0, 1), wanted[..., 1].flatten(), weights[1])
+        scenes = [random_scene(random, most=random.choice([1, 1, 3, 5])) for _ in range(BATCH)]
+        wanted = torch.tensor([labels_of(scene) for scene in scenes]).flatten(0, 1)
+        seen = _see(model, scenes).flatten(0, 1)
+        found = heads(seen * (seen.square().mean(-1, keepdim=True) + 1e-5).rsqrt())
+        shapes, colours = found.split([len(SHAPES), len(COLOURS)], -1)
+        loss = cross_entropy(shapes, wanted[:, 0]) + cross_entropy(colours, wanted[:, 1])
         for optimizer in optimizers:
             optimizer.zero_grad()
             for group in optimizer.param_groups:
                 group["lr"] = rate * min(1.0, (step + 1) / 50, 2 * (steps - step) / steps)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(tower.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(eyes.parameters(), 1.0)
         for optimizer in optimizers:
             optimizer.step()
         if (step + 1) % 50 == 0:
-            there = wanted[..., 0] > 0
-            right = (shapes.argmax(-1) == wanted[..., 0])[there].float().mean().item()
-            print(f"tower step {step + 1} loss {loss.item():.3f}, shapes right {right:.2f}", flush=True)
+            right = [
+                (part.argmax(-1) == wanted[:, place]).float().mean().item()
+                for place, part in enumerate((shapes, colours))
+            ]
+            print(
+                f"eyes step {step + 1} loss {loss.item():.3f}, shapes {right[0]:.2f}, colours {right[1]:.2f}",
+                flush=True,
+            )
+
+
+def _see(model: Any, scenes: list[Scene]) -> torch.Tensor:
+    pixels = np.stack([np.asarray(scene.picture, dtype=np.float32) for scene in scenes])
+    inputs = torch.from_numpy(pixels.transpose(0, 3, 1, 2) / 127.5 - 1)
+    return torch.stack(list(model.get_image_features(inputs).pooler_output))
+
+
+@torch.no_grad()
+def settle_projector(network: torch.nn.Module, seed: int, size: float = 0.5) -> None:
+    """Centre the projector's output and bring it near the size of the token vectors.
+
+    Vectors many times larger, most of it a constant, would drown what the decoder's layers add to them.
+    """
+    random = Random(f"{seed} projector")
+    model: Any = network.model
+    seen = _see(model, [random_scene(random) for _ in range(256)])
+    middle = seen.mean(dim=(0, 1))
+    factor = size / (seen - middle).square().mean().sqrt()
+    last = model.multi_modal_projector.linear_2
+    last.weight.mul_(factor)
+    last.bias.sub_(middle).mul_(factor)

@@ -20,11 +20,11 @@ from torch.nn.functional import cross_entropy
 from muon import Muon
 from network import build_network, save_folder
 from rows import PHASES, Row, random_row
-from tower import teach_tower
+from tower import settle_projector, teach_eyes
 from vocabulary import PAD
 
 SEED = 1234
-STEPS, TOWER_AT, TOWER_STEPS = 4400, 3900, 550
+STEPS, EYES_AT, EYES_STEPS = 4500, 3900, 500
 BATCH_TOKENS = 3072
 POOL = 512
 
@@ -77,6 +77,8 @@ def make_optimizers(network: torch.nn.Module, rate: float) -> list[torch.optim.O
     hidden: list[torch.nn.Parameter] = []
     others: list[torch.nn.Parameter] = []
     for name, parameter in network.named_parameters():
+        if not parameter.requires_grad:
+            continue
         is_hidden = parameter.ndim == 2 and "layers" in name
         (hidden if is_hidden else others).append(parameter)
     muon = Muon(hidden, rate, weight_decay=0.05)
@@ -87,9 +89,20 @@ def make_optimizers(network: torch.nn.Module, rate: float) -> list[torch.optim.O
 
 
 def rate_at(step: int, peak: float) -> float:
-    """Short warm-up, flat, falling in two slopes; and once more, lower, after the tower's lesson."""
-    steps = [0, 100, 2160, 2500, TOWER_AT, TOWER_AT + 30, STEPS]
-    return peak * float(np.interp(step, steps, [0.01, 1.0, 1.0, 0.76, 0.01, 0.5, 0.01]))
+    """Short warm-up, flat, falling in two slopes; and once more, lower, after the lesson for the eyes."""
+    steps = [0, 100, 2160, 2500, EYES_AT, EYES_AT + 30, STEPS]
+    return peak * float(np.interp(step, steps, [0.01, 1.0, 1.0, 0.76, 0.01, 0.6, 0.01]))
+
+
+def replace_eyes(network: torch.nn.Module, rate: float) -> None:
+    """Fresh tower and projector, taught apart; from then on they stay as they are, and the decoder learns to read them."""
+    fresh = build_network()
+    for part in ("vision_tower", "multi_modal_projector"):
+        getattr(network.model, part).load_state_dict(getattr(fresh.model, part).state_dict())
+    teach_eyes(network, SEED, EYES_STEPS, rate)
+    settle_projector(network, SEED)
+    for part in ("vision_tower", "multi_modal_projector"):
+        getattr(network.model, part).requires_grad_(requires_grad=False)
 
 
 def learn(
@@ -141,11 +154,9 @@ def main() -> None:
     for step, batch in zip(range(STEPS), batches(Random(SEED)), strict=False):
         if step < done:
             continue
-        if step == TOWER_AT:
-            network.model.vision_tower.load_state_dict(build_network().model.vision_tower.state_dict())
-            teach_tower(network, SEED, TOWER_STEPS, arguments.rate)
+        if step == EYES_AT:
+            replace_eyes(network, arguments.rate)
             optimizers = make_optimizers(network, arguments.rate)
-            save_folder(network, arguments.output)
         losses.append(learn(network, optimizers, batch, rate_at(step, arguments.rate)))
         if (step + 1) % 50 == 0:
             print(

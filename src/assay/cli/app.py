@@ -17,6 +17,7 @@ __all__ = ["call"]
 COMMANDS = {
     "run": ("assay.cli.run", "Evaluate a model on tasks; repeat the command to continue."),
     "plan": ("assay.cli.plan", "Say what a run would do, and everything that is wrong with it."),
+    "check": ("assay.cli.check", "Find everything that is wrong with tasks, before anybody runs them."),
     "show": ("assay.cli.show", "Show the exact prompts, targets and choices of a task."),
     "ls": ("assay.cli.ls", "List tasks, groups, tags, models, metrics, filters, options."),
 }

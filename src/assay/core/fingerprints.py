@@ -45,8 +45,7 @@ def digest_text(*parts: str) -> str:
     >>> digest_text("ab", "c") == digest_text("a", "bc")
     False
     """
-    framed = "".join([f"{len(part)}:{part}" for part in parts])
-    return hashlib.blake2b(framed.encode("utf-8", "surrogatepass"), digest_size=_SIZE).hexdigest()
+    return hashlib.blake2b(ascii(parts).encode(), digest_size=_SIZE).hexdigest()
 
 
 def digest_bytes(data: bytes) -> str:

@@ -109,7 +109,16 @@ def _sound(request: Request, outcome: Outcome) -> Outcome:
     """An answer of the wrong kind, or a log-probability that is not a number, is not an answer."""
     if isinstance(outcome, Failure):
         return outcome
-    match request, outcome.value:
+    value = outcome.value
+    if (
+        type(value) is LogProbability
+        and type(value.total) is float
+        and value.total == value.total
+        and type(value.greedy) is bool
+        and type(request) is not Generate
+    ):
+        return outcome  # by far the most frequent case, told at once
+    match request, value:
         case Generate(), str() as text:
             return outcome if _is_unicode(text) else replace(outcome, value=_as_unicode(text))
         case Likelihood() | RollingLikelihood(), LogProbability(total=total, greedy=greedy) if not math.isnan(
@@ -119,7 +128,7 @@ def _sound(request: Request, outcome: Outcome) -> Outcome:
             return outcome if plain else replace(outcome, value=LogProbability(float(total), bool(greedy)))
         case Likelihood() | RollingLikelihood(), LogProbability():
             message = "the log-probability is not a number"
-        case _, value:
+        case _:
             message = f"a {type(value).__name__} does not answer a {type(request).__name__}"
     return Failure(request_id=outcome.request_id, kind="model error", message=message)
 

@@ -13,6 +13,7 @@ import random
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -144,7 +145,7 @@ class _Stream:
     async def _produce(self) -> None:
         for planned in self.plan.tasks.values():
             chunks = self._chunks(planned)
-            while (chunk := await self._alone(lambda: next(chunks, None))) is not None:
+            while (chunk := await self._alone(partial(next, chunks, None))) is not None:
                 await self._admit(planned, chunk)
         await self.backlog.close()
 

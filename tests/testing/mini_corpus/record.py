@@ -36,14 +36,22 @@ def rows() -> dict[str, dict[str, list[dict[str, Any]]]]:
     draw = random.Random(7)
     numbers = [{"a": draw.randint(0, 9), "b": draw.randint(0, 9)} for _ in range(12)]
     facts = [
-        {"question": f"Which is number {at}?", "choices": draw.sample(WORDS, 3 + at % 2), "gold": draw.randint(0, 2)}
+        {
+            "question": f"Which is number {at}?",
+            "choices": draw.sample(WORDS, 3 + at % 2),
+            "gold": draw.randint(0, 2),
+        }
         for at in range(11)
     ]
     facts[6]["gold"] = 7
     words = [{"words": " ".join(draw.choices(WORDS, k=3)), "keep": at % 4 != 1} for at in range(10)]
     texts = [{"text": " ".join(draw.choices(WORDS, k=5)) + "\n"} for _ in range(3)]
     reading = [
-        {"passage": " ".join(draw.choices(WORDS, k=4)), "question": f"What is {at}?", "answer": draw.choice(WORDS)}
+        {
+            "passage": " ".join(draw.choices(WORDS, k=4)),
+            "question": f"What is {at}?",
+            "answer": draw.choice(WORDS),
+        }
         for at in range(7)
     ]
     return {
@@ -105,7 +113,10 @@ class Recorder(LM):
             if kind == "generate_until":
                 value: Any = f"{WORDS[digest[repeat] % len(WORDS)]} {digest[repeat + 8] % 12}"
             elif kind == "loglikelihood":
-                value = [-round(0.01 + int.from_bytes(digest[:5], "big") % 200000 / 10000, 4), bool(digest[5] & 1)]
+                value = [
+                    -round(0.01 + int.from_bytes(digest[:5], "big") % 200000 / 10000, 4),
+                    bool(digest[5] & 1),
+                ]
             else:
                 value = -round(1 + int.from_bytes(digest[:5], "big") % 3000000 / 10000, 4)
             self.responses[key].append(value)
@@ -169,7 +180,10 @@ def task_record(name: str, variant_name: str) -> dict[str, Any]:
         "requests": recorder.requests,
         "responses": recorder.responses,
         "samples": [
-            {**{key: encoded(one[key]) for key in kept}, "metrics": {key: encoded(one[key]) for key in one["metrics"]}}
+            {
+                **{key: encoded(one[key]) for key in kept},
+                "metrics": {key: encoded(one[key]) for key in one["metrics"]},
+            }
             for one in results["samples"][name]
         ],
         "results": encoded(results["results"][name]),
@@ -208,7 +222,11 @@ def main() -> None:
     datasets.load_dataset = load_dataset
     records = []
     for name in ("mini_add", "mini_facts", "mini_words", "mini_stories"):
-        records += [task_record(name, variant) for variant in VARIANTS if name != "mini_stories" or variant == "default"]
+        records += [
+            task_record(name, variant)
+            for variant in VARIANTS
+            if name != "mini_stories" or variant == "default"
+        ]
     records.append(task_record("mini_class", "default"))
     write(HERE / "tasks-00.jsonl", records)
     write(HERE / "groups.jsonl", [group_record("mini")])

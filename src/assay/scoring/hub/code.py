@@ -38,9 +38,12 @@ def code_eval(
         for number, candidate in enumerate(candidates)
     ]
     with ThreadPoolExecutor(max_workers=max(1, num_workers)) as pool:
-        endings = list(pool.map(lambda program: run_candidate(program[2], timeout_s=timeout), programs))
+        texts = list(dict.fromkeys(text for _, _, text in programs))  # the same program is run once
+        ran = pool.map(lambda text: run_candidate(text, timeout_s=timeout), texts)
+        endings = dict(zip(texts, ran, strict=True))
     results: dict[int, list[tuple[int, dict[str, Any]]]] = {}
-    for (problem, number, _), ending in zip(programs, endings, strict=True):
+    for problem, number, text in programs:
+        ending = endings[text]
         entry = {"task_id": problem, "passed": ending == "passed", "result": ending, "completion_id": number}
         results.setdefault(problem, []).append((number, entry))
     counts = [

@@ -28,6 +28,12 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 )
 @click.option("--every", default=1, type=click.IntRange(1), help="Only every N-th record.")
 @click.option(
+    "--per_family",
+    default=0,
+    type=click.IntRange(0),
+    help="Only the first N tasks of each folder, no groups.",
+)
+@click.option(
     "--jobs", default=0, type=click.IntRange(0), help="Processes; as many as there are CPUs by default."
 )
 @click.option("--first", "shown", default=20, help="How many differences to print.", show_default=True)
@@ -40,6 +46,7 @@ def main(
     family: str,
     task: str,
     every: int,
+    per_family: int,
     jobs: int,
     shown: int,
     json_file: Path | None,
@@ -47,7 +54,9 @@ def main(
     """Replay a recorded corpus and say what is identical. Programs among recorded answers are run, with limits."""
     if find_corpus(corpus) != "lm_eval":
         raise AssayError("only corpora of lm_eval can be replayed so far")
-    wanted = Wanted(corpus=corpus, task_root=task_root, family=family, task=task, every=every)
+    wanted = Wanted(
+        corpus=corpus, task_root=task_root, family=family, task=task, every=every, per_family=per_family
+    )
     records = replay_in_processes(wanted, jobs or len(os.sched_getaffinity(0)))
     if not records:
         raise AssayError("no record of the corpus is asked for", hint="see --family, --task and --every")

@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stdout
@@ -36,6 +37,9 @@ class Wanted:
     family: str = ""
     task: str = ""
     every: int = 1
+    per_family: int = 0
+    """Only so many tasks of each top folder, and no groups; 0: all."""
+
     share: int = 0
     shares: int = 1
 
@@ -62,13 +66,18 @@ def replay(wanted: Wanted) -> Iterator[Checks]:
             made.append(datasets_of(default["splits"] if default is not None else {}))
         return made[0]
 
-    tasks = -1
+    family = ""
+    tasks, seen = -1, Counter[str]()
     for number, record in enumerate(read_records(wanted.corpus, "tasks-*.jsonl*")):
         if record.get("splits") is not None:
             default, tasks = record, tasks + 1
+            family = str(record.get("yaml_relpath", "")).partition("/")[0]
+            seen[family] += 1
             made.clear()
             if record["task"] in needed:
                 leaves[record["task"]] = record
+        if wanted.per_family and seen[family] > wanted.per_family:
+            continue
         if tasks % wanted.shares == wanted.share and wanted.has(record, record["task"], number):
             yield replay_record(record, root, splits, number)
     if groups:
@@ -80,6 +89,8 @@ def replay(wanted: Wanted) -> Iterator[Checks]:
 
 def _groups(wanted: Wanted) -> list[tuple[int, dict[str, Any]]]:
     """This share's groups; shares get every n-th of them, as big and small ones come mixed."""
+    if wanted.per_family:
+        return []
     records = enumerate(read_records(wanted.corpus, "groups.jsonl*"))
     chosen = [(at, one) for at, one in records if wanted.has(one, f"group:{one['group']}", at)]
     return chosen[wanted.share :: wanted.shares]

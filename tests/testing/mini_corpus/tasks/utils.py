@@ -5,7 +5,9 @@ from lm_eval.utils import general_detokenize
 
 
 def process_docs(dataset):
-    return dataset.filter(lambda doc: doc["keep"]).map(lambda doc: {"target": general_detokenize(doc["words"])})
+    return dataset.filter(lambda doc: doc["keep"]).map(
+        lambda doc: {"target": general_detokenize(doc["words"])}
+    )
 
 
 def question(doc):

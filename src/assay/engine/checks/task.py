@@ -1,0 +1,126 @@
+"""All checks of one task, one after the other; what cannot be done after a fault is left out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+
+from assay.core.specs import TaskSpec
+from assay.engine.checks.data import DataCheck
+from assay.engine.checks.documents import check_documents
+from assay.engine.checks.examples import check_example_pool, check_example_source
+from assay.engine.checks.filters import check_filters
+from assay.engine.checks.findings import Finding, Findings, guarded
+from assay.engine.checks.functions import FunctionCheck
+from assay.engine.checks.generation import check_generation
+from assay.engine.checks.group_metrics import Reports
+from assay.engine.checks.groups import Job
+from assay.engine.checks.keys import check_keys
+from assay.engine.checks.reading import Reading, read_spec
+from assay.engine.checks.scoring import check_scoring, metric_names
+from assay.engine.checks.texts import check_texts
+
+__all__ = ["CheckOptions", "Outcome", "TaskCheck"]
+
+_MADE_OF_DATA = frozenset(("function", "package", "parameters"))
+"""Faults of a task's code: its documents would only repeat them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """How thoroughly to look."""
+
+    data: bool = True
+    """Whether to open datasets; without, everything that needs no document is checked."""
+
+    data_root: str | None = None
+    documents: int = 5
+    """How many documents of each task are rendered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What was found about a task, and what it reports."""
+
+    findings: tuple[Finding, ...]
+    reports: Reports | None
+
+
+class TaskCheck:
+    """Checks tasks, remembering which helper files and datasets cannot be had."""
+
+    def __init__(self, options: CheckOptions) -> None:
+        self._options = options
+        self._functions = FunctionCheck()
+        self._data = DataCheck(options.data_root)
+
+    def check(self, job: Job) -> Outcome:
+        """Everything that can be found about one task. Never raises, whatever the task's code does."""
+        findings = Findings()
+        with _silence():
+            reading = read_spec(job.source, job.overrides, job.task, findings)
+            if reading is not None:
+                with guarded(findings, "check", reading.spec):
+                    self._check(reading, findings)
+        reports = None if reading is None else _reports(reading)
+        return Outcome(findings=tuple(findings), reports=reports)
+
+    def _check(self, reading: Reading, findings: Findings) -> None:
+        spec = reading.spec
+        check_keys(spec, findings)
+        check_texts(spec, findings)
+        broken = self._functions.check(spec, findings)
+        if spec.config.get("class") is None:
+            if reading.reads("output_type", "filter_list"):
+                check_scoring(spec, broken, findings)
+                check_filters(spec, findings)
+            if reading.reads("output_type", "generation_kwargs", "repeats"):
+                check_generation(spec, findings)
+            check_example_source(spec, findings)
+        if self._options.data and reading.reads("dataset", "split", "dataset_path", "dataset_kwargs"):
+            self._check_data(spec, findings)
+
+    def _check_data(self, spec: TaskSpec, findings: Findings) -> None:
+        faults = {finding.kind for finding in findings if finding.severity == "error"}
+        if faults & _MADE_OF_DATA:
+            return
+        task = self._data.open(spec, findings)
+        if task is None:
+            return
+        with guarded(findings, "data", spec):
+            _ = len(task.rows)
+            if check_example_pool(task, findings):
+                check_documents(task, self._options.documents, findings)
+
+
+def _reports(reading: Reading) -> Reports:
+    spec = reading.spec
+    own_code = spec.process_results is not None or spec.config.get("class") is not None
+    own_code = own_code or any(callable(entry.metric) for entry in spec.metrics)
+    return Reports(
+        metrics=frozenset(metric_names(spec)),
+        pipelines=frozenset(pipeline.name for pipeline in spec.pipelines) or frozenset(("none",)),
+        others=own_code or not reading.reads("metric_list", "output_type"),
+    )
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Helper files and libraries print, log and warn; the report is all that should be seen."""
+    disabled = logging.root.manager.disable
+    with (
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(disabled)

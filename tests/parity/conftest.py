@@ -1,0 +1,48 @@
+"""What parity tests need and a lone clone may not have: recorded corpora and the task files they were recorded from."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+
+
+def find_shared() -> Path | None:
+    """The folder with the corpora: ASSAY_SHARED, else `shared` beside the project."""
+    folder = Path(os.environ.get("ASSAY_SHARED") or PROJECT.parent / "shared")
+    return folder if folder.is_dir() else None
+
+
+def find_lm_eval_tasks() -> Path | None:
+    """The task files of lm_eval, without importing it: ASSAY_LM_EVAL_TASKS, else those of the installed package."""
+    named = os.environ.get("ASSAY_LM_EVAL_TASKS")
+    if named:
+        return Path(named) if Path(named).is_dir() else None
+    try:
+        installed = distribution("lm_eval")
+    except PackageNotFoundError:
+        return None
+    folder = Path(str(installed.locate_file("lm_eval/tasks")))
+    return folder if folder.is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def lm_eval_corpus() -> Path:
+    """The recorded corpus of lm_eval."""
+    shared = find_shared()
+    if shared is None or not (shared / "oracle" / "lm_eval").is_dir():
+        pytest.skip("no recorded corpus: set ASSAY_SHARED to the folder that holds oracle/lm_eval")
+    return shared / "oracle" / "lm_eval"
+
+
+@pytest.fixture(scope="session")
+def lm_eval_tasks() -> Path:
+    """The task files the corpus was recorded from."""
+    tasks = find_lm_eval_tasks()
+    if tasks is None:
+        pytest.skip("no task files of lm_eval: install it, or set ASSAY_LM_EVAL_TASKS to an unpacked wheel")
+    return tasks

@@ -1,0 +1,5 @@
+"""The mini corpus holds tasks and the script that recorded them, not tests."""
+
+from __future__ import annotations
+
+collect_ignore_glob = ["mini_corpus/*"]

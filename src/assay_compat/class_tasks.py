@@ -49,9 +49,21 @@ class Context(str):
 
 
 def is_foreign_class(named: Any) -> bool:
-    """Whether `class:` names a task class of lm_eval's kind."""
+    """Whether `class:` names a task class of lm_eval's kind.
+
+    Raises:
+        BadTask: It derives from the real lm_eval's classes, because somebody imported those first.
+    """
     kind = _class(named)
-    return isinstance(kind, type) and issubclass(kind, class_bases.Task)
+    if not isinstance(kind, type):
+        return False
+    if any(one.__module__ == "lm_eval.api.task" for one in kind.__mro__):
+        raise BadTask(
+            f"`{kind.__name__}` derives from the real lm_eval, which this process had imported already",
+            where=getattr(named, "where", ""),
+            hint="load tasks before lm_eval, or in another process",
+        )
+    return issubclass(kind, class_bases.Task)
 
 
 def _class(named: Any) -> Any:

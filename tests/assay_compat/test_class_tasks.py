@@ -190,6 +190,12 @@ def test_a_class_of_another_kind_is_refused(tmp_path: Path) -> None:
         opened(path)
 
 
+def test_a_class_of_the_real_lm_eval_is_refused(tmp_path: Path) -> None:
+    code = "class Base: ...\nBase.__module__ = 'lm_eval.api.task'\n\nclass Real(Base): ...\n"
+    with pytest.raises(BadTask, match="derives from the real lm_eval"):
+        opened(write_class(tmp_path, code, "Real"))
+
+
 def test_a_class_without_documents_to_ask_is_refused(tmp_path: Path) -> None:
     code = ASKING_TWICE.replace(
         "def has_validation_docs(self): return True", "def has_validation_docs(self): return False"

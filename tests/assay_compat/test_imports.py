@@ -80,8 +80,8 @@ def test_the_names_published_tasks_import_are_there(tmp_path: Path) -> None:
 def test_what_helpers_register_is_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for registry in (FILTERS, AGGREGATIONS, METRICS):
         registry.names()
-        monkeypatch.setattr(registry, "_items", dict(registry._items))  # type: ignore[attr-defined]
-        monkeypatch.setattr(registry, "_found", set(registry._found))  # type: ignore[attr-defined]
+        monkeypatch.setattr(registry, "_items", dict(registry._items))
+        monkeypatch.setattr(registry, "_found", set(registry._found))
     load_module(
         helper(
             tmp_path,

@@ -10,7 +10,7 @@ from tests.making import Function, make_model, planned, write_task
 
 import assay
 from assay.core.ports import Model
-from assay.engine.facts import facts_of, without_secrets
+from assay.engine.facts import facts_of, shared_facts, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,16 @@ def test_a_continued_run_keeps_its_first_start(workspace: Path) -> None:
     again = assay.run(model=make_model(), tasks=[path])
     assert again.facts["started"] == first.facts["started"]
     assert again.facts["seconds"] >= first.facts["seconds"]
+
+
+def test_a_group_shows_what_the_tasks_directly_in_it_share(workspace: Path) -> None:
+    write_task(workspace, "a", num_fewshot=2)
+    write_task(
+        workspace, "b", num_fewshot=2, metric_list=[{"metric": "exact_match", "higher_is_better": False}]
+    )
+    write_task(workspace, "c", metric_list=[{"metric": "bleu"}])
+    plan = planned(make_model(), tasks=[str(workspace / f"{name}.yaml") for name in "abc"])
+    a, b, c = (plan.tasks[name] for name in "abc")
+    assert shared_facts([a, b]) == {"n_shot": 2, "higher_is_better": {"exact_match": None}}
+    assert shared_facts([a, c]) == {"n_shot": None, "higher_is_better": {"exact_match": True, "bleu": True}}
+    assert shared_facts([]) == {"n_shot": None, "higher_is_better": {}}

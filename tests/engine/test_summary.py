@@ -13,7 +13,9 @@ from tests.making import ROWS, make_model, right_answers, write_choices, write_t
 import assay
 from assay.core.requests import Request
 from assay.core.responses import Failure
+from assay.core.specs import GroupMetric, GroupSpec
 from assay.core.verdicts import Estimate
+from assay.engine.summary import estimate_group
 
 FAILED = Failure(request_id="", kind="timeout", message="too slow")
 
@@ -119,3 +121,16 @@ def test_tasks_come_in_the_order_they_were_asked_for_then_groups(workspace: Path
         write_task(workspace, name)
     write_group(workspace, "m", ["z", "a"], {"metric": "exact_match"})
     assert [key.partition(" ")[0] for key in estimates(workspace, ["m"])] == ["z", "a", "m"]
+
+
+def test_a_task_weighs_as_many_documents_as_its_best_covered_metric() -> None:
+    def estimate(task: str, metric: str, value: float, scored: int) -> Estimate:
+        return Estimate(task=task, metric=metric, pipeline="none", value=value, scored=scored)
+
+    by_task = {
+        "a": [estimate("a", "acc", 1.0, 1), estimate("a", "other", 0.0, 6)],
+        "b": [estimate("b", "acc", 0.0, 2)],
+    }
+    group = GroupSpec(name="g", members=("a", "b"), metrics=(GroupMetric(metric="acc"),))
+    (found,) = estimate_group(group, ["a", "b"], by_task)
+    assert (found.value, found.scored) == (6 / 8, 3)

@@ -138,6 +138,6 @@ def test_two_metrics_cannot_share_a_name() -> None:
 
 def test_a_metric_of_the_hub_needs_its_package_only_when_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "evaluate", None)
-    judge = HubMetric("rouge")
-    with pytest.raises(MissingPackage, match="`rouge` needs the package `evaluate`"):
+    judge = HubMetric("meteor")
+    with pytest.raises(MissingPackage, match="`meteor` needs the package `evaluate`"):
         judge(references=["a"], predictions=["a"])

@@ -42,11 +42,11 @@ class DataCheck:
         if known is not None:
             _not_checked(spec, known, findings)
             return None
-        task: Task | None = None
+        opened: list[Task] = []
         with guarded(findings, "data", spec):
             try:
                 task = open_task(spec, Rendering(data_root=self._data_root))
-                splits = task.splits
+                splits = list(task.splits)
             except (AssayError, OSError, RuntimeError, ValueError) as error:
                 if not self._is_elsewhere(spec, error):
                     raise
@@ -54,9 +54,9 @@ class DataCheck:
                 if spec.custom_dataset is None:
                     self._absent[str(spec.dataset_path)] = absent
                 _not_checked(spec, absent, findings)
-                return None
-            return task if _check_splits(spec, list(splits), task, findings) else None
-        return None
+            else:
+                opened += [task] if _check_splits(spec, splits, task, findings) else []
+        return opened[0] if opened else None
 
     def _is_elsewhere(self, spec: TaskSpec, error: BaseException) -> bool:
         """Whether data are missing because the hub cannot be asked; local files must be here."""

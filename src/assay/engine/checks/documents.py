@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from itertools import islice
+from typing import Any
 
 import jinja2
 from jinja2 import nodes
@@ -52,10 +53,10 @@ def check_documents(task: Task, count: int, findings: Findings) -> None:
                     )
         except AssayError as error:
             problems.setdefault(error.what, (error, []))[1].append(document.index)
-    for error, where in problems.values():
-        kind = "media" if "media" in error.what or "picture" in error.what else "document"
-        others = "" if len(where) == 1 else f" and {len(where) - 1} more"
-        findings.error(kind, f"document {where[0]}{others}: {error.what}", error.where, error.hint)
+    for problem, indices in problems.values():
+        kind = "media" if "media" in problem.what or "picture" in problem.what else "document"
+        others = "" if len(indices) == 1 else f" and {len(indices) - 1} more"
+        findings.error(kind, f"document {indices[0]}{others}: {problem.what}", problem.where, problem.hint)
     if not is_class:
         check_answers(found, findings)
 
@@ -69,6 +70,7 @@ def _open_pictures(requests: tuple[Request, ...]) -> None:
 def _check_columns(task: Task, findings: Findings) -> None:
     """Names in templates that no column has: also in branches the first documents do not take."""
     spec, columns = task.spec, task.columns
+    own: list[tuple[str, Any, Collection[str] | None]]
     own = [(key, spec.config.get(key), columns) for key in TEMPLATES]
     shot_columns = _shot_columns(task)
     own += [

@@ -53,7 +53,9 @@ def _check_shape(spec: TaskSpec, pipeline: PipelineSpec, where: str, findings: F
             is_list = False if is_list is True else None
         elif name not in _KEEP_LISTS:
             is_list = None
-    judged_by_name = any(isinstance(entry.metric, str) for entry in spec.metrics) or not spec.metrics
+    judged_by_name = not spec.metrics or any(
+        isinstance(entry.metric, str) and not callable(entry.aggregation) for entry in spec.metrics
+    )
     if is_list is True and spec.process_results is None and judged_by_name:
         findings.warning(
             "filter-list",

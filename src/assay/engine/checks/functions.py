@@ -63,13 +63,16 @@ class FunctionCheck:
     def check(self, spec: TaskSpec, findings: Findings) -> set[str]:
         """Check every function of a task; returns the key paths of those that cannot be loaded."""
         broken: set[str] = set()
+        told: set[tuple[str, str]] = set()
         for place, function in functions_in(spec.config):
             try:
                 loaded = self._load(function)
             except AssayError as error:
-                kind = "package" if isinstance(error, MissingPackage) else "function"
-                findings.raised(kind, error)
                 broken.add(place)
+                if _module_of(function) not in told:
+                    _tell(spec, error, findings)
+                if _module_of(function) in self._failed:
+                    told.add(_module_of(function))
                 continue
             self._check_call(spec, place, function, loaded, findings)
             for package, line in missing_packages(function):
@@ -82,8 +85,7 @@ class FunctionCheck:
         return broken
 
     def _load(self, function: HelperFunction) -> Callable[..., Any]:
-        module = function.reference.rpartition(".")[0]
-        key = (str(function.path or function.directory), module)
+        key = _module_of(function)
         if key in self._failed:
             reference, error = self._failed[key]
             raise type(error)(
@@ -97,8 +99,10 @@ class FunctionCheck:
             if isinstance(error, MissingPackage) or "helper file" in error.what:
                 self._failed[key] = (function.reference, error)
             raise
-        except SystemExit:
-            ended = BadTask("helper file ends the program when imported", where=str(function.path or module))
+        except SystemExit as stop:
+            said = f": {stop.code}" if isinstance(stop.code, str) else ""
+            what = f"helper file ends the program when imported{said}".replace("\n", " ")
+            ended = BadTask(what, where=key[0])
             self._failed[key] = (function.reference, ended)
             raise ended from None
 
@@ -116,6 +120,22 @@ class FunctionCheck:
                 f"`{function.reference}{signature}` cannot be called {problem}",
                 f"{function.where}, {place}",
             )
+
+
+def _module_of(function: HelperFunction) -> tuple[str, str]:
+    return str(function.path or function.directory), function.reference.rpartition(".")[0]
+
+
+def _tell(spec: TaskSpec, error: AssayError, findings: Findings) -> None:
+    if spec.unsafe_code and "HF_ALLOW_CODE_EVAL" in error.what:
+        findings.note(
+            "not-checked",
+            "not checked: the helper executes a program when it is imported",
+            error.where,
+            "if that is acceptable, set the environment variable HF_ALLOW_CODE_EVAL=1",
+        )
+        return
+    findings.raised("package" if isinstance(error, MissingPackage) else "function", error)
 
 
 def _call_problem(spec: TaskSpec, path: list[str], signature: inspect.Signature) -> str:

@@ -45,9 +45,9 @@ def check_group_metrics(
         told = [one for one in known if one is not None]
         for metric in metrics:
             if isinstance(metric.aggregation, str) and metric.aggregation not in AGGREGATIONS:
-                known_names = AGGREGATIONS.names()
-                error = UnknownName.of("aggregation", metric.aggregation, known_names, where=where)
-                findings.raised("scoring", error)
+                names = AGGREGATIONS.names()
+                unknown = UnknownName.of("aggregation", metric.aggregation, names, where=where)
+                findings.raised("scoring", unknown)
             if told and len(told) == len(known):  # a task that cannot be read may report anything
                 _check_reported(node.name, metric, told, where, findings)
 

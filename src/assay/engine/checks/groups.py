@@ -145,6 +145,10 @@ class GroupWalk:
             error = UnknownName.of("task", name, self._index.names(), where=where)
             self._findings.raised("member", error)
             return []
+        if "include" in inline:
+            where = f"{file.places.get('task', file.path)}, task"
+            self._findings.error("group", "tasks written inside a group cannot `include` a file", where)
+            return []
         config = {**overrides, "task": f"{parent}::{name}"}
         return [Job(name=f"{parent}::{name}", source=TaskFile(file.path, config, file.places))]
 

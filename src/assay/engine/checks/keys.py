@@ -125,10 +125,11 @@ def _check_fewshot(spec: TaskSpec, findings: Findings) -> None:
             findings.error(
                 "key", f"`{key}` must be {meaning}, not {value!r}", spec.place(f"fewshot_config.{key}")
             )
-    if own.process_docs is not None and not callable(own.process_docs):
+    process: Any = own.process_docs
+    if process is not None and not callable(process):
         findings.error(
             "key",
-            f"`process_docs` must be a function, not {own.process_docs!r}",
+            f"`process_docs` must be a function, not {process!r}",
             spec.place("fewshot_config.process_docs"),
         )
 

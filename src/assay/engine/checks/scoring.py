@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from typing import Any
 
+from assay.core.errors import Problems, UnknownName
 from assay.core.specs import MetricSpec, TaskSpec
 from assay.engine.checks.findings import Findings, guarded
 from assay.scoring.metrics import METRICS
@@ -49,7 +51,12 @@ def check_scoring(spec: TaskSpec, broken: set[str], findings: Findings) -> None:
     `broken` are the key paths of functions that cannot be loaded: they have their finding already.
     """
     with guarded(findings, "scoring", spec):
-        Scorer.of(_without(spec, broken))
+        try:
+            Scorer.of(_without(spec, broken))
+        except Problems as several:
+            # a helper that cannot be imported may be what registers a name
+            kept = [one for one in several.problems if not (broken and isinstance(one, UnknownName))]
+            findings.raised("scoring", Problems(kept))
     seen: set[str] = set()
     for at, entry in enumerate(spec.metrics):
         where = entry.where or spec.place(f"metric_list[{at}]")
@@ -79,17 +86,12 @@ def _without(spec: TaskSpec, broken: set[str]) -> TaskSpec:
 
 
 def _check_entry(entry: MetricSpec, where: str, findings: Findings) -> None:
-    higher = entry.higher_is_better
+    higher: Any = entry.higher_is_better
+    aggregation: Any = entry.aggregation
     if higher is not None and not isinstance(higher, bool):
         findings.error("key", f"`higher_is_better` must be true or false, not {higher!r}", where)
-    if (
-        entry.aggregation is not None
-        and not isinstance(entry.aggregation, str)
-        and not callable(entry.aggregation)
-    ):
-        findings.error(
-            "key", f"`aggregation` must be a name or a function, not {entry.aggregation!r:.60}", where
-        )
+    if aggregation is not None and not isinstance(aggregation, str) and not callable(aggregation):
+        findings.error("key", f"`aggregation` must be a name or a function, not {aggregation!r:.60}", where)
     for name in entry.arguments:
         close = get_close_matches(
             str(name), ("aggregation", "higher_is_better", "hf_evaluate"), n=1, cutoff=0.8

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import logging
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -108,16 +108,21 @@ def _reports(reading: Reading) -> Reports:
     )
 
 
+class _Nowhere(io.TextIOBase):
+    """Takes everything and keeps nothing; never closed, because libraries hold on to the stream they found."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
 @contextmanager
 def _silence() -> Iterator[None]:
     """Helper files and libraries print, log and warn; the report is all that should be seen."""
     disabled = logging.root.manager.disable
-    with (
-        open(os.devnull, "w", encoding="utf-8") as nowhere,
-        redirect_stdout(nowhere),
-        redirect_stderr(nowhere),
-        warnings.catch_warnings(),
-    ):
+    nowhere = _Nowhere()
+    with redirect_stdout(nowhere), redirect_stderr(nowhere), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.CRITICAL)
         try:

@@ -56,7 +56,10 @@ def _templates(spec: TaskSpec) -> Iterator[tuple[str, str]]:
 
 
 def _texts(spec: TaskSpec) -> Iterator[tuple[str, str]]:
-    yield from _templates(spec)
+    for key, template in _templates(spec):
+        is_python = key.endswith("doc_to_choice") or template.lstrip().startswith("[")
+        if not is_python:  # there the backslash is read a second time
+            yield key, template
     for key in _DELIMITERS:
         if isinstance(value := spec.config.get(key), str):
             yield key, value

@@ -1,0 +1,76 @@
+"""Bootstrap standard errors: the same numbers as lm_eval 0.4.13, and how much sooner.
+
+    python benchmarks/bootstrap.py [--documents 2000] [--iterations 10000]
+
+Each metric is resampled by lm_eval's own function (one process, as in its `DISABLE_MULTIPROC`) and by Assay on the same
+values; prints CPU seconds, the ratio, and whether the numbers agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+from pathlib import Path
+
+from peers import measure, peer_python
+
+VALUES = """
+import json, random, sys, time
+name, documents, iterations = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+rnd = random.Random(5)
+words = "the cat sat on a mat near old dogs and new tricks".split()
+def sentence(): return " ".join(rnd.choices(words, k=8))
+values = {
+    "perplexity": lambda: [-rnd.random() * 5 for _ in range(documents)],
+    "median": lambda: [rnd.random() for _ in range(documents)],
+    "f1": lambda: [(rnd.randrange(2), rnd.randrange(2)) for _ in range(documents)],
+    "mcc": lambda: [(rnd.randrange(2), rnd.randrange(2)) for _ in range(documents)],
+    "bleu": lambda: [([sentence()], sentence()) for _ in range(documents)],
+    "chrf": lambda: [([sentence()], sentence()) for _ in range(documents)],
+}[name]()
+started = time.process_time()
+"""
+THEIRS = (
+    "import os; os.environ['DISABLE_MULTIPROC'] = '1'\nimport logging; logging.disable(50)\nfrom lm_eval.api import metrics\n"
+    + VALUES
+    + """
+function = {"mcc": metrics.matthews_corrcoef, "f1": metrics.f1_score}.get(name) or getattr(metrics, name)
+error = metrics.bootstrap_stderr(function, values, iters=iterations)
+print(json.dumps({"error": error, "cpu_s": time.process_time() - started}))
+"""
+)
+OURS = (
+    "from assay.stats.uncertainty import standard_error\n"
+    + VALUES
+    + """
+aggregation = {"mcc": "matthews_corrcoef"}.get(name, name)
+error, _ = standard_error(aggregation, values, metric="any", iterations=iterations)
+print(json.dumps({"error": error, "cpu_s": time.process_time() - started}))
+"""
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--documents", type=int, default=2000)
+    parser.add_argument("--iterations", type=int, default=2000)
+    options = parser.parse_args()
+    print(f"{'metric':<12} {'resamples':>9} {'lm_eval s':>10} {'assay s':>9} {'ratio':>8}  numbers")
+    for name in ("perplexity", "median", "f1", "mcc", "bleu", "chrf"):
+        iterations = 100 if name in ("bleu", "chrf") else options.iterations
+        arguments = (name, str(options.documents), str(iterations))
+        with tempfile.TemporaryDirectory() as folder:
+            theirs = measure(peer_python("lm_eval"), THEIRS, *arguments, cwd=Path(folder))
+            ours = measure(sys.executable, OURS, *arguments, cwd=Path(folder))
+        same = math.isclose(theirs["error"], ours["error"], rel_tol=1e-9)
+        ratio = theirs["cpu_s"] / ours["cpu_s"]
+        print(
+            f"{name:<12} {iterations:>9} {theirs['cpu_s']:>10.2f} {ours['cpu_s']:>9.2f} {ratio:>7.1f}x"
+            f"  {'same' if same else (theirs['error'], ours['error'])}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -164,6 +164,12 @@ class RunSpec:
         parse=parse_count,
         metavar="N",
     )
+    decontamination_ngrams_path: str | None = option(
+        None,
+        "Training texts (file or folder): report scores without the documents found in them, too.",
+        "Run",
+        metavar="PATH",
+    )
     predict_only: bool = option(False, "Ask, keep the responses, do not score.", "Run", short="x", flag=True)
     output_path: str | None = option(
         None, "Folder for the run and its result files (default ./assay-runs, journal only).", "Output", short="o",

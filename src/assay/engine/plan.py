@@ -115,6 +115,7 @@ async def make_plan(spec: RunSpec, *, index: TaskIndex | None = None, model: Mod
     folder = _output_folder(spec)
     try:
         _check_writable(folder)
+        _check_corpus(spec)
     except AssayError as error:
         _collect(problems, error)
     tasks: dict[str, PlannedTask] = {}
@@ -322,6 +323,13 @@ def _output_folder(spec: RunSpec) -> Path:
         return Path("assay-runs")
     path = Path(spec.output_path).expanduser()
     return path.parent if path.suffix == ".json" else path
+
+
+def _check_corpus(spec: RunSpec) -> None:
+    """Where to look for contaminated documents exists; reading it can wait until the answers are in."""
+    path = spec.decontamination_ngrams_path
+    if path is not None and not Path(path).exists():
+        raise BadOption(f"there is no corpus in `{path}`", where="--decontamination_ngrams_path")
 
 
 def _check_writable(folder: Path) -> None:

@@ -4,10 +4,13 @@ uninterrupted one take the same path and give the same bits."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from assay.core.specs import GroupSpec
 from assay.core.verdicts import Estimate
+from assay.engine.decontamination import SUFFIX, contaminated_documents
 from assay.engine.plan import Plan, PlannedTask
 from assay.stats.aggregations import aggregate
 from assay.stats.groups import Part, pool
@@ -21,15 +24,30 @@ def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
     """Every estimate of a run: tasks in plan order, then groups."""
     estimates: list[Estimate] = []
     by_task: dict[str, list[Estimate]] = {}
+    corpus = plan.spec.decontamination_ngrams_path
+    contaminated = contaminated_documents(plan, Path(corpus)) if corpus else {}
+    if contaminated:
+        journal.set_facts({"contaminated": contaminated}).result()
     for name, planned in plan.tasks.items():
         failed = journal.outcomes(name).get("failed", 0)
         by_task[name] = estimate_task(
             planned, journal.verdicts(name), failed=failed, iterations=plan.spec.bootstrap_iters
         )
+        if name in contaminated:
+            by_task[name] += _without(planned, journal, contaminated[name], plan.spec.bootstrap_iters)
         estimates += by_task[name]
     for group, spec in plan.groups.items():
         estimates += estimate_group(spec, plan.leaves(group), by_task)
     return estimates
+
+
+def _without(
+    planned: PlannedTask, journal: Journal, contaminated: Mapping[int, str], iterations: int
+) -> list[Estimate]:
+    """The same numbers over the documents that were not found in the corpus."""
+    kept = (row for row in journal.verdicts(planned.task.name) if row[2] not in contaminated)
+    clean = estimate_task(planned, kept, iterations=iterations)
+    return [replace(estimate, metric=f"{estimate.metric}{SUFFIX}") for estimate in clean]
 
 
 def estimate_task(

@@ -16,6 +16,7 @@ from assay.core.specs import TaskSpec
 from assay.tasks.data import load_splits
 from assay.tasks.makers import choices_maker, loan, target_maker, text_maker
 from assay.tasks.multimodal import Visuals
+from assay.tasks.prompts import NamedPrompt, named_prompt
 from assay.tasks.rows import Rows, Split
 
 __all__ = ["Rendering", "TaskDocuments"]
@@ -146,18 +147,27 @@ class TaskDocuments:
     # --- what a document becomes -------------------------------------------------------------------
 
     @cached_property
+    def prompt(self) -> NamedPrompt | None:
+        """The prompt kept apart from the task, if it names one (`use_prompt`)."""
+        return named_prompt(self.spec)
+
+    @cached_property
     def make_text(self) -> Any:
-        """`doc_to_text`, compiled."""
-        return self.text_with(self.spec.doc_to_text, "doc_to_text")
+        """`doc_to_text`, compiled; or the text of the prompt the task names."""
+        return self.prompt.text if self.prompt else self.text_with(self.spec.doc_to_text, "doc_to_text")
 
     @cached_property
     def make_target(self) -> Any:
-        """`doc_to_target`, compiled."""
-        return self.target_with(self.spec.doc_to_target, "doc_to_target")
+        """`doc_to_target`, compiled; or the target of the prompt the task names."""
+        return (
+            self.prompt.target if self.prompt else self.target_with(self.spec.doc_to_target, "doc_to_target")
+        )
 
     @cached_property
     def make_choices(self) -> Any:
         """`doc_to_choice`, compiled; None where there is none."""
+        if self.prompt and self.prompt.choices is not None and self.spec.doc_to_choice is not None:
+            return self.prompt.choices
         if self.spec.doc_to_choice is None:
             return None
         return choices_maker(self.spec.doc_to_choice, self.columns, where=self.spec.place("doc_to_choice"))
@@ -186,6 +196,19 @@ class TaskDocuments:
     def visuals(self) -> Visuals:
         """The multimodal side: `doc_to_visual`, `doc_to_messages` and their keyword arguments."""
         return Visuals.of(self.spec, self.rendering.model_name)
+
+    def overlap_query(self, fields: Fields) -> str:
+        """What is looked for in training data: `doc_to_decontamination_query`, else the question."""
+        maker = self.spec.doc_to_decontamination_query
+        if maker is None:
+            return str(self.question(fields))
+        if isinstance(maker, str) and maker in self.columns:
+            return str(fields[maker])
+        return str(
+            maker(fields)
+            if callable(maker)
+            else self.text_with(maker, "doc_to_decontamination_query")(fields)
+        )
 
     def question(self, fields: Fields) -> Any:
         """What `doc_to_text` makes of a document."""

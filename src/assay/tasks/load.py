@@ -131,7 +131,7 @@ class _Builder:
 
     def _class_task(self, name: str | None) -> TaskSpec:
         """A task written as a class: the class says the rest, and may have keys of its own."""
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {"tags": self._tags()}
         self._take(values, "num_fewshot", int, "a whole number")
         task_name = name or self.config.get("task")
         if not isinstance(task_name, str) or not task_name:

@@ -15,12 +15,12 @@ from assay.core.errors import BadTask
 from assay.core.messages import Media, Message, Part, Prompt, Text
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.specs import TaskSpec
-from assay.tasks.rows import Split
 from assay.tasks.documents import Rendering, TaskDocuments
 from assay.tasks.fewshot import Turn, join, question_turns, to_prompt
 from assay.tasks.functions import compatibility_layers
 from assay.tasks.makers import field_maker, loan, media_maker, text_maker
 from assay.tasks.media import audio_part, image_part
+from assay.tasks.rows import Split
 from assay.tasks.shots import Shots
 
 __all__ = ["Pass", "Rendering", "Task", "open_task", "with_parts"]

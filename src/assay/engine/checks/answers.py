@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from assay.core.requests import Request
 from assay.core.specs import TaskSpec
-from assay.engine.checks.findings import Findings
+from assay.engine.checks.findings import Findings, Severity
 from assay.engine.checks.generation import stop_texts
 from assay.engine.checks.keys import token_limits
 
@@ -27,7 +28,7 @@ class Rendered:
     choices: Sequence[Any] | None
 
     def wanted(self) -> Iterator[str]:
-        """The texts that would be right, where they are texts."""
+        """The texts of which each would be right, where they are texts."""
         targets = self.target if isinstance(self.target, (list, tuple)) else [self.target]
         for target in targets:
             if self.choices is not None and _is_place(target):
@@ -174,19 +175,27 @@ def _check_stops(found: Answers, findings: Findings) -> None:
         if said
         else "no `until` is given, so it is the text between examples: give one"
     )
-    own_scoring = found.spec.process_results is not None
+    lenient = any(entry.arguments.get("ignore_punctuation") for entry in found.spec.metrics)
+    uncounted = string.whitespace + (string.punctuation if lenient else "")
     for stop in stop_texts(found.spec):
-        at_start = [
-            one.index for one in found.rendered if any(text.startswith(stop) for text in one.wanted())
-        ]
-        inside = [one.index for one in found.rendered if any(stop in text.rstrip() for text in one.wanted())]
+        at_start, inside = [], []
+        for one in found.rendered:
+            texts = [text.rstrip(uncounted) for text in one.wanted()]
+            at_start += [one.index] if texts and all(text.startswith(stop) for text in texts) else []
+            inside += [one.index] if texts and all(stop in text for text in texts) else []
         if not inside:
             continue
         if at_start:
             what = f"the target begins with the stop text {stop!r}, so the answer is always empty: {_some(at_start)}"
         else:
             what = f"the stop text {stop!r} would cut the target off: {_some(inside)}"
-        findings.add("note" if own_scoring else "warning", "cut-answer", what, where, hint)
+        findings.add(_severity(found.spec), "cut-answer", what, where, hint)
+
+
+def _severity(spec: TaskSpec) -> Severity:
+    """A task's own code may take the target for something else than the answer: a program's tests, say."""
+    compared = spec.process_results is None and all(isinstance(entry.metric, str) for entry in spec.metrics)
+    return "warning" if compared else "note"
 
 
 def _check_length(found: Answers, findings: Findings) -> None:
@@ -197,12 +206,12 @@ def _check_length(found: Answers, findings: Findings) -> None:
     key, limit = next(iter(limits.items()))
     short = []
     for one in found.rendered:
-        needed = max((_least_tokens(text) for text in one.wanted()), default=0)
+        needed = min((_least_tokens(text) for text in one.wanted()), default=0)
         if needed > limit:
             short.append(one.index)
     if short:
         findings.add(
-            "note" if found.spec.process_results is not None else "warning",
+            _severity(found.spec),
             "max-tokens",
             f"the target is longer than `{key}: {limit}` allows: {_some(short)}",
             found.spec.place(f"generation_kwargs.{key}"),

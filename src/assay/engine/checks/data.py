@@ -38,7 +38,7 @@ class DataCheck:
 
     def open(self, spec: TaskSpec, findings: Findings) -> Task | None:
         """The task bound to its data, as far as that is here and has what the task names."""
-        known = self._absent.get(str(spec.dataset_path)) if spec.custom_dataset is None else None
+        known = None if spec.custom_dataset else self._absent.get(str(spec.dataset_path))
         if known is not None:
             _not_checked(spec, known, findings)
             return None
@@ -46,12 +46,14 @@ class DataCheck:
         with guarded(findings, "data", spec):
             try:
                 task = open_task(spec, Rendering(data_root=self._data_root))
+                if spec.config.get("class") is not None:
+                    _ = task.rows  # a class loads its data when it likes
                 splits = list(task.splits)
             except (AssayError, OSError, RuntimeError, ValueError) as error:
                 if not self._is_elsewhere(spec, error):
                     raise
                 absent = error if isinstance(error, AssayError) else BadData(str(error).partition("\n")[0])
-                if spec.custom_dataset is None:
+                if spec.custom_dataset is None and spec.dataset_path is not None:
                     self._absent[str(spec.dataset_path)] = absent
                 _not_checked(spec, absent, findings)
             else:
@@ -89,9 +91,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _not_checked(spec: TaskSpec, error: AssayError, findings: Findings) -> None:
+    name = f" `{spec.dataset_path}`" if spec.dataset_path else ""
     findings.note(
         "not-checked",
-        f"not checked: the dataset `{spec.dataset_path}` is not here",
+        f"not checked: the dataset{name} is not here",
         spec.place("dataset_path"),
         "give --data_root, or go online" if isinstance(error, BadData) else error.hint,
     )

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
-
-import jinja2
-from jinja2 import nodes
 
 from assay.core.errors import AssayError
 from assay.core.messages import Image
@@ -26,6 +23,7 @@ from assay.tasks.templates import template_names
 __all__ = ["check_documents"]
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_ASKS = re.compile(r"\bis\s+(?:not\s+)?(?:un)?defined\b|\|\s*d(?:efault)?\b")
 
 
 def check_documents(task: Task, count: int, findings: Findings) -> None:
@@ -92,7 +90,7 @@ def _check_columns(task: Task, findings: Findings) -> None:
 
 
 def _shot_columns(task: Task) -> Collection[str] | None:
-    """The columns of the examples, where they are written down in the task."""
+    """The columns of the examples; None where a function makes them up."""
     samples = task.spec.fewshot.samples
     if isinstance(samples, list) and samples and isinstance(samples[0], Mapping):
         return set(samples[0])
@@ -100,17 +98,10 @@ def _shot_columns(task: Task) -> Collection[str] | None:
 
 
 def _required_names(template: str) -> set[str]:
-    """The names a template takes from the document without asking first whether they are there."""
-    names = template_names(template)
-    if not names or ("defined" not in template and "default" not in template):
-        return names
-    return names - set(_asked_for(jinja2.Environment().parse(template)))
-
-
-def _asked_for(tree: nodes.Template) -> Iterator[str]:
-    for test in tree.find_all((nodes.Test, nodes.Filter)):
-        if test.name in ("defined", "undefined", "default", "d") and isinstance(test.node, nodes.Name):
-            yield test.node.name
+    """The names a template takes from the document; none where it asks first what is there."""
+    if _ASKS.search(template):
+        return set()
+    return template_names(template)
 
 
 def _check_bare_word(

@@ -26,9 +26,6 @@ from assay.engine.checks.texts import check_texts
 
 __all__ = ["CheckOptions", "Outcome", "TaskCheck"]
 
-_MADE_OF_DATA = frozenset(("function", "package", "parameters"))
-"""Faults of a task's code: its documents would only repeat them."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
@@ -81,13 +78,13 @@ class TaskCheck:
             if reading.reads("output_type", "generation_kwargs", "repeats"):
                 check_generation(spec, findings)
             check_example_source(spec, findings)
-        if self._options.data and reading.reads("dataset", "split", "dataset_path", "dataset_kwargs"):
+        can_read = reading.reads("dataset", "split", "dataset_path", "dataset_kwargs")
+        if self._options.data and can_read and not broken:
             self._check_data(spec, findings)
 
     def _check_data(self, spec: TaskSpec, findings: Findings) -> None:
-        faults = {finding.kind for finding in findings if finding.severity == "error"}
-        if faults & _MADE_OF_DATA:
-            return
+        if any(finding.kind == "parameters" for finding in findings):
+            return  # the documents would only say it again
         task = self._data.open(spec, findings)
         if task is None:
             return

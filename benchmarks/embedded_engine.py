@@ -7,7 +7,6 @@ The same weights, one sequence at a time, both with a key-value memory. ONNX Run
 product, as it likes it, and the same number of threads as NumPy.
 """
 
-# ruff: noqa: T201
 from __future__ import annotations
 
 import argparse

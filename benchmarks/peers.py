@@ -46,8 +46,7 @@ def measure(
         [str(python), "-c", wrapped],
         cwd=cwd,
         env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
     )
     if finished.returncode != 0:

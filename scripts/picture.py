@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 import tempfile
@@ -17,10 +18,11 @@ from assay.viewer.tables import results_table
 
 
 def main() -> None:
+    """Run, draw, write."""
     target = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         run = assay.run(tasks=["quickstart"], output_path=folder, log_samples=False, no_cache=True)
-        console = Console(record=True, width=118, file=Path(folder, "log").open("w"))
+        console = Console(record=True, width=118, file=io.StringIO())
         console.print("[bold green]$[/] assay run")
         documents = sum(facts["documents"] for facts in run.tasks.values())
         console.print(

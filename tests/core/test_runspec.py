@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.core import parsing, runspec
+from assay.core import parsing
 from assay.core.errors import AssayError, BadOption, UnknownName
 from assay.core.fingerprints import digest_of
 from assay.core.parsing import parse_arguments

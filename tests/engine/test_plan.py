@@ -268,6 +268,7 @@ OTHER: dict[str, dict[str, Any]] = {
     "apply_chat_template": {"apply_chat_template": True},
     "predict_only": {"predict_only": True},
     "bootstrap_iters": {"bootstrap_iters": 10},
+    "decontamination_ngrams_path": {"decontamination_ngrams_path": "."},
 }
 
 

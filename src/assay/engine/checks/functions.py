@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from assay.core.errors import AssayError, BadTask, MissingPackage
@@ -13,7 +14,7 @@ from assay.engine.checks.findings import Findings
 from assay.engine.checks.packages import missing_packages
 from assay.tasks.functions import HelperFunction
 
-__all__ = ["FunctionCheck", "functions_in"]
+__all__ = ["Broken", "FunctionCheck", "functions_in"]
 
 _ARGUMENTS: Mapping[str, tuple[int, ...]] = {
     "process_docs": (1,),
@@ -54,25 +55,35 @@ def functions_in(value: Any, place: str = "") -> Iterator[tuple[str, HelperFunct
             yield from functions_in(item, f"{place}[{at}]")
 
 
+@dataclass(slots=True)
+class Broken:
+    """The functions of a task that cannot be loaded: they have their finding already."""
+
+    places: set[str] = field(default_factory=set)
+    files: bool = False
+    """Whether a whole file cannot be imported, and with it what it might register."""
+
+
 class FunctionCheck:
     """Loads the functions of many tasks; a helper file that cannot be imported is tried once, not per task."""
 
     def __init__(self) -> None:
         self._failed: dict[tuple[str, str], tuple[str, AssayError]] = {}
 
-    def check(self, spec: TaskSpec, findings: Findings) -> set[str]:
-        """Check every function of a task; returns the key paths of those that cannot be loaded."""
-        broken: set[str] = set()
+    def check(self, spec: TaskSpec, findings: Findings) -> Broken:
+        """Check every function of a task; returns those that cannot be loaded."""
+        broken = Broken()
         told: set[tuple[str, str]] = set()
         for place, function in functions_in(spec.config):
             try:
                 loaded = self._load(function)
             except AssayError as error:
-                broken.add(place)
+                broken.places.add(place)
                 if _module_of(function) not in told:
                     _tell(spec, error, findings)
                 if _module_of(function) in self._failed:
                     told.add(_module_of(function))
+                    broken.files = True
                 continue
             self._check_call(spec, place, function, loaded, findings)
             for package, line in missing_packages(function):

@@ -20,7 +20,7 @@ from assay.tasks.yaml_reader import TaskFile, read_task_file
 
 __all__ = ["Reading", "read_spec"]
 
-_KEY_LINE = re.compile(r"^([ ]*)(?:-[ ]+)?([A-Za-z_]\w*)[ ]*:(?=\s|$)", re.MULTILINE)
+_KEY = re.compile(r"(?:^|[-{,])[ ]*([A-Za-z_]\w*)[ ]*:(?=\s|$)", re.MULTILINE)
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -102,8 +102,8 @@ def _repeated_keys(path: str) -> tuple[tuple[str, int], ...]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return ()
-    if max(Counter(_KEY_LINE.findall(text)).values(), default=0) < 2:
-        return ()  # nearly every file: nothing to parse
+    if max(Counter(_KEY.findall(text)).values(), default=0) < 2:
+        return ()  # most files: nothing to parse
     try:
         node = yaml.compose(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError):

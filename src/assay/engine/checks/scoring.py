@@ -11,6 +11,7 @@ from typing import Any
 from assay.core.errors import Problems, UnknownName
 from assay.core.specs import MetricSpec, TaskSpec
 from assay.engine.checks.findings import Findings, guarded
+from assay.engine.checks.functions import Broken
 from assay.scoring.metrics import METRICS
 from assay.scoring.metrics.pairs import keep_pair
 from assay.scoring.scorer import DEFAULT_METRICS, Scorer
@@ -45,17 +46,14 @@ def metric_names(spec: TaskSpec) -> tuple[str, ...]:
     return DEFAULT_METRICS.get(spec.output_type, ("exact_match",))
 
 
-def check_scoring(spec: TaskSpec, broken: set[str], findings: Findings) -> None:
-    """Look everything up as a run would; then what only a reader of the whole task can see.
-
-    `broken` are the key paths of functions that cannot be loaded: they have their finding already.
-    """
+def check_scoring(spec: TaskSpec, broken: Broken, findings: Findings) -> None:
+    """Look everything up as a run would; then what only a reader of the whole task can see."""
     with guarded(findings, "scoring", spec):
         try:
-            Scorer.of(_without(spec, broken))
+            Scorer.of(_without(spec, broken.places))
         except Problems as several:
             # a helper that cannot be imported may be what registers a name
-            kept = [one for one in several.problems if not (broken and isinstance(one, UnknownName))]
+            kept = [one for one in several.problems if not (broken.files and isinstance(one, UnknownName))]
             findings.raised("scoring", Problems(kept))
     seen: set[str] = set()
     for at, entry in enumerate(spec.metrics):

@@ -27,6 +27,10 @@ from assay.engine.checks.texts import check_texts
 __all__ = ["CheckOptions", "Outcome", "TaskCheck"]
 
 
+_SAID = frozenset(("package", "parameters", "template"))
+"""Errors after which no document can be rendered: all of them would say it again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
     """How thoroughly to look."""
@@ -79,12 +83,12 @@ class TaskCheck:
                 check_generation(spec, findings)
             check_example_source(spec, findings)
         can_read = reading.reads("dataset", "split", "dataset_path", "dataset_kwargs")
-        if self._options.data and can_read and not broken:
+        if self._options.data and can_read and not broken.places:
             self._check_data(spec, findings)
 
     def _check_data(self, spec: TaskSpec, findings: Findings) -> None:
-        if any(finding.kind == "parameters" for finding in findings):
-            return  # the documents would only say it again
+        if any(finding.severity == "error" and finding.kind in _SAID for finding in findings):
+            return
         task = self._data.open(spec, findings)
         if task is None:
             return

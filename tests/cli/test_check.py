@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Assay
@@ -40,7 +41,7 @@ def test_a_finding_says_what_where_and_a_hint(workspace: Path, assay_command: As
     ids=["an error", "a warning", "a note", "nothing"],
 )
 def test_it_exits_2_for_errors_only(
-    workspace: Path, assay_command: Assay, keys: dict[str, object], code: int
+    workspace: Path, assay_command: Assay, keys: dict[str, Any], code: int
 ) -> None:
     write_task(workspace, **keys)
     assert assay_command("check", "sums.yaml").code == code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from examples import Example, pick_weighted
@@ -127,6 +127,34 @@ def letter_fact(random: Random) -> Example:
     return Example(
         question=with_letters(ask_fact(table, thing), choices), answer="ABCD"[choices.index(answer)]
     )
+
+
+def find_letters(random: Random) -> list[Example]:
+    """A list of lettered words, then the letter of each: what a lettered choice needs beside the fact."""
+    words = sorted({answer for table in TABLES.values() for answer in table.answers})
+    chosen = random.sample(words, random.randint(2, 4))
+    asked = random.sample(chosen, len(chosen))
+    examples = [Example(question=f"{word} is", answer="ABCD"[chosen.index(word)], raw=True) for word in asked]
+    first = with_letters("", chosen).strip() + f"\n\n{asked[0]} is"
+    return [Example(question=first, answer=examples[0].answer, raw=True), *examples[1:]]
+
+
+def few_letters(random: Random) -> list[Example]:
+    """Two facts with two or three choices each."""
+    examples = []
+    for _ in range(2):
+        table = random.choice(list(TABLES.values()))
+        thing, answer = pick_weighted(random, table.entries)
+        wrong = wrong_answers(random, table, answer, random.randint(1, 2))
+        choices = random.sample([answer, *wrong], len(wrong) + 1)
+        question = with_letters(ask_fact(table, thing), choices)
+        examples.append(Example(question=question, answer="ABCD"[choices.index(answer)]))
+    return examples
+
+
+def yes_no_drill(random: Random) -> list[Example]:
+    """Five facts to affirm or deny."""
+    return [replace(yes_no_fact(random), raw=True) for _ in range(5)]
 
 
 def larger_number(random: Random) -> Example:

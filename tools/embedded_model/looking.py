@@ -53,6 +53,44 @@ def drill(random: Random) -> list[Example]:
     return examples
 
 
+def quiz(random: Random) -> list[Example]:
+    """One picture and five short questions about it, most of them yes or no: a colour, a shape, or both."""
+    scene = random_scene(random, most=random.choice([1, 3]))
+    examples = []
+    for number in range(5):
+        make = random.choice([_is_part_there, _is_part_there, _is_there, _is_there, _count])
+        pictures = (scene.picture,) if number == 0 else ()
+        examples.append(replace(make(random, scene), pictures=pictures, raw=True))
+    return examples
+
+
+def _is_part_there(random: Random, scene: Scene) -> Example:
+    """A colour or a shape alone: half of what the answer to "a red circle" hangs on."""
+    place = random.randrange(2)
+    words = (SHAPES, list(COLOURS))[place]
+    present = {thing[place] for thing in scene.things}
+    absent = [word for word in words if word not in present]
+    is_right = random.random() < 0.5 or not absent
+    word = random.choice(sorted(present) if is_right else absent)
+    article = "an" if word == "orange" else "a"
+    return _ask(scene, f"Is there {article} {word}{' shape' if place else ''}?", "yes" if is_right else "no")
+
+
+def few_letters(random: Random) -> list[Example]:
+    """The colour and the shape of a single thing as a letter of two to four choices; shown once, asked both ways."""
+    scene = random_scene(random, most=1)
+    examples = []
+    for place, words in enumerate((SHAPES, list(COLOURS))):
+        answer = scene.things[0][place]
+        others = random.sample([word for word in words if word != answer], random.randint(1, 3))
+        choices = random.sample([answer, *others], len(others) + 1)
+        lines = "".join(f"\n{letter}. {choice}" for letter, choice in zip("ABCD", choices, strict=False))
+        question = f"What {('shape', 'color')[place]} is it?{lines}"
+        examples.append(_ask(scene, question, "ABCD"[choices.index(answer)]))
+    random.shuffle(examples)
+    return [examples[0], replace(examples[1], pictures=())]
+
+
 def _different_shapes(random: Random) -> Scene:
     shapes = random.sample(SHAPES, random.randint(2, 3))
     return draw_scene(random, [(shape, random.choice(list(COLOURS))) for shape in shapes])

@@ -18,28 +18,34 @@ from vocabulary import ASSISTANT, BOS, EOS, IMAGE, SYSTEM, USER, encode
 
 PATCHES = 16
 STORY_WEIGHT = 0.15
-MIXTURE: list[tuple[tuple[float, float, float], Skill]] = [
-    # shares in three stages of training, see PHASES
-    ((0.25, 0.24, 0.25), sums.short_sum),
-    ((0.08, 0.15, 0.05), sums.word_problem),
-    ((0.11, 0.07, 0.04), letters.copy_word),
-    ((0.03, 0.02, 0.02), letters.reverse_word),
-    ((0.11, 0.12, 0.20), looking.about_one_shape),
-    ((0.06, 0.13, 0.08), looking.count_shapes),
-    ((0.04, 0.06, 0.13), looking.is_there),
-    ((0.04, 0.06, 0.10), looking.colour_among),
-    ((0.01, 0.01, 0.01), looking.colour_letter),
-    ((0.08, 0.07, 0.06), facts.free_fact),
-    ((0.05, 0.05, 0.04), facts.letter_fact),
-    ((0.02, 0.02, 0.02), facts.yes_no_fact),
+MIXTURE: list[tuple[tuple[float, float, float, float], Skill]] = [
+    # shares in four stages of training, see PHASES
+    ((0.25, 0.24, 0.25, 0.16), sums.short_sum),
+    ((0.08, 0.15, 0.05, 0.04), sums.word_problem),
+    ((0.11, 0.07, 0.04, 0.04), letters.copy_word),
+    ((0.03, 0.02, 0.02, 0.03), letters.reverse_word),
+    ((0.11, 0.12, 0.20, 0.16), looking.about_one_shape),
+    ((0.06, 0.13, 0.08, 0.13), looking.count_shapes),
+    ((0.04, 0.06, 0.13, 0.13), looking.is_there),
+    ((0.04, 0.06, 0.10, 0.08), looking.colour_among),
+    ((0.01, 0.01, 0.01, 0.06), looking.colour_letter),
+    ((0.08, 0.07, 0.06, 0.06), facts.free_fact),
+    ((0.05, 0.05, 0.04, 0.08), facts.letter_fact),
+    ((0.02, 0.02, 0.02, 0.06), facts.yes_no_fact),
 ]
 WITHOUT_DRILLS, WITH_DRILLS = (0.03, 0.09), (0.015, 0.06)
 """Shares of stories and of several questions about one picture among the rows that are no drills."""
 
-DRILLS: list[tuple[float, Callable[[Random], list[Example]]]] = [
-    (0.55, sums.drill),
-    (0.30, looking.drill),
-    (0.15, letters.drill),
+DRILLS: list[tuple[tuple[float, float], Callable[[Random], list[Example]]]] = [
+    # shares before and in the last phase
+    ((0.55, 0.12), sums.drill),
+    ((0.30, 0.08), looking.drill),
+    ((0.15, 0.05), letters.drill),
+    ((0.00, 0.25), looking.quiz),
+    ((0.00, 0.12), looking.few_letters),
+    ((0.00, 0.15), facts.find_letters),
+    ((0.00, 0.12), facts.few_letters),
+    ((0.00, 0.11), facts.yes_no_drill),
 ]
 ROW_LENGTHS = ([60, 100, 160, 320, 640], [35, 30, 20, 12, 3])
 FRAMES = (
@@ -60,9 +66,17 @@ class Phase:
     start: int
     drill_share: float
     shares: int = 0
+    drills: int = 0
+    chat_share: float = 0.4
 
 
-PHASES = [Phase(0, 0.0), Phase(750, 0.5), Phase(2500, 0.1, shares=1), Phase(3900, 0.2, shares=2)]
+PHASES = [
+    Phase(0, 0.0),
+    Phase(750, 0.5),
+    Phase(2500, 0.1, shares=1),
+    Phase(3900, 0.2, shares=2),
+    Phase(4500, 0.4, shares=3, drills=1, chat_share=0.5),
+]
 
 
 @dataclass(slots=True)
@@ -85,7 +99,9 @@ def random_row(random: Random, phase: Phase) -> Row:
     Most are short, so that a step sees many different questions.
     """
     if phase.drill_share and random.random() < phase.drill_share:
-        drill = random.choices([drill for _, drill in DRILLS], [weight for weight, _ in DRILLS])[0]
+        drill = random.choices([each for _, each in DRILLS], [shares[phase.drills] for shares, _ in DRILLS])[0]
+        if phase.drills:
+            return _question_row(random, drill(random), phase)
         return plain_row(random, drill(random))
     longest = random.choices(*ROW_LENGTHS)[0]
     story_share, several_share = WITH_DRILLS if phase.drill_share else WITHOUT_DRILLS
@@ -93,8 +109,8 @@ def random_row(random: Random, phase: Phase) -> Row:
     if kind < story_share:
         return story_row(random, 640)
     if kind < story_share + several_share:
-        return _question_row(random, looking.several_questions(random))
-    return _question_row(random, _fill(random, longest, phase))
+        return _question_row(random, looking.several_questions(random), phase)
+    return _question_row(random, _fill(random, longest, phase), phase)
 
 
 def _fill(random: Random, longest: int, phase: Phase) -> list[Example]:
@@ -110,8 +126,8 @@ def _fill(random: Random, longest: int, phase: Phase) -> list[Example]:
     return examples[:-1] if length > longest and len(examples) > 1 else examples
 
 
-def _question_row(random: Random, examples: list[Example]) -> Row:
-    return (chat_row if random.random() < 0.4 else plain_row)(random, examples)
+def _question_row(random: Random, examples: list[Example], phase: Phase) -> Row:
+    return (chat_row if random.random() < phase.chat_share else plain_row)(random, examples)
 
 
 def plain_row(random: Random, examples: list[Example]) -> Row:

@@ -1,7 +1,7 @@
 """A lesson for the eyes alone (vision tower and projector): what is nearest to each patch, its shape and its colour.
 
 Learning to see through the decoder's answers is slow: a picture gives a handful of words. Here every picture gives
-32 labels at a fraction of the cost. The linear heads that read them off are thrown away afterwards.
+32 or 48 labels at a fraction of the cost. The linear heads that read them off are thrown away afterwards.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from muon import Muon
+from parallel import share_gradients
 from pictures import COLOURS, SHAPES, SIDE, Scene, random_scene
 
 BATCH = 192
 ACROSS = 4
 
 
-def labels_of(scene: Scene) -> list[tuple[int, int]]:
-    """(shape, colour) of the thing whose middle is nearest to the middle of each patch."""
+def labels_of(scene: Scene) -> list[tuple[int, int, int]]:
+    """For each patch: shape and colour of the thing with the nearest middle; whether a middle is in the patch."""
     patch = SIDE // ACROSS
     middles = [(left + size / 2, top + size / 2) for left, top, size in scene.spots]
     labels = []
@@ -29,16 +30,20 @@ def labels_of(scene: Scene) -> list[tuple[int, int]]:
         across, down = place % ACROSS * patch + patch / 2, place // ACROSS * patch + patch / 2
         distances = [abs(across - x) + abs(down - y) for x, y in middles]
         shape, colour = scene.things[distances.index(min(distances))]
-        labels.append((SHAPES.index(shape), list(COLOURS).index(colour)))
+        is_here = any(x // patch == place % ACROSS and y // patch == place // ACROSS for x, y in middles)
+        labels.append((SHAPES.index(shape), list(COLOURS).index(colour), int(is_here)))
     return labels
 
 
-def teach_eyes(network: torch.nn.Module, seed: int, steps: int, rate: float) -> None:
-    """Train tower and projector in place; the heads read the vectors as the decoder does, brought to one size."""
+def teach_eyes(network: torch.nn.Module, seed: str, steps: int, rate: float, *, middles: bool) -> None:
+    """Train tower and projector in place; the heads read the vectors as the decoder does, brought to one size.
+
+    With `middles` they also learn in which patches the middle of a thing is, which is what counting needs.
+    """
     random = Random(f"{seed} eyes")
     model: Any = network.model
     eyes = torch.nn.ModuleList([model.vision_tower, model.multi_modal_projector])
-    heads = torch.nn.Linear(128, len(SHAPES) + len(COLOURS))
+    heads = torch.nn.Linear(128, len(SHAPES) + len(COLOURS) + 2 * middles)
     matrices = [each for name, each in eyes.named_parameters() if each.ndim == 2 and "layers" in name]
     chosen = {id(each) for each in matrices}
     others = [each for each in (*eyes.parameters(), *heads.parameters()) if id(each) not in chosen]
@@ -51,23 +56,26 @@ def teach_eyes(network: torch.nn.Module, seed: int, steps: int, rate: float) -> 
         wanted = torch.tensor([labels_of(scene) for scene in scenes]).flatten(0, 1)
         seen = _see(model, scenes).flatten(0, 1)
         found = heads(seen * (seen.square().mean(-1, keepdim=True) + 1e-5).rsqrt())
-        shapes, colours = found.split([len(SHAPES), len(COLOURS)], -1)
+        shapes, colours, here = found.split([len(SHAPES), len(COLOURS), 2 * middles], -1)
         loss = cross_entropy(shapes, wanted[:, 0]) + cross_entropy(colours, wanted[:, 1])
+        if middles:
+            loss = loss + cross_entropy(here, wanted[:, 2])
         for optimizer in optimizers:
             optimizer.zero_grad()
             for group in optimizer.param_groups:
                 group["lr"] = rate * min(1.0, (step + 1) / 50, 2 * (steps - step) / steps)
         loss.backward()
+        share_gradients([*eyes.parameters(), *heads.parameters()])
         torch.nn.utils.clip_grad_norm_(eyes.parameters(), 1.0)
         for optimizer in optimizers:
             optimizer.step()
         if (step + 1) % 50 == 0:
             right = [
                 (part.argmax(-1) == wanted[:, place]).float().mean().item()
-                for place, part in enumerate((shapes, colours))
+                for place, part in enumerate((shapes, colours, *([here] if middles else [])))
             ]
             print(
-                f"eyes step {step + 1} loss {loss.item():.3f}, shapes {right[0]:.2f}, colours {right[1]:.2f}",
+                f"eyes step {step + 1} loss {loss.item():.3f}, right: " + " ".join(f"{each:.3f}" for each in right),
                 flush=True,
             )
 

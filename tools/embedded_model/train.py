@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,25 +21,29 @@ from torch.nn.functional import cross_entropy
 
 from muon import Muon
 from network import build_network, save_folder
-from rows import PHASES, Row, random_row
+from parallel import join_others, share_gradients
+from rows import MIXTURE, PHASES, Row, plain_row, random_row
 from tower import settle_projector, teach_eyes
 from vocabulary import PAD
 
 SEED = 1234
-STEPS, EYES_AT, EYES_STEPS = 4500, 3900, 500
-BATCH_TOKENS = 3072
+STEPS, EYES_AT, EYES_STEPS = 7000, 3900, 500
+TOGETHER_AT, MORE_EYES_STEPS, FALL_AT = 4500, 300, 6000
+"""From TOGETHER_AT on two processes share the work and eyes and decoder learn together; from FALL_AT on the rate falls."""
+BATCH_TOKENS, TOGETHER_TOKENS = 3072, 1536
+EYES_SHARE = 0.5
 POOL = 512
 
 
-def batches(random: Random) -> Iterator[list[Row]]:
+def batches(random: Random, start: int = 0) -> Iterator[list[Row]]:
     """Rows of similar length together, about BATCH_TOKENS tokens each; the order of batches is random."""
-    count = 0
+    count, most = start, TOGETHER_TOKENS if start >= TOGETHER_AT else BATCH_TOKENS
     while True:
         phase = [phase for phase in PHASES if phase.start <= count][-1]
         pool = sorted((random_row(random, phase) for _ in range(POOL)), key=lambda row: len(row.ids))
         found: list[list[Row]] = [[]]
         for row in pool:
-            if found[-1] and len(row.ids) * (len(found[-1]) + 1) > BATCH_TOKENS:
+            if found[-1] and len(row.ids) * (len(found[-1]) + 1) > most:
                 found.append([])
             found[-1].append(row)
         random.shuffle(found)
@@ -72,26 +78,37 @@ def loss_of(network: torch.nn.Module, batch: list[Row]) -> torch.Tensor:
     return (losses * chosen).sum() / chosen.sum()
 
 
-def make_optimizers(network: torch.nn.Module, rate: float) -> list[torch.optim.Optimizer]:
+def make_optimizers(
+    network: torch.nn.Module, rate: float, *, slow_eyes: bool = False
+) -> list[torch.optim.Optimizer]:
     """Muon for the hidden matrices, which learns these skills in fewer steps; AdamW for the rest."""
     hidden: list[torch.nn.Parameter] = []
     others: list[torch.nn.Parameter] = []
+    eyes: tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]] = [], []
     for name, parameter in network.named_parameters():
         if not parameter.requires_grad:
             continue
         is_hidden = parameter.ndim == 2 and "layers" in name
-        (hidden if is_hidden else others).append(parameter)
-    muon = Muon(hidden, rate, weight_decay=0.05)
+        if slow_eyes and ("vision_tower" in name or "multi_modal_projector" in name):
+            eyes[0 if is_hidden else 1].append(parameter)
+        else:
+            (hidden if is_hidden else others).append(parameter)
+    groups: list[list[dict[str, Any]]] = [[{"params": hidden}], [{"params": others, "share": 0.5}]]
+    if slow_eyes:
+        groups[0].append({"params": eyes[0], "share": EYES_SHARE})
+        groups[1].append({"params": eyes[1], "share": EYES_SHARE / 2})
+    muon = Muon(groups[0], rate, weight_decay=0.05)
     adam = torch.optim.AdamW(
-        [{"params": others, "share": 0.5}], lr=rate, betas=(0.9, 0.98), weight_decay=0.01
+        groups[1], lr=rate, betas=(0.9, 0.98), weight_decay=0.01
     )
     return [muon, adam]
 
 
 def rate_at(step: int, peak: float) -> float:
-    """Short warm-up, flat, falling in two slopes; and once more, lower, after the lesson for the eyes."""
-    steps = [0, 100, 2160, 2500, EYES_AT, EYES_AT + 30, STEPS]
-    return peak * float(np.interp(step, steps, [0.01, 1.0, 1.0, 0.76, 0.01, 0.6, 0.01]))
+    """Short warm-up, flat, falling in two slopes; again, lower, after each of the two lessons for the eyes."""
+    steps = [0, 100, 2160, 2500, EYES_AT, EYES_AT + 30, TOGETHER_AT - 1, TOGETHER_AT, TOGETHER_AT + 50, FALL_AT]
+    rates = [0.01, 1.0, 1.0, 0.76, 0.01, 0.6, 0.01, 0.02, 0.6, 0.6]
+    return peak * float(np.interp(step, [*steps, STEPS], [*rates, 0.01]))
 
 
 def replace_eyes(network: torch.nn.Module, rate: float) -> None:
@@ -99,10 +116,18 @@ def replace_eyes(network: torch.nn.Module, rate: float) -> None:
     fresh = build_network()
     for part in ("vision_tower", "multi_modal_projector"):
         getattr(network.model, part).load_state_dict(getattr(fresh.model, part).state_dict())
-    teach_eyes(network, SEED, EYES_STEPS, rate)
+    teach_eyes(network, str(SEED), EYES_STEPS, rate, middles=False)
     settle_projector(network, SEED)
     for part in ("vision_tower", "multi_modal_projector"):
         getattr(network.model, part).requires_grad_(requires_grad=False)
+
+
+def improve_eyes(network: torch.nn.Module, rate: float, rank: int) -> None:
+    """The same lesson once more, from where they are, and with the middles of things; then they learn with the rest."""
+    for part in ("vision_tower", "multi_modal_projector"):
+        getattr(network.model, part).requires_grad_(requires_grad=True)
+    teach_eyes(network, f"{SEED} {rank} more", MORE_EYES_STEPS, rate, middles=True)
+    settle_projector(network, SEED)
 
 
 def learn(
@@ -115,10 +140,26 @@ def learn(
             group["lr"] = rate * group.get("share", 1.0)
     loss = loss_of(network, batch)
     loss.backward()  # type: ignore[no-untyped-call]
+    share_gradients(list(network.parameters()))
     torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
     for optimizer in optimizers:
         optimizer.step()
     return loss.item()
+
+
+@torch.no_grad()
+def probe(network: torch.nn.Module, count: int = 40) -> str:
+    """Share of answers, zero-shot, whose every token is the likeliest one: a quick look at each skill."""
+    random, found = Random(SEED), []
+    for _, skill in MIXTURE:
+        rows = [plain_row(random, [skill(random)]) for _ in range(count)]
+        tensors = to_tensors(rows)
+        ids, weights = tensors["ids"], tensors["weights"]
+        assert ids is not None and weights is not None
+        logits = network(input_ids=ids, pixel_values=tensors["pixels"], use_cache=False).logits
+        wrong = (logits[:, :-1].argmax(-1) != ids[:, 1:]) & (weights[:, 1:] > 0)
+        found.append(f"{skill.__name__} {1 - wrong.any(-1).float().mean().item():.2f}")
+    return ", ".join(found)
 
 
 def read_arguments() -> argparse.Namespace:
@@ -135,6 +176,7 @@ def read_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = read_arguments()
+    rank = join_others()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(SEED)
     network = build_network()
@@ -143,28 +185,37 @@ def main() -> None:
     if arguments.state and arguments.state.exists():
         state = torch.load(arguments.state, weights_only=True)
         network.load_state_dict(state["network"])
-        for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(kept)
         done = state["done"]
+        if done > TOGETHER_AT:
+            optimizers = make_optimizers(network, arguments.rate, slow_eyes=True)
+        if done != TOGETHER_AT:
+            for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
+                optimizer.load_state_dict(kept)
     print(
         f"{sum(parameter.numel() for parameter in network.parameters()):,} parameters, {done} steps done",
         flush=True,
     )
     started, losses = time.monotonic(), []
-    for step, batch in zip(range(STEPS), batches(Random(SEED)), strict=False):
-        if step < done:
-            continue
+    stream = chain(
+        islice(batches(Random(SEED)), done, TOGETHER_AT) if done < TOGETHER_AT else (),
+        batches(Random(f"{SEED} {rank} {max(done, TOGETHER_AT)}"), max(done, TOGETHER_AT)),
+    )
+    for step, batch in zip(range(done, STEPS), stream, strict=False):
         if step == EYES_AT:
             replace_eyes(network, arguments.rate)
             optimizers = make_optimizers(network, arguments.rate)
+        if step == TOGETHER_AT:
+            improve_eyes(network, arguments.rate, rank)
+            optimizers = make_optimizers(network, arguments.rate, slow_eyes=True)
         losses.append(learn(network, optimizers, batch, rate_at(step, arguments.rate)))
-        if (step + 1) % 50 == 0:
+        if rank == 0 and (step + 1) % 50 == 0:
             print(
                 f"step {step + 1} loss {sum(losses) / len(losses):.4f} {time.monotonic() - started:.0f} s",
                 flush=True,
             )
             losses.clear()
-        if (step + 1) % arguments.every == 0 or step + 1 == STEPS:
+        if rank == 0 and ((step + 1) % arguments.every == 0 or step + 1 == STEPS):
+            print(probe(network), flush=True)
             save_folder(network, arguments.output)
             if arguments.state:
                 kept = [optimizer.state_dict() for optimizer in optimizers]

@@ -76,6 +76,18 @@ def _is_part_there(random: Random, scene: Scene) -> Example:
     return _ask(scene, f"Is there {article} {word}{' shape' if place else ''}?", "yes" if is_right else "no")
 
 
+def list_things(random: Random) -> list[Example]:
+    """One picture: how many things, the colour of one, and at last the whole list, row by row."""
+    shapes = random.sample(SHAPES, 4)[: random.randint(1, 4)]
+    scene = draw_scene(random, [(shape, random.choice(list(COLOURS))) for shape in shapes])
+    order = sorted(range(len(shapes)), key=lambda place: (scene.spots[place][1] // 10, scene.spots[place][0]))
+    listed = ", ".join(" ".join(reversed(scene.things[place])) for place in order)
+    examples = [_count(random, scene), _colour_of(random, scene), _colour_of(random, scene)]
+    random.shuffle(examples)
+    rest = [replace(example, pictures=()) for example in examples[1:]]
+    return [examples[0], *rest, Example(question="List the shapes.", answer=listed)]
+
+
 def few_letters(random: Random) -> list[Example]:
     """The colour and the shape of a single thing as a letter of two to four choices; shown once, asked both ways."""
     scene = random_scene(random, most=1)

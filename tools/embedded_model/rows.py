@@ -18,34 +18,35 @@ from vocabulary import ASSISTANT, BOS, EOS, IMAGE, SYSTEM, USER, encode
 
 PATCHES = 16
 STORY_WEIGHT = 0.15
-MIXTURE: list[tuple[tuple[float, float, float, float], Skill]] = [
-    # shares in four stages of training, see PHASES
-    ((0.25, 0.24, 0.25, 0.16), sums.short_sum),
-    ((0.08, 0.15, 0.05, 0.04), sums.word_problem),
-    ((0.11, 0.07, 0.04, 0.04), letters.copy_word),
-    ((0.03, 0.02, 0.02, 0.03), letters.reverse_word),
-    ((0.11, 0.12, 0.20, 0.16), looking.about_one_shape),
-    ((0.06, 0.13, 0.08, 0.13), looking.count_shapes),
-    ((0.04, 0.06, 0.13, 0.13), looking.is_there),
-    ((0.04, 0.06, 0.10, 0.08), looking.colour_among),
-    ((0.01, 0.01, 0.01, 0.06), looking.colour_letter),
-    ((0.08, 0.07, 0.06, 0.06), facts.free_fact),
-    ((0.05, 0.05, 0.04, 0.08), facts.letter_fact),
-    ((0.02, 0.02, 0.02, 0.06), facts.yes_no_fact),
+MIXTURE: list[tuple[tuple[float, ...], Skill]] = [
+    # shares in the stages of training, see PHASES
+    ((0.25, 0.24, 0.25, 0.16, 0.15, 0.24, 0.28), sums.short_sum),
+    ((0.08, 0.15, 0.05, 0.04, 0.04, 0.07, 0.05), sums.word_problem),
+    ((0.11, 0.07, 0.04, 0.04, 0.05, 0.05, 0.05), letters.copy_word),
+    ((0.03, 0.02, 0.02, 0.03, 0.04, 0.03, 0.04), letters.reverse_word),
+    ((0.11, 0.12, 0.20, 0.16, 0.22, 0.19, 0.13), looking.about_one_shape),
+    ((0.06, 0.13, 0.08, 0.13, 0.14, 0.17, 0.13), looking.count_shapes),
+    ((0.04, 0.06, 0.13, 0.13, 0.12, 0.10, 0.13), looking.is_there),
+    ((0.04, 0.06, 0.10, 0.08, 0.18, 0.08, 0.14), looking.colour_among),
+    ((0.01, 0.01, 0.01, 0.06, 0.00, 0.01, 0.01), looking.colour_letter),
+    ((0.08, 0.07, 0.06, 0.06, 0.06, 0.08, 0.07), facts.free_fact),
+    ((0.05, 0.05, 0.04, 0.08, 0.00, 0.01, 0.02), facts.letter_fact),
+    ((0.02, 0.02, 0.02, 0.06, 0.00, 0.02, 0.04), facts.yes_no_fact),
 ]
 WITHOUT_DRILLS, WITH_DRILLS = (0.03, 0.09), (0.015, 0.06)
 """Shares of stories and of several questions about one picture among the rows that are no drills."""
 
-DRILLS: list[tuple[tuple[float, float], Callable[[Random], list[Example]]]] = [
-    # shares before and in the last phase
-    ((0.55, 0.12), sums.drill),
-    ((0.30, 0.08), looking.drill),
-    ((0.15, 0.05), letters.drill),
-    ((0.00, 0.25), looking.quiz),
-    ((0.00, 0.12), looking.few_letters),
-    ((0.00, 0.15), facts.find_letters),
-    ((0.00, 0.12), facts.few_letters),
-    ((0.00, 0.11), facts.yes_no_drill),
+DRILLS: list[tuple[tuple[float, ...], Callable[[Random], list[Example]]]] = [
+    # shares in the stages of training, see PHASES
+    ((0.55, 0.12, 0.08, 0.14, 0.22), sums.drill),
+    ((0.30, 0.08, 0.05, 0.08, 0.08), looking.drill),
+    ((0.15, 0.05, 0.06, 0.06, 0.08), letters.drill),
+    ((0.00, 0.25, 0.32, 0.40, 0.40), looking.quiz),
+    ((0.00, 0.00, 0.25, 0.17, 0.12), looking.list_things),
+    ((0.00, 0.12, 0.00, 0.00, 0.00), looking.few_letters),
+    ((0.00, 0.15, 0.20, 0.10, 0.00), facts.find_letters),
+    ((0.00, 0.12, 0.00, 0.00, 0.00), facts.few_letters),
+    ((0.00, 0.11, 0.04, 0.05, 0.10), facts.yes_no_drill),
 ]
 ROW_LENGTHS = ([60, 100, 160, 320, 640], [35, 30, 20, 12, 3])
 FRAMES = (
@@ -61,7 +62,7 @@ DESCRIPTIONS = [
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of training: from which batch on, how many rows are drills, which shares of the mixture hold."""
+    """A stretch of training: from which batch on, how many rows are drills, which shares of the mixture and of the drills."""
 
     start: int
     drill_share: float
@@ -76,6 +77,9 @@ PHASES = [
     Phase(2500, 0.1, shares=1),
     Phase(3900, 0.2, shares=2),
     Phase(4500, 0.4, shares=3, drills=1, chat_share=0.5),
+    Phase(5000, 0.5, shares=4, drills=2, chat_share=0.4),
+    Phase(5500, 0.4, shares=5, drills=3, chat_share=0.5),
+    Phase(6250, 0.35, shares=6, drills=4, chat_share=0.5),
 ]
 
 
@@ -99,7 +103,8 @@ def random_row(random: Random, phase: Phase) -> Row:
     Most are short, so that a step sees many different questions.
     """
     if phase.drill_share and random.random() < phase.drill_share:
-        drill = random.choices([each for _, each in DRILLS], [shares[phase.drills] for shares, _ in DRILLS])[0]
+        weights = [shares[phase.drills] for shares, _ in DRILLS]
+        drill = random.choices([each for _, each in DRILLS], weights)[0]
         if phase.drills:
             return _question_row(random, drill(random), phase)
         return plain_row(random, drill(random))

@@ -75,7 +75,8 @@ def teach_eyes(network: torch.nn.Module, seed: str, steps: int, rate: float, *, 
                 for place, part in enumerate((shapes, colours, *([here] if middles else [])))
             ]
             print(
-                f"eyes step {step + 1} loss {loss.item():.3f}, right: " + " ".join(f"{each:.3f}" for each in right),
+                f"eyes step {step + 1} loss {loss.item():.3f}, right: "
+                + " ".join(f"{each:.3f}" for each in right),
                 flush=True,
             )
 

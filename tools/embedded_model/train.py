@@ -1,8 +1,8 @@
 """Train the embedded model: `python tools/embedded_model/train.py --output FOLDER`.
 
-One process, one thread, seeded, so that a second run gives the same model. A checkpoint folder that Assay and
-transformers can load is written every few hundred steps. With `--state FILE` a run that was stopped goes on where
-it was.
+Seeded, one thread; under `torchrun --nproc-per-node 2` two processes share the last phases. A checkpoint folder
+that Assay and transformers can load is written every few hundred steps. With `--state FILE` a run that was stopped
+goes on where it was.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from torch.nn.functional import cross_entropy
 from muon import Muon
 from network import build_network, save_folder
 from parallel import join_others, share_gradients
-from rows import MIXTURE, PHASES, Row, plain_row, random_row
+from rows import DRILLS, MIXTURE, PHASES, Row, plain_row, random_row
 from tower import settle_projector, teach_eyes
 from vocabulary import PAD
 
 SEED = 1234
-STEPS, EYES_AT, EYES_STEPS = 7000, 3900, 500
-TOGETHER_AT, MORE_EYES_STEPS, FALL_AT = 4500, 300, 6000
-"""From TOGETHER_AT on two processes share the work and eyes and decoder learn together; from FALL_AT on the rate falls."""
+STEPS, EYES_AT, EYES_STEPS = 7400, 3900, 500
+TOGETHER_AT, MORE_EYES_STEPS = 4500, 300
+"""From TOGETHER_AT on two processes share the work, and eyes and decoder learn together."""
 BATCH_TOKENS, TOGETHER_TOKENS = 3072, 1536
 EYES_SHARE = 0.5
 POOL = 512
@@ -98,16 +98,14 @@ def make_optimizers(
         groups[0].append({"params": eyes[0], "share": EYES_SHARE})
         groups[1].append({"params": eyes[1], "share": EYES_SHARE / 2})
     muon = Muon(groups[0], rate, weight_decay=0.05)
-    adam = torch.optim.AdamW(
-        groups[1], lr=rate, betas=(0.9, 0.98), weight_decay=0.01
-    )
+    adam = torch.optim.AdamW(groups[1], lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
     return [muon, adam]
 
 
 def rate_at(step: int, peak: float) -> float:
     """Short warm-up, flat, falling in two slopes; again, lower, after each of the two lessons for the eyes."""
-    steps = [0, 100, 2160, 2500, EYES_AT, EYES_AT + 30, TOGETHER_AT - 1, TOGETHER_AT, TOGETHER_AT + 50, FALL_AT]
-    rates = [0.01, 1.0, 1.0, 0.76, 0.01, 0.6, 0.01, 0.02, 0.6, 0.6]
+    steps = [0, 100, 2160, 2500, EYES_AT, EYES_AT + 30, TOGETHER_AT - 1, TOGETHER_AT, 4550, 5499, 5500, 6600]
+    rates = [0.01, 1.0, 1.0, 0.76, 0.01, 0.6, 0.01, 0.02, 0.6, 0.6, 0.45, 0.3]
     return peak * float(np.interp(step, [*steps, STEPS], [*rates, 0.01]))
 
 
@@ -118,14 +116,18 @@ def replace_eyes(network: torch.nn.Module, rate: float) -> None:
         getattr(network.model, part).load_state_dict(getattr(fresh.model, part).state_dict())
     teach_eyes(network, str(SEED), EYES_STEPS, rate, middles=False)
     settle_projector(network, SEED)
+    open_eyes(network, learning=False)
+
+
+def open_eyes(network: torch.nn.Module, *, learning: bool) -> None:
+    """Whether tower and projector learn with the decoder."""
     for part in ("vision_tower", "multi_modal_projector"):
-        getattr(network.model, part).requires_grad_(requires_grad=False)
+        getattr(network.model, part).requires_grad_(requires_grad=learning)
 
 
 def improve_eyes(network: torch.nn.Module, rate: float, rank: int) -> None:
     """The same lesson once more, from where they are, and with the middles of things; then they learn with the rest."""
-    for part in ("vision_tower", "multi_modal_projector"):
-        getattr(network.model, part).requires_grad_(requires_grad=True)
+    open_eyes(network, learning=True)
     teach_eyes(network, f"{SEED} {rank} more", MORE_EYES_STEPS, rate, middles=True)
     settle_projector(network, SEED)
 
@@ -149,16 +151,17 @@ def learn(
 
 @torch.no_grad()
 def probe(network: torch.nn.Module, count: int = 40) -> str:
-    """Share of answers, zero-shot, whose every token is the likeliest one: a quick look at each skill."""
+    """A quick look at each skill and drill: share of rows in which every token of the answers is the likeliest one."""
     random, found = Random(SEED), []
-    for _, skill in MIXTURE:
-        rows = [plain_row(random, [skill(random)]) for _ in range(count)]
+    for _, skill in (*MIXTURE, *DRILLS):
+        made = [skill(random) for _ in range(count)]
+        rows = [plain_row(random, each if isinstance(each, list) else [each]) for each in made]
         tensors = to_tensors(rows)
         ids, weights = tensors["ids"], tensors["weights"]
         assert ids is not None and weights is not None
         logits = network(input_ids=ids, pixel_values=tensors["pixels"], use_cache=False).logits
         wrong = (logits[:, :-1].argmax(-1) != ids[:, 1:]) & (weights[:, 1:] > 0)
-        found.append(f"{skill.__name__} {1 - wrong.any(-1).float().mean().item():.2f}")
+        found.append(f"{skill.__module__}.{skill.__name__} {1 - wrong.any(-1).float().mean().item():.2f}")
     return ", ".join(found)
 
 
@@ -186,9 +189,10 @@ def main() -> None:
         state = torch.load(arguments.state, weights_only=True)
         network.load_state_dict(state["network"])
         done = state["done"]
-        if done > TOGETHER_AT:
-            optimizers = make_optimizers(network, arguments.rate, slow_eyes=True)
-        if done != TOGETHER_AT:
+        if done > EYES_AT:
+            open_eyes(network, learning=done > TOGETHER_AT)
+            optimizers = make_optimizers(network, arguments.rate, slow_eyes=done > TOGETHER_AT)
+        if done not in (EYES_AT, TOGETHER_AT):  # both start with fresh optimizers
             for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
                 optimizer.load_state_dict(kept)
     print(

@@ -129,6 +129,8 @@ def _prepare(
     if readonly:
         return
     connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA cache_size=-32768")  # 32 MB: names are hashes, so pages are hit all over
+    connection.execute("PRAGMA wal_autocheckpoint=8192")
     connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     if version == 0:
         connection.execute("BEGIN IMMEDIATE")  # two processes may make the same cache at the same time

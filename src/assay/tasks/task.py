@@ -125,6 +125,8 @@ class Task(TaskDocuments):
 
     def _prompts(self, fields: Fields, shots: list[Turn]) -> list[Prompt]:
         """One prompt, or one per choice when the choices are the inputs."""
+        if self._is_plain:
+            return [Prompt.of_text(self._plain_text(fields, shots))]
         if self.visuals.active:
             text = self._as_text(self.question(fields), "doc_to_text")
             return [self.visuals.prompt(fields, text, chat=self.rendering.chat_messages)]
@@ -150,6 +152,23 @@ class Task(TaskDocuments):
         return [
             self._with_media(to_prompt(turns + end, chat=chat, multiturn=multiturn), fields) for end in last
         ]
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether a prompt is just text: no chat, no media, no answer begun, the question in the text."""
+        spec = self.spec
+        media = self.visuals.active or spec.doc_to_image is not None or spec.doc_to_audio is not None
+        return not (self.rendering.chat or media or spec.gen_prefix is not None or self.shape[0])
+
+    def _plain_text(self, fields: Fields, shots: list[Turn]) -> str:
+        """What `_prompts` makes in the plain case, without building turns for it."""
+        question = self._as_text(self.question(fields), "doc_to_text")
+        examples = "".join([turn.content + turn.delimiter for turn in shots])
+        if not self.spec.description and not self.rendering.system_instruction:
+            return examples + question
+        description = self._make_description(fields) or ""
+        system = join(self.rendering.system_instruction, description, self.spec.fewshot_delimiter)
+        return system + examples + question
 
     def _with_media(self, prompt: Prompt, fields: Fields) -> Prompt:
         """lm-eval's `doc_to_image`/`doc_to_audio`: media stand where the text says `<image>`, else before it."""

@@ -6,8 +6,9 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from assay.core.progress import RunProgress
 from assay.core.runspec import RunSpec
 from assay.engine import run as engine
 from assay.engine.facts import facts_of
+from assay.engine.foreign_code import ForeignCode
 from assay.engine.plan import Plan, make_plan
 from assay.store.cache import ResponseCache
 from assay.store.journal import FILE_NAME, Journal
@@ -94,30 +96,31 @@ def _spec(spec: RunSpec | None, options: dict[str, Any]) -> tuple[RunSpec, Model
     model = None
     if given is not None and not isinstance(given, str):
         model, options = given, {**options, "model": given.name}
-    wanted = RunSpec.of(options)
-    if spec is not None:
-        key_names = [name.replace("-", "_") for name in options]
-        wanted = replace(spec, **{name: getattr(wanted, name) for name in key_names})
-    return wanted, model
+    if spec is None:
+        return RunSpec.of(options), model
+    return replace(spec, **RunSpec.read(options)), model
 
 
 async def _run(
     spec: RunSpec, model: Model | None, progress: bool, on_plan: Callable[[Plan], None] | None
 ) -> Run:
-    _stop_on_termination()
-    planned = await make_plan(spec, model=model)
+    foreign = ForeignCode()  # a plan runs helper code and loads data: a signal must not have to wait for that
+    planned = await foreign.run(lambda: asyncio.run(make_plan(spec, model=model)))
+    foreign.close()
     started = time.monotonic()
     with ExitStack() as opened:
         cache: ResponseCache | None = None
         if not spec.no_cache:
-            cache = ResponseCache(Path(spec.use_cache) if spec.use_cache else assay_home() / "cache.sqlite")
+            kept = Path(spec.use_cache).expanduser() if spec.use_cache else assay_home() / "cache.sqlite"
+            cache = ResponseCache(kept)
             opened.callback(cache.close)
         if on_plan is not None:
             on_plan(planned)
         journal = Journal.create(planned.folder)
         opened.callback(journal.close)
-        if "run_id" not in journal.facts():
-            journal.set_facts(facts_of(planned)).result()
+        facts = facts_of(planned)
+        known = journal.facts()
+        journal.set_facts({**facts, "started": known.get("started", facts["started"])}).result()
         counters = RunProgress()
         shown: AbstractContextManager[None] = show_progress(counters) if progress else nullcontext()
         with shown:
@@ -130,12 +133,25 @@ async def _run(
     return finished
 
 
-def _stop_on_termination() -> None:
-    """A termination signal stops a run as Ctrl-C does: what is answered is saved."""
-    if threading.current_thread() is threading.main_thread():
-        task = asyncio.current_task()
-        if task is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+@contextmanager
+def _stopped_by_termination() -> Iterator[None]:
+    """While a run goes on, a termination signal stops it as Ctrl-C does; afterwards it means what it meant before."""
+    task, here = asyncio.current_task(), threading.current_thread() is threading.main_thread()
+    if task is None or not here:
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    except NotImplementedError:  # Windows
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _wait(work: Coroutine[Any, Any, T]) -> T:
@@ -144,26 +160,40 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return _run_here(work)
-    result: list[T] = []
-    problem: list[BaseException] = []
+    done: Future[T] = Future()
+    stop: list[Callable[[], object]] = []
+
+    async def cancellable() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        if task is not None:
+            stop.append(lambda: loop.call_soon_threadsafe(task.cancel))
+        return await work
 
     def target() -> None:
         try:
-            result.append(_run_here(work))
+            done.set_result(_run_here(cancellable()))
         except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
-            problem.append(error)
+            done.set_exception(error)
 
-    thread = threading.Thread(target=target, name="assay-run")
+    thread = threading.Thread(target=target, name="assay-run", daemon=True)
     thread.start()
-    thread.join()
-    if problem:
-        raise problem[0]
-    return result[0]
+    try:
+        thread.join()
+    except KeyboardInterrupt:  # stop the run, not only the waiting for it
+        for cancel in stop:
+            cancel()
+        thread.join()
+        raise
+    return done.result()
 
 
 def _run_here(work: Coroutine[Any, Any, T]) -> T:
+    async def stoppable() -> T:
+        with _stopped_by_termination():
+            return await work
+
     try:
-        return asyncio.run(work)
+        return asyncio.run(stoppable())
     except asyncio.CancelledError:
         raise Interrupted(
             "stopped by a signal; everything answered is saved", hint="repeat the call to go on"

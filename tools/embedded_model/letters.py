@@ -44,3 +44,9 @@ def drill(random: Random) -> list[Example]:
     """Several words to copy."""
     words = [random_word(random) for _ in range(5)]
     return [Example(question=f"Copy: {word}\nOutput:", answer=word, raw=True) for word in words]
+
+
+def longer_drill(random: Random) -> list[Example]:
+    """Longer words to copy, five to nine letters."""
+    words = ["".join(random.choices(ascii_lowercase, k=random.randint(5, 9))) for _ in range(4)]
+    return [Example(question=f"Copy: {word}\nOutput:", answer=word, raw=True) for word in words]

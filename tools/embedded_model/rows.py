@@ -20,33 +20,34 @@ PATCHES = 16
 STORY_WEIGHT = 0.15
 MIXTURE: list[tuple[tuple[float, ...], Skill]] = [
     # shares in the stages of training, see PHASES
-    ((0.25, 0.24, 0.25, 0.16, 0.15, 0.24, 0.28), sums.short_sum),
-    ((0.08, 0.15, 0.05, 0.04, 0.04, 0.07, 0.05), sums.word_problem),
-    ((0.11, 0.07, 0.04, 0.04, 0.05, 0.05, 0.05), letters.copy_word),
-    ((0.03, 0.02, 0.02, 0.03, 0.04, 0.03, 0.04), letters.reverse_word),
-    ((0.11, 0.12, 0.20, 0.16, 0.22, 0.19, 0.13), looking.about_one_shape),
-    ((0.06, 0.13, 0.08, 0.13, 0.14, 0.17, 0.13), looking.count_shapes),
-    ((0.04, 0.06, 0.13, 0.13, 0.12, 0.10, 0.13), looking.is_there),
-    ((0.04, 0.06, 0.10, 0.08, 0.18, 0.08, 0.14), looking.colour_among),
-    ((0.01, 0.01, 0.01, 0.06, 0.00, 0.01, 0.01), looking.colour_letter),
-    ((0.08, 0.07, 0.06, 0.06, 0.06, 0.08, 0.07), facts.free_fact),
-    ((0.05, 0.05, 0.04, 0.08, 0.00, 0.01, 0.02), facts.letter_fact),
-    ((0.02, 0.02, 0.02, 0.06, 0.00, 0.02, 0.04), facts.yes_no_fact),
+    ((0.25, 0.24, 0.25, 0.16, 0.15, 0.24, 0.28, 0.18), sums.short_sum),
+    ((0.08, 0.15, 0.05, 0.04, 0.04, 0.07, 0.05, 0.25), sums.word_problem),
+    ((0.11, 0.07, 0.04, 0.04, 0.05, 0.05, 0.05, 0.05), letters.copy_word),
+    ((0.03, 0.02, 0.02, 0.03, 0.04, 0.03, 0.04, 0.03), letters.reverse_word),
+    ((0.11, 0.12, 0.20, 0.16, 0.22, 0.19, 0.13, 0.10), looking.about_one_shape),
+    ((0.06, 0.13, 0.08, 0.13, 0.14, 0.17, 0.13, 0.09), looking.count_shapes),
+    ((0.04, 0.06, 0.13, 0.13, 0.12, 0.10, 0.13, 0.08), looking.is_there),
+    ((0.04, 0.06, 0.10, 0.08, 0.18, 0.08, 0.14, 0.12), looking.colour_among),
+    ((0.01, 0.01, 0.01, 0.06, 0.00, 0.01, 0.01, 0.01), looking.colour_letter),
+    ((0.08, 0.07, 0.06, 0.06, 0.06, 0.08, 0.07, 0.05), facts.free_fact),
+    ((0.05, 0.05, 0.04, 0.08, 0.00, 0.01, 0.02, 0.02), facts.letter_fact),
+    ((0.02, 0.02, 0.02, 0.06, 0.00, 0.02, 0.04, 0.02), facts.yes_no_fact),
 ]
 WITHOUT_DRILLS, WITH_DRILLS = (0.03, 0.09), (0.015, 0.06)
 """Shares of stories and of several questions about one picture among the rows that are no drills."""
 
 DRILLS: list[tuple[tuple[float, ...], Callable[[Random], list[Example]]]] = [
     # shares in the stages of training, see PHASES
-    ((0.55, 0.12, 0.08, 0.14, 0.22), sums.drill),
-    ((0.30, 0.08, 0.05, 0.08, 0.08), looking.drill),
-    ((0.15, 0.05, 0.06, 0.06, 0.08), letters.drill),
-    ((0.00, 0.25, 0.32, 0.40, 0.40), looking.quiz),
-    ((0.00, 0.00, 0.25, 0.17, 0.12), looking.list_things),
-    ((0.00, 0.12, 0.00, 0.00, 0.00), looking.few_letters),
-    ((0.00, 0.15, 0.20, 0.10, 0.00), facts.find_letters),
-    ((0.00, 0.12, 0.00, 0.00, 0.00), facts.few_letters),
-    ((0.00, 0.11, 0.04, 0.05, 0.10), facts.yes_no_drill),
+    ((0.55, 0.12, 0.08, 0.14, 0.22, 0.20), sums.drill),
+    ((0.30, 0.08, 0.05, 0.08, 0.08, 0.06), looking.drill),
+    ((0.15, 0.05, 0.06, 0.06, 0.08, 0.00), letters.drill),
+    ((0.00, 0.00, 0.00, 0.00, 0.00, 0.35), letters.longer_drill),
+    ((0.00, 0.25, 0.32, 0.40, 0.40, 0.27), looking.quiz),
+    ((0.00, 0.00, 0.25, 0.17, 0.12, 0.05), looking.list_things),
+    ((0.00, 0.12, 0.00, 0.00, 0.00, 0.00), looking.few_letters),
+    ((0.00, 0.15, 0.20, 0.10, 0.00, 0.00), facts.find_letters),
+    ((0.00, 0.12, 0.00, 0.00, 0.00, 0.00), facts.few_letters),
+    ((0.00, 0.11, 0.04, 0.05, 0.10, 0.07), facts.yes_no_drill),
 ]
 ROW_LENGTHS = ([60, 100, 160, 320, 640], [35, 30, 20, 12, 3])
 FRAMES = (
@@ -80,6 +81,8 @@ PHASES = [
     Phase(5000, 0.5, shares=4, drills=2, chat_share=0.4),
     Phase(5500, 0.4, shares=5, drills=3, chat_share=0.5),
     Phase(6250, 0.35, shares=6, drills=4, chat_share=0.5),
+    Phase(7400, 0.4, shares=6, drills=5, chat_share=0.5),
+    Phase(7650, 0.2, shares=7, drills=5, chat_share=0.5),
 ]
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import click
 
 from assay.core.errors import AssayError, Interrupted, Problems, UnknownName
+from assay.core.printable import printable
+from assay.core.secrets import mask_text
 
 __all__ = ["call"]
 
@@ -93,7 +95,7 @@ def call(arguments: list[str]) -> int:
         code = app.main(args=arguments, prog_name="assay", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, click.Abort, Interrupted):
-        command = shlex.join(["assay", *arguments])
+        command = mask_text(shlex.join(["assay", *arguments]))
         click.echo(f"\ninterrupted: everything answered is saved; to go on:\n  {command}", err=True)
         return Interrupted.exit_code
     except AssayError as error:
@@ -119,12 +121,12 @@ def print_error(error: AssayError) -> None:
         click.secho(f"{error.what}", err=True, bold=True)
         return
     click.secho("error: ", err=True, fg="red", bold=True, nl=False)
-    click.echo(error.what, err=True)
+    click.echo(printable(error.what), err=True)
     if error.where:
-        click.echo(f"  at {error.where}", err=True)
+        click.echo(printable(f"  at {error.where}"), err=True)
     if error.hint:
         click.secho("\nhint: ", err=True, fg="cyan", nl=False)
-        click.echo(error.hint, err=True)
+        click.echo(printable(error.hint), err=True)
 
 
 def print_usage_error(error: click.ClickException, arguments: list[str]) -> None:

@@ -75,6 +75,7 @@ def _document(plan: Any, counts: dict[str, dict[str, int]]) -> dict[str, Any]:
 def _print(plan: Any, counts: dict[str, dict[str, int]]) -> None:
     from rich import box
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -89,7 +90,7 @@ def _print(plan: Any, counts: dict[str, dict[str, int]]) -> None:
     for name, planned in plan.tasks.items():
         kinds = counts[name]
         table.add_row(
-            name,
+            escape(name),
             ", ".join(sorted(kinds)),
             str(planned.task.num_fewshot),
             str(planned.documents),

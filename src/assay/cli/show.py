@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 
 from assay.cli.options import OptionsCommand, add_run_options, spec_from
 from assay.core.errors import BadOption
+from assay.core.printable import printable
 
 __all__ = ["command"]
 
@@ -43,9 +45,9 @@ def command(
     if documents < 1:
         raise BadOption("at least one document must be shown", where="--documents")
     values["tasks"] = ([name for word in task_names for name in word.split(",") if name],)
-    if values.get("samples") is None:
-        values["limit"] = documents
     spec = spec_from(values, config)
+    if spec.samples is None:
+        spec = replace(spec, limit=documents)
 
     from assay import api
     from assay.core.ports import Previews
@@ -70,11 +72,12 @@ add_run_options(command, _OPTIONS)
 def _rows(planned: Any, preview: Any) -> list[dict[str, Any]]:
     from assay.core.codec import to_plain
     from assay.core.requests import Generate, Likelihood
+    from assay.tasks.makers import loan
 
     task = planned.task
     rows = []
     for document, requests in task.render():
-        fields = dict(document.fields)
+        fields = loan(document.fields)
         asked = []
         for request in requests:
             if request.repeat:
@@ -125,17 +128,17 @@ def _print(row: dict[str, Any]) -> None:
     for number, entry in enumerate(row["requests"]):
         if entry["prompt"] != last:
             click.secho("prompt", fg="cyan")
-            click.echo(entry["prompt"])
+            click.echo(printable(entry["prompt"]))
             last = entry["prompt"]
         for medium in entry.get("media", ()):
-            click.secho(f"media    {medium}", fg="magenta")
+            click.secho(printable(f"media    {medium}"), fg="magenta")
         if "continuation" in entry:
             click.secho(f"choice {number}: ", fg="cyan", nl=False)
             click.echo(repr(entry["continuation"]))
         if "settings" in entry:
             repeats = f"  ({entry['repeats']} times)" if entry["repeats"] > 1 else ""
             click.secho("settings ", fg="cyan", nl=False)
-            click.echo(json.dumps(entry["settings"], ensure_ascii=False) + repeats)
+            click.echo(printable(json.dumps(entry["settings"], ensure_ascii=False)) + repeats)
     click.secho("target   ", fg="green", nl=False)
     click.echo(repr(row["target"]))
     click.echo()

@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from assay.core.errors import BadOption
+from assay.core.secrets import mask_text
 
 __all__ = [
     "check_limit",
@@ -53,15 +54,16 @@ def parse_arguments(text: str) -> dict[str, Any]:
         try:
             loaded = json.loads(text)
         except json.JSONDecodeError as error:
-            raise BadOption(f"this is not JSON: {error.msg} at character {error.pos}", where=text) from None
+            raise BadOption(
+                f"this is not JSON: {error.msg} at character {error.pos}", where="--model_args"
+            ) from None
         return dict(loaded)
     arguments = {}
     for piece in _split(text):
         key, equals, value = piece.partition("=")
         if not equals or not key.strip():
             raise BadOption(
-                f"`{piece}` is not of the form key=value",
-                where=text,
+                f"`{mask_text(piece)}` is not of the form key=value",
                 hint="write key=value,key=value, or a JSON object",
             )
         arguments[key.strip()] = parse_value(value.strip())
@@ -126,6 +128,8 @@ def parse_seed(text: str) -> tuple[int | None, ...]:
         raise BadOption(
             f"`{text}` is not a seed", where="--seed", hint="one integer, or four: 0,1234,1234,1234"
         ) from None
+    if any(value is not None and not 0 <= value < 2**32 for value in values):
+        raise BadOption(f"`{text}` is not a seed", where="--seed", hint="seeds are from 0 to 4294967295")
     if len(values) == 1:
         return values * 4
     if len(values) != 4:

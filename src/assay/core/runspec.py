@@ -215,6 +215,11 @@ class RunSpec:
     @classmethod
     def of(cls, settings: Mapping[str, Any], *, where: str = "") -> RunSpec:
         """From a config file or keyword arguments; texts are read as the CLI would read them."""
+        return cls(**cls.read(settings, where=where))
+
+    @classmethod
+    def read(cls, settings: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
+        """The values of some options, each checked on its own."""
         known = {item.name: item for item in fields(cls)}
         values: dict[str, Any] = {}
         for name, value in settings.items():
@@ -222,7 +227,7 @@ class RunSpec:
             if key not in known:
                 raise UnknownName.of("option", name, sorted(known), where=where, ls="options")
             values[key] = _read(known[key], value, where)
-        return cls(**values)
+        return values
 
     def shape(self) -> dict[str, Any]:
         """The settings that decide prompts, answers and scores: what the run is named by."""

@@ -67,6 +67,9 @@ class Estimate:
     method: str = ""
     """How the standard error was computed: `mean`, `bootstrap`, `pooled`."""
 
+    why: str = ""
+    """Why there is no value, where there is none."""
+
     scored: int = 0
     unscored: int = 0
     failed: int = 0

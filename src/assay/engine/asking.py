@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, BadData
 from assay.core.ports import Model
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome
@@ -85,6 +85,10 @@ async def _worker(
                 if request is not None:
                     breaks.count = 0
                     receive([_sound(request, outcome)])
+        except BadData as error:  # a medium that cannot be read is its requests' failure
+            receive(
+                [Failure(request_id=key, kind="bad media", message=str(error)) for key in sorted(unanswered)]
+            )
         except AssayError:
             raise
         except Exception as error:

@@ -7,22 +7,20 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from assay.core.codec import to_plain
+from assay.core.secrets import without_secrets
 from assay.engine.plan import Plan, PlannedTask
+from assay.engine.version import assay_version
 from assay.tasks.functions import HelperFunction
 
 __all__ = ["facts_of", "shared_facts", "task_shots"]
 
-_HIDDEN = ("api_key", "token", "auth_token", "password", "secret", "header")
-
 
 def facts_of(plan: Plan) -> dict[str, Any]:
     """Options, plan, identity, versions; secrets removed."""
-    spec = asdict(plan.spec)
-    spec["model_args"] = without_secrets(spec["model_args"])
+    spec = without_secrets(asdict(plan.spec))
     return {
         "run_id": plan.run_id,
         "model": plan.model.name,
@@ -44,26 +42,6 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "platform": platform.platform(),
         "started": time.time(),
     }
-
-
-def without_secrets(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments with the values of keys that smell of secrets removed.
-
-    >>> without_secrets({"model": "x", "api_key": "sk-1"})
-    {'model': 'x', 'api_key': '***'}
-    """
-    return {
-        key: "***" if any(word in key.lower() for word in _HIDDEN) else value
-        for key, value in arguments.items()
-    }
-
-
-def assay_version() -> str:
-    """The installed version."""
-    try:
-        return version("assay")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _task_facts(planned: PlannedTask) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from assay.core.documents import Document
 from assay.core.requests import Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome
 from assay.core.verdicts import Answer, Evidence, Score, Unscored, Verdict
+from assay.engine.foreign_code import Draws
 from assay.engine.plan import PlannedTask
 from assay.scoring.pipelines import Pipeline
 from assay.tasks.makers import loan
@@ -50,7 +51,9 @@ class Judged:
     verdicts: list[Verdict] = field(default_factory=list)
 
 
-def judge(planned: PlannedTask, documents: Sequence[OpenDocument], *, score: bool = True) -> Judged:
+def judge(
+    planned: PlannedTask, documents: Sequence[OpenDocument], *, score: bool = True, draws: Draws | None = None
+) -> Judged:
     """Extract and judge complete documents of one task."""
     judged = Judged()
     complete = []
@@ -70,6 +73,8 @@ def judge(planned: PlannedTask, documents: Sequence[OpenDocument], *, score: boo
                 continue
             judged.answers.append(answer)
             if score:
+                if draws is not None and planned.spec.process_results is not None:
+                    draws.judging(document.document.index)
                 _judge_one(planned, document, answer, judged, unscored)
     if not score:
         unscored = {document.document.index: "predict_only" for document in complete}
@@ -152,6 +157,9 @@ def _judge_one(
             question=task.question(fields) if inputs else None,
         )
         verdicts = scorer.verdicts(index, answer.pipeline, raw)
+        if not verdicts and scorer.metrics:
+            _leave_unscored(planned, document, answer.pipeline, "no metric got a value", judged, unscored)
+            return
         for verdict in verdicts:
             if isinstance(verdict, Evidence):
                 encode(

@@ -23,6 +23,8 @@ from assay.core.ports import Ability, Model
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.runspec import RunSpec
 from assay.core.specs import GroupSpec, TaskSpec
+from assay.engine.foreign_code import seed_globals
+from assay.engine.version import assay_version
 from assay.models import make_model
 from assay.scoring.scorer import Scorer
 from assay.tasks.digests import data_digest, spec_digest
@@ -109,13 +111,14 @@ async def make_plan(spec: RunSpec, *, index: TaskIndex | None = None, model: Mod
     selection = _select(spec, index, problems)
     if model is None:
         try:
-            model = make_model(spec.model, spec.model_args)
+            model = make_model(spec.model, spec.model_args, batch_size=spec.batch_size, device=spec.device)
         except AssayError as error:
             _collect(problems, error)
     folder = _output_folder(spec)
     try:
         _check_writable(folder)
         _check_corpus(spec)
+        _check_template(spec)
     except AssayError as error:
         _collect(problems, error)
     tasks: dict[str, PlannedTask] = {}
@@ -179,6 +182,9 @@ def _unknown_sample_task(name: str, selection: Selection) -> AssayError:
 def _plan_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> PlannedTask:
     """Check one task as far as its first document; collect its problems."""
     problems: list[AssayError] = []
+    seed_globals(
+        spec.seed
+    )  # for each task alone, so that its data do not depend on which tasks come before it
     try:
         check_functions(task_spec)
         _check_unsafe(spec, task_spec)
@@ -193,6 +199,7 @@ def _plan_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Plann
     if task is not None:
         try:
             first = _first_requests(task)
+            _check_settings(task)
             if model is not None:
                 _check_abilities(model, task_spec, first)
         except AssayError as error:
@@ -277,6 +284,22 @@ def _first_requests(task: Task) -> tuple[Request, ...]:
     return requests
 
 
+def _check_settings(task: Task) -> None:
+    """The generation settings can be read, before a thousand requests fail for them."""
+    settings = task.settings
+    try:
+        readings = (settings.temperature, settings.top_p, settings.top_k, settings.max_tokens, settings.seed)
+        float(settings.values.get("temperature") or 0)
+        if not all(isinstance(text, str) for text in settings.stop) or readings[0] < 0:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise BadOption(
+            f"the generation settings of `{task.name}` make no sense: {dict(settings.values)}",
+            where=task.spec.place("generation_kwargs"),
+            hint="`until` is a text or a list of texts; temperature, top_p and lengths are numbers",
+        ) from None
+
+
 @contextmanager
 def helper_border(spec: TaskSpec) -> Iterator[None]:
     """Whatever a task's own code raises becomes an error that says where."""
@@ -325,6 +348,16 @@ def _output_folder(spec: RunSpec) -> Path:
     return path.parent if path.suffix == ".json" else path
 
 
+def _check_template(spec: RunSpec) -> None:
+    """No adapter takes the name of a template yet: better said than ignored."""
+    if isinstance(spec.apply_chat_template, str):
+        raise BadOption(
+            f"no chat template is called `{spec.apply_chat_template}`",
+            where="--apply_chat_template",
+            hint="without a name, the model's own template is used",
+        )
+
+
 def _check_corpus(spec: RunSpec) -> None:
     """Where to look for contaminated documents exists; reading it can wait until the answers are in."""
     path = spec.decontamination_ngrams_path
@@ -358,9 +391,10 @@ def _run_id(
                 if key not in ("model", "model_args", "tasks")
             },
             "tasks": {name: planned.digest for name, planned in tasks.items()},
+            "assay": assay_version(),  # a metric that was corrected must reach the numbers
         }
     )
-    words = [model.name, spec.tasks[0].removesuffix(".yaml")]
+    words = [model.name, sorted(spec.tasks)[0].removesuffix(".yaml")]
     slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)
     if len(spec.tasks) > 1:
         slug = f"{slug[:57]}-{len(spec.tasks) - 1}"

@@ -9,13 +9,11 @@ A response is durable before its document counts as done.
 from __future__ import annotations
 
 import asyncio
-import random
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from itertools import islice
-from typing import TypeVar
 
 from assay.core.documents import Document
 from assay.core.errors import AssayError
@@ -25,16 +23,17 @@ from assay.core.requests import Request, fingerprint
 from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Estimate
 from assay.engine.asking import Backlog, ask
+from assay.engine.foreign_code import Draws, ForeignCode
 from assay.engine.judging import OpenDocument, judge, running_score
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.summary import summarise
 from assay.store.cache import ResponseCache
 from assay.store.journal import Journal
+from assay.tasks.makers import loan
 from assay.tasks.task import Pass
 
 __all__ = ["run"]
 
-T = TypeVar("T")
 _CHUNK = 256
 """Documents rendered, looked up and judged together."""
 
@@ -43,7 +42,6 @@ async def run(
     plan: Plan, journal: Journal, cache: ResponseCache | None, progress: RunProgress
 ) -> list[Estimate]:
     """Answer and score whatever the journal lacks, then sum it up."""
-    _seed_globals(plan)
     stream = _Stream(plan, journal, cache, progress)
     try:
         await stream.flow()
@@ -54,15 +52,6 @@ async def run(
     await asyncio.wrap_future(journal.add_estimates(estimates))
     progress.stage = "done"
     return estimates
-
-
-def _seed_globals(plan: Plan) -> None:
-    """Helper code of tasks may draw from the global generators; upstream seeds them, so results depend on it."""
-    random.seed(plan.spec.seed[0])
-    if plan.spec.seed[1] is not None:
-        import numpy
-
-        numpy.random.seed(plan.spec.seed[1])
 
 
 class _Stream:
@@ -86,13 +75,13 @@ class _Stream:
         self.arrived: list[Outcome] = []
         self.arrival = asyncio.Event()
         self.rendered = False
-        self.open = 0
         self.held: dict[str, list[OpenDocument]] = {}
         """Complete documents of tasks whose filters look across all documents."""
 
         self.writes: list[Future[None]] = []
         self.model_digest = plan.model_digest
-        self.helpers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="assay-helpers")
+        self.foreign = ForeignCode()
+        self.draws = {name: Draws(plan.spec.seed, name) for name in plan.tasks}
         self.opened = False
 
     # --- the flow ----------------------------------------------------------------------------------
@@ -120,7 +109,7 @@ class _Stream:
 
     async def close(self) -> None:
         """Stop cleanly, whatever happened: what has arrived is written."""
-        self.helpers.shutdown(wait=False, cancel_futures=True)
+        self.foreign.close()
         self._append(self._take_arrived())
         await self._written(quietly=True)
         if self.opened:
@@ -136,16 +125,12 @@ class _Stream:
             self.progress.stage = "ask"
             await ask(self.plan.model, self.backlog, self._receive)
 
-    async def _alone(self, work: Callable[[], T]) -> T:
-        """Run helper code of tasks off the event loop, never two pieces of it at a time: it may keep state."""
-        return await asyncio.get_running_loop().run_in_executor(self.helpers, work)
-
     # --- documents to requests ---------------------------------------------------------------------
 
     async def _produce(self) -> None:
         for planned in self.plan.tasks.values():
             chunks = self._chunks(planned)
-            while (chunk := await self._alone(partial(next, chunks, None))) is not None:
+            while (chunk := await self.foreign.run(partial(next, chunks, None))) is not None:
                 await self._admit(planned, chunk)
         await self.backlog.close()
 
@@ -156,19 +141,20 @@ class _Stream:
         counters = self.progress.tasks[planned.task.name]
         rendering = planned.task.begin()
         documents = iter(planned.task.documents())
+        draws = self.draws[planned.task.name]
         while batch := list(islice(documents, _CHUNK)):
-            chunk = []
-            for document in batch:
-                if document.index in finished:
-                    rendering.skip(document)
-                    counters.done += 1
-                    counters.reused += 1
-                else:
-                    chunk.append(self._render(rendering, document))
+            with draws.rendering():
+                chunk = [
+                    self._render(planned, rendering, document)
+                    for document in batch
+                    if document.index not in finished or not rendering.skip(document)
+                ]
+            counters.done += len(batch) - len(chunk)
+            counters.reused += len(batch) - len(chunk)
             if chunk:
                 yield chunk
 
-    def _render(self, rendering: Pass, document: Document) -> OpenDocument:
+    def _render(self, planned: PlannedTask, rendering: Pass, document: Document) -> OpenDocument:
         try:
             requests = rendering.requests(document)
         except Exception as error:  # noqa: BLE001 - helper border: a template or helper may fail on any one document
@@ -176,11 +162,13 @@ class _Stream:
             failure = Failure(request_id="", kind="not rendered", message=why)
             return OpenDocument(document, (), (), [failure], 0)
         marks = tuple(fingerprint(self.model_digest, request.id) for request in requests)
-        return OpenDocument(document, requests, marks, [None] * len(requests), len(requests))
+        opened = OpenDocument(document, requests, marks, [None] * len(requests), len(requests))
+        opened.target = _made_target(planned, document)
+        return opened
 
     async def _admit(self, planned: PlannedTask, chunk: list[OpenDocument]) -> None:
         """Write documents and requests down; answer from memory what can be; queue the rest."""
-        self._append_documents(planned, chunk)
+        self._append_documents(chunk)
         wanted = list(dict.fromkeys(mark for document in chunk for mark in document.fingerprints))
         known = self.journal.find(wanted)
         from_cache: dict[str, Response] = {}
@@ -192,7 +180,6 @@ class _Stream:
         pending: list[Request] = []
         complete: list[OpenDocument] = []
         for document in chunk:
-            self.open += 1
             for at, (request, mark) in enumerate(zip(document.requests, document.fingerprints, strict=True)):
                 if mark in known:
                     document.outcomes[at] = known[mark]
@@ -209,15 +196,11 @@ class _Stream:
         if pending:
             await self.backlog.put(pending)
 
-    def _append_documents(self, planned: PlannedTask, chunk: Sequence[OpenDocument]) -> None:
-        task = planned.task
-        for document in chunk:
-            document.target = _made_target(planned, document.document)
+    def _append_documents(self, chunk: Sequence[OpenDocument]) -> None:
         documents = [(document.document, document.target) for document in chunk]
         requests = [
             pair for document in chunk for pair in zip(document.requests, document.fingerprints, strict=True)
         ]
-        assert all(document.task == task.name for document, _ in documents)
         self.writes.append(self.journal.add_documents(documents, requests))
 
     # --- responses to verdicts ---------------------------------------------------------------------
@@ -252,7 +235,7 @@ class _Stream:
         if responses:
             self.writes.append(self.journal.add_responses(responses, source="model"))
             if self.cache is not None:
-                self.writes.append(self.cache.add(responses, model=self.plan.model.name))
+                self.cache.add(responses, model=self.plan.model.name)
         if failures:
             self.writes.append(self.journal.add_failures(failures))
 
@@ -290,10 +273,10 @@ class _Stream:
         documents.sort(key=lambda document: document.document.index)
         planned = self.plan.tasks[task]
         score = not self.plan.spec.predict_only
-        judged = await self._alone(lambda: judge(planned, documents, score=score))
+        draws = self.draws[task]
+        judged = await self.foreign.run(lambda: judge(planned, documents, score=score, draws=draws))
         self.writes.append(self.journal.add_judged(task, judged.outcomes, judged.answers, judged.verdicts))
         counters = self.progress.tasks[task]
-        self.open -= len(documents)
         counters.done += len(documents)
         counters.failed += sum(outcome == "failed" for _, outcome, _ in judged.outcomes)
         counters.unscored += sum(outcome == "unscored" for _, outcome, _ in judged.outcomes)
@@ -332,6 +315,6 @@ def _first(several: BaseExceptionGroup[AssayError]) -> AssayError:
 def _made_target(planned: PlannedTask, document: Document) -> object:
     """The target as people see it; a target that cannot be made is scoring's business, not a reason to stop."""
     try:
-        return planned.task.target(dict(document.fields))
+        return planned.task.target(loan(document.fields))
     except Exception:  # noqa: BLE001 - helper border
         return None

@@ -3,6 +3,7 @@ uninterrupted one take the same path and give the same bits."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,8 +46,11 @@ def _without(
     planned: PlannedTask, journal: Journal, contaminated: Mapping[int, str], iterations: int
 ) -> list[Estimate]:
     """The same numbers over the documents that were not found in the corpus."""
-    kept = (row for row in journal.verdicts(planned.task.name) if row[2] not in contaminated)
-    clean = estimate_task(planned, kept, iterations=iterations)
+    name = planned.task.name
+    kept = (row for row in journal.verdicts(name) if row[2] not in contaminated)
+    failures = journal.query("SELECT document FROM outcomes WHERE task = ? AND outcome = 'failed'", (name,))
+    failed = sum(document not in contaminated for (document,) in failures)
+    clean = estimate_task(planned, kept, failed=failed, iterations=iterations)
     return [replace(estimate, metric=f"{estimate.metric}{SUFFIX}") for estimate in clean]
 
 
@@ -67,6 +71,10 @@ def estimate_task(
             unscored[key] = unscored.get(key, 0) + 1
         else:
             values.setdefault(key, []).append(value)
+    lost = max(unscored.values(), default=0)
+    for key in values:  # a metric the task does not announce cannot be missed by name, only by number
+        if key[1] not in planned.scorer.metrics:
+            unscored.setdefault(key, lost)
     order = {metric: at for at, metric in enumerate(planned.scorer.metrics)}
     pipelines = {pipeline.name: at for at, pipeline in enumerate(planned.scorer.pipelines)}
     keys = sorted(
@@ -93,10 +101,13 @@ def _estimate(
     pipeline, metric = key
     aggregation, higher_is_better, _ = planned.scorer.use_of(metric)
     value: Any = None
-    stderr, method = None, ""
+    stderr, method, why = None, "", "" if values else "no document was scored"
     if values:
-        value = aggregate(aggregation, values)
-        stderr, method = standard_error(aggregation, values, metric=metric, iterations=iterations)
+        try:
+            value = aggregate(aggregation, values)
+            stderr, method = standard_error(aggregation, values, metric=metric, iterations=iterations)
+        except Exception:  # noqa: BLE001 - helper border: an aggregation may be the task's own
+            why = traceback.format_exc(limit=-2)
     return Estimate(
         task=name,
         metric=metric,
@@ -104,6 +115,7 @@ def _estimate(
         value=value,
         stderr=stderr,
         method=method,
+        why=why,
         scored=len(values),
         unscored=unscored,
         failed=failed,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from assay.core.errors import AssayError, BadOption
+from assay.core.errors import BadOption
 from assay.core.ports import Model
 from assay.core.registry import Registry
 
@@ -17,19 +18,23 @@ MODELS: Registry[Callable[..., Model]] = Registry("model")
 MODELS.add_lazy("embedded", "assay.models.embedded:EmbeddedModel")
 
 
-def make_model(name: str, arguments: Mapping[str, Any]) -> Model:
+def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:
     """An adapter with its arguments, not yet opened: nothing is loaded.
+
+    `common` are options every run has (`batch_size`, `device`); an adapter that has a use for them takes them.
 
     Raises:
         UnknownName: No model is called that.
         BadOption: The model does not take these arguments.
     """
     factory = MODELS.get(name, where="--model")
+    signature = inspect.signature(factory)
+    given = {key: value for key, value in common.items() if value is not None and key in signature.parameters}
+    given.update(arguments)
     try:
-        return factory(**arguments)
-    except AssayError:
-        raise
+        signature.bind(**given)
     except TypeError as error:
         raise BadOption(
             f"the model `{name}` does not take these arguments: {error}", where="--model_args"
         ) from None
+    return factory(**given)

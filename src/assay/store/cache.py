@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
@@ -16,6 +18,7 @@ from assay.store.writer import GroupWriter
 __all__ = ["ResponseCache"]
 
 _CHUNK = 500
+_LOG = logging.getLogger(__name__)
 
 
 class ResponseCache:
@@ -23,6 +26,7 @@ class ResponseCache:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._warned = False
         try:
             self._reader = connect(path, CACHE_SCHEMA, durable=False)
         except BadOutput as error:
@@ -31,7 +35,14 @@ class ResponseCache:
         self._writer = GroupWriter(lambda: connect(path, CACHE_SCHEMA, durable=False), name="response cache")
 
     def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
-        """The responses known under these fingerprints."""
+        """The responses known under these fingerprints. A cache that cannot be read knows nothing, and says so."""
+        try:
+            return self._find(fingerprints)
+        except sqlite3.Error as error:
+            _LOG.warning("the response cache `%s` cannot be read, going on without it: %s", self.path, error)
+            return {}
+
+    def _find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
         found: dict[str, Response] = {}
         for start in range(0, len(fingerprints), _CHUNK):
             chunk = fingerprints[start : start + _CHUNK]
@@ -46,7 +57,15 @@ class ResponseCache:
         rows = [
             response_row(fingerprint, response, source=model, at=now) for fingerprint, response in responses
         ]
-        return self._writer.submit([(INSERT_RESPONSE, rows)])
+        kept = self._writer.submit([(INSERT_RESPONSE, rows)])
+        kept.add_done_callback(self._heard)
+        return kept
+
+    def _heard(self, kept: Future[None]) -> None:
+        """A cache that cannot be written is a pity, not the end of a run."""
+        if not kept.cancelled() and kept.exception() is not None and not self._warned:
+            self._warned = True
+            _LOG.warning("answers are not kept for later runs: %s", kept.exception())
 
     def __len__(self) -> int:
         count: int = self._reader.execute("SELECT count(*) FROM responses").fetchone()[0]

@@ -115,7 +115,7 @@ class Journal:
             ("INSERT OR IGNORE INTO facts VALUES (?,?)", facts),
             ("INSERT OR IGNORE INTO prompts VALUES (?,?)", list(prompts.items())),
             ("INSERT OR IGNORE INTO documents VALUES (?,?,?,?)", document_rows),
-            ("INSERT OR IGNORE INTO requests VALUES (?,?,?,?,?,?,?,?)", request_rows),
+            ("INSERT OR REPLACE INTO requests VALUES (?,?,?,?,?,?,?,?)", request_rows),
         )
 
     def add_responses(self, responses: Iterable[tuple[str, Response]], *, source: str) -> Future[None]:
@@ -157,12 +157,14 @@ class Journal:
         )
 
     def add_estimates(self, estimates: Iterable[Estimate]) -> Future[None]:
-        """The numbers at the end."""
+        """The numbers at the end, in place of those of an earlier end."""
         given = [
             (estimate.task, estimate.metric, estimate.pipeline, rows.estimate_text(estimate))
             for estimate in estimates
         ]
-        return self._submit(("INSERT OR REPLACE INTO estimates VALUES (?,?,?,?)", given))
+        return self._submit(
+            ("DELETE FROM estimates WHERE 1 = ?", [(1,)]), ("INSERT INTO estimates VALUES (?,?,?,?)", given)
+        )
 
     # --- ask ---------------------------------------------------------------------------------------
 

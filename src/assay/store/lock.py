@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -38,7 +37,7 @@ class RunLock:
                 hint="choose another --output_path",
             ) from None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(file)
         except OSError:
             file.seek(0)
             holder = _describe(file.read())
@@ -62,6 +61,15 @@ class RunLock:
             with suppress(OSError):
                 self._file.close()
             self._file = None
+
+
+def _lock(file: IO[str]) -> None:
+    """Lock without waiting; OSError when somebody has it. Systems without `fcntl` (Windows) go without a lock."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _describe(text: str) -> str:

@@ -27,7 +27,10 @@ __all__ = [
 _RESPONSE_COLUMNS = (
     "fingerprint, text, logprob, greedy, finish, reasoning, input_tokens, output_tokens, seconds, source, at"
 )
-INSERT_RESPONSE = f"INSERT OR IGNORE INTO responses ({_RESPONSE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"
+INSERT_RESPONSE = (
+    f"INSERT INTO responses ({_RESPONSE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"
+    " ON CONFLICT(fingerprint) DO NOTHING"
+)
 SELECT_RESPONSE = f"SELECT {_RESPONSE_COLUMNS} FROM responses"
 
 
@@ -38,9 +41,9 @@ def response_row(fingerprint: str, response: Response, *, source: str, at: float
         (_exact(value), None, None) if isinstance(value, str) else (None, value.total, int(value.greedy))
     )
     reasoning = None if response.reasoning is None else _exact(response.reasoning)
-    tokens = (usage.input_tokens, usage.output_tokens) if usage else (None, None)
+    tokens = (int(usage.input_tokens), int(usage.output_tokens)) if usage else (None, None)
     return (
-        fingerprint, text, logprob, greedy, response.finish, reasoning, *tokens, response.seconds, source, at,
+        fingerprint, text, logprob, greedy, response.finish or "", reasoning, *tokens, response.seconds, source, at,
     )  # fmt: skip
 
 

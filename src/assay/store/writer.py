@@ -10,6 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from assay.core.errors import AssayError, BadOutput
@@ -82,8 +83,9 @@ class GroupWriter:
                 done.set_result(None)
 
     def _fail(self, error: Exception, group: list[tuple[Batch, Future[None]]]) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        with suppress(sqlite3.Error):  # where even that fails, closing the connection undoes it
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error):
             error = BadOutput(
                 f"cannot write the {self._name}: {error}",

@@ -111,7 +111,10 @@ class TaskDocuments:
                 f"the dataset has no split `{name}`", where=self.spec.place(key), hint=f"it has: {known}"
             )
         rows = self.splits[name]
-        return rows if process is None else process(rows)
+        if process is None:
+            return rows
+        processed: Split = process(rows.deep_copy() if isinstance(rows, Rows) else rows)
+        return processed
 
     @cached_property
     def indices(self) -> Sequence[int]:

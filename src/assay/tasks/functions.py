@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from assay.core.errors import AssayError, BadTask, MissingPackage
-from assay.core.fingerprints import digest_text
+from assay.core.fingerprints import digest_bytes, digest_text
 from assay.core.specs import TaskSpec
 
 __all__ = ["HelperFunction", "load_module"]
@@ -55,11 +55,10 @@ class HelperFunction:
 
     @property
     def digest(self) -> str:
-        """Changes when the reference or the text of the helper file changes."""
+        """Changes when the reference, the helper file or a file beside it (which it may import) changes."""
         path = self.path
-        return digest_text(
-            self.reference, path.read_bytes().decode("utf-8", "surrogateescape") if path else ""
-        )
+        beside = sorted(path.parent.glob("*.py")) if path is not None else []
+        return digest_text(self.reference, *(digest_bytes(file.read_bytes()) for file in beside))
 
     def load(self) -> Callable[..., Any]:
         """The function itself.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Protocol
 
 __all__ = ["Rows", "Split"]
@@ -51,6 +52,10 @@ class Rows(Sequence[dict[str, Any]]):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (dict(row) for row in self._rows)
+
+    def deep_copy(self) -> Rows:
+        """Rows that code of a task may change at will: the ones read from a file are shared between runs."""
+        return Rows(deepcopy(self._rows), columns=self.features)
 
     def shared(self) -> Iterator[Mapping[str, Any]]:
         """The rows themselves, not copies: for readers that do not write."""

@@ -7,6 +7,7 @@ requests every time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -40,13 +41,32 @@ class Pass:
         fields = loan(document.fields)
         return tuple(self._task._requests(document, fields, self._shots(fields)))
 
-    def skip(self, document: Document) -> None:
-        """Pass over a document that needs nothing more, drawing its examples all the same."""
-        self._shots(document.fields)
+    def skip(self, document: Document) -> bool:
+        """Pass over a document that needs nothing more, drawing what it would have drawn. Always true."""
+        if self._task.runs_own_code:
+            with suppress(Exception):  # a document that cannot be rendered draws as far as it gets
+                self.requests(document)
+        else:
+            self._shots(document.fields)
+        return True
 
 
 class Task(TaskDocuments):
     """One task of a run: its documents, and the requests made of them."""
+
+    @cached_property
+    def runs_own_code(self) -> bool:
+        """Whether making a prompt runs functions of the task, which may draw from the global generators."""
+        spec = self.spec
+        makers = (
+            spec.doc_to_text,
+            spec.doc_to_target,
+            spec.doc_to_choice,
+            spec.description,
+            spec.doc_to_visual,
+        )
+        more = (spec.doc_to_messages, spec.doc_to_image, spec.doc_to_audio, spec.fewshot.doc_to_text)
+        return any(callable(maker) for maker in (*makers, *more, spec.fewshot.doc_to_target))
 
     @cached_property
     def shots(self) -> Shots:

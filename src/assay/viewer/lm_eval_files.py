@@ -43,9 +43,7 @@ def write_files(
                 hashes[task] = _write_samples(run, task, file)
                 written.append(file)
         results = results_document(run, task_hashes=hashes)
-        results_path.write_text(
-            json.dumps(results, indent=2, ensure_ascii=False, default=str), encoding="utf-8"
-        )
+        results_path.write_text(_json(results, indent=2), encoding="utf-8")
     except OSError as error:
         raise BadOutput(f"cannot write the result files: {error}", where=str(folder)) from None
     return [results_path, *written]
@@ -86,7 +84,11 @@ def results_document(run: Run, *, task_hashes: Mapping[str, str] | None = None) 
         },
         "higher_is_better": {name: _directions(run, name) for name in (*run.tasks, *run.groups)},
         "n-samples": {
-            task: {"original": facts_["original"], "effective": facts_["documents"]}
+            task: {
+                "original": facts_["original"],
+                "effective": facts_["documents"],
+                "outcomes": run.outcomes(task),
+            }
             for task, facts_ in run.tasks.items()
         },
         "config": {
@@ -148,7 +150,7 @@ def _write_samples(run: Run, task: str, path: Path) -> str:
     with path.open("w", encoding="utf-8") as file:
         for row in samples_rows(run, task):
             hasher.update((row["doc_hash"] + row["prompt_hash"] + row["target_hash"]).encode())
-            file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+            file.write(_json(row) + "\n")
     return hasher.hexdigest()
 
 
@@ -175,6 +177,16 @@ def samples_rows(run: Run, task: str) -> Iterator[dict[str, Any]]:
             "target_hash": _sha(target),
             **scores,
         }
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    """JSON as people read it; with escapes where a text holds half characters, which no file could."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent, default=str)
+    return text
 
 
 def _as_text(value: Any) -> Any:

@@ -43,7 +43,7 @@ def results_table(run: Run) -> Table:
                 escape(estimate.pipeline),
                 escape(estimate.metric),
                 _ARROWS[estimate.higher_is_better],
-                number(estimate.value),
+                escape(number(estimate.value)),
                 "" if estimate.stderr is None else f"± {digits(estimate.stderr)}",
                 str(counts[0]),
                 _warn(counts[1], "yellow"),

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.core.errors import BadData, BadOption
+from assay.core.errors import AssayError, BadData, BadOption
 from assay.core.messages import Image, Prompt
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
@@ -73,12 +73,14 @@ class EmbeddedModel:
         """Name, engine, hashes of weights and template, and the seed that sampled answers start from."""
         self._check_folder()
         hashes = await asyncio.to_thread(
-            lambda: [_sha256(self._folder / name) for name in ("model.safetensors", "chat_template.jinja")]
+            lambda: {name: _sha256(self._folder / name) for name in _NEEDED_FILES}
         )
+        others = sorted(set(_NEEDED_FILES) - {"model.safetensors", "chat_template.jinja"})
         return {
             "name": self.name,
-            "weights_sha256": hashes[0],
-            "template_sha256": hashes[1],
+            "weights_sha256": hashes["model.safetensors"],
+            "template_sha256": hashes["chat_template.jinja"],
+            **{f"{name.partition('.')[0]}_sha256": hashes[name] for name in others},
             "engine": _ENGINE,
             "dtype": "float32",
             "seed": str(self._seed),
@@ -200,7 +202,7 @@ class _BadMedia(ValueError):
 def _load_picture(part: Image) -> Any:
     try:
         picture = part.load()
-    except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises for broken files
+    except (AssayError, OSError, ValueError, SyntaxError) as error:  # what Pillow and our loader raise
         raise _BadMedia(f"a picture does not load: {error}") from error
     if not hasattr(picture, "convert"):
         raise _BadMedia(f"a picture is a {type(picture).__name__}, not a PIL image")

@@ -146,7 +146,7 @@ def test_json_is_alone_on_stdout(assay_command: Assay) -> None:
     called = assay_command(*RUN, "tasks/one.yaml", "--json")
     results = json.loads(called.out)
     assert results["results"]["one"]["exact_match,none"] == 1.0
-    assert results["n-samples"]["one"] == {"original": 6, "effective": 6}
+    assert results["n-samples"]["one"] == {"original": 6, "effective": 6, "outcomes": {"scored": 6}}
 
 
 def test_verbosity_is_a_log_level(assay_command: Assay) -> None:

@@ -10,7 +10,8 @@ from tests.making import Function, make_model, planned, write_task
 
 import assay
 from assay.core.ports import Model
-from assay.engine.facts import facts_of, shared_facts, without_secrets
+from assay.core.secrets import without_secrets
+from assay.engine.facts import facts_of, shared_facts
 
 
 @pytest.mark.parametrize(

@@ -340,7 +340,7 @@ def test_num_fewshot_of_the_user_wins_except_over_a_zero(
         ({"num_fewshot": 1, "fewshot_config": {"sampler": lambda: 1}}, BadTask, "must be named"),
         ({"num_fewshot": 1, "doc_to_target": "{{missing}}"}, BadTask, "names `missing`"),
         ({"doc_to_text": "{{missing}}"}, BadTask, "names `missing`"),
-        ({"doc_to_text": 5}, BadTask, "the question must be a text"),
+        ({"doc_to_text": 5}, BadTask, "`doc_to_text` must give a text here"),
     ],
 )
 def test_what_cannot_be_rendered_says_why(

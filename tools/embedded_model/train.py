@@ -104,7 +104,24 @@ def make_optimizers(
 
 def rate_at(step: int, peak: float) -> float:
     """Short warm-up, flat, falling in two slopes; again, lower, after each of the two lessons for the eyes."""
-    steps = [0, 100, 2160, 2500, EYES_AT, EYES_AT + 30, TOGETHER_AT - 1, TOGETHER_AT, 4550, 5499, 5500, 6600, 7400, 7420, 7650, 7660]
+    steps = [
+        0,
+        100,
+        2160,
+        2500,
+        EYES_AT,
+        EYES_AT + 30,
+        TOGETHER_AT - 1,
+        TOGETHER_AT,
+        4550,
+        5499,
+        5500,
+        6600,
+        7400,
+        7420,
+        7650,
+        7660,
+    ]
     rates = [0.01, 1.0, 1.0, 0.76, 0.01, 0.6, 0.01, 0.02, 0.6, 0.6, 0.45, 0.3, 0.01, 0.15, 0.01, 0.12]
     return peak * float(np.interp(step, [*steps, STEPS], [*rates, 0.01]))
 

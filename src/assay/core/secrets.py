@@ -15,7 +15,7 @@ _HARMLESS = frozenset(
     "tokenizer bos_token eos_token pad_token think_end_token add_bos_token max_tokens".split()
 )
 _IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
-_ASSIGNED = re.compile(r"([\w-]+)(\s*[=:]\s*\"?)([^,\s\"}]+)")
+_ASSIGNED = re.compile(r"([\w-]+)(\"?\s*[=:]\s*\"?)([^,\s\"'}]+)")
 
 
 def without_secrets(value: Any) -> Any:

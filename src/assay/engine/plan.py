@@ -6,7 +6,6 @@ columns, metrics nobody knows, a model that cannot answer. Nothing is asked and 
 
 from __future__ import annotations
 
-import os
 import re
 import traceback
 from collections import Counter
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import AssayError, BadOption, BadOutput, BadTask, CannotAnswer, Problems
+from assay.core.errors import AssayError, BadOption, BadTask, CannotAnswer, Problems
 from assay.core.fingerprints import digest_of
 from assay.core.messages import Audio, Image, Video
 from assay.core.ports import Ability, Model
@@ -24,6 +23,7 @@ from assay.core.requests import Generate, Likelihood, Request
 from assay.core.runspec import RunSpec
 from assay.core.specs import GroupSpec, TaskSpec
 from assay.engine.foreign_code import seed_globals
+from assay.engine.option_checks import check_corpus, check_template, check_writable
 from assay.engine.version import assay_version
 from assay.models import make_model
 from assay.scoring.scorer import Scorer
@@ -116,9 +116,9 @@ async def make_plan(spec: RunSpec, *, index: TaskIndex | None = None, model: Mod
             _collect(problems, error)
     folder = _output_folder(spec)
     try:
-        _check_writable(folder)
-        _check_corpus(spec)
-        _check_template(spec)
+        check_writable(folder)
+        check_corpus(spec)
+        check_template(spec)
     except AssayError as error:
         _collect(problems, error)
     tasks: dict[str, PlannedTask] = {}
@@ -346,36 +346,6 @@ def _output_folder(spec: RunSpec) -> Path:
         return Path("assay-runs")
     path = Path(spec.output_path).expanduser()
     return path.parent if path.suffix == ".json" else path
-
-
-def _check_template(spec: RunSpec) -> None:
-    """No adapter takes the name of a template yet: better said than ignored."""
-    if isinstance(spec.apply_chat_template, str):
-        raise BadOption(
-            f"no chat template is called `{spec.apply_chat_template}`",
-            where="--apply_chat_template",
-            hint="without a name, the model's own template is used",
-        )
-
-
-def _check_corpus(spec: RunSpec) -> None:
-    """Where to look for contaminated documents exists; reading it can wait until the answers are in."""
-    path = spec.decontamination_ngrams_path
-    if path is not None and not Path(path).exists():
-        raise BadOption(f"there is no corpus in `{path}`", where="--decontamination_ngrams_path")
-
-
-def _check_writable(folder: Path) -> None:
-    """The nearest folder that exists can be written into; nothing is made yet."""
-    existing = folder
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    if not existing.is_dir():
-        raise BadOutput(f"`{existing}` is not a folder", where="--output_path")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise BadOutput(
-            f"the folder `{existing}` cannot be written", where="--output_path", hint="choose another"
-        )
 
 
 def _run_id(

@@ -1,0 +1,41 @@
+"""Options that can be seen to be wrong before any task is looked at."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from assay.core.errors import BadOption, BadOutput
+from assay.core.runspec import RunSpec
+
+__all__ = ["check_corpus", "check_template", "check_writable"]
+
+
+def check_template(spec: RunSpec) -> None:
+    """No adapter takes the name of a template yet: better said than ignored."""
+    if isinstance(spec.apply_chat_template, str):
+        raise BadOption(
+            f"no chat template is called `{spec.apply_chat_template}`",
+            where="--apply_chat_template",
+            hint="without a name, the model's own template is used",
+        )
+
+
+def check_corpus(spec: RunSpec) -> None:
+    """Where to look for contaminated documents exists; reading it can wait until the answers are in."""
+    path = spec.decontamination_ngrams_path
+    if path is not None and not Path(path).exists():
+        raise BadOption(f"there is no corpus in `{path}`", where="--decontamination_ngrams_path")
+
+
+def check_writable(folder: Path) -> None:
+    """The nearest folder that exists can be written into; nothing is made yet."""
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise BadOutput(f"`{existing}` is not a folder", where="--output_path")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise BadOutput(
+            f"the folder `{existing}` cannot be written", where="--output_path", hint="choose another"
+        )

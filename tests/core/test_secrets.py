@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay.core.secrets import mask_text, without_secrets
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"openai_key": "s3cret"},
+        {"authorization": "Bearer s3cret"},
+        {"credentials": "s3cret"},
+        {"client": {"api-key": "s3cret"}},
+        {"servers": [{"password": "s3cret"}]},
+        {"extra_headers": {"X-Any": "s3cret"}},
+        {"base_url": "https://me:s3cret@host/v1"},
+    ],
+    ids=lambda value: next(iter(value)),
+)
+def test_a_secret_is_hidden_wherever_it_stands(value: dict[str, Any]) -> None:
+    assert "s3cret" not in str(without_secrets(value))
+
+
+@pytest.mark.parametrize("key", ["tokenizer", "max_tokens", "add_bos_token", "model", "keyboard"])
+def test_what_only_sounds_like_a_secret_stays(key: str) -> None:
+    assert without_secrets({key: "plain"}) == {key: "plain"}
+
+
+def test_a_command_line_is_shown_without_its_secrets() -> None:
+    shown = mask_text(
+        "assay run --model_args 'model=x,api_key=s3cret' --gen_kwargs '{\"auth_token\": \"s3cret\"}'"
+    )
+    assert "s3cret" not in shown
+    assert "model=x" in shown

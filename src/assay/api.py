@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from assay.core.errors import Interrupted
+from assay.core.errors import BadOption, Interrupted
 from assay.core.home import assay_home
 from assay.core.ports import Model
 from assay.core.progress import RunProgress
@@ -94,6 +94,12 @@ def run(
 def _spec(spec: RunSpec | None, options: dict[str, Any]) -> tuple[RunSpec, Model | None]:
     given = options.get("model")
     model = None
+    if isinstance(given, type):
+        raise BadOption(
+            f"`model` is the class {given.__name__}",
+            where="model",
+            hint=f"give a model: `{given.__name__}()`",
+        )
     if given is not None and not isinstance(given, str):
         model, options = given, {**options, "model": given.name}
     if spec is None:

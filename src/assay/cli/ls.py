@@ -85,7 +85,9 @@ def _registered(module: str, name: str) -> list[dict[str, Any]]:
     registry = getattr(import_module(module), name)
     rows = []
     for key in registry.names():
-        document = (getattr(registry.get(key), "__doc__", "") or "").strip().partition("\n")[0]
+        thing = registry.get(key)
+        described = getattr(thing, "function", thing)  # a metric is described by its function
+        document = (getattr(described, "__doc__", "") or "").strip().partition("\n")[0]
         rows.append({"name": key, "about": document})
     return rows
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 from pathlib import Path
 from typing import Any
 
 import click
 
 from assay.cli.options import OptionsCommand, add_run_options, spec_from
+from assay.core.printable import printable
 
 __all__ = ["command"]
 
 _FAILURES_ALLOWED = 0.01
+_WIDE = 115
+"""Columns of a terminal that hold the whole table."""
 """The share of requests that may fail before the exit code says so."""
 
 _HELP = """Evaluate a model on tasks.
@@ -70,7 +74,7 @@ def _announce(plan: Any) -> None:
     known = (plan.folder / "journal.sqlite").exists()
     click.echo(
         f"{'continuing' if known else 'running'} {plan.model.name} on {tasks} task{'s' if tasks != 1 else ''}, "
-        f"{documents} documents  ({plan.folder})",
+        f"{documents} document{'s' if documents != 1 else ''}  ({plan.folder})",
         err=True,
     )
 
@@ -97,9 +101,40 @@ def _print_run(run: Any) -> None:
     if not console.is_terminal:
         click.echo(run.table())
     else:
-        console.print(results_table(run))
+        console.print(results_table(run, narrow=console.width < _WIDE))
     click.echo(f"stored in {run.folder}")
     for file in run.files[:1]:
         click.echo(f"results   {file}")
-    first = next(iter(run.tasks), "")
-    click.echo(f"next: `assay show {first}` shows what was asked; `assay ls tasks` what else there is")
+    _print_reasons(run)
+    click.echo(
+        f"next: `{_show_command(run.facts['spec'])}` shows what was asked; `assay ls tasks` what else there is"
+    )
+
+
+def _print_reasons(run: Any) -> None:
+    """Why documents have no score: the first of each task, with its number."""
+    for task in run.tasks:
+        query = "SELECT document, outcome, why FROM outcomes WHERE task = ? AND outcome != 'scored' AND why != 'predict_only'"
+        for document, outcome, why in list(run.journal.query(f"{query} ORDER BY document LIMIT 1", (task,))):
+            reason = why.strip().splitlines()[-1] if why.strip() else "no reason given"
+            click.echo(printable(f"{outcome}: {task}, document {document}: {reason}"))
+    for estimate in run.estimates:
+        if estimate.why and estimate.scored:
+            click.echo(
+                printable(
+                    f"no value: {estimate.task}, {estimate.metric}: {estimate.why.strip().splitlines()[-1]}"
+                )
+            )
+
+
+def _show_command(spec: Any) -> str:
+    """The command that shows the prompts of this very run."""
+    words = ["assay", "show", *spec["tasks"]]
+    for folder in spec["include_path"]:
+        words += ["--include_path", folder]
+    for name in ("data_root", "num_fewshot", "system_instruction"):
+        if spec[name] is not None:
+            words += [f"--{name}", str(spec[name])]
+    if spec["apply_chat_template"]:
+        words.append("--apply_chat_template")
+    return shlex.join(words)

@@ -364,7 +364,7 @@ def _run_id(
             "assay": assay_version(),  # a metric that was corrected must reach the numbers
         }
     )
-    words = [model.name, sorted(spec.tasks)[0].removesuffix(".yaml")]
+    words = [model.name, sorted(spec.tasks)[0].rstrip("/").removesuffix(".yaml")]
     slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)
     if len(spec.tasks) > 1:
         slug = f"{slug[:57]}-{len(spec.tasks) - 1}"

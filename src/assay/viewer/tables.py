@@ -17,41 +17,50 @@ __all__ = ["results_table", "results_text"]
 _ARROWS = {True: "↑", False: "↓", None: ""}
 
 
-def results_table(run: Run) -> Table:
-    """A table for a terminal."""
+def results_table(run: Run, *, narrow: bool = False) -> Table:
+    """A table for a terminal; `narrow` folds names and joins the counts, so that no number is ever cut."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for title, side in (
-        ("task", "left"), ("shots", "right"), ("filter", "left"), ("metric", "left"), ("", "left"),
-        ("value", "right"), ("± stderr", "left"), ("scored", "right"), ("unscored", "right"), ("failed", "right"),
-    ):  # fmt: skip
-        table.add_column(title, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    for title in ("task", "filter", "metric") if narrow else ("task", "shots", "filter", "metric", ""):
+        side: Any = "right" if title == "shots" else "left"
+        table.add_column(title, justify=side, no_wrap=not narrow, overflow="fold")
+    for title in ("value", "± stderr", *(("documents",) if narrow else ("scored", "unscored", "failed"))):
+        side = "left" if title == "± stderr" else "right"
+        table.add_column(title, justify=side, no_wrap=True, min_width=9 if narrow else None)
     shown = ""
     for depth, name, facts, estimate in rows_of(run):
         label = "" if name == shown else f"{'  ' * depth}{escape(facts.get('alias') or name)}"
         style = "bold" if name in run.groups else ""
         if estimate is None:
-            table.add_row(label, *[""] * 9, style=style)
+            table.add_row(label, style=style)
         else:
-            counts = (estimate.scored, estimate.unscored, estimate.failed)
+            shots = "" if name == shown or facts.get("n_shot") is None else str(facts["n_shot"])
+            names = [escape(estimate.pipeline), escape(estimate.metric)]
+            arrow = _ARROWS[estimate.higher_is_better]
+            stderr = "" if estimate.stderr is None else f"± {digits(estimate.stderr)}"
             table.add_row(
                 label,
-                "" if name == shown or facts.get("n_shot") is None else str(facts["n_shot"]),
-                escape(estimate.pipeline),
-                escape(estimate.metric),
-                _ARROWS[estimate.higher_is_better],
+                *(names if narrow else [shots, *names, arrow]),
                 escape(number(estimate.value)),
-                "" if estimate.stderr is None else f"± {digits(estimate.stderr)}",
-                str(counts[0]),
-                _warn(counts[1], "yellow"),
-                _warn(counts[2], "red"),
+                stderr,
+                *(_joined(estimate) if narrow else _apart(estimate)),
                 style=style,
             )
         shown = name
     return table
+
+
+def _apart(estimate: Estimate) -> list[str]:
+    return [str(estimate.scored), _warn(estimate.unscored, "yellow"), _warn(estimate.failed, "red")]
+
+
+def _joined(estimate: Estimate) -> list[str]:
+    """How many were scored, out of how many."""
+    total = estimate.scored + estimate.unscored + estimate.failed
+    return [str(total) if total == estimate.scored else f"[red]{estimate.scored} of {total}[/red]"]
 
 
 def results_text(run: Run, *, width: int = 10_000) -> str:

@@ -36,7 +36,7 @@ _DEFAULT_MAX_TOKENS = 256
 
 
 class EmbeddedModel:
-    """The model called `embedded`.
+    """A tiny multimodal model that ships with Assay: text and pictures, on NumPy.
 
     >>> EmbeddedModel(seed="7").name
     'embedded'
@@ -85,6 +85,10 @@ class EmbeddedModel:
             "dtype": "float32",
             "seed": str(self._seed),
         }
+
+    def preview(self, request: Request) -> str:
+        """What the model will read, its chat template applied; pictures as `<image>`."""
+        return self._text(request.prompt)
 
     async def open(self) -> None:
         """Load the weights; some tens of milliseconds."""

@@ -60,7 +60,7 @@ def code_eval(
 def pass_at_k(total: int, right: int, k: int) -> float:
     """How likely one of `k` candidates drawn from `total` is among the `right` ones.
 
-    >>> pass_at_k(10, 3, 1), pass_at_k(4, 2, 3)
+    >>> round(pass_at_k(10, 3, 1), 6), pass_at_k(4, 2, 3)
     (0.3, 1.0)
     """
     return 1.0 if total - right < k else 1.0 - comb(total - right, k) / comb(total, k)

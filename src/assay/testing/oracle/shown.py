@@ -123,7 +123,8 @@ def results_of(estimates: Sequence[Estimate]) -> dict[str, Any]:
     """The numbers under lm_eval's keys."""
     numbers: dict[str, Any] = {}
     for estimate in estimates:
-        numbers[f"{estimate.metric},{estimate.pipeline}"] = estimate.value
+        value = f"no value: {estimate.why}" if estimate.why else estimate.value
+        numbers[f"{estimate.metric},{estimate.pipeline}"] = value
         numbers[f"{estimate.metric}_stderr,{estimate.pipeline}"] = (
             "N/A" if estimate.stderr is None else estimate.stderr
         )

@@ -86,8 +86,12 @@ def _registered(module: str, name: str) -> list[dict[str, Any]]:
     rows = []
     for key in registry.names():
         thing = registry.get(key)
-        described = getattr(thing, "function", thing)  # a metric is described by its function
-        document = (getattr(described, "__doc__", "") or "").strip().partition("\n")[0]
+        if name == "METRICS":
+            better = "higher" if thing.higher_is_better else "lower"
+            kinds = f", for {' and '.join(thing.output_types)}" if thing.output_types else ""
+            document = f"{thing.aggregation} over documents, {better} is better{kinds}"
+        else:
+            document = (getattr(thing, "__doc__", "") or "").strip().partition("\n")[0]
         rows.append({"name": key, "about": document})
     return rows
 

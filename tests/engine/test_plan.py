@@ -353,3 +353,18 @@ def test_bad_options_are_bad_options(workspace: Path) -> None:
         planned(make_model(), tasks=["quickstart"], limit=3, samples={"quickstart_facts": [0]})
     with pytest.raises(BadOption, match="the task folder `nowhere` is not there"):
         planned(make_model(), tasks=["quickstart"], include_path=["nowhere"])
+
+
+def test_one_mistake_in_a_task_file_does_not_hide_the_others(workspace: Path) -> None:
+    (workspace / "d.jsonl").write_text('{"q": "a", "a": "b"}\n')
+    path = workspace / "four.yaml"
+    path.write_text(
+        "task: four\ndataset_path: json\ndataset_kwargs: {data_files: {test: d.jsonl}}\ntest_split: tset\n"
+        "doc_to_txt: '{{q}}'\ndoc_to_target: a\nfilter_list: [{name: x, filter: [{function: take_frist}]}]\n"
+        "metric_list: [{metric: exact_macth}]\n"
+    )
+    with pytest.raises(Problems) as caught:
+        planned(make_model(), tasks=[str(path)])
+    told = str(caught.value)
+    for word in ("doc_to_txt", "take_frist", "exact_macth", "tset"):
+        assert told.count(f"`{word}`") == 1

@@ -10,7 +10,7 @@ import re
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -162,9 +162,28 @@ def _select(spec: RunSpec, index: TaskIndex | None, problems: list[AssayError]) 
     rest = Selection()
     if index is not None:
         for word in spec.tasks:
-            with suppress(AssayError):
+            try:
                 rest.tasks |= select([word], index).tasks
+            except (BadTask, Problems):
+                _look_on(spec, word, index, problems)
+            except AssayError:
+                continue  # reported already
     return rest
+
+
+def _look_on(spec: RunSpec, word: str, index: TaskIndex, problems: list[AssayError]) -> None:
+    """A task file with one mistake that hides the others: find those too, as `assay check` does."""
+    from assay.engine.checks.checking import (  # it knows the plan, so it is asked from here
+        CheckOptions,
+        check,
+    )
+
+    known = {problem.what for problem in problems}
+    for subject in check([word], index, CheckOptions(data_root=spec.data_root)).subjects:
+        for finding in subject.findings:
+            if finding.severity == "error" and finding.what not in known:
+                known.add(finding.what)
+                problems.append(BadTask(finding.what, where=finding.where, hint=finding.hint))
 
 
 def _collect(problems: list[AssayError], error: AssayError) -> None:

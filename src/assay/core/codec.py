@@ -14,6 +14,8 @@ from typing import Any
 __all__ = ["decode", "encode", "to_plain"]
 
 _SIMPLE = (str, int, bool, type(None))
+_LARGEST_SHOWN_ARRAY = 1_000
+"""Sounds and feature maps are described, not written out: a minute of sound is ten megabytes of digits."""
 
 
 def encode(value: Any) -> str:
@@ -108,7 +110,8 @@ def to_plain(value: Any) -> Any:
     if hasattr(value, "mode") and hasattr(value, "size") and hasattr(value, "tobytes"):
         return f"<picture {value.size[0]}x{value.size[1]} {value.mode}>"
     if hasattr(value, "tolist"):
-        return to_plain(value.tolist())
+        large = getattr(value, "size", 0) > _LARGEST_SHOWN_ARRAY
+        return f"<{value.dtype} array {tuple(value.shape)}>" if large else to_plain(value.tolist())
     if isinstance(value, (bytes, bytearray)):
         return f"<{len(value)} bytes>"
     return str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from assay.core.codec import to_plain
@@ -31,4 +32,7 @@ def _rows_digest(rows: Any) -> str:
     known = getattr(rows, "_fingerprint", None)  # the `datasets` library hashes its tables itself
     if isinstance(known, str):
         return known
-    return digest_text(*(canonical_json(row if isinstance(row, dict) else to_plain(row)) for row in rows))
+    hasher = hashlib.blake2b(digest_size=16)
+    for row in rows:
+        hasher.update(digest_text(canonical_json(row if isinstance(row, dict) else to_plain(row))).encode())
+    return hasher.hexdigest()

@@ -55,8 +55,8 @@ def command(kind: str, pattern: str, include_path: tuple[str, ...], as_json: boo
         click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
     width = max((len(row["name"]) for row in rows), default=0)
-    for row in rows:
-        click.echo(f"{row['name']:<{width}}  {row['about']}".rstrip())
+    if rows:  # in one piece: thirteen thousand small writes take as long as finding the tasks
+        click.echo("\n".join([f"{row['name']:<{width}}  {row['about']}".rstrip() for row in rows]))
     click.echo(f"{len(rows)} {kind}", err=True)
 
 

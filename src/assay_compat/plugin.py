@@ -17,7 +17,7 @@ from assay_compat.gaps import GapFinder, serve_metrics
 __all__ = ["install", "loading", "module_name", "open_task"]
 
 _FOLDER = Path(__file__).parent / "foreign"
-_FINDER = ForeignFinder(_FOLDER, ("lm_eval",))
+_FINDER = ForeignFinder(_FOLDER, ("lm_eval", "lmms_eval"))
 _GAPS = GapFinder(_FOLDER)
 
 

@@ -8,15 +8,18 @@ one, and the index says so. Only the keys that name things are looked at here.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay.core.errors import AssayError, BadOption
 from assay.tasks.naming import NamingCache, names_in, yaml_files
-from assay.tasks.yaml_reader import TaskFile, read_task_file
+from assay.tasks.snapshots import RootSnapshot, Stamped
+
+if TYPE_CHECKING:  # the YAML reader is half the time of listing tasks, and needed only for what is wrong
+    from assay.tasks.yaml_reader import TaskFile
 
 __all__ = ["Entry", "TaskIndex", "builtin_root", "default_roots", "entry_of", "foreign_roots"]
 
@@ -69,7 +72,7 @@ class TaskIndex:
         """Names of the given kinds (all when none is given), sorted."""
         return sorted(name for name, entry in self.entries.items() if not kinds or entry.kind in kinds)
 
-    def add(self, entry: Entry, config: Mapping[str, Any]) -> None:
+    def add(self, entry: Entry, tags: Iterable[str]) -> None:
         """Take an entry in; within a root the first file of a name counts, between roots the later one."""
         known = self.entries.get(entry.name)
         if known is not None and known.file and entry.file:
@@ -78,7 +81,7 @@ class TaskIndex:
                 return
             self.shadowed.append((entry.name, Path(entry.file), Path(known.file)))
         self.entries[entry.name] = entry
-        for tag in _tags(config) if entry.kind == "task" else ():
+        for tag in tags if entry.kind == "task" else ():
             self._tagged.setdefault(tag, set()).add(entry.name)
 
     def _add_tags(self) -> None:
@@ -93,11 +96,27 @@ class _RootReader:
     def __init__(self, index: TaskIndex, root: Path) -> None:
         self._index = index
         self._root = root
-        self._cache = NamingCache(root)
         self._files: dict[str, Mapping[str, Any] | None] = {}
+        self._templates: dict[str, tuple[int, int]] = {}
 
     def read(self) -> None:
-        for path, size, changed_ns in yaml_files(self._root):
+        """From the snapshot where nothing changed since, else file by file."""
+        files = yaml_files(self._root)
+        snapshot = RootSnapshot(self._root, files)
+        rows = snapshot.rows()
+        if rows is None:
+            before = len(self._index.broken)
+            rows = self._read_files(files)
+            if len(self._index.broken) == before:  # what is wrong is said every time
+                snapshot.put(rows, self._templates)
+        for name, kind, file, members, tags in rows:
+            entry = Entry(name=name, kind=kind, file=file, root=self._root, members=tuple(members))
+            self._index.add(entry, tags)
+
+    def _read_files(self, files: Sequence[Stamped]) -> list[list[Any]]:
+        self._cache = NamingCache(self._root)
+        rows: list[list[Any]] = []
+        for path, size, changed_ns in files:
             try:
                 config = self._merged(path, (size, changed_ns), ())
             except AssayError as error:
@@ -105,8 +124,9 @@ class _RootReader:
                 continue
             entry = _entry(config, path, self._root)
             if entry is not None:
-                self._index.add(entry, config)
+                rows.append([entry.name, entry.kind, entry.file, list(entry.members), _tags(config)])
         self._cache.save()
+        return rows
 
     def _merged(self, path: str, stamp: tuple[int, int] | None, opened: tuple[str, ...]) -> Mapping[str, Any]:
         """The naming keys of a file after its includes, its own last."""
@@ -117,13 +137,13 @@ class _RootReader:
         merged: dict[str, Any] = {}
         for name in include if isinstance(include, list) else [include]:
             if not isinstance(name, str):
-                return read_task_file(Path(path)).config  # says what is wrong, with its place
+                return _read_in_full(path)  # says what is wrong, with its place
             target = (
                 name if os.path.isabs(name) else os.path.normpath(os.path.join(os.path.dirname(path), name))
             )
             known = target in self._files
             if target == path or target in opened or not (known or os.path.isfile(target)):
-                return read_task_file(Path(path)).config  # says what is wrong, with its place
+                return _read_in_full(path)  # says what is wrong, with its place
             merged.update(self._merged(target, None, (*opened, path)))
         return {**merged, **own}
 
@@ -134,7 +154,7 @@ class _RootReader:
         is_template = stamp is None
         if stamp is None:
             status = os.stat(path)
-            stamp = (status.st_size, status.st_mtime_ns)
+            stamp = self._templates[path] = (status.st_size, status.st_mtime_ns)
         config = self._cache.get(path, *stamp)
         if config is None:
             config = self._scan(path, is_template=is_template)
@@ -151,13 +171,19 @@ class _RootReader:
             names = None
         naming = {"task", "group", "class", "include"}
         if names is None or (not is_template and not names.config.keys() & naming):
-            full = read_task_file(Path(path)).config
+            full = _read_in_full(path)
             return {
                 key: _plain(full[key])
                 for key in ("task", "group", "tag", "class")
                 if full.get(key) is not None
             }
         return dict(names.config)
+
+
+def _read_in_full(path: str) -> Mapping[str, Any]:
+    from assay.tasks.yaml_reader import read_task_file
+
+    return read_task_file(Path(path)).config
 
 
 def _plain(value: Any) -> Any:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from assay.core.fingerprints import digest_text
 from assay.core.home import assay_home
+from assay.tasks.snapshots import Stamped
 
 __all__ = ["NamingCache", "Names", "names_in", "yaml_files"]
 
@@ -28,7 +27,6 @@ _PLAIN = re.compile(r"[A-Za-z_][\w.+/@-]*")
 _QUOTED = re.compile(r"\"([^\"\\\n]+)\"|'([^'\n]+)'")
 _WORDS = re.compile(r"-[ ]+[A-Za-z_][\w.+/@-]*[ \t]*(?:\r?\n[ \t]*-[ ]+[A-Za-z_][\w.+/@-]*[ \t]*)*")
 _NOT_TEXT = frozenset("true false yes no on off null none".split())
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,8 @@ def names_in(text: str) -> Names | None:
             found[key] = simple
             continue
         try:
-            found[key] = yaml.load(text[start:stop], Loader=_names_loader())[key]
-        except (yaml.YAMLError, ValueError, TypeError, KeyError):
+            found[key] = _read_value(text[start:stop])[key]
+        except (ValueError, TypeError, KeyError):
             return None
     return Names(found)
 
@@ -78,20 +76,27 @@ def _simple(value: str) -> str | list[str] | None:
     return None
 
 
-def _names_loader() -> Any:
-    if not hasattr(_names_loader, "made"):
+def _read_value(text: str) -> Any:
+    """A piece of YAML, by the parser, which is imported only here: most files never need it."""
+    import yaml
 
-        class NamesLoader(_Loader):  # type: ignore[misc]
+    if not hasattr(_read_value, "loader"):
+        parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+        class NamesLoader(parser):  # type: ignore[misc]
             """Reads `!function x.y` as the text `x.y`: nobody calls anything here."""
 
         NamesLoader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
-        _names_loader.made = NamesLoader  # type: ignore[attr-defined]
-    return _names_loader.made  # type: ignore[attr-defined]
+        _read_value.loader = NamesLoader  # type: ignore[attr-defined]
+    try:
+        return yaml.load(text, Loader=_read_value.loader)  # type: ignore[attr-defined]
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
 
 
-def yaml_files(root: Path) -> Iterator[tuple[str, int, int]]:
+def yaml_files(root: Path) -> list[Stamped]:
     """(path, size, time of change) of every `*.yaml` below a folder, in the order of their paths."""
-    found: list[tuple[str, int, int]] = []
+    found: list[Stamped] = []
     waiting = [str(root)]
     inside, followed = os.path.realpath(root), set[str]()
     while waiting:
@@ -104,7 +109,7 @@ def yaml_files(root: Path) -> Iterator[tuple[str, int, int]]:
                     status = entry.stat()
                     found.append((entry.path, status.st_size, status.st_mtime_ns))
     found.sort(key=lambda row: row[0].replace(os.sep, "/"))
-    return iter(found)
+    return found
 
 
 def _is_new(link: str, inside: str, followed: set[str]) -> bool:

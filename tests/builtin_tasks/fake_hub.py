@@ -1,0 +1,92 @@
+"""Small datasets laid out as on the hub, and whole runs of built-in tasks on them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from PIL import Image
+
+import assay
+from assay.core.requests import Request
+from assay.testing import ScriptedModel
+
+FOLDER = Path(assay.__file__ or "").parent / "builtin_tasks"
+
+
+def helper(folder: str, name: str = "utils") -> ModuleType:
+    """A helper file of a task folder, as a module."""
+    path = FOLDER / folder / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"builtin_{folder}_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def picture(shade: int = 0, size: tuple[int, int] = (8, 6)) -> Image.Image:
+    """A small picture; another shade is another picture."""
+    return Image.new("RGB", size, (shade % 256, 100, 200))
+
+
+def put_dataset(
+    root: Path,
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    split: str = "test",
+    config: str = "",
+    features: Mapping[str, Any],
+) -> None:
+    """A dataset under a folder that `data_root` can name: parquet files and a card that says which are which."""
+    datasets = pytest.importorskip(
+        "datasets", reason="small datasets are written with the `datasets` package"
+    )
+    folder = root / name / (config or "data")
+    folder.mkdir(parents=True)
+    table = datasets.Dataset.from_list([dict(row) for row in rows], features=datasets.Features(features))
+    table.to_parquet(str(folder / f"{split}-00000-of-00001.parquet"))
+    card = f"""---
+configs:
+- config_name: {config or "default"}
+  data_files:
+  - split: {split}
+    path: {folder.name}/{split}-*.parquet
+---
+"""
+    (root / name / "README.md").write_text(card, "utf-8")
+
+
+def columns(**kinds: str) -> dict[str, Any]:
+    """Features by the names dataset cards use: `image`, `image[]`, `string[]`, `string`, `int64`."""
+    datasets = pytest.importorskip(
+        "datasets", reason="small datasets are written with the `datasets` package"
+    )
+
+    def feature(kind: str) -> Any:
+        if kind.endswith("[]"):
+            return datasets.Sequence(feature(kind.removesuffix("[]")))
+        return datasets.Image() if kind == "image" else datasets.Value(kind)
+
+    return {name: feature(kind) for name, kind in kinds.items()}
+
+
+def run_task(
+    task: str, root: Path, answers: Callable[[Request], Any], **options: Any
+) -> tuple[dict[str, Any], list[Request]]:
+    """Run a built-in task on the datasets under a folder: its results, and what was asked in order."""
+    model = ScriptedModel(answers, window=1)
+    run = assay.run(
+        model=model,
+        tasks=[task],
+        data_root=str(root),
+        output_path=str(root / "runs"),
+        no_cache=True,
+        **options,
+    )
+    return run.results[task], model.asked

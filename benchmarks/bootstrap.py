@@ -1,6 +1,6 @@
 """Bootstrap standard errors: the same numbers as lm_eval 0.4.13, and how much sooner.
 
-    python benchmarks/bootstrap.py [--documents 2000] [--iterations 10000]
+    python benchmarks/bootstrap.py [--documents 2000] [--iterations 2000] [--metrics f1 bleu]
 
 Each metric is resampled by lm_eval's own function (one process, as in its `DISABLE_MULTIPROC`) and by Assay on the same
 values; prints CPU seconds, the ratio, and whether the numbers agree.
@@ -56,9 +56,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=2000)
     parser.add_argument("--iterations", type=int, default=2000)
+    parser.add_argument("--metrics", nargs="*", default=["perplexity", "median", "f1", "mcc", "bleu", "chrf"])
     options = parser.parse_args()
     print(f"{'metric':<12} {'resamples':>9} {'lm_eval s':>10} {'assay s':>9} {'ratio':>8}  numbers")
-    for name in ("perplexity", "median", "f1", "mcc", "bleu", "chrf"):
+    for name in options.metrics:
         iterations = 100 if name in ("bleu", "chrf") else options.iterations
         arguments = (name, str(options.documents), str(iterations))
         with tempfile.TemporaryDirectory() as folder:

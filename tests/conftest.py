@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
+os.environ.update(
+    dict.fromkeys(OFFLINE, "1")
+)  # read when the packages are imported, which may be before any fixture
 
 settings.register_profile("assay", deadline=None, derandomize=True, database=None)
 settings.load_profile("assay")
@@ -29,7 +35,7 @@ def assay_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     home = tmp_path_factory.mktemp("assay-home")
     monkeypatch.setenv("ASSAY_HOME", str(home))
     monkeypatch.delenv("ASSAY_DATA", raising=False)
-    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
+    for name in OFFLINE:
         monkeypatch.setenv(name, "1")
     return home
 

@@ -1,19 +1,19 @@
 """`read_documents`: where a task's rows come from.
 
 Local json, jsonl and csv files are read without further packages (`files.py`). Everything else (the hub, parquet,
-arrow, a folder laid out like the hub under `--data_root`) goes through the `datasets` library.
+arrow, a folder laid out like the hub under `--data_root`) goes through the `datasets` library (`library.py`).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import BadData, MissingPackage
+from assay.core.errors import BadData
 from assay.core.specs import TaskSpec
 from assay.tasks.files import SUFFIXES, read_files
+from assay.tasks.library import load_from_library
 from assay.tasks.rows import Rows, Split
 
 __all__ = ["load_splits"]
@@ -35,7 +35,7 @@ def load_splits(
         files = _local_files(spec)
         if files is not None:
             return {name: read_files(paths) for name, paths in files.items()}
-    return _from_library(spec, data_root, trust_remote_code)
+    return load_from_library(spec, data_root=data_root, trust_remote_code=trust_remote_code)
 
 
 def _as_split(rows: Any) -> Split:
@@ -78,42 +78,3 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):  # a name no file can have
         return False
-
-
-def _from_library(spec: TaskSpec, data_root: str | None, trust_remote_code: bool) -> Mapping[str, Split]:
-    try:
-        import datasets
-    except ModuleNotFoundError:
-        raise MissingPackage.of(
-            "datasets",
-            f"the dataset `{spec.dataset_path}`",
-            extra="datasets",
-            where=spec.place("dataset_path"),
-        ) from None
-    datasets.disable_progress_bars()  # Assay shows its own progress
-    arguments = dict(spec.dataset_kwargs)
-    arguments.pop("trust_remote_code", None)
-    if trust_remote_code and int(datasets.__version__.partition(".")[0]) < 4:
-        arguments["trust_remote_code"] = True
-    path = _under_root(str(spec.dataset_path), data_root) or str(spec.dataset_path)
-    try:
-        loaded = datasets.load_dataset(path, spec.dataset_name, **arguments)
-    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-        first_line = str(error).partition("\n")[0]
-        raise BadData(
-            f"the dataset `{spec.dataset_path}` cannot be loaded: {first_line}",
-            where=spec.place("dataset_path"),
-            hint="offline, put it under --data_root (or ASSAY_DATA) laid out as on the hub",
-        ) from None
-    return loaded  # type: ignore[no-any-return]
-
-
-def _under_root(dataset_path: str, data_root: str | None) -> str | None:
-    """The folder that serves a dataset id offline: `<root>/<org>/<name>`, or `<root>/bare/<name>`."""
-    root = data_root or os.environ.get("ASSAY_DATA")
-    if not root:
-        return None
-    for candidate in (Path(root) / dataset_path, Path(root) / "bare" / dataset_path):
-        if candidate.is_dir():
-            return str(candidate)
-    return None

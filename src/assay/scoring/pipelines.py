@@ -12,6 +12,7 @@ from assay.core.errors import AssayError, BadTask, Problems
 from assay.core.ports import Filter
 from assay.core.specs import FilterStep, PipelineSpec
 from assay.scoring.filters import FILTERS
+from assay.scoring.filters.extraction import NotFound, Regex
 
 __all__ = ["DEFAULT_PIPELINE", "Pipeline", "build_pipeline"]
 
@@ -37,20 +38,34 @@ class Pipeline:
     per_document: bool
     """True: any part of a task's documents may be filtered on its own."""
 
+    extracts: bool = False
+    """True: a step looks for the answer inside the text, and may find none."""
+
     def apply(self, responses: Sequence[Sequence[Any]], documents: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """One answer per request. `responses[i]` are the values of request i, one per repeat.
+        """One answer per request. `responses[i]` are the values of request i, one per repeat."""
+        return self.extract(responses, documents)[0]
+
+    def extract(
+        self, responses: Sequence[Sequence[Any]], documents: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[Any], set[int]]:
+        """`apply`, and the numbers of the requests in whose responses no answer was found.
 
         The filters are made anew on each call: they may hold state.
         """
         values: Sequence[Any] = list(responses)
+        nothing: set[int] = set()
         for step in self.steps:
             values = list(step.make(**step.arguments).apply(values, documents))
+            if self.extracts:
+                nothing.update(at for at, value in enumerate(values) if _is_nothing(value))
         if len(values) < len(responses):
             raise BadTask(
                 f"the pipeline `{self.name}` made {len(values)} answers of {len(responses)} responses",
                 where=self.steps[-1].where,
             )
-        return list(values[: len(responses)])
+        if nothing:  # from here on it is a text like any other
+            values = [_as_text(value) for value in values]
+        return list(values[: len(responses)]), nothing
 
 
 def build_pipeline(spec: PipelineSpec) -> Pipeline:
@@ -73,7 +88,21 @@ def build_pipeline(spec: PipelineSpec) -> Pipeline:
         name=spec.name,
         steps=tuple(steps),
         per_document=all(_per_document(step.make) for step in steps),
+        extracts=any(isinstance(step.make, type) and issubclass(step.make, Regex) for step in steps),
     )
+
+
+def _is_nothing(value: Any) -> bool:
+    """Whether a request's value, or each of its repeats' values, is no answer."""
+    if isinstance(value, list):
+        return bool(value) and all(type(one) is NotFound for one in value)
+    return type(value) is NotFound
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_text(one) for one in value]
+    return str(value) if type(value) is NotFound else value
 
 
 def _ready(step: FilterStep) -> Step:

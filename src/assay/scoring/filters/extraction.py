@@ -8,9 +8,18 @@ from typing import Any, ClassVar
 
 from assay.scoring.filters import FILTERS
 
-__all__ = ["Regex", "RegexPos"]
+__all__ = ["NotFound", "Regex", "RegexPos"]
 
 _TAGGED = re.compile(r"\('([^']*)', '([^']*)'\)")
+
+
+class NotFound(str):
+    """What stands in for an answer that was not found: equal to the text it is, and known to be no answer.
+
+    Scores are what they always were; the accounting of documents can tell a wrong answer from none.
+    """
+
+    __slots__ = ()
 
 
 @FILTERS.register("regex")
@@ -34,7 +43,7 @@ class Regex:
         self.regex_pattern = regex_pattern
         self.regex = re.compile(regex_pattern)
         self.group_select = group_select
-        self.fallback = fallback
+        self.fallback = NotFound(fallback) if type(fallback) is str else fallback
 
     def apply(self, responses: Sequence[Any], documents: Sequence[Any]) -> list[Any]:
         return [[self._found(value) for value in values] for values in responses]
@@ -45,7 +54,10 @@ class Regex:
             return self.fallback
         match = matches[self.group_select]
         if isinstance(match, tuple):
-            match = next((group for group in match if group), self.fallback)
+            found = next((group for group in match if group), None)
+            if found is None:
+                return NotFound(self.fallback.strip())
+            match = found
         return str(match.strip())
 
 

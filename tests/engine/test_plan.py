@@ -257,6 +257,7 @@ SAME = {
     "log_samples": {"log_samples": False},
     "use_cache": {"use_cache": "cache.sqlite"},
     "no_cache": {"no_cache": True},
+    "max_rounds": {"max_rounds": 7},
 }
 OTHER: dict[str, dict[str, Any]] = {
     "num_fewshot": {"num_fewshot": 1},
@@ -269,6 +270,7 @@ OTHER: dict[str, dict[str, Any]] = {
     "predict_only": {"predict_only": True},
     "bootstrap_iters": {"bootstrap_iters": 10},
     "decontamination_ngrams_path": {"decontamination_ngrams_path": "."},
+    "agentic_trace_mode": {"agentic_trace_mode": "full"},
 }
 
 

@@ -17,10 +17,12 @@ __all__ = [
     "parse_count",
     "parse_limit",
     "parse_names",
+    "parse_positive",
     "parse_samples",
     "parse_seed",
     "parse_switch",
     "parse_template",
+    "parse_trace_mode",
     "parse_value",
 ]
 
@@ -204,3 +206,18 @@ def parse_count(text: str) -> int:
     if value < 0:
         raise BadOption(f"`{text}` is not a whole number of 0 or more")
     return value
+
+
+def parse_positive(text: str) -> int:
+    """A whole number, 1 or more."""
+    value = parse_count(text)
+    if value == 0:
+        raise BadOption("`0` is not a whole number of 1 or more")
+    return value
+
+
+def parse_trace_mode(text: str) -> str:
+    """How much of an agent's way its answer holds."""
+    if text not in ("basic", "full"):
+        raise BadOption(f"`{text}` is neither `basic` nor `full`")
+    return text

@@ -111,9 +111,13 @@ class Generate(_Asked):
     """Write an answer."""
 
     settings: Settings
+    round: int = 0
+    """Which turn of a dialogue this is, from 0. Part of the identity: the same question asked again in a later
+    turn is another draw, as repeats are."""
 
     def _words(self) -> tuple[str, ...]:
-        return "generate", self.prompt.digest, self.settings.digest, str(self.repeat)
+        words = "generate", self.prompt.digest, self.settings.digest, str(self.repeat)
+        return (*words, f"round {self.round}") if self.round else words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

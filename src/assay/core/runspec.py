@@ -18,10 +18,12 @@ from assay.core.parsing import (
     parse_count,
     parse_limit,
     parse_names,
+    parse_positive,
     parse_samples,
     parse_seed,
     parse_switch,
     parse_template,
+    parse_trace_mode,
 )
 
 __all__ = ["Option", "RunSpec", "run_options"]
@@ -171,6 +173,21 @@ class RunSpec:
         metavar="PATH",
     )
     predict_only: bool = option(False, "Ask, keep the responses, do not score.", "Run", short="x", flag=True)
+    max_rounds: int = option(
+        100,
+        "Rounds a multi-round dialogue may take; one that would take more fails and says so.",
+        "Run",
+        parse=parse_positive,
+        metavar="N",
+        shapes_result=False,
+    )
+    agentic_trace_mode: str = option(
+        "basic",
+        "`full`: the answer of an agentic task holds every step, not only the last.",
+        "Run",
+        parse=parse_trace_mode,
+        metavar="basic|full",
+    )
     output_path: str | None = option(
         None, "Folder for the run and its result files (default ./assay-runs, journal only).", "Output", short="o",
         metavar="DIR|FILE.json", shapes_result=False,

@@ -29,19 +29,37 @@ class Backlog:
         self._room = room
         self._waiting: deque[Request] = deque()
         self._closed = False
+        self._hurried = False
         self._changed = asyncio.Condition()
 
     async def put(self, requests: Sequence[Request]) -> None:
-        """Add requests, waiting while there is no room."""
+        """Add requests, waiting while there is no room; with none, only wait for room."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self._waiting) < self._room or self._closed)
             self._waiting.extend(requests)
             self._changed.notify_all()
 
+    async def put_first(self, requests: Sequence[Request]) -> None:
+        """Add requests that go before all others, room or not: what is begun ends before more is begun."""
+        async with self._changed:
+            self._waiting.extendleft(reversed(requests))
+            self._changed.notify_all()
+
+    async def hurry(self, *, on: bool = True) -> None:
+        """Whether part of a window is handed out: nobody fills it up while the rest waits for its answers."""
+        async with self._changed:
+            self._hurried = on
+            self._changed.notify_all()
+
     async def take(self, count: int) -> list[Request]:
         """Up to `count` requests; a full window where one can be had; none at the end."""
+
+        def ready() -> bool:
+            full = len(self._waiting) >= min(count, self._room)
+            return full or self._closed or (self._hurried and bool(self._waiting))
+
         async with self._changed:
-            await self._changed.wait_for(lambda: len(self._waiting) >= min(count, self._room) or self._closed)
+            await self._changed.wait_for(ready)
             window = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
             self._changed.notify_all()
             return window

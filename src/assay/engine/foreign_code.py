@@ -63,8 +63,8 @@ def seed_globals(seed: tuple[int | None, ...]) -> None:
 class Draws:
     """The global generators as one task's helpers see them.
 
-    Rendering draws in document order from a stream of its own; judging a document starts from that document. So a
-    run that is stopped and continued draws what an uninterrupted one draws.
+    Rendering draws in document order from a stream of its own; judging a document starts from that document, a turn of
+    a dialogue from that turn. So a run that is stopped and continued draws what an uninterrupted one draws.
     """
 
     def __init__(self, seed: tuple[int | None, ...], task: str) -> None:
@@ -89,5 +89,12 @@ class Draws:
 
     def judging(self, document: int) -> None:
         """Start from this document."""
-        number = int(digest_text(str(self._seed[0]), self._task, str(document))[:8], 16)
+        self._start(str(document))
+
+    def talking(self, document: int, repeat: int, turn: int) -> None:
+        """Start from this turn of a document's dialogue."""
+        self._start(str(document), str(repeat), str(turn))
+
+    def _start(self, *place: str) -> None:
+        number = int(digest_text(str(self._seed[0]), self._task, *place)[:8], 16)
         seed_globals((number, number))

@@ -16,6 +16,7 @@ from assay.core.documents import Document
 from assay.core.requests import Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome
 from assay.core.verdicts import Answer, Evidence, Score, Unscored, Verdict
+from assay.engine.dialogue import Talks
 from assay.engine.foreign_code import Draws
 from assay.engine.plan import PlannedTask
 from assay.scoring.pipelines import Pipeline
@@ -35,6 +36,14 @@ class OpenDocument:
     missing: int
     target: Any = None
     """What `doc_to_target` made of it; None where it was not made, or could not be."""
+
+    talks: Talks | None = None
+    """Its dialogues, where answers lead to further questions."""
+
+    @property
+    def answered(self) -> int:
+        """How many of its requests have their outcome, where the answered ones are the first."""
+        return len(self.requests) - self.missing
 
     @property
     def failure(self) -> Failure | None:
@@ -118,11 +127,15 @@ def _extract(
 
 
 def _request_count(document: OpenDocument) -> int:
+    if document.talks is not None:
+        return 1
     return sum(1 for request in document.requests if request.repeat == 0)
 
 
 def _by_request(document: OpenDocument) -> list[list[Any]]:
-    """The raw values of each request, one per repeat, in order."""
+    """The raw values of each request, one per repeat, in order; a whole dialogue counts as one."""
+    if document.talks is not None:
+        return [document.talks.answers]
     grouped: list[list[Any]] = []
     for request, outcome in zip(document.requests, document.outcomes, strict=True):
         if request.repeat == 0:

@@ -27,6 +27,7 @@ from assay.engine.option_checks import check_corpus, check_template, check_writa
 from assay.engine.version import assay_version
 from assay.models import make_model
 from assay.scoring.scorer import Scorer
+from assay.tasks.dialogue import check_dialogue
 from assay.tasks.digests import data_digest, spec_digest
 from assay.tasks.functions import HelperFunction
 from assay.tasks.index import TaskIndex, default_roots
@@ -219,6 +220,7 @@ def _plan_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Plann
         try:
             first = _first_requests(task)
             _check_settings(task)
+            check_dialogue(task)
             if model is not None:
                 _check_abilities(model, task_spec, first)
         except AssayError as error:
@@ -253,6 +255,7 @@ def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:
         samples=None if spec.samples is None else spec.samples.get(task),
         model_name=spec.model,
         chat_messages=chat_messages,
+        agentic_trace_mode=spec.agentic_trace_mode,
         data_root=spec.data_root,
         trust_remote_code=spec.trust_remote_code,
         metadata=spec.metadata,

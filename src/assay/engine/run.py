@@ -23,6 +23,7 @@ from assay.core.requests import Request, fingerprint
 from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Estimate
 from assay.engine.asking import Backlog, ask
+from assay.engine.dialogue import OpenTalks, Talks, go_on
 from assay.engine.foreign_code import Draws, ForeignCode
 from assay.engine.judging import OpenDocument, judge, running_score
 from assay.engine.plan import Plan, PlannedTask
@@ -82,6 +83,8 @@ class _Stream:
         self.model_digest = plan.model_digest
         self.foreign = ForeignCode()
         self.draws = {name: Draws(plan.spec.seed, name) for name in plan.tasks}
+        self.talks = OpenTalks(2 * _CHUNK)
+        self.group: asyncio.TaskGroup | None = None
         self.opened = False
 
     # --- the flow ----------------------------------------------------------------------------------
@@ -94,7 +97,8 @@ class _Stream:
             )
         self.progress.stage = "ask"
         try:
-            async with asyncio.TaskGroup() as group:
+            async with asyncio.TaskGroup() as self.group:
+                group = self.group
                 recorder = group.create_task(self._record())
                 group.create_task(self._produce())
                 await self._ask()
@@ -132,6 +136,8 @@ class _Stream:
             chunks = self._chunks(planned)
             while (chunk := await self.foreign.run(partial(next, chunks, None))) is not None:
                 await self._admit(planned, chunk)
+        await self.backlog.hurry()
+        await self.talks.none()
         await self.backlog.close()
 
     def _chunks(self, planned: PlannedTask) -> Iterator[list[OpenDocument]]:
@@ -157,6 +163,7 @@ class _Stream:
     def _render(self, planned: PlannedTask, rendering: Pass, document: Document) -> OpenDocument:
         try:
             requests = rendering.requests(document)
+            talks = Talks(planned.task, document, requests) if planned.task.is_dialogue else None
         except Exception as error:  # noqa: BLE001 - helper border: a template or helper may fail on any one document
             why = str(error) if isinstance(error, AssayError) else traceback.format_exc(limit=-3)
             failure = Failure(request_id="", kind="not rendered", message=why)
@@ -164,12 +171,27 @@ class _Stream:
         marks = tuple(fingerprint(self.model_digest, request.id) for request in requests)
         opened = OpenDocument(document, requests, marks, [None] * len(requests), len(requests))
         opened.target = _made_target(planned, document)
+        opened.talks = talks
         return opened
 
     async def _admit(self, planned: PlannedTask, chunk: list[OpenDocument]) -> None:
         """Write documents and requests down; answer from memory what can be; queue the rest."""
         self._append_documents(chunk)
-        wanted = list(dict.fromkeys(mark for document in chunk for mark in document.fingerprints))
+        if planned.task.is_dialogue:
+            await self.talks.begin(len(chunk))
+        complete, pending = self._look_up(chunk)
+        await self._complete(planned.task.name, complete)
+        await self.backlog.put(pending)
+        if planned.task.is_dialogue:
+            await self.backlog.hurry()
+            await self.talks.room()
+            await self.backlog.hurry(on=False)
+
+    def _look_up(self, chunk: list[OpenDocument]) -> tuple[list[OpenDocument], list[Request]]:
+        """Answer from memory what can be: the documents that are complete, and the requests to be asked."""
+        wanted = list(
+            dict.fromkeys(mark for document in chunk for mark in document.fingerprints[document.answered :])
+        )
         known = self.journal.find(wanted)
         from_cache: dict[str, Response] = {}
         if self.cache is not None and len(known) < len(wanted):
@@ -180,7 +202,8 @@ class _Stream:
         pending: list[Request] = []
         complete: list[OpenDocument] = []
         for document in chunk:
-            for at, (request, mark) in enumerate(zip(document.requests, document.fingerprints, strict=True)):
+            for at in range(document.answered, len(document.requests)):
+                request, mark = document.requests[at], document.fingerprints[at]
                 if mark in known:
                     document.outcomes[at] = known[mark]
                     document.missing -= 1
@@ -192,14 +215,19 @@ class _Stream:
                     pending.append(request)
             if document.missing == 0:
                 complete.append(document)
-        await self._complete(planned.task.name, complete)
-        if pending:
-            await self.backlog.put(pending)
+        return complete, pending
 
-    def _append_documents(self, chunk: Sequence[OpenDocument]) -> None:
-        documents = [(document.document, document.target) for document in chunk]
+    def _append_documents(self, chunk: Sequence[OpenDocument], *, written: bool = False) -> None:
+        """Write down documents, unless they are, and the requests that are not yet."""
+        documents = [] if written else [(document.document, document.target) for document in chunk]
         requests = [
-            pair for document in chunk for pair in zip(document.requests, document.fingerprints, strict=True)
+            pair
+            for document in chunk
+            for pair in zip(
+                document.requests[document.answered :],
+                document.fingerprints[document.answered :],
+                strict=True,
+            )
         ]
         self.writes.append(self.journal.add_documents(documents, requests))
 
@@ -262,6 +290,30 @@ class _Stream:
             self.progress.output_tokens += outcome.usage.output_tokens
 
     async def _complete(self, task: str, documents: list[OpenDocument]) -> None:
+        if not documents:
+            return
+        if self.plan.tasks[task].task.is_dialogue and self.group is not None:
+            self.group.create_task(self._talk(self.plan.tasks[task], documents))
+        else:
+            await self._end(task, documents)
+
+    async def _talk(self, planned: PlannedTask, documents: list[OpenDocument]) -> None:
+        """Let dialogues go on until they end or wait for the model; a helper that is slow holds nothing else up."""
+        task, limit = planned.task.name, self.plan.spec.max_rounds
+        further = partial(go_on, limit=limit, model_digest=self.model_digest)
+        while documents:
+            await self.foreign.run(partial(further, planned, documents, self.draws[task]))
+            ended = [document for document in documents if document.missing == 0]
+            await self._end(task, ended)
+            await self.talks.end(len(ended))
+            going = [document for document in documents if document.missing]
+            if not going:
+                return
+            self._append_documents(going, written=True)
+            documents, pending = self._look_up(going)
+            await self.backlog.put_first(pending)
+
+    async def _end(self, task: str, documents: list[OpenDocument]) -> None:
         if not documents:
             return
         if all(pipeline.per_document for pipeline in self.plan.tasks[task].scorer.pipelines):

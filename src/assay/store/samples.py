@@ -74,8 +74,12 @@ class _ByDocument:
 def _asked(rows: list[tuple[Any, ...]], settings: dict[str, Any]) -> dict[str, Any]:
     arguments: list[list[Any]] = []
     responses: list[list[Any]] = []
-    for _, _, repeat, kind, prompt, argument, text, logprob, greedy in rows:
-        if repeat == 0:
+    last = None
+    for _, number, _, kind, prompt, argument, text, logprob, greedy in rows:
+        if (
+            number != last
+        ):  # the number of a choice, or of a round; one repeat's dialogue may be longer than another's
+            last = number
             match kind:
                 case "generate":
                     arguments.append([prompt, settings.get(argument, {})])

@@ -42,6 +42,9 @@ class Rendering:
     chat_messages: bool = True
     """Whether the model takes chat messages: `doc_to_messages` is used only then."""
 
+    agentic_trace_mode: str = "basic"
+    """`full`: what an agent is judged by holds every step it took."""
+
     data_root: str | None = None
     trust_remote_code: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -198,7 +201,9 @@ class TaskDocuments:
     @cached_property
     def visuals(self) -> Visuals:
         """The multimodal side: `doc_to_visual`, `doc_to_messages` and their keyword arguments."""
-        return Visuals.of(self.spec, self.rendering.model_name)
+        visuals = Visuals.of(self.spec, self.rendering.model_name)
+        agentic = self.spec.output_type == "generate_until_agentic"  # its rounds are `doc_to_text`'s alone
+        return replace(visuals, messages=None) if agentic else visuals
 
     def overlap_query(self, fields: Fields) -> str:
         """What is looked for in training data: `doc_to_decontamination_query`, else the question."""

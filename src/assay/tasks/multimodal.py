@@ -50,15 +50,18 @@ class Visuals:
     def prompt(self, fields: Mapping[str, Any], text: str, *, chat: bool) -> Prompt:
         """The task's own messages; else its visuals, then its text, as one user message."""
         if chat and self.messages is not None:
-            messages = self._own_messages(fields)
-            if not isinstance(messages, list):
-                raise BadTask(
-                    f"`doc_to_messages` must return a list of messages, not {messages!r:.80}",
-                    where=self.where,
-                )
-            return Prompt(tuple(self._message(one) for one in messages), chat=True)
+            return self.written(self._own_messages(fields))
         parts: list[Part] = [media_part(value, where=self.where) for value in self._visuals(fields)]
         return Prompt((Message("user", (*parts, Text(text))),), chat=chat)
+
+    def written(self, messages: Any) -> Prompt:
+        """Messages as a task's helper writes them."""
+        if not isinstance(messages, list):
+            raise BadTask(
+                f"`doc_to_messages` must return a list of messages, not {messages!r:.80}",
+                where=self.where,
+            )
+        return Prompt(tuple(self._message(one) for one in messages), chat=True)
 
     def _own_messages(self, fields: Mapping[str, Any]) -> Any:
         assert self.messages is not None

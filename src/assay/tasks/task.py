@@ -11,11 +11,13 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
+from assay.core.dialogues import Dialogue
 from assay.core.documents import Document
 from assay.core.errors import BadTask
 from assay.core.messages import Media, Message, Part, Prompt, Text
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.specs import TaskSpec
+from assay.tasks.dialogue import is_dialogue, open_dialogue, request_settings
 from assay.tasks.documents import Rendering, TaskDocuments
 from assay.tasks.fewshot import Turn, join, question_turns, to_prompt
 from assay.tasks.functions import compatibility_layers
@@ -89,6 +91,20 @@ class Task(TaskDocuments):
             yield document, rendering.requests(document)
 
     @cached_property
+    def is_dialogue(self) -> bool:
+        """Whether answers lead to further questions."""
+        return is_dialogue(self.spec)
+
+    def dialogue(self, document: Document, first: Generate) -> Dialogue:
+        """The conversation that begins with a document's first question."""
+        return open_dialogue(self, document, first)
+
+    @cached_property
+    def request_settings(self) -> Settings:
+        """The settings a request carries."""
+        return request_settings(self.spec, self.settings)
+
+    @cached_property
     def _make_description(self) -> Any:
         return field_maker(self.spec.description, where=self.spec.place("description"))
 
@@ -117,10 +133,9 @@ class Task(TaskDocuments):
                     )
             case _:
                 prompt = self._prompts(fields, shots)[0]
+                settings = self.request_settings
                 for repeat in range(spec.repeats):
-                    yield Generate(
-                        task=task, document=index, repeat=repeat, prompt=prompt, settings=self.settings
-                    )
+                    yield Generate(task=task, document=index, repeat=repeat, prompt=prompt, settings=settings)
 
     def _pairs(self, fields: Fields, shots: list[Turn]) -> Iterator[tuple[Prompt, str]]:
         """(context, continuation) for every choice, then the unconditional ones for mutual information."""

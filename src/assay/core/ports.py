@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from assay.core.programs import Execution, Isolation, Program
 from assay.core.requests import Request
 from assay.core.responses import Outcome
 
-__all__ = ["Ability", "Filter", "Model", "Previews", "Services", "Sink", "Traits"]
+__all__ = ["Ability", "Filter", "Model", "Previews", "Sandbox", "Services", "Sink", "Traits"]
 
 Ability = Literal["generate", "likelihood", "rolling", "chat", "image", "audio", "video"]
 
@@ -88,7 +89,31 @@ class Services(Protocol):
 
     async def ask(self, model: str, request: Request) -> Outcome: ...
 
-    async def execute(self, program: str, *, timeout_s: float) -> Mapping[str, Any]: ...
+    async def execute(self, program: Program) -> Execution: ...
+
+
+@runtime_checkable
+class Sandbox(Protocol):
+    """Runs programs nobody trusts, several at once. Knows nothing of who wrote them and what they are worth."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def inspect(self) -> Isolation:
+        """What it isolates here and now, found by running a program that tries.
+
+        Raises:
+            NotExecuted: It does not work on this machine; the message says why.
+        """
+        ...
+
+    async def execute(self, program: Program) -> Execution:
+        """Run it to its end or to its bounds; nothing it started is alive afterwards.
+
+        Raises:
+            NotExecuted: It could not be started.
+        """
+        ...
 
 
 class Sink(Protocol):

@@ -1,7 +1,7 @@
 """Extensions by name: the only plugin mechanism.
 
 A name gives a thing. Built-ins register with a decorator; installed packages through the entry point
-group `assay.<kind>s`; both are found only when somebody asks. Two owners of one name are an error.
+group `assay.<kinds>`; both are found only when somebody asks. Two owners of one name are an error.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class Registry(Generic[T]):
     'the thing'
     """
 
-    def __init__(self, kind: str, *, builtin_modules: tuple[str, ...] = ()) -> None:
+    def __init__(self, kind: str, *, plural: str = "", builtin_modules: tuple[str, ...] = ()) -> None:
         self.kind = kind
+        self.plural = plural or f"{kind}s"
         self._builtin_modules = builtin_modules
         self._items: dict[str, T] = {}
         self._lazy: dict[str, str] = {}
@@ -52,7 +53,7 @@ class Registry(Generic[T]):
         known = self._items.get(name)
         if known is not None and not replace and _origin(known) != _origin(item):
             raise BadOption(
-                f"two {self.kind}s are called `{name}`: {_origin(known)} and {_origin(item)}",
+                f"two {self.plural} are called `{name}`: {_origin(known)} and {_origin(item)}",
                 hint="rename one of them",
             )
         self._items[name] = item
@@ -60,7 +61,7 @@ class Registry(Generic[T]):
     def add_lazy(self, name: str, target: str) -> None:
         """Keep `package.module:attribute` under `name`, imported when first asked for."""
         if self._lazy.get(name, target) != target:
-            raise BadOption(f"two {self.kind}s are called `{name}`: {self._lazy[name]} and {target}")
+            raise BadOption(f"two {self.plural} are called `{name}`: {self._lazy[name]} and {target}")
         self._lazy[name] = target
 
     def get(self, name: str, *, where: str = "") -> T:
@@ -72,10 +73,10 @@ class Registry(Generic[T]):
         owners += [_origin(self._items[name])] if name in self._items else []
         owners += [self._lazy[name]] if name in self._lazy else []
         if not owners:
-            raise UnknownName.of(self.kind, name, self.names(), where=where)
+            raise UnknownName.of(self.kind, name, self.names(), where=where, ls=self.plural)
         if len(owners) > 1:
             raise BadOption(
-                f"two {self.kind}s are called `{name}`: {' and '.join(owners)}",
+                f"two {self.plural} are called `{name}`: {' and '.join(owners)}",
                 where=where,
                 hint="uninstall or rename one",
             )
@@ -97,11 +98,11 @@ class Registry(Generic[T]):
     def names(self) -> list[str]:
         """Every name, built-in or installed, sorted."""
         self._load_builtins()
-        installed = {plugin.name for plugin in entry_points(group=f"assay.{self.kind}s")}
+        installed = {plugin.name for plugin in entry_points(group=f"assay.{self.plural}")}
         return sorted({*self._items, *self._lazy, *installed})
 
     def _plugins(self, name: str) -> list[EntryPoint]:
-        return list(entry_points(group=f"assay.{self.kind}s", name=name))
+        return list(entry_points(group=f"assay.{self.plural}", name=name))
 
     def _load_builtins(self) -> None:
         if not self._loaded:

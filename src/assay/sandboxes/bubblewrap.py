@@ -1,0 +1,91 @@
+"""`bubblewrap`: the isolation of `namespaces`, set up by the tool that desktop applications are confined with."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache, partial
+from pathlib import Path
+
+from assay.core.programs import Execution, Isolation, NotExecuted, Program
+from assay.sandboxes.inspection import inspect_sandbox
+from assay.sandboxes.orders import launcher_arguments, link_targets, order_for, own_user, readable_folders
+from assay.sandboxes.process import Launch, launch
+
+__all__ = ["BubblewrapSandbox", "bubblewrap_command"]
+
+
+class BubblewrapSandbox:
+    """bubblewrap (`bwrap`): no network, no other processes, no files but the interpreter's."""
+
+    name = "bubblewrap"
+
+    def __init__(self, python: str = sys.executable) -> None:
+        self._python = python
+
+    async def inspect(self) -> Isolation:
+        if shutil.which("bwrap") is None:
+            raise NotExecuted("`bwrap` is not installed", hint="the package is called `bubblewrap`")
+        return await inspect_sandbox(
+            self.name,
+            self.execute,
+            kept=("the number of processes", "the sum of its files"),
+            visible=readable_folders(self._python),
+        )
+
+    async def execute(self, program: Program) -> Execution:
+        user = own_user()
+        order = partial(order_for, program, mode="inside", folder="/box", uid=user, interpreter=self._python)
+        command = bubblewrap_command(program, self._python, root=user is not None)
+        return await launch(
+            Launch(
+                sandbox=self.name,
+                command=(*command, sys.executable, *launcher_arguments()),
+                order=lambda pipes: order(pipes=pipes),
+                program=program,
+            )
+        )
+
+
+def bubblewrap_command(program: Program, python: str, *, root: bool) -> list[str]:
+    """The tool and its options. As root it needs no user namespace, and may become another user inside."""
+    command = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--as-pid-1"]
+    for kind in ("pid", "net", "ipc", "uts"):
+        command.append(f"--unshare-{kind}")
+    if root:
+        command += [
+            "--cap-drop",
+            "ALL",
+        ]  # but what the launcher needs to become, and to look at, another user
+        for name in ("CAP_SETUID", "CAP_SETGID", "CAP_SYS_PTRACE"):
+            command += ["--cap-add", name]
+    else:
+        command += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
+        command += ["--disable-userns"] if _knows("--disable-userns") else []
+    shown = list(dict.fromkeys([*readable_folders(python), *readable_folders()]))
+    for folder in _ways(shown):  # the tool would close them to other users
+        command += [*(["--perms", "0755"] if _knows("--perms") else []), "--dir", folder]
+    for path in shown:
+        command += ["--ro-bind", path, path]
+    for link, target in link_targets().items():
+        command += ["--symlink", target, link]
+    command += ["--proc", "/proc", "--dev", "/dev"]
+    command += ["--size", str(program.bounds.file_bytes)] if _knows("--size") else []
+    command += [*(["--perms", "1777"] if _knows("--perms") else []), "--tmpfs", "/box"]
+    if "/tmp" not in (*shown, *_ways(shown)):
+        command += ["--symlink", "box", "/tmp"]
+    return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/box", "--"]
+
+
+def _ways(paths: Sequence[str]) -> list[str]:
+    """The folders that lead to these."""
+    return sorted({str(folder) for path in paths for folder in Path(path).parents} - {"/"})
+
+
+@cache
+def _knows(option: str) -> bool:
+    """Whether this version of the tool has an option."""
+    told = subprocess.run(["bwrap", "--help"], capture_output=True, text=True, check=False)
+    return option in told.stdout + told.stderr

@@ -1,0 +1,69 @@
+"""`docker`: a container per program, from an image the user names. Chosen only by name, because it needs an image."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+
+from assay.core.programs import Execution, Isolation, NotExecuted, Program
+from assay.sandboxes.inspection import inspect_sandbox
+from assay.sandboxes.orders import launcher_arguments, order_for
+from assay.sandboxes.process import Launch, launch
+
+__all__ = ["DockerSandbox", "docker_command"]
+
+
+class DockerSandbox:
+    """Docker (or another tool that takes its options): a fresh container without network for each program."""
+
+    name = "docker"
+
+    def __init__(self, image: str = "python:3.11-slim", tool: str = "docker", runtime: str = "") -> None:
+        self._image, self._tool, self._runtime = image, tool, runtime
+
+    async def inspect(self) -> Isolation:
+        if shutil.which(self._tool) is None:
+            raise NotExecuted(f"`{self._tool}` is not installed")
+        return await inspect_sandbox(
+            self.name, self.execute, kept=("the number of processes", "the sum of its files")
+        )
+
+    async def execute(self, program: Program) -> Execution:
+        order = partial(order_for, program, mode="inside", folder="/box", interpreter="python3")
+        command = docker_command(program, self._image, tool=self._tool, runtime=self._runtime)
+        return await launch(
+            Launch(
+                sandbox=self.name,
+                command=(*command, "python3", *launcher_arguments()),
+                order=lambda pipes: order(pipes=pipes),
+                program=program,
+                pipes=False,
+                start_s=30.0,
+            )
+        )
+
+
+def docker_command(program: Program, image: str, *, tool: str = "docker", runtime: str = "") -> list[str]:
+    """The tool and its options: nothing writable but a bounded folder, no rights, no network, no images fetched."""
+    bounds = program.bounds
+    return [
+        tool,
+        "run",
+        "--rm",
+        "--interactive",
+        "--pull=never",
+        "--network=none",
+        "--read-only",
+        f"--tmpfs=/box:rw,nosuid,nodev,exec,size={bounds.file_bytes},mode=1777",
+        "--workdir=/box",
+        "--user=65534:65534",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        f"--memory={bounds.memory_bytes}",
+        f"--memory-swap={bounds.memory_bytes}",
+        f"--pids-limit={bounds.processes + 1}",  # the launcher is one of them
+        "--ipc=none",
+        "--log-driver=none",
+        *([f"--runtime={runtime}"] if runtime else []),
+        image,
+    ]

@@ -1,0 +1,109 @@
+"""What a sandbox isolates, found by running a program that tries to get out. Claims are measured, not believed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.core.programs import Bounds, Execution, Isolation, NotExecuted, Program
+
+__all__ = ["inspect_sandbox"]
+
+_ATTEMPT = """
+import json, os, socket, sys
+given, found = json.load(sys.stdin), {}
+def attempt(name, work):
+    try:
+        found[name] = work()
+    except BaseException as problem:
+        found[name] = None
+def write():
+    with open(given["file"], "w") as file:
+        file.write("here")
+    return True
+def environment():
+    with open("/proc/%d/environ" % given["pid"], "rb") as file:
+        return len(file.read()) > 0
+def command():
+    with open("/proc/%d/cmdline" % given["pid"], "rb") as file:
+        return given["command"] in file.read().decode("utf-8", "replace")
+attempt("home", lambda: os.listdir(given["home"]))
+attempt("write", write)
+attempt("environment", environment)
+attempt("see", command)
+attempt("signal", lambda: os.kill(given["pid"], 0) is None)
+attempt("network", lambda: socket.create_connection(("127.0.0.1", given["port"]), 2).close() is None)
+print(json.dumps(found))
+"""
+
+_BOUNDED = "time, memory, output and file size"
+
+
+async def inspect_sandbox(
+    name: str,
+    execute: Callable[[Program], Awaitable[Execution]],
+    *,
+    kept: Sequence[str] = (),
+    open: Sequence[str] = (),
+    visible: Sequence[str] = (),
+) -> Isolation:
+    """Run the attempt; `kept` and `open` are what it cannot find out, `visible` the folders it may see.
+
+    Raises:
+        NotExecuted: The sandbox does not run programs here.
+    """
+    outside = Path(tempfile.gettempdir()) / f"assay-{uuid.uuid4().hex}"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        given = {
+            "home": str(Path.home()),
+            "pid": os.getpid(),
+            "command": _own_command(),
+            "file": str(outside),
+            "port": server.getsockname()[1],
+        }
+        bounds = Bounds(time_s=20.0)
+        tried = await execute(Program(source=_ATTEMPT, stdin=json.dumps(given).encode(), bounds=bounds))
+    written = outside.exists()
+    outside.unlink(missing_ok=True)
+    if not tried.succeeded:
+        raise NotExecuted(
+            f"the sandbox `{name}` does not work here: a simple program ended with {tried.ending} "
+            f"{tried.exit_code}: {tried.stderr.strip()[-300:]}"
+        )
+    found = json.loads(tried.stdout)
+    escapes = {
+        "network": bool(found["network"]),
+        "files of the home folder": _sees_home(found["home"], visible),
+        "writing outside of its folder": written,
+        "other processes": bool(found["signal"] and found["see"] is not False),
+        "the environment of this process": bool(found["environment"] and found["see"]),
+    }
+    return Isolation(
+        sandbox=name,
+        kept=(*(what for what, escaped in escapes.items() if not escaped), *kept, _BOUNDED),
+        open=(*(what for what, escaped in escapes.items() if escaped), *open),
+    )
+
+
+def _own_command() -> str:
+    """Something that tells our process from another with the same number in another namespace."""
+    try:
+        return Path("/proc/self/cmdline").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return "\0"
+
+
+def _sees_home(listed: Any, visible: Sequence[str]) -> bool:
+    """More of the home folder than the way to the interpreter."""
+    if not listed:
+        return False
+    home = Path.home()
+    below = [Path(path) for path in visible if Path(path).is_relative_to(home) and Path(path) != home]
+    way = {path.relative_to(home).parts[0] for path in below}
+    return bool(set(listed) - way)

@@ -1,0 +1,88 @@
+"""`limits`: resource limits and a filter of system calls, for machines that allow nothing better."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from assay.core.programs import Execution, Isolation, NotExecuted, Program
+from assay.sandboxes.inspection import inspect_sandbox
+from assay.sandboxes.orders import launcher_arguments, open_to_everybody, order_for, own_user
+from assay.sandboxes.process import Launch, launch
+
+__all__ = ["LimitsSandbox", "count_tasks"]
+
+
+class LimitsSandbox:
+    """Limits on time, memory, files and processes; no namespaces. As root, each program is a user of its own."""
+
+    name = "limits"
+
+    def __init__(self, python: str = sys.executable) -> None:
+        self._python = python
+
+    async def inspect(self) -> Isolation:
+        _need_posix(self.name)
+        if self._user() is not None:
+            told: tuple[str, ...] = ()
+        elif os.geteuid() == 0:
+            told = ("root's own files (the interpreter is in a folder that is root's alone)",)
+        else:
+            told = ("the number of processes of this user, which all programs share",)
+        return await inspect_sandbox(
+            self.name,
+            self.execute,
+            kept=() if told else ("the number of processes",),
+            open=("files that everybody may read", "the sum of its files", *told),
+        )
+
+    async def execute(self, program: Program) -> Execution:
+        user = self._user()
+        folder = tempfile.mkdtemp(prefix="assay-program-")
+        try:
+            if user is not None:
+                os.chown(folder, user, user)
+            order = partial(
+                order_for,
+                program,
+                mode="limits",
+                folder=folder,
+                uid=user,
+                own_user=user is not None,
+                interpreter=self._python,
+                shared_tasks=count_tasks() if user is None else 0,
+            )
+            return await launch(
+                Launch(
+                    sandbox=self.name,
+                    command=(sys.executable, *launcher_arguments()),
+                    order=lambda pipes: order(pipes=pipes),
+                    program=program,
+                )
+            )
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _user(self) -> int | None:
+        return own_user() if open_to_everybody(self._python) else None
+
+
+def count_tasks() -> int:
+    """Processes and threads this user has: the kernel counts all of them against the limit."""
+    count, mine = 0, os.getuid()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.stat().st_uid == mine:
+                count += int((folder / "stat").read_text().rpartition(")")[2].split()[17])
+        except (OSError, ValueError, IndexError):
+            continue
+    return count
+
+
+def _need_posix(name: str) -> None:
+    if not hasattr(os, "fork"):
+        raise NotExecuted(f"the sandbox `{name}` needs a POSIX system", hint="use --sandbox docker")

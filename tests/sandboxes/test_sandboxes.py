@@ -1,0 +1,170 @@
+"""What every sandbox promises, what the launcher is told, and which one is chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.sandboxes.conftest import Box
+
+import assay.sandboxes as sandboxes
+from assay.core.errors import BadOption, UnknownName
+from assay.core.ports import Sandbox
+from assay.core.programs import Bounds, Execution, Isolation, NotExecuted, Program
+from assay.sandboxes import SANDBOXES, STRONGEST_FIRST, choose_sandbox, make_sandbox
+from assay.sandboxes.docker import docker_command
+from assay.sandboxes.orders import order_for, readable_folders
+from assay.sandboxes.process import Launch, launch
+
+# --- a program runs ---------------------------------------------------------------------------------
+
+
+def test_a_program_gets_its_files_its_input_and_an_otherwise_empty_folder(box: Box) -> None:
+    source = "import os, sys\nprint(sorted(os.listdir()), sys.stdin.read(), open('data/a.txt').read())"
+    files = {"data/a.txt": b"one"}
+    done = box.execute(Program(source=source, files=files, stdin="zwei ü".encode()))
+    assert done.stdout == "['data', 'program.py'] zwei ü one\n", done.stderr
+    assert done.succeeded
+    assert done.sandbox == box.sandbox.name
+
+
+def test_a_command_is_run_with_its_arguments(box: Box) -> None:
+    done = box.execute(Program(arguments=("python", "-c", "import sys; print(sys.argv)", "a b", "$HOME")))
+    assert done.stdout == "['-c', 'a b', '$HOME']\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "ending", "code"),
+    [
+        ("", "exited", 0),
+        ("raise SystemExit(3)", "exited", 3),
+        ("1 / 0", "exited", 1),
+        ("import os\nos.abort()", "signal", None),
+        ("x = b'x' * (1 << 40)", "memory", None),
+    ],
+)
+def test_how_it_ended_is_told(box: Box, source: str, ending: str, code: int | None) -> None:
+    done = box.run(source or "pass")
+    assert (done.ending, done.exit_code) == (ending, code), done
+
+
+def test_a_command_that_is_not_there_is_not_the_programs_fault(box: Box) -> None:
+    with pytest.raises(NotExecuted, match="No such file"):
+        box.execute(Program(arguments=("no-such-command",)))
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x"])
+def test_a_file_outside_of_the_folder_is_refused(box: Box, name: str) -> None:
+    with pytest.raises(NotExecuted, match="outside of the program's folder"):
+        box.execute(Program(source="pass", files={name: b""}))
+
+
+def test_many_run_at_once_and_leave_nothing_behind(box: Box) -> None:
+    before = {path.name for path in Path(tempfile.gettempdir()).glob("assay-program-*")}
+
+    async def several() -> list[Execution]:
+        programs = [Program(source=f"import time\ntime.sleep(0.2)\nprint({number})") for number in range(6)]
+        return await asyncio.gather(*map(box.sandbox.execute, programs))
+
+    assert [done.stdout for done in asyncio.run(several())] == [f"{number}\n" for number in range(6)]
+    assert not {path.name for path in Path(tempfile.gettempdir()).glob("assay-program-*")} - before
+
+
+def test_what_is_claimed_was_tried(box: Box) -> None:
+    assert box.isolation.sandbox == box.sandbox.name
+    assert {"network", "time, memory, output and file size"} <= {*box.isolation.kept}
+    if box.sandbox.name in ("bubblewrap", "namespaces"):
+        assert box.isolation.open == ()
+    else:
+        assert "NOT isolated: " in str(box.isolation)
+
+
+# --- which one --------------------------------------------------------------------------------------
+
+
+def test_the_built_in_ones_are_known_and_take_their_arguments() -> None:
+    assert {*STRONGEST_FIRST, "docker"} <= {*SANDBOXES.names()}
+    assert isinstance(make_sandbox("docker", {"image": "mine"}), Sandbox)
+    with pytest.raises(BadOption, match="does not take these arguments"):
+        make_sandbox("limits", {"image": "mine"})
+    with pytest.raises(
+        UnknownName, match=r"no sandbox is called `bubblewarp`(.|\n)*`bubblewrap`.*ls sandboxes"
+    ):
+        make_sandbox("bubblewarp", {})
+
+
+class Fails:
+    """Does not work on any machine."""
+
+    name = "fails"
+
+    async def inspect(self) -> Isolation:
+        raise NotExecuted("not today")
+
+    async def execute(self, program: Program) -> Execution:
+        raise NotExecuted("not today")
+
+
+def test_the_strongest_that_works_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    SANDBOXES.add("fails", Fails, replace=True)
+    monkeypatch.setattr(sandboxes, "STRONGEST_FIRST", ("fails", "limits"))
+    chosen, isolation = asyncio.run(choose_sandbox("auto", {}))
+    assert (chosen.name, isolation.sandbox) == ("limits", "limits")
+    with pytest.raises(BadOption, match=r"the sandbox `fails` does not work here(.|\n)*not today"):
+        asyncio.run(choose_sandbox("fails", {}))
+    monkeypatch.setattr(sandboxes, "STRONGEST_FIRST", ("fails",))
+    with pytest.raises(BadOption, match="no sandbox works on this machine"):
+        asyncio.run(choose_sandbox("auto", {}))
+
+
+# --- what is told -----------------------------------------------------------------------------------
+
+
+def test_an_order_holds_bounds_and_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "secret")
+    program = Program(source="pass", bounds=Bounds(processes=5))
+    order = json.loads(order_for(program, mode="limits", folder="/box", pipes=(3, 4), shared_tasks=10))
+    assert "secret" not in json.dumps(order)
+    assert order["command"] == [sys.executable, "-I", "-X", "utf8", "program.py"]
+    assert (order["bounds"]["processes"], order["most_processes"]) == (15, 5)
+
+
+def test_the_interpreter_can_be_read_and_the_home_folder_cannot() -> None:
+    folders = [Path(path) for path in readable_folders()]
+    assert any(Path(os.__file__).is_relative_to(folder) for folder in folders)
+    assert not any(Path.home().is_relative_to(folder) for folder in folders)
+
+
+def test_a_container_has_no_network_no_rights_and_the_same_bounds() -> None:
+    program = Program(source="pass", bounds=Bounds(memory_bytes=1000, file_bytes=500, processes=7))
+    command = docker_command(program, "python:3.11-slim", tool="podman", runtime="runsc")
+    assert command[:2] == ["podman", "run"]
+    assert command[-1] == "python:3.11-slim"
+    assert {
+        "--rm", "--interactive", "--pull=never", "--network=none", "--read-only", "--cap-drop=ALL", "--memory=1000",
+        "--memory-swap=1000", "--pids-limit=8", "--user=65534:65534", "--security-opt=no-new-privileges",
+        "--runtime=runsc",
+    } <= {*command}  # fmt: skip
+    assert any(word.startswith("--tmpfs=/box:") and "size=500" in word for word in command)
+
+
+def test_a_launcher_that_says_nothing_is_not_a_result() -> None:
+    how = Launch(sandbox="x", command=("true",), order=lambda pipes: b"{}", program=Program(source="pass"))
+    with pytest.raises(NotExecuted, match="ended without a word"):
+        asyncio.run(launch(how))
+    how = Launch(
+        sandbox="x", command=("no-such-command",), order=lambda pipes: b"", program=Program(source="pass")
+    )
+    with pytest.raises(NotExecuted, match="cannot be started"):
+        asyncio.run(launch(how))
+
+
+@pytest.mark.parametrize("field", Bounds.__slots__)
+def test_a_bound_of_nothing_is_a_mistake(field: str) -> None:
+    with pytest.raises(BadOption, match=field):
+        Bounds(**{field: 0})

@@ -5,7 +5,8 @@
     │   ├── UnknownName        no task, model, metric, filter, … is called that
     │   ├── BadOption          a flag, config key or argument that makes no sense
     │   ├── BadTask            a task file that cannot be read or rendered
-    │   ├── BadData            a dataset, column or media file that is not there
+    │   ├── BadData            a dataset or column that is not there
+    │   │   └── BadMedia       a picture, sound or video that cannot be read: that document's failure
     │   ├── CannotAnswer       the model cannot do what the task asks
     │   ├── MissingPackage     an optional package is needed and not installed
     │   ├── BadOutput          a folder or file that cannot be written
@@ -26,6 +27,7 @@ from difflib import get_close_matches
 __all__ = [
     "AssayError",
     "BadData",
+    "BadMedia",
     "BadOption",
     "BadOutput",
     "BadTask",
@@ -106,6 +108,10 @@ class BadTask(UserMistake):
 
 class BadData(UserMistake):
     """A dataset, column or media file that is not there or not readable."""
+
+
+class BadMedia(BadData):
+    """A picture, sound or video that cannot be read. Costs its document, never the run."""
 
 
 class CannotAnswer(UserMistake):

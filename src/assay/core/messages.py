@@ -1,6 +1,7 @@
 """What a model is shown: messages made of parts. Text is one kind of part among four.
 
-Media parts carry a content hash and a way to load them; they know nothing of decoders.
+Media parts carry a content hash and a way to load them; they know nothing of decoders. A model that looks at a part
+asks `assay.media` for pixels or samples; what that makes is kept with `keep`, so that it is made once.
 Nothing here knows what a task or a model is.
 """
 
@@ -12,9 +13,28 @@ from typing import Any, Literal
 
 from assay.core.fingerprints import digest_text
 
-__all__ = ["Audio", "Image", "Media", "Message", "Part", "Prompt", "Role", "Text", "Video"]
+__all__ = [
+    "Audio",
+    "Image",
+    "Keep",
+    "Media",
+    "Message",
+    "Part",
+    "Prompt",
+    "Role",
+    "Text",
+    "Video",
+    "made_now",
+]
 
 Role = Literal["system", "user", "assistant"]
+Keep = Callable[[str, Callable[[], Any]], Any]
+"""`keep(how, make)` gives what `make` makes of a medium; whoever asks again for the same `how` gets the same thing."""
+
+
+def made_now(how: str, make: Callable[[], Any]) -> Any:
+    """A `Keep` that keeps nothing: for parts outside a run."""
+    return make()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +53,11 @@ class Image:
     source: str = field(default="", compare=False)
     """Where it came from (a path, a column), for people."""
 
+    held_bytes: int = field(default=0, compare=False, repr=False)
+    """Memory that goes with the part itself: the engine counts it against its budget."""
+
+    keep: Keep = field(default=made_now, compare=False, repr=False)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audio:
@@ -41,15 +66,20 @@ class Audio:
     digest: str
     load: Callable[[], Any] = field(compare=False, repr=False)
     source: str = field(default="", compare=False)
+    held_bytes: int = field(default=0, compare=False, repr=False)
+    keep: Keep = field(default=made_now, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Video:
-    """A moving picture, or a stretch of one. `load()` gives a path or a list of frames."""
+    """A moving picture, or a stretch of one. `load()` gives what frames are cut from: a path, the bytes of a file, or a list of
+    pictures. Which frames is for the model to say: `assay.media.frames(video, count=8)`."""
 
     digest: str
     load: Callable[[], Any] = field(compare=False, repr=False)
     source: str = field(default="", compare=False)
+    held_bytes: int = field(default=0, compare=False, repr=False)
+    keep: Keep = field(default=made_now, compare=False, repr=False)
     start_s: float | None = None
     end_s: float | None = None
 

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 
 from assay.core.documents import Document
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, BadMedia, MissingPackage
 from assay.core.ports import Model
 from assay.core.progress import RunProgress, TaskProgress
 from assay.core.requests import Request, fingerprint
@@ -164,9 +164,12 @@ class _Stream:
         try:
             requests = rendering.requests(document)
             talks = Talks(planned.task, document, requests) if planned.task.is_dialogue else None
+        except MissingPackage:
+            raise  # no document can do without
         except Exception as error:  # noqa: BLE001 - helper border: a template or helper may fail on any one document
             why = str(error) if isinstance(error, AssayError) else traceback.format_exc(limit=-3)
-            failure = Failure(request_id="", kind="not rendered", message=why)
+            kind = "bad media" if isinstance(error, BadMedia) else "not rendered"
+            failure = Failure(request_id="", kind=kind, message=why)
             return OpenDocument(document, (), (), [failure], 0)
         marks = tuple(fingerprint(self.model_digest, request.id) for request in requests)
         opened = OpenDocument(document, requests, marks, [None] * len(requests), len(requests))

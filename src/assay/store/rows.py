@@ -123,6 +123,9 @@ _to_json = json.JSONEncoder(ensure_ascii=False).encode
 
 def fields_text(fields: Mapping[str, Any]) -> str:
     """A document's fields as JSON; media are described, not held."""
+    described = getattr(fields, "described", None)  # rows with media say what is written down of them
+    if described is not None:
+        fields = described()
     try:
         return _storable_json(_to_json(fields))
     except (TypeError, ValueError):

@@ -13,6 +13,7 @@ from assay.core.documents import Document
 from assay.core.errors import BadData, BadOption
 from assay.core.requests import Settings
 from assay.core.specs import TaskSpec
+from assay.tasks.columns import with_media, without_decoders
 from assay.tasks.data import load_splits
 from assay.tasks.makers import choices_maker, loan, target_maker, text_maker
 from assay.tasks.multimodal import Visuals
@@ -115,9 +116,9 @@ class TaskDocuments:
             )
         rows = self.splits[name]
         if process is None:
-            return rows
-        processed: Split = process(rows.deep_copy() if isinstance(rows, Rows) else rows)
-        return processed
+            return with_media(rows)  # type: ignore[no-any-return]
+        given, undecoded = without_decoders(rows.deep_copy() if isinstance(rows, Rows) else rows)
+        return with_media(process(given), undecoded)  # type: ignore[no-any-return]
 
     @cached_property
     def indices(self) -> Sequence[int]:

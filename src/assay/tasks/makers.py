@@ -12,6 +12,7 @@ from typing import Any
 
 from assay.core.errors import BadTask
 from assay.core.specs import Maker
+from assay.tasks.columns import MediaRow
 from assay.tasks.templates import compile_template
 
 __all__ = ["choices_maker", "field_maker", "loan", "media_maker", "target_maker", "text_maker"]
@@ -28,6 +29,8 @@ def loan(fields: Fields) -> dict[str, Any]:
     >>> row
     {'choices': [1, 2]}
     """
+    if type(fields) is MediaRow:
+        return fields.loan()
     return {
         key: list(value) if type(value) is list else dict(value) if type(value) is dict else value
         for key, value in fields.items()

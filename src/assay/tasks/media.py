@@ -1,19 +1,22 @@
 """Pictures, sounds and videos as parts of a prompt: named by content, decoded when needed.
 
-Whatever a task's helper returns (a PIL image, a path, bytes, a column of the `datasets` library, a mapping
-with `url`) becomes an `Image`, `Audio` or `Video`.
+Whatever a task's helper returns (a PIL image, a path, bytes, an address, an array, a list of frames, a column of the
+`datasets` library, a mapping with `url`) becomes an `Image`, `Audio` or `Video`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from assay.core.errors import BadData
+from assay.core.errors import BadMedia
 from assay.core.messages import Audio, Image, Media, Video
+from assay.media.encoded import Encoded, encoded
+from assay.media.pictures import decode_picture, is_picture, picture_bytes, picture_of_array
+from assay.media.sounds import decode_sound, samples_of_array
 
 __all__ = ["audio_part", "image_part", "media_part", "video_part"]
 
@@ -23,100 +26,171 @@ AUDIO_SUFFIXES = {".wav", ".mp3", ".m4a", ".aac", ".flac", ".ogg", ".opus", ".we
 
 def media_part(value: Any, *, where: str = "") -> Media:
     """The part for one thing a `doc_to_visual` returned."""
-    if _is_picture(value) or isinstance(value, (bytes, bytearray)):
+    if is_picture(value) or isinstance(value, (bytes, bytearray)):
         return image_part(value, where=where)
     if isinstance(value, Mapping):
-        if "array" in value or value.get("type") == "audio":
-            return audio_part(value, where=where)
-        if value.get("bytes") is not None and "type" not in value:
-            return image_part(value["bytes"], where=where)
-        kind = value.get("type", "video")
-        target = value.get("url") or value.get("path") or value.get(kind)
-        return image_part(target, where=where) if kind == "image" else video_part(value, where=where)
+        return _of_mapping(value, where)
     if isinstance(value, (str, Path)):
-        suffix = Path(str(value)).suffix.lower()
-        if suffix in IMAGE_SUFFIXES:
-            return image_part(value, where=where)
-        return audio_part(value, where=where) if suffix in AUDIO_SUFFIXES else video_part(value, where=where)
-    raise BadData(f"{type(value).__name__} is not a picture, a sound or a video", where=where)
+        return _KINDS[_kind_of_name(value)](value, where=where)
+    if hasattr(value, "ndim"):
+        return (video_part if value.ndim == 4 else image_part)(value, where=where)
+    if isinstance(value, Sequence) and value and all(_is_frame(one) for one in value):
+        return video_part(value, where=where)
+    if hasattr(value, "get_all_samples"):
+        return audio_part(value, where=where)
+    raise BadMedia(f"{type(value).__name__} is not a picture, a sound or a video", where=where)
+
+
+def _of_mapping(value: Mapping[str, Any], where: str) -> Media:
+    """A mapping that says what it is, or a column of the `datasets` library, decoded or not."""
+    if "array" in value or value.get("type") == "audio":
+        return audio_part(value, where=where)
+    if "type" not in value and "url" not in value and "bytes" in value:
+        kind = _kind_of_name(value.get("path") or "", unknown="image")
+        return _KINDS[kind](value, where=where)
+    if value.get("type", "video") == "image":
+        return image_part(value, where=where)
+    return video_part(value, where=where)
 
 
 def image_part(value: Any, *, where: str = "") -> Image:
-    """A picture from a PIL image, a path or the bytes of a file."""
-    if _is_picture(value):
-        digest = hashlib.sha256(f"{value.mode}:{value.size[0]}x{value.size[1]}:".encode() + value.tobytes())
-        return Image(digest=digest.hexdigest(), load=lambda: value, source="picture")
-    if isinstance(value, (bytes, bytearray)):
-        data = bytes(value)
+    """A picture from a PIL image, an array, a path, an address or the bytes of a file."""
+    value = _content(value, "image")
+    if hasattr(value, "ndim"):
+        value = picture_of_array(value, where=where)
+    if is_picture(value):
         return Image(
-            digest=hashlib.sha256(data).hexdigest(), load=lambda: _decode(data, where), source="bytes"
+            digest=_picture_digest(value),
+            load=lambda: value,
+            source="picture",
+            held_bytes=picture_bytes(value),
         )
-    path = _existing(value, where)
+    source = encoded(value, where=where)
     return Image(
-        digest=_file_digest(path), load=lambda: _decode(path.read_bytes(), str(path)), source=str(path)
+        digest=source.digest,
+        load=lambda: decode_picture(source),
+        source=source.name,
+        held_bytes=_held(source),
     )
 
 
 def audio_part(value: Any, *, where: str = "") -> Audio:
-    """A sound from a `{array, sampling_rate}` mapping or a path."""
-    if isinstance(value, Mapping) and "array" in value:
-        import numpy
-
-        samples = numpy.asarray(value["array"], dtype=numpy.float32)
-        rate_hz = int(value.get("sampling_rate", 16_000))
-        digest = hashlib.sha256(f"{rate_hz}:".encode() + samples.tobytes()).hexdigest()
-        return Audio(
-            digest=digest, load=lambda: (samples, rate_hz), source=str(value.get("path") or "samples")
-        )
-    target = (value.get("url") or value.get("path")) if isinstance(value, Mapping) else value
-    path = _existing(target, where)
-    return Audio(digest=_file_digest(path), load=lambda: path, source=str(path))
+    """A sound from `{array, sampling_rate}`, `(samples, rate)`, a path, an address or the bytes of a file."""
+    source = getattr(value, "encoded", None)
+    if not isinstance(source, Encoded):
+        given = _samples(value, where)
+        if given is not None:
+            return given
+        source = encoded(_content(value, "audio"), where=where)
+    return Audio(
+        digest=source.digest, load=lambda: decode_sound(source), source=source.name, held_bytes=_held(source)
+    )
 
 
 def video_part(value: Any, *, where: str = "") -> Video:
-    """A video from a path, or a mapping with `url`/`path` and a start and end in seconds."""
-    given = value if isinstance(value, Mapping) else {"url": value}
-    path = _existing(given.get("url") or given.get("path") or given.get("video"), where)
+    """A video from a path, an address, bytes or frames; or a mapping with those and a start and end in seconds."""
+    given = value if isinstance(value, Mapping) else {}
     start_s, end_s = (
-        given.get("video_start", given.get("start_time")),
-        given.get("video_end", given.get("end_time")),
+        _seconds(given, ("video_start", "start_time"), where),
+        _seconds(given, ("video_end", "end_time"), where),
     )
-    return Video(digest=_file_digest(path), load=lambda: path, source=str(path), start_s=start_s, end_s=end_s)
+    content = _content(value, "video")
+    if _is_frames(content):
+        pictures = [one if is_picture(one) else picture_of_array(one, where=where) for one in content]
+        digest = hashlib.sha256("".join(_picture_digest(one) for one in pictures).encode()).hexdigest()
+        held = sum(picture_bytes(one) for one in pictures)
+        return Video(
+            digest=digest, load=lambda: pictures, source=f"{len(pictures)} frames", held_bytes=held,
+            start_s=start_s, end_s=end_s,
+        )  # fmt: skip
+    source = encoded(content, where=where)
+    return Video(
+        digest=source.digest, load=lambda: source.path or source.read(), source=source.name,
+        held_bytes=_held(source), start_s=start_s, end_s=end_s,
+    )  # fmt: skip
 
 
-def _is_picture(value: Any) -> bool:
-    return hasattr(value, "tobytes") and hasattr(value, "mode") and hasattr(value, "size")
+_KINDS: Mapping[str, Callable[..., Media]] = {"image": image_part, "audio": audio_part, "video": video_part}
 
 
-def _decode(data: bytes, where: str) -> Any:
-    from PIL import Image as Pictures
-    from PIL import UnidentifiedImageError
+def _kind_of_name(value: Any, *, unknown: str = "video") -> str:
+    """What a path or an address names, by its ending."""
+    name = str(value)
+    if name.startswith("data:"):
+        kind = name[5:].partition("/")[0]
+        return kind if kind in _KINDS else unknown
+    path = urlsplit(name).path if name.startswith(("http://", "https://", "file:")) else name
+    suffix = Path(path).suffix.lower()
+    if suffix in IMAGE_SUFFIXES:
+        return "image"
+    if suffix in AUDIO_SUFFIXES:
+        return "audio"
+    return "video" if suffix else unknown
 
+
+def _content(value: Any, kind: str) -> Any:
+    """What a mapping means by its medium: `bytes` first, then `url`, `path`, or the key named like the kind."""
+    while isinstance(value, Mapping):
+        found = next(
+            (value[key] for key in ("bytes", "url", "path", kind) if value.get(key) is not None), None
+        )
+        if found is value or found is None:
+            return None
+        value = found
+    return value
+
+
+def _samples(value: Any, where: str) -> Audio | None:
+    """A sound that came as samples; None when it came as anything else."""
+    if hasattr(value, "get_all_samples"):  # torchcodec's decoder, what `datasets` gives since its version 4
+        value = {"array": value["array"], "sampling_rate": value["sampling_rate"]}
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], int):
+        value = {"array": value[0], "sampling_rate": value[1]}
+    if not (isinstance(value, Mapping) and "array" in value):
+        return None
+    samples = samples_of_array(value["array"], where=where)
+    rate_hz = int(value.get("sampling_rate") or 16_000)
+    return Audio(
+        digest=hashlib.sha256(f"{rate_hz}:".encode() + samples.tobytes()).hexdigest(),
+        load=lambda: (samples, rate_hz),
+        source=str(value.get("path") or "samples"),
+        held_bytes=samples.nbytes,
+    )
+
+
+def _seconds(given: Mapping[str, Any], keys: Sequence[str], where: str) -> float | None:
+    for key in keys:
+        if given.get(key) is not None:
+            try:
+                return float(given[key])
+            except (TypeError, ValueError):
+                raise BadMedia(
+                    f"`{key}` must be a number of seconds, not {given[key]!r:.40}", where=where
+                ) from None
+    inner = given.get("url") or given.get("video")
+    return _seconds(inner, keys, where) if isinstance(inner, Mapping) and inner is not given else None
+
+
+def _is_frame(value: Any) -> bool:
+    return is_picture(value) or getattr(value, "ndim", 0) in (2, 3)
+
+
+def _is_frames(value: Any) -> bool:
+    if getattr(value, "ndim", 0) == 4:
+        return True
+    return isinstance(value, (list, tuple)) and bool(value) and all(_is_frame(one) for one in value)
+
+
+def _picture_digest(picture: Any) -> str:
     try:
-        picture = Pictures.open(io.BytesIO(data))
-        picture.load()
-    except (
-        UnidentifiedImageError,
-        Pictures.DecompressionBombError,
-        OSError,
-        ValueError,
-        SyntaxError,
-    ) as error:
-        raise BadData(f"the picture cannot be read: {error}", where=where) from None
-    return picture
+        pixels = picture.tobytes()
+    except (OSError, ValueError, SyntaxError) as error:  # opened by a helper, but never read
+        raise BadMedia(
+            f"the picture cannot be read: {error}", where=str(getattr(picture, "filename", ""))
+        ) from None
+    head = f"{picture.mode}:{picture.size[0]}x{picture.size[1]}:".encode()
+    return hashlib.sha256(head + pixels).hexdigest()
 
 
-def _existing(value: Any, where: str) -> Path:
-    shown = f"{value!s:.80}{'…' if len(str(value)) > 80 else ''}"
-    try:
-        path = Path(str(value)).expanduser()
-        if path.is_file():
-            return path
-    except (OSError, RuntimeError, ValueError):  # a name no file can have
-        pass
-    raise BadData(f"the media file `{shown}` is not there", where=where)
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _held(source: Encoded) -> int:
+    return 0 if source.data is None else len(source.data)

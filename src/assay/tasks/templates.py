@@ -16,6 +16,7 @@ from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from assay.core.errors import BadTask
+from assay.tasks.columns import MediaRow
 
 __all__ = ["compile_template", "template_names"]
 
@@ -74,7 +75,8 @@ def compile_template(source: str, *, where: str = "") -> Callable[[Mapping[str, 
             except (KeyError, TypeError, IndexError, AttributeError):
                 pass  # the template itself says what is wrong, or knows a way
         try:
-            return join(root(context_class(environment, {**shared, **fields}, name, blocks)))
+            known = fields.over(shared) if type(fields) is MediaRow else {**shared, **fields}
+            return join(root(context_class(environment, known, name, blocks)))
         except jinja2.UndefinedError as error:
             raise _missing(error, source, fields, where) from None
         except jinja2.TemplateError as error:

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import base64
+import http.server
+import io
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making_media import png
+
+from assay.core.errors import BadMedia
+from assay.media import encoded as module
+from assay.media.encoded import encoded
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """A web server with one picture at `/x.png`, on this machine."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/x.png" else 404)
+            self.end_headers()
+            if self.path == "/x.png":
+                self.wfile.write(png())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
+
+
+def test_the_same_content_has_the_same_name_wherever_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a picture.png"
+    path.write_bytes(png())
+    data = base64.b64encode(png()).decode()
+    sources = [png(), bytearray(png()), path, str(path), path.as_uri(), f"data:image/png;base64,{data}"]
+    found = [encoded(source) for source in sources]
+    assert {source.digest for source in found} == {encoded(png()).digest}
+    assert {source.read() for source in found} == {png()}
+
+
+def test_a_file_is_opened_by_path_and_bytes_as_a_stream(tmp_path: Path) -> None:
+    path = tmp_path / "x.png"
+    path.write_bytes(png())
+    assert encoded(path).open() == str(path)
+    stream = encoded(png()).open()
+    assert isinstance(stream, io.BytesIO) and stream.read() == png()
+
+
+@pytest.mark.server
+def test_an_address_is_fetched_when_it_is_read_not_before(server: str) -> None:
+    source = encoded(f"{server}/x.png")
+    assert source.data is None
+    assert source.read() == png()
+    with pytest.raises(BadMedia, match="404") as caught:
+        encoded(f"{server}/y.png").read()
+    assert caught.value.where == f"{server}/y.png"
+
+
+@pytest.mark.server
+def test_an_address_with_too_much_behind_it_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST_DOWNLOAD_BYTES", 10)
+    with pytest.raises(BadMedia, match="larger than"):
+        encoded(f"{server}/x.png").read()
+
+
+def test_an_address_that_does_not_answer_is_bad_media() -> None:
+    source = encoded("http://127.0.0.1:9/x.png")  # the discard port: nobody listens
+    with pytest.raises(BadMedia, match="cannot be fetched"):
+        source.read()
+
+
+@pytest.mark.parametrize("address", ["data:image/png;base64", "data:image/png;base64,???", "data:,%"])
+def test_a_data_address_is_read_or_refused_with_its_place(address: str) -> None:
+    if address == "data:,%":
+        assert encoded(address).read() == b"%"
+        return
+    with pytest.raises(BadMedia, match="not a data address") as caught:
+        encoded(address, where="a.yaml:3")
+    assert caught.value.where == "a.yaml:3"
+
+
+def test_a_file_that_goes_away_is_bad_media(tmp_path: Path) -> None:
+    path = tmp_path / "x.png"
+    path.write_bytes(png())
+    source = encoded(path)
+    path.unlink()
+    with pytest.raises(BadMedia, match="cannot be read") as caught:
+        source.read()
+    assert caught.value.where == str(path)
+
+
+@pytest.mark.parametrize("value", ["nowhere.png", "file:///nowhere.png", "", "\0", "x" * 5000, None])
+def test_a_file_that_is_not_there_is_bad_media_with_its_place(value: Any) -> None:
+    with pytest.raises(BadMedia, match="is not there") as caught:
+        encoded(value, where="a.yaml:3")
+    assert caught.value.where == "a.yaml:3"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Assay
+from tests.dialogues import write_guessing
 from tests.making import Function, write_choices, write_task
 
 from assay import models
@@ -241,6 +242,26 @@ def test_plan_finds_a_document_that_cannot_be_rendered(workspace: Path, assay_co
     code, out, err = assay_command("plan", str(path))
     assert (code, out) == (2, "")
     assert "KeyError: 'x'" in err
+
+
+def test_what_a_dialogue_asks_is_counted_with_its_first_round(workspace: Path, assay_command: Assay) -> None:
+    path = str(write_guessing(workspace))
+    out = assay_command("plan", path).out
+    assert "8+" in out and "8 documents, at least 8 requests" in out
+    plan = json.loads(assay_command("plan", path, "--json").out)
+    assert plan["tasks"]["guessing"]["requests"] == {"generate": 8}
+    assert plan["tasks"]["guessing"]["at_least"] is True
+    assert "the answer decides what is asked next" in assay_command("show", path).out
+    assert json.loads(assay_command("show", path, "-n", "1", "--json").out)[0]["dialogue"] is True
+
+
+def test_a_dialogue_that_cannot_go_on_is_found_in_the_plan(workspace: Path, assay_command: Assay) -> None:
+    helpers = "def doc_to_text(doc):\n    return 'x'\n"
+    path = write_guessing(workspace, helpers=helpers, doc_to_visual=None, process_results=None)
+    code, out, err = assay_command("plan", str(path))
+    assert (code, out) == (2, "")
+    assert "`doc_to_text` is not told of the rounds before" in err
+    assert "it must take previous_output, round_idx, previous_round_info" in err
 
 
 def test_long_names_are_not_cut(workspace: Path, assay_command: Assay) -> None:

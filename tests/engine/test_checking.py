@@ -17,10 +17,12 @@ HELPERS = """
 import json
 
 def one(doc): return "x"
+def said(doc): return [{"role": "user", "content": [{"type": "text", "text": "x"}]}]
 def two(doc, results): return {"exact_match": 1.0}
 def none(): return []
 def pair(items): return 1.0
 def wrong(a, b, c, d): return "x"
+def rounds(doc, previous_output=None, round_idx=None, previous_round_info=None): return "x"
 def broken(doc): raise RuntimeError("no such luck")
 def late(doc):
     import no_such_package_anywhere
@@ -49,6 +51,12 @@ def pipeline(*steps: Mapping[str, Any] | str, name: str = "p") -> dict[str, Any]
 
 TEN_WORDS = [{"question": "Count!", "answer": "one two three four five six seven eight nine ten"}]
 TWO_LINES = [{"question": "Write two lines.", "answer": "roses are red\nviolets are blue"}]
+MULTI_ROUND: dict[str, Any] = {
+    "output_type": "generate_until_multi_round",
+    "doc_to_text": Function("utils.rounds"),
+    "process_results": Function("utils.two"),
+}
+AGENTIC: dict[str, Any] = {**MULTI_ROUND, "output_type": "generate_until_agentic", "process_results": None}
 FUNCTION_METRIC = Function("utils.pair")
 
 # name, keys of a generating task, what is found, a part of the message
@@ -101,6 +109,15 @@ GENERATING: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("a stop text that is none", {"generation_kwargs": {"until": [5]}}, [("error", "key")], "a text or a list of texts"),
     ("an empty stop text", {"generation_kwargs": {"until": ["", "\n"]}}, [("note", "until")], "stops nothing"),
     ("a length of nothing", {"generation_kwargs": {"max_gen_toks": 0}}, [("error", "key"), ("warning", "max-tokens")], "above 0"),
+    ("a sound dialogue", {**MULTI_ROUND}, [], ""),
+    ("a dialogue that nobody judges", {**MULTI_ROUND, "process_results": None}, [("warning", "rounds")], "the list of all rounds"),
+    ("a dialogue without a helper", {**MULTI_ROUND, "doc_to_text": "{{question}}"}, [("error", "rounds")], "needs a function as `doc_to_text`"),
+    ("a dialogue that hears nothing", {**MULTI_ROUND, "doc_to_text": Function("utils.one")}, [("error", "rounds")], "is not told of the rounds before"),
+    ("messages that hear nothing", {**MULTI_ROUND, "doc_to_messages": Function("utils.said")}, [("warning", "rounds")], "only one round"),
+    ("a sound agent", {**AGENTIC}, [], ""),
+    ("an agent that may do nothing", {**AGENTIC, "generation_kwargs": {"max_agentic_steps": 0}}, [("error", "key")], "whole number above 0"),
+    ("steps of no agent", {"generation_kwargs": {"max_agentic_steps": 3}}, [("note", "no-effect")], "only agentic tasks"),
+    ("a drawing model's task", {"output_type": "generate_visual_cot", "generation_kwargs": {"visual_cot": True}}, [], ""),
     ("two lengths", {"generation_kwargs": {"max_gen_toks": 8, "max_new_tokens": 9}}, [("note", "max-tokens")], "several limits"),
     ("a misspelt setting", {"generation_kwargs": {"max_gen_tokens": 8}}, [("warning", "setting")], "did you mean"),
     ("a written line end in `until`", {"generation_kwargs": {"until": [r"\n"]}}, [("warning", "written-line-end")], "backslash"),

@@ -15,7 +15,7 @@ __all__ = ["command"]
 _HELP = """Say what a run would do, and everything that is wrong with it.
 
 Reads the tasks and their data, renders every prompt, counts; asks nothing and loads no weights. Takes the same
-options as `assay run`.
+options as `assay run`. How many requests a dialogue makes depends on the answers: it is counted with its first.
 
 \b
 Examples:
@@ -54,6 +54,7 @@ def _document(plan: Any, counts: dict[str, dict[str, int]]) -> dict[str, Any]:
         tasks[name] = {
             "documents": planned.documents,
             "requests": counts[name],
+            **({"at_least": True} if planned.task.is_dialogue else {}),
             "output_type": planned.spec.output_type,
             "num_fewshot": planned.task.num_fewshot,
             "version": planned.spec.version,
@@ -94,14 +95,15 @@ def _print(plan: Any, counts: dict[str, dict[str, int]]) -> None:
             ", ".join(sorted(kinds)),
             str(planned.task.num_fewshot),
             str(planned.documents),
-            str(sum(kinds.values())),
+            f"{sum(kinds.values())}{'+' if planned.task.is_dialogue else ''}",
         )
     console = Console()
     if not console.is_terminal:
         console = Console(width=10_000)  # a file has room for long names
     console.print(table)
     total = sum(sum(kinds.values()) for kinds in counts.values())
+    more = "at least " if any(planned.task.is_dialogue for planned in plan.tasks.values()) else ""
     click.echo(
-        f"{plan.documents} documents, {total} requests to `{plan.model.name}`; would be stored in {plan.folder}"
+        f"{plan.documents} documents, {more}{total} requests to `{plan.model.name}`; would be stored in {plan.folder}"
     )
     click.echo("no problems found")

@@ -103,6 +103,7 @@ def _rows(planned: Any, preview: Any) -> list[dict[str, Any]]:
                 "target": to_plain(task.target(fields)),
                 **({"choices": to_plain(list(choices))} if choices is not None else {}),
                 "requests": asked,
+                **({"dialogue": True} if task.is_dialogue else {}),
             }
         )
     return rows
@@ -139,6 +140,9 @@ def _print(row: dict[str, Any]) -> None:
             repeats = f"  ({entry['repeats']} times)" if entry["repeats"] > 1 else ""
             click.secho("settings ", fg="cyan", nl=False)
             click.echo(printable(json.dumps(entry["settings"], ensure_ascii=False)) + repeats)
+    if row.get("dialogue"):
+        click.secho("rounds   ", fg="cyan", nl=False)
+        click.echo("this is the first; the answer decides what is asked next")
     click.secho("target   ", fg="green", nl=False)
     click.echo(repr(row["target"]))
     click.echo()

@@ -29,11 +29,19 @@ from assay.tasks.media import media_part
 if TYPE_CHECKING:
     from assay.tasks.task import Task
 
-__all__ = ["check_dialogue", "is_dialogue", "open_dialogue", "request_settings"]
+__all__ = [
+    "ROUND_ARGUMENTS",
+    "STEPS_KEY",
+    "check_dialogue",
+    "hears_rounds",
+    "is_dialogue",
+    "open_dialogue",
+    "request_settings",
+]
 
-_STEPS_KEY = "max_agentic_steps"
+STEPS_KEY = "max_agentic_steps"
 _DEFAULT_STEPS = 12
-_ROUND_ARGUMENTS = ("previous_output", "round_idx", "previous_round_info")
+ROUND_ARGUMENTS = ("previous_output", "round_idx", "previous_round_info")
 
 
 def is_dialogue(spec: TaskSpec) -> bool:
@@ -43,9 +51,9 @@ def is_dialogue(spec: TaskSpec) -> bool:
 
 def request_settings(spec: TaskSpec, settings: Settings) -> Settings:
     """The settings as a model gets them: how many steps an agent may take is not its business."""
-    if spec.output_type != "generate_until_agentic" or _STEPS_KEY not in settings.values:
+    if spec.output_type != "generate_until_agentic" or STEPS_KEY not in settings.values:
         return settings
-    return Settings({key: value for key, value in settings.values.items() if key != _STEPS_KEY})
+    return Settings({key: value for key, value in settings.values.items() if key != STEPS_KEY})
 
 
 def check_dialogue(task: Task) -> None:
@@ -68,6 +76,20 @@ def open_dialogue(task: Task, document: Document, first: Generate) -> Dialogue:
     return _MultiRound(task, document, first)
 
 
+def hears_rounds(function: Callable[..., Any]) -> bool:
+    """Whether a function takes anything of what the rounds before came to."""
+    return not _taken(function).isdisjoint(ROUND_ARGUMENTS)
+
+
+def _taken(function: Callable[..., Any]) -> frozenset[str]:
+    """What of the protocol a function takes, by name."""
+    loaded = function.load() if isinstance(function, HelperFunction) else function
+    parameters = inspect.signature(loaded).parameters
+    names = (*ROUND_ARGUMENTS, "lmms_eval_specific_kwargs")
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    return frozenset(name for name in names if takes_any or name in parameters)
+
+
 class _Rounds:
     """The function that makes the later rounds, called with what it takes."""
 
@@ -75,16 +97,7 @@ class _Rounds:
         self._function = function
         self._keywords = keywords
         self.key = key
-        loaded = function.load() if isinstance(function, HelperFunction) else function
-        parameters = inspect.signature(loaded).parameters
-        takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
-        names = (*_ROUND_ARGUMENTS, "lmms_eval_specific_kwargs")
-        self._takes = frozenset(name for name in names if takes_any or name in parameters)
-
-    @property
-    def hears(self) -> bool:
-        """Whether the function is told anything of the rounds before."""
-        return any(name in self._takes for name in _ROUND_ARGUMENTS)
+        self._takes = _taken(function)
 
     def __call__(self, document: Document, **told: Any) -> Any:
         # Copies: what one round scribbles on the row or the keywords must not depend on who else is talking.
@@ -108,24 +121,24 @@ def _rounds_of(task: Task) -> _Rounds:
             hint=f"`{key}: !function utils.{key}`",
         )
     rounds = _Rounds(function, keywords, key)
-    if key == "doc_to_text" and not rounds.hears:
+    if key == "doc_to_text" and not hears_rounds(function):
         raise BadTask(
             "`doc_to_text` is not told of the rounds before",
             where=spec.place(key),
-            hint=f"it must take {', '.join(_ROUND_ARGUMENTS)}",
+            hint=f"it must take {', '.join(ROUND_ARGUMENTS)}",
         )
     return rounds
 
 
 def _steps(task: Task) -> int:
-    given = task.settings.values.get(_STEPS_KEY, _DEFAULT_STEPS)
+    given = task.settings.values.get(STEPS_KEY, _DEFAULT_STEPS)
     try:
         steps = int(given)
         if steps < 1:
             raise ValueError
     except (TypeError, ValueError):
         raise BadOption(
-            f"`{_STEPS_KEY}` must be a whole number above 0, not {given!r}",
+            f"`{STEPS_KEY}` must be a whole number above 0, not {given!r}",
             where=task.spec.place("generation_kwargs"),
         ) from None
     return steps

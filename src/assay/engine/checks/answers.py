@@ -12,6 +12,7 @@ from assay.core.specs import TaskSpec
 from assay.engine.checks.findings import Findings, Severity
 from assay.engine.checks.generation import stop_texts
 from assay.engine.checks.keys import token_limits
+from assay.tasks.dialogue import is_dialogue
 
 __all__ = ["Answers", "check_answers"]
 
@@ -77,7 +78,7 @@ def check_answers(found: Answers, findings: Findings) -> None:
         _check_choices(found, findings)
     if spec.output_type == "multiple_choice":
         _check_spaces(found, findings)
-    if spec.output_type.startswith("generate"):
+    if spec.output_type.startswith("generate") and not is_dialogue(spec):
         _check_stops(found, findings)
         _check_length(found, findings)
 

@@ -31,6 +31,7 @@ KINDS: Mapping[str, str] = {
     "sampling": "settings of sampling that contradict each other",
     "setting": "a misspelt setting of generation",
     "until": "a stop text that stops nothing",
+    "rounds": "a dialogue whose later rounds nothing makes, or nothing judges",
     "max-tokens": "a limit too small for the targets, or several limits",
     "no-effect": "settings for something the task does not do",
     "no-target": "nothing says what is right",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from assay.core.specs import TaskSpec
 from assay.engine.checks.data import DataCheck
+from assay.engine.checks.dialogues import check_dialogue_keys
 from assay.engine.checks.documents import check_documents
 from assay.engine.checks.examples import check_example_pool, check_example_source
 from assay.engine.checks.filters import check_filters
@@ -27,7 +28,7 @@ from assay.engine.checks.texts import check_texts
 __all__ = ["CheckOptions", "Outcome", "TaskCheck"]
 
 
-_SAID = frozenset(("package", "parameters", "template"))
+_SAID = frozenset(("package", "parameters", "rounds", "template"))
 """Errors after which no document can be rendered: all of them would say it again."""
 
 
@@ -81,6 +82,7 @@ class TaskCheck:
                 check_filters(spec, findings)
             if reading.reads("output_type", "generation_kwargs", "repeats"):
                 check_generation(spec, findings)
+                check_dialogue_keys(spec, broken, findings)
             check_example_source(spec, findings)
         can_read = reading.reads("dataset", "split", "dataset_path", "dataset_kwargs")
         if self._options.data and can_read and not broken.places:

@@ -26,7 +26,6 @@ MODEL_DIGEST = digest_of({"name": "slow", "revision": "1"})
 TABLES = {
     "documents": "*",
     "requests": "*",
-    "prompts": "*",
     "responses": "fingerprint, text, logprob, greedy, finish, input_tokens, output_tokens",
     "answers": "*",
     "verdicts": "*",

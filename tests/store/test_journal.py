@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import struct
 from collections.abc import Iterator
@@ -52,15 +53,24 @@ def test_a_fact_that_is_not_json_is_kept_as_text(journal: Journal, tmp_path: Pat
 
 def test_documents_and_requests_are_kept_and_each_prompt_once(journal: Journal) -> None:
     settings = Settings({"until": ["\n"]})
-    requests: list[tuple[Request, str]] = [
-        (Generate(task="a", document=0, repeat=0, prompt=PROMPT, settings=settings), "f0"),
-        (Generate(task="a", document=0, repeat=1, prompt=PROMPT, settings=settings), "f1"),
-        (Likelihood(task="a", document=1, index=2, prompt=PROMPT, continuation=" 4"), "f2"),
-        (RollingLikelihood(task="a", document=2, prompt=Prompt.of_text("other")), "f3"),
+    requests: list[list[Request]] = [
+        [
+            Generate(task="a", document=0, repeat=0, prompt=PROMPT, settings=settings),
+            Generate(task="a", document=0, repeat=1, prompt=PROMPT, settings=settings),
+        ],
+        [Likelihood(task="a", document=1, index=2, prompt=PROMPT, continuation=" 4")],
+        [RollingLikelihood(task="a", document=2, prompt=Prompt.of_text("other"))],
     ]
-    documents = [(Document(task="a", index=index, fields={"q": "é"}), ["x", index]) for index in range(3)]
-    journal.add_documents(documents, requests).result()
-    assert [journal.count(table) for table in ("documents", "requests", "prompts")] == [3, 4, 2]
+    names = [["f0", "f1"], ["f2"], ["f3"]]
+    documents = [
+        (Document(task="a", index=index, fields={"q": "é"}), ["x", index], requests[index], names[index])
+        for index in range(3)
+    ]
+    journal.add_documents(documents).result()
+    assert [journal.count(table) for table in ("documents", "requests")] == [3, 4]
+    [(content,)] = journal.query("SELECT requests FROM asked WHERE id = 0")
+    assert json.loads(content)["prompts"] == ["2+2="]
+    assert list(journal.query("SELECT prompt FROM requests")) == [("2+2=",)] * 3 + [("other",)]
     rows = list(
         journal.query("SELECT document, number, repeat, kind, argument, fingerprint FROM requests ORDER BY 6")
     )
@@ -80,18 +90,18 @@ def test_adding_the_same_again_changes_nothing(journal: Journal) -> None:
     document = Document(task="a", index=0, fields={"q": 1})
     request = Generate(task="a", document=0, prompt=PROMPT, settings=Settings({}))
     for _ in range(2):
-        journal.add_documents([(document, "x")], [(request, "f")]).result()
+        journal.add_documents([(document, "x", [request], ["f"])]).result()
         journal.add_responses([("f", Response(request_id="r", value="x"))], source="model").result()
-    tables = ("documents", "requests", "prompts", "responses")
-    assert [journal.count(table) for table in tables] == [1, 1, 1, 1]
+    assert [journal.count(table) for table in ("documents", "requests", "responses")] == [1, 1, 1]
 
 
 def test_a_chat_is_kept_as_messages_with_media_by_hash(journal: Journal) -> None:
     picture = Image(digest="abc", load=lambda: None, source="x.png")
     prompt = Prompt((Message("system", (Text("S"),)), Message("user", (picture, Text("Q")))), chat=True)
     request = Likelihood(task="a", document=0, prompt=prompt, continuation="x")
-    journal.add_documents([], [(request, "f")]).result()
-    [(content,)] = journal.query("SELECT content FROM prompts")
+    document = Document(task="a", index=0, fields={})
+    journal.add_documents([(document, "", [request], ["f"])]).result()
+    [(content,)] = journal.query("SELECT prompt FROM requests")
     assert content == (
         '{"messages": [{"role": "system", "content": [{"type": "text", "text": "S"}]}, '
         '{"role": "user", "content": [{"type": "image", "digest": "abc", "source": "x.png"}, '
@@ -101,7 +111,7 @@ def test_a_chat_is_kept_as_messages_with_media_by_hash(journal: Journal) -> None
 
 def test_fields_that_are_not_json_are_described(journal: Journal) -> None:
     fields = {"data": b"123", "pair": (1, 2), "array": np.arange(3), "set": {1}}
-    journal.add_documents([(Document(task="a", index=0, fields=fields), b"x")], []).result()
+    journal.add_documents([(Document(task="a", index=0, fields=fields), b"x", [], [])]).result()
     [(kept, target)] = journal.query("SELECT fields, target FROM documents")
     assert kept == '{"data": "<3 bytes>", "pair": [1, 2], "array": [0, 1, 2], "set": [1]}'
     assert target == '{"target": "<1 bytes>"}'
@@ -229,7 +239,7 @@ def test_a_verdict_is_given_back_as_it_was(journal: Journal, kind: Any, value: A
 @pytest.mark.parametrize("kind", [Score, Evidence])
 def test_nan_stays_nan(journal: Journal, kind: Any) -> None:
     verdict = kind(document=0, metric="m", pipeline="p", value=math.nan)
-    journal.add_judged("a", [], [], [verdict]).result()
+    journal.add_judged("a", [(0, "scored", "")], [], [verdict]).result()
     [(*_, found)] = journal.verdicts("a")
     assert isinstance(found, float) and math.isnan(found)
 
@@ -239,7 +249,8 @@ def test_nan_stays_nan(journal: Journal, kind: Any) -> None:
     [(np.float64(0.5), 0.5), (np.float32(0.5), 0.5), (np.int64(3), 3), (np.bool_(True), True)],
 )
 def test_a_numpy_number_is_kept_as_a_number(journal: Journal, value: Any, expected: Any) -> None:
-    journal.add_judged("a", [], [], [Score(document=0, metric="m", pipeline="p", value=value)]).result()
+    verdict = Score(document=0, metric="m", pipeline="p", value=value)
+    journal.add_judged("a", [(0, "scored", "")], [], [verdict]).result()
     [(*_, found)] = journal.verdicts("a")
     assert (found, type(found)) == (expected, type(expected))
 
@@ -256,15 +267,10 @@ def test_verdicts_come_in_document_order_and_only_those_of_the_task(journal: Jou
     verdicts = [
         Score(document=n, metric="m", pipeline=p, value=float(n)) for n in (10, 9, 2) for p in ("q", "p")
     ]
-    journal.add_judged("a", [], [], verdicts).result()
-    journal.add_judged("b", [], [], verdicts[:1]).result()
+    journal.add_judged("a", [(n, "scored", "") for n in (10, 9, 2)], [], verdicts).result()
+    journal.add_judged("b", [(10, "scored", "")], [], verdicts[:1]).result()
     assert [(row[0], row[2]) for row in journal.verdicts("a")] == [
-        ("p", 2),
-        ("p", 9),
-        ("p", 10),
-        ("q", 2),
-        ("q", 9),
-        ("q", 10),
+        (pipeline, document) for document in (2, 9, 10) for pipeline in ("q", "p")
     ]
 
 
@@ -274,7 +280,7 @@ def test_judging_again_replaces(journal: Journal) -> None:
         verdict = Score(document=0, metric="m", pipeline="p", value=value)
         journal.add_judged("a", [(0, "scored", "")], [answer], [verdict]).result()
     assert [row[4] for row in journal.verdicts("a")] == [1.0]
-    assert list(journal.query("SELECT content FROM answers")) == [('{"values": [1.0]}',)]
+    assert list(journal.query("SELECT content FROM answers")) == [('{"p": [1.0]}',)]
 
 
 def test_finished_documents_are_those_that_need_nothing_more(journal: Journal) -> None:

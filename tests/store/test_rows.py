@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from assay.core.messages import Audio, Image, Message, Prompt, Text, Video
 from assay.core.requests import Likelihood
 from assay.core.responses import LogProbability, Response, Usage
-from assay.store.rows import fields_text, prompt_text, request_row, response_from_row, response_row
+from assay.store.rows import (
+    answered_row,
+    fields_text,
+    prompt_text,
+    requests_text,
+    response_from_answered,
+    response_from_row,
+    response_row,
+)
 
 TEXTS = st.text(st.characters(codec=None), max_size=20)
 RESPONSES = st.builds(
@@ -28,6 +36,11 @@ RESPONSES = st.builds(
 @given(response=RESPONSES)
 def test_a_response_survives_the_way_into_a_row_and_back(response: Response) -> None:
     assert response_from_row(response_row("f", response, source="model", at=1.0)) == response
+    number, fingerprint, text, logprob, greedy, source, at, details = answered_row(
+        7, "f", response, source="model", at=1.0
+    )
+    assert (number, source, at) == (7, "model", 1.0)
+    assert response_from_answered((fingerprint, text, logprob, greedy, details)) == response
 
 
 @pytest.mark.parametrize(
@@ -66,7 +79,10 @@ def test_a_request_is_named_by_its_place() -> None:
     request = Likelihood(
         task="a", document=1, index=2, repeat=3, prompt=Prompt.of_text("Q"), continuation="x"
     )
-    assert request_row(request, "f") == ("a", 1, 2, 3, "likelihood", request.prompt.digest, "x", "f")
+    assert json.loads(requests_text([request, request], ["f", "g"])) == {
+        "prompts": ["Q"],
+        "requests": [[2, 3, "likelihood", 0, "x", "f"], [2, 3, "likelihood", 0, "x", "g"]],
+    }
 
 
 JSON = st.recursive(

@@ -34,8 +34,14 @@ def keep(
     """A document with its requests, each answered with the value beside it unless that is None."""
     named = [(request, f"{request.task}-{request.id}", value) for request, value in requests]
     journal.add_documents(
-        [(Document(task=requests[0][0].task, index=document, fields=fields), target)],
-        [(request, name) for request, name, _ in named],
+        [
+            (
+                Document(task=requests[0][0].task, index=document, fields=fields),
+                target,
+                [request for request, _, _ in named],
+                [name for _, name, _ in named],
+            )
+        ]
     ).result()
     answered = [(name, Response(request_id="", value=value)) for _, name, value in named if value is not None]
     journal.add_responses(answered, source="model").result()
@@ -80,7 +86,9 @@ def test_choices_and_rolling_show_their_arguments_and_log_probabilities(journal:
     rolling = RollingLikelihood(task="b", document=0, prompt=Prompt.of_text("text"))
     keep(journal, 0, [(rolling, LogProbability(-math.inf))], {}, "text")
     for task in "ab":
-        journal.add_judged(task, [], [Answer(document=0, pipeline="none", values=())], []).result()
+        journal.add_judged(
+            task, [(0, "scored", "")], [Answer(document=0, pipeline="none", values=())], []
+        ).result()
     [row] = read_samples(journal, "a")
     assert row["arguments"] == [["Q", " x"], ["Q", " y"], ["Q", " z"]]
     assert row["resps"] == [[[0.0, True]], [[-1.0, False]], [[-2.0, False]]]
@@ -90,7 +98,9 @@ def test_choices_and_rolling_show_their_arguments_and_log_probabilities(journal:
 
 def test_repeats_are_the_responses_of_one_request(journal: Journal) -> None:
     keep(journal, 0, [(generate(0, repeat), f"r{repeat}") for repeat in range(3)], {}, "4")
-    journal.add_judged("a", [], [Answer(document=0, pipeline="none", values=("r0",))], []).result()
+    journal.add_judged(
+        "a", [(0, "scored", "")], [Answer(document=0, pipeline="none", values=("r0",))], []
+    ).result()
     [row] = read_samples(journal, "a")
     assert (len(row["arguments"]), row["resps"]) == (1, [["r0", "r1", "r2"]])
 
@@ -117,7 +127,9 @@ def test_documents_come_in_number_order_and_only_judged_ones(journal: Journal) -
     for document in (10, 9, 2, 1):
         keep(journal, document, [(generate(document, prompt=f"Q{document}"), "x")], {"n": document}, "")
         if document != 9:
-            journal.add_judged("a", [], [Answer(document=document, pipeline="p", values=())], []).result()
+            journal.add_judged(
+                "a", [(document, "scored", "")], [Answer(document=document, pipeline="p", values=())], []
+            ).result()
     assert [(row["doc_id"], row["doc"]) for row in read_samples(journal, "a")] == [
         (1, {"n": 1}),
         (2, {"n": 2}),
@@ -132,7 +144,9 @@ def test_evidence_is_shown_and_what_has_no_score_is_not_a_metric(journal: Journa
         Evidence(document=0, metric="f1", pipeline="p", value=(1, 0)),
         Unscored(document=0, metric="acc", pipeline="p", why="nothing to score"),
     ]
-    journal.add_judged("a", [], [Answer(document=0, pipeline="p", values=())], verdicts).result()
+    journal.add_judged(
+        "a", [(0, "scored", "")], [Answer(document=0, pipeline="p", values=())], verdicts
+    ).result()
     [row] = read_samples(journal, "a")
     assert (row["metrics"], row["f1"]) == (["f1"], (1, 0))
     assert "acc" not in row
@@ -143,20 +157,26 @@ def test_a_request_nobody_answered_is_shown_as_nothing(journal: Journal) -> None
     choice = Likelihood(task="a", document=1, prompt=Prompt.of_text("Q"), continuation="x")
     keep(journal, 1, [(choice, None)], {}, "")
     for document in range(2):
-        journal.add_judged("a", [], [Answer(document=document, pipeline="p", values=())], []).result()
+        journal.add_judged(
+            "a", [(document, "scored", "")], [Answer(document=document, pipeline="p", values=())], []
+        ).result()
     assert [row["resps"] for row in read_samples(journal, "a")] == [[["x", None]], [[None]]]
 
 
 def test_targets_keep_their_kind(journal: Journal) -> None:
     for document, target in enumerate(["4", 4, ["a", "b"], None]):
         keep(journal, document, [(generate(document, prompt=str(document)), "x")], {}, target)
-        journal.add_judged("a", [], [Answer(document=document, pipeline="p", values=())], []).result()
+        journal.add_judged(
+            "a", [(document, "scored", "")], [Answer(document=document, pipeline="p", values=())], []
+        ).result()
     assert [row["target"] for row in read_samples(journal, "a")] == ["4", 4, ["a", "b"], None]
 
 
 def test_every_row_can_be_written_as_json(journal: Journal) -> None:
     keep(journal, 0, [(generate(0), "half \ud83d")], {"q": "\ud83d", "x": {1, 2}}, b"bytes")
-    journal.add_judged("a", [], [Answer(document=0, pipeline="p", values=({"a": (1, 2)}, b"x"))], []).result()
+    journal.add_judged(
+        "a", [(0, "scored", "")], [Answer(document=0, pipeline="p", values=({"a": (1, 2)}, b"x"))], []
+    ).result()
     [row] = read_samples(journal, "a")
     assert json.loads(json.dumps(row)) == row
 

@@ -8,7 +8,7 @@ import pytest
 
 from assay.core.errors import AssayError, BadOutput, DamagedStore
 from assay.store.journal import FILE_NAME, Journal
-from assay.store.schema import CACHE_SCHEMA, JOURNAL_SCHEMA, VERSION, connect
+from assay.store.schema import CACHE_SCHEMA, JOURNAL_SCHEMA, Schema, connect
 
 needs_permissions = pytest.mark.skipif(os.geteuid() == 0, reason="the administrator may write anywhere")
 
@@ -24,14 +24,11 @@ def tables(connection: sqlite3.Connection) -> set[str]:
             JOURNAL_SCHEMA,
             {
                 "facts",
-                "prompts",
-                "documents",
-                "requests",
-                "responses",
+                "tasks",
+                "asked",
+                "answered",
                 "failures",
-                "answers",
-                "verdicts",
-                "outcomes",
+                "judged",
                 "estimates",
             },
         ),
@@ -40,11 +37,11 @@ def tables(connection: sqlite3.Connection) -> set[str]:
     ids=["journal", "cache"],
 )
 def test_a_missing_file_is_made_with_its_folders_tables_and_version(
-    tmp_path: Path, schema: str, expected: set[str]
+    tmp_path: Path, schema: Schema, expected: set[str]
 ) -> None:
     connection = connect(tmp_path / "deep" / "er" / "x.sqlite", schema)
     assert tables(connection) == expected
-    assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (schema.version,)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
 
@@ -72,7 +69,7 @@ def test_opening_again_changes_nothing(tmp_path: Path) -> None:
 def test_a_file_of_a_newer_assay_is_refused(tmp_path: Path, readonly: bool) -> None:
     path = tmp_path / "x.sqlite"
     with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA user_version={VERSION + 1}")
+        connection.execute(f"PRAGMA user_version={JOURNAL_SCHEMA.version + 1}")
     connection.close()
     with pytest.raises(DamagedStore, match="newer Assay") as caught:
         connect(path, JOURNAL_SCHEMA, readonly=readonly)
@@ -95,7 +92,7 @@ def test_a_file_that_is_not_a_database_is_refused_and_left_alone(
 
 
 @pytest.mark.parametrize("readonly", [False, True])
-@pytest.mark.parametrize("version", [0, VERSION])
+@pytest.mark.parametrize("version", [0, 1, JOURNAL_SCHEMA.version])
 def test_a_database_of_somebody_else_is_refused_and_left_alone(
     tmp_path: Path, readonly: bool, version: int
 ) -> None:

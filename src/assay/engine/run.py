@@ -220,19 +220,14 @@ class _Stream:
                 complete.append(document)
         return complete, pending
 
-    def _append_documents(self, chunk: Sequence[OpenDocument], *, written: bool = False) -> None:
-        """Write down documents, unless they are, and the requests that are not yet."""
-        documents = [] if written else [(document.document, document.target) for document in chunk]
-        requests = [
-            pair
-            for document in chunk
-            for pair in zip(
-                document.requests[document.answered :],
-                document.fingerprints[document.answered :],
-                strict=True,
+    def _append_documents(self, chunk: Sequence[OpenDocument]) -> None:
+        """Write down documents with all their requests so far."""
+        self.writes.append(
+            self.journal.add_documents(
+                (document.document, document.target, document.requests, document.fingerprints)
+                for document in chunk
             )
-        ]
-        self.writes.append(self.journal.add_documents(documents, requests))
+        )
 
     # --- responses to verdicts ---------------------------------------------------------------------
 
@@ -312,7 +307,7 @@ class _Stream:
             going = [document for document in documents if document.missing]
             if not going:
                 return
-            self._append_documents(going, written=True)
+            self._append_documents(going)
             documents, pending = self._look_up(going)
             await self.backlog.put_first(pending)
 

@@ -10,6 +10,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -21,14 +22,18 @@ from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, Response
 from assay.core.verdicts import Answer, Estimate, Verdict
 from assay.store import rows
+from assay.store.known import KnownResponses
 from assay.store.lock import RunLock
+from assay.store.positions import Positions
 from assay.store.schema import JOURNAL_SCHEMA, connect
+from assay.store.tables import DOCUMENTS_PER_TASK
 from assay.store.writer import GroupWriter
 
 __all__ = ["FILE_NAME", "Journal"]
 
 FILE_NAME = "journal.sqlite"
 _CHUNK = 500
+_INSERT_TASK = "INSERT OR IGNORE INTO tasks VALUES (?,?,?)"
 
 
 class Journal:
@@ -42,6 +47,11 @@ class Journal:
         self._writer = writer
         self._lock = lock
         self._settings_kept: set[str] = set()
+        self._known = KnownResponses()
+        self._known_read = False
+        self._tasks: dict[str, int] = {}
+        if writer is not None:
+            self._tasks = dict(self.query("SELECT name, first FROM tasks ORDER BY first"))
 
     @classmethod
     def create(cls, folder: Path) -> Journal:
@@ -85,47 +95,54 @@ class Journal:
         return self._submit(("INSERT OR REPLACE INTO facts VALUES (?,?)", given))
 
     def add_documents(
-        self, documents: Iterable[tuple[Document, Any]], requests: Iterable[tuple[Request, str]]
+        self, documents: Iterable[tuple[Document, Any, Sequence[Request], Sequence[str]]]
     ) -> Future[None]:
-        """Documents with their targets; their requests with fingerprints; each prompt once."""
-        document_rows = [
-            (
-                document.task,
-                document.index,
-                rows.fields_text(document.fields),
-                rows.fields_text({"target": target}),
-            )
-            for document, target in documents
-        ]
-        prompts: dict[str, str] = {}
-        request_rows, facts = [], []
-        for request, fingerprint in requests:
-            request_rows.append(rows.request_row(request, fingerprint))
-            if request.prompt.digest not in prompts:
-                prompts[request.prompt.digest] = rows.prompt_text(request.prompt)
-            if isinstance(request, Generate) and request.settings.digest not in self._settings_kept:
-                self._settings_kept.add(request.settings.digest)
-                facts.append(
-                    (
-                        f"settings:{request.settings.digest}",
-                        json.dumps(dict(request.settings.values), default=str),
-                    )
+        """Documents with their targets, requests and fingerprints, in place of what was said of them before."""
+        given, facts = [], []
+        tasks: list[tuple[str, int, int]] = []
+        for document, target, requests, fingerprints in documents:
+            first = self._tasks.get(document.task)
+            if first is None:
+                first = self._number_task(document.task, tasks)
+            given.append(
+                (
+                    first + document.index,
+                    rows.fields_text(document.fields),
+                    rows.fields_text({"target": target}),
+                    len(requests),
+                    rows.requests_text(requests, fingerprints),
                 )
+            )
+            for request in requests:
+                if isinstance(request, Generate) and request.settings.digest not in self._settings_kept:
+                    self._settings_kept.add(request.settings.digest)
+                    content = json.dumps(dict(request.settings.values), default=str)
+                    facts.append((f"settings:{request.settings.digest}", content))
         return self._submit(
             ("INSERT OR IGNORE INTO facts VALUES (?,?)", facts),
-            ("INSERT OR IGNORE INTO prompts VALUES (?,?)", list(prompts.items())),
-            ("INSERT OR IGNORE INTO documents VALUES (?,?,?,?)", document_rows),
-            ("INSERT OR REPLACE INTO requests VALUES (?,?,?,?,?,?,?,?)", request_rows),
+            (_INSERT_TASK, tasks),
+            ("INSERT OR REPLACE INTO asked VALUES (?,?,?,?,?)", given),
         )
 
+    def _number_task(self, task: str, new: list[tuple[str, int, int]]) -> int:
+        """Where the rows of a task begin; room is made for one that is new."""
+        first = self._tasks[task] = len(self._tasks) * DOCUMENTS_PER_TASK
+        new.append((task, first, first + DOCUMENTS_PER_TASK - 1))
+        return first
+
     def add_responses(self, responses: Iterable[tuple[str, Response]], *, source: str) -> Future[None]:
-        """Responses under their fingerprints. Durable when the future is done."""
+        """Responses under their fingerprints; the first one kept stays. Durable when the future is done."""
         now = time.time()
-        given = [
-            rows.response_row(fingerprint, response, source=source, at=now)
-            for fingerprint, response in responses
-        ]
-        return self._submit((rows.INSERT_RESPONSE, given))
+        fresh = dict(responses)
+        known = self._known_rows()
+        for name in self._kept(list(fresh)):
+            del fresh[name]
+        given = []
+        for name, response in fresh.items():
+            row = known.next
+            given.append(rows.answered_row(row, name, response, source=source, at=now))
+            known.add(name, row)
+        return self._submit((rows.INSERT_ANSWERED, given))
 
     def add_failures(self, failures: Iterable[tuple[str, Failure]]) -> Future[None]:
         """What nobody answered, under its fingerprint."""
@@ -144,16 +161,28 @@ class Journal:
         verdicts: Iterable[Verdict],
     ) -> Future[None]:
         """How documents ended: (document, outcome, why), the answers judged, the verdicts."""
-        outcome_rows = [(task, document, outcome, rows.storable(why)) for document, outcome, why in outcomes]
-        answer_rows = [
-            (task, answer.document, answer.pipeline, rows.fields_text({"values": answer.values}))
-            for answer in answers
+        answers_of: dict[int, list[Answer]] = {}
+        for answer in answers:
+            answers_of.setdefault(answer.document, []).append(answer)
+        verdicts_of: dict[int, list[Verdict]] = {}
+        for verdict in verdicts:
+            verdicts_of.setdefault(verdict.document, []).append(verdict)
+        tasks: list[tuple[str, int, int]] = []
+        first = self._tasks.get(task)
+        if first is None:
+            first = self._number_task(task, tasks)
+        given = [
+            (
+                first + document,
+                outcome,
+                rows.storable(why),
+                rows.answers_text(answers_of.get(document, ())),
+                rows.verdicts_text(verdicts_of.get(document, ())),
+            )
+            for document, outcome, why in outcomes
         ]
-        verdict_rows = [rows.verdict_row(task, verdict) for verdict in verdicts]
         return self._submit(
-            ("INSERT OR REPLACE INTO answers VALUES (?,?,?,?)", answer_rows),
-            ("INSERT OR REPLACE INTO verdicts VALUES (?,?,?,?,?,?,?)", verdict_rows),
-            ("INSERT OR REPLACE INTO outcomes VALUES (?,?,?,?)", outcome_rows),
+            (_INSERT_TASK, tasks), ("INSERT OR REPLACE INTO judged VALUES (?,?,?,?,?)", given)
         )
 
     def add_estimates(self, estimates: Iterable[Estimate]) -> Future[None]:
@@ -172,34 +201,88 @@ class Journal:
         """Everything said about the run."""
         return {key: json.loads(value) for key, value in self.query("SELECT key, value FROM facts")}
 
-    def finished(self, task: str) -> set[int]:
+    def finished(self, task: str) -> AbstractSet[int]:
         """Documents that need nothing more: judged, and not for want of an answer."""
         query = "SELECT document FROM outcomes WHERE task = ? AND outcome != 'failed'"
-        return {document for (document,) in self.query(query, (task,))}
+        return Positions(document for (document,) in self.query(query, (task,)))
 
     def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
         """The responses known under these fingerprints."""
-        found: dict[str, Response] = {}
-        for start in range(0, len(fingerprints), _CHUNK):
-            chunk = fingerprints[start : start + _CHUNK]
-            marks = ",".join("?" * len(chunk))
-            for row in self.query(f"{rows.SELECT_RESPONSE} WHERE fingerprint IN ({marks})", chunk):
-                found[row[0]] = rows.response_from_row(row)
-        return found
+        wanted = set(fingerprints)
+        return {
+            row[0]: rows.response_from_answered(row)
+            for row in self._rows_of(fingerprints, rows.SELECT_ANSWERED)
+            if row[0] in wanted
+        }
+
+    def _kept(self, fingerprints: Sequence[str]) -> list[str]:
+        """Those of the fingerprints under which something is kept, or about to be."""
+        known = self._known_rows()
+        kept = [name for name in fingerprints if known.recent(name)]
+        if known.older:
+            wanted = set(fingerprints).difference(kept)
+            found = self._rows_of(list(wanted), "SELECT fingerprint FROM answered")
+            kept += {name for (name,) in found if name in wanted}
+        return kept
+
+    def _rows_of(self, fingerprints: Sequence[str], select: str) -> Iterator[tuple[Any, ...]]:
+        numbers = self._known_rows().rows(fingerprints)
+        for start in range(0, len(numbers), _CHUNK):
+            chunk = numbers[start : start + _CHUNK]
+            yield from self.query(f"{select} WHERE id IN ({','.join(map(str, chunk))})")
+
+    def _known_rows(self) -> KnownResponses:
+        """What is known of the responses in the file: read once by who writes it, kept up with by who reads it."""
+        if self._writer is None or not self._known_read:
+            self._known_read = True
+            query = "SELECT fingerprint, id FROM answered WHERE id >= ? ORDER BY id"
+            self._known.extend(self.query(query, (self._known.next,)))
+        return self._known
+
+    def asked(self, task: str) -> Iterator[tuple[int, str, str, str]]:
+        """(document, fields, target, requests) as texts, in document order."""
+        query = (
+            "SELECT a.id - t.first, a.fields, a.target, a.requests FROM tasks t"
+            " JOIN asked a ON a.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY a.id"
+        )
+        yield from self.query(query, (task,))
+
+    def judged(self, task: str) -> Iterator[tuple[int, str, str]]:
+        """(document, answers, verdicts) as texts, in document order."""
+        query = (
+            "SELECT j.id - t.first, j.answers, j.verdicts FROM tasks t"
+            " JOIN judged j ON j.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY j.id"
+        )
+        yield from self.query(query, (task,))
 
     def verdicts(self, task: str) -> Iterator[tuple[str, str, int, str, Any]]:
-        """(pipeline, metric, document, kind, value), in document order within a metric."""
-        query = (
-            "SELECT pipeline, metric, document, kind, value FROM verdicts WHERE task = ?"
-            " ORDER BY pipeline, metric, document"
-        )
-        for pipeline, metric, document, kind, value in self.query(query, (task,)):
-            yield pipeline, metric, document, kind, rows.verdict_value(value)
+        """(pipeline, metric, document, kind, value), in document order."""
+        for document, _, content in self.judged(task):
+            for pipeline, metric, kind, value, _ in json.loads(content):
+                yield pipeline, metric, document, kind, rows.verdict_value(value)
 
     def outcomes(self, task: str) -> dict[str, int]:
         """How many documents ended how."""
         query = "SELECT outcome, count(*) FROM outcomes WHERE task = ? GROUP BY outcome"
         return dict(self.query(query, (task,)))
+
+    def unanswered(self) -> tuple[int, int]:
+        """How many requests nobody answered, and out of how many; a document without a prompt counts as one."""
+        ((total,),) = self.query("SELECT coalesce(sum(count), 0) FROM asked")
+        ((not_rendered,),) = self.query(
+            "SELECT count(*) FROM judged j LEFT JOIN asked a ON a.id = j.id"
+            " WHERE j.outcome = 'failed' AND coalesce(a.count, 0) = 0"
+        )
+        failed = 0
+        open_documents = (
+            "SELECT a.requests FROM asked a LEFT JOIN judged j ON j.id = a.id"
+            " WHERE a.count > 0 AND (j.outcome IS NULL OR j.outcome = 'failed')"
+        )
+        for (content,) in self.query(open_documents):
+            names = [request[5] for request in json.loads(content)["requests"]]
+            answered = self.find(names)
+            failed += sum(name not in answered for name in names)
+        return failed + not_rendered, total + not_rendered
 
     def estimates(self) -> list[Estimate]:
         """The numbers at the end, if the run got there."""
@@ -217,7 +300,6 @@ class Journal:
             "answers",
             "verdicts",
             "outcomes",
-            "prompts",
         ):
             raise ValueError(table)
         ((number,),) = self.query(f"SELECT count(*) FROM {table}")

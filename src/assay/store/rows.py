@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import json
+import json.encoder
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 from assay.core.codec import decode, encode, to_plain
 from assay.core.messages import Prompt, Text, Video
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import LogProbability, Response, Usage
-from assay.core.verdicts import Estimate, Score, Unscored, Verdict
+from assay.core.verdicts import Answer, Estimate, Score, Unscored, Verdict
 
 __all__ = [
+    "INSERT_ANSWERED",
     "INSERT_RESPONSE",
+    "SELECT_ANSWERED",
     "SELECT_RESPONSE",
+    "answered_row",
+    "answers_text",
+    "fields_text",
     "prompt_text",
-    "request_row",
+    "requests_text",
+    "response_from_answered",
     "response_from_row",
     "response_row",
     "storable",
+    "verdicts_text",
 ]
 
+INSERT_ANSWERED = "INSERT INTO answered VALUES (?,?,?,?,?,?,?,?)"
+SELECT_ANSWERED = "SELECT fingerprint, text, logprob, greedy, details FROM answered"
 _RESPONSE_COLUMNS = (
     "fingerprint, text, logprob, greedy, finish, reasoning, input_tokens, output_tokens, seconds, source, at"
 )
@@ -71,6 +82,8 @@ def response_value(
 
 def _exact(text: str) -> str | bytes:
     """A response as SQLite can hold it: half characters are not UTF-8, so they make it bytes."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -82,19 +95,69 @@ def _text(kept: str | bytes) -> str:
     return kept.decode("utf-8", "surrogatepass") if isinstance(kept, bytes) else kept
 
 
-def request_row(request: Request, fingerprint: str) -> tuple[Any, ...]:
-    """A request as a row."""
-    match request:
-        case Generate():
-            kind, argument = "generate", request.settings.digest
-        case Likelihood():
-            kind, argument = "likelihood", request.continuation
-        case _:
-            kind, argument = "rolling", ""
-    return (
-        request.task, request.document, request.index, request.repeat, kind, request.prompt.digest, storable(argument),
-        fingerprint,
-    )  # fmt: skip
+def answered_row(
+    number: int, fingerprint: str, response: Response, *, source: str, at: float
+) -> tuple[Any, ...]:
+    """A response as a row of a journal. Most have no details, so those share a column."""
+    value = response.value
+    if isinstance(value, str):
+        return (number, fingerprint, _exact(value), None, None, source, at, _details(response))
+    return (number, fingerprint, None, value.total, int(value.greedy), source, at, _details(response))
+
+
+def response_from_answered(row: tuple[Any, ...]) -> Response:
+    """A row of a journal as a response, named by its fingerprint."""
+    fingerprint, text, logprob, greedy, details = row
+    value = response_value(text, logprob, greedy)
+    if details is None:
+        return Response(request_id=fingerprint, value=value)
+    known = json.loads(details)
+    read, written = known.get("input_tokens"), known.get("output_tokens")
+    return Response(
+        request_id=fingerprint,
+        value=value,
+        finish=known.get("finish", ""),
+        usage=None if read is None else Usage(read, written),
+        seconds=known.get("seconds"),
+        reasoning=known.get("reasoning"),
+    )
+
+
+def _details(response: Response) -> str | None:
+    """What a response says beside its value; None where it says nothing."""
+    usage = response.usage
+    if not response.finish and usage is None and response.seconds is None and response.reasoning is None:
+        return None
+    known: dict[str, Any] = {
+        "finish": response.finish or None,
+        "input_tokens": None if usage is None else int(usage.input_tokens),
+        "output_tokens": None if usage is None else int(usage.output_tokens),
+        "seconds": response.seconds,
+        "reasoning": response.reasoning,
+    }
+    return _storable_json(to_json({key: value for key, value in known.items() if value is not None}))
+
+
+def requests_text(requests: Sequence[Request], fingerprints: Sequence[str]) -> str:
+    """The requests of a document as JSON: each prompt once, then [number, repeat, kind, prompt, argument, fingerprint]."""
+    prompts: list[str] = []
+    places: dict[str, int] = {}
+    listed = []
+    for request, fingerprint in zip(requests, fingerprints, strict=True):
+        digest = request.prompt.digest
+        place = places.get(digest)
+        if place is None:
+            place = places[digest] = len(prompts)
+            prompts.append(prompt_text(request.prompt))
+        kind, argument = _kind(request)
+        listed.append((request.index, request.repeat, kind, place, argument, fingerprint))
+    return storable(to_json({"prompts": prompts, "requests": listed}))
+
+
+def _kind(request: Request) -> tuple[str, str]:
+    if isinstance(request, Likelihood):
+        return "likelihood", request.continuation
+    return ("generate", request.settings.digest) if isinstance(request, Generate) else ("rolling", "")
 
 
 def prompt_text(prompt: Prompt) -> str:
@@ -117,8 +180,18 @@ def _part(part: Any) -> dict[str, Any]:
     return shown
 
 
-_to_json = json.JSONEncoder(ensure_ascii=False).encode
-"""One encoder for all rows: `json.dumps` with options makes a new one each time."""
+def _json_writer() -> Callable[[Any], str]:
+    """`json.dumps(value, ensure_ascii=False)` without its preparations, which cost more than a small value does."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    plain = json.JSONEncoder(ensure_ascii=False, check_circular=False)
+    if make is None:  # a Python without the part written in C
+        return plain.encode
+    chunks = make(None, plain.default, json.encoder.encode_basestring, None, ": ", ", ", False, False, True)
+    return lambda value: "".join(chunks(value, 0))
+
+
+to_json = _json_writer()
+"""A JSON-like value as text."""
 
 
 def fields_text(fields: Mapping[str, Any]) -> str:
@@ -127,13 +200,20 @@ def fields_text(fields: Mapping[str, Any]) -> str:
     if described is not None:
         fields = described()
     try:
-        return _storable_json(_to_json(fields))
-    except (TypeError, ValueError):
-        return _storable_json(_to_json(to_plain(fields)))
+        return _storable_json(to_json(fields))
+    except (TypeError, ValueError, RecursionError):
+        return _storable_json(to_json(to_plain(fields)))
+
+
+def answers_text(answers: Iterable[Answer]) -> str:
+    """The answers of a document as JSON: pipeline -> one value per request."""
+    return fields_text({answer.pipeline: answer.values for answer in answers})
 
 
 def storable(text: str) -> str:
     """A text as SQLite can hold it: half characters, which are not Unicode, become question marks."""
+    if text.isascii():  # known without looking at it
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -143,6 +223,8 @@ def storable(text: str) -> str:
 
 def _storable_json(text: str) -> str:
     """The same JSON, with half characters escaped."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -150,18 +232,35 @@ def _storable_json(text: str) -> str:
     return text
 
 
-def verdict_row(task: str, verdict: Verdict) -> tuple[Any, ...]:
-    """A verdict as a row. Floats and integers (of 64 bits) are kept as such, everything else as encoded text."""
-    head = (task, verdict.document, verdict.pipeline, verdict.metric)
+def verdicts_text(verdicts: Iterable[Verdict]) -> str:
+    """The verdicts of a document as JSON: [pipeline, metric, kind, value, why].
+
+    Floats and integers are kept as such, everything else as encoded text.
+    """
+    return f"[{','.join([_verdict_text(verdict) for verdict in verdicts])}]"
+
+
+def _verdict_text(verdict: Verdict) -> str:
     if isinstance(verdict, Score):
         value: Any = verdict.value
-        plain = (type(value) is float and value == value) or (
-            type(value) is int and -(2**63) <= value < 2**63
-        )
-        return (*head, "score", value if plain else _storable_json(encode(value)), storable(verdict.why))
+        plain = type(value) is int or (type(value) is float and math.isfinite(value))
+        text = repr(value) if plain else to_json(_storable_json(encode(value)))
+        return _verdict_head(verdict.pipeline, verdict.metric, "score") + f"{text},{_text_json(verdict.why)}]"
     if isinstance(verdict, Unscored):
-        return (*head, "unscored", None, storable(verdict.why))
-    return (*head, "evidence", _storable_json(encode(verdict.value)), "")
+        head = _verdict_head(verdict.pipeline, verdict.metric, "unscored")
+        return f"{head}null,{_text_json(verdict.why)}]"
+    head = _verdict_head(verdict.pipeline, verdict.metric, "evidence")
+    return f'{head}{to_json(_storable_json(encode(verdict.value)))},""]'
+
+
+@lru_cache(maxsize=4096)
+def _verdict_head(pipeline: str, metric: str, kind: str) -> str:
+    """How every verdict of a metric begins."""
+    return storable(to_json([pipeline, metric, kind]))[:-1] + ","
+
+
+def _text_json(text: str) -> str:
+    return to_json(storable(text)) if text else '""'
 
 
 def estimate_text(estimate: Estimate) -> str:

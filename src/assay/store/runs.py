@@ -93,17 +93,7 @@ class Run:
 
     def failed_requests(self) -> tuple[int, int]:
         """How many requests nobody answered, and out of how many; a document without a prompt counts as one."""
-        rows = self.journal.query(
-            "SELECT count(*), count(*) - count(s.fingerprint)"
-            " FROM requests r LEFT JOIN responses s ON s.fingerprint = r.fingerprint"
-        )
-        total, failed = next(rows)
-        rows = self.journal.query(
-            "SELECT count(*) FROM outcomes o WHERE outcome = 'failed' AND NOT EXISTS"
-            " (SELECT 1 FROM requests r WHERE r.task = o.task AND r.document = o.document)"
-        )
-        ((not_rendered,),) = rows
-        return failed + not_rendered, total + not_rendered
+        return self.journal.unanswered()
 
     def documents(self, task: str) -> Iterator[dict[str, Any]]:
         """One row per judged document and filter pipeline: fields, target, prompts, responses, scores."""

@@ -3,83 +3,73 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from itertools import groupby
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
+from assay.core.responses import Response
 from assay.store.journal import Journal
-from assay.store.rows import response_value, verdict_value
+from assay.store.rows import verdict_value
 
 __all__ = ["read_samples"]
 
-_DOCUMENTS = "SELECT document, fields, target FROM documents WHERE task = ? ORDER BY document"
-_REQUESTS = """
-SELECT r.document, r.number, r.repeat, r.kind, p.content, r.argument, s.text, s.logprob, s.greedy
-FROM requests r JOIN prompts p ON p.digest = r.prompt LEFT JOIN responses s ON s.fingerprint = r.fingerprint
-WHERE r.task = ? ORDER BY r.document, r.number, r.repeat
-"""
-_ANSWERS = "SELECT document, pipeline, content FROM answers WHERE task = ? ORDER BY document"
-_VERDICTS = "SELECT document, pipeline, metric, kind, value FROM verdicts WHERE task = ? ORDER BY document"
+_TOGETHER = 64
+"""Documents whose responses are looked up together."""
 
 
 def read_samples(journal: Journal, task: str) -> Iterator[dict[str, Any]]:
-    """Rows in document order, filters in pipeline order. Streams: nothing is held but one document."""
+    """Rows in document order, filters in pipeline order. Streams: only a few documents are held."""
     facts = journal.facts()
     settings = {key.partition(":")[2]: value for key, value in facts.items() if key.startswith("settings:")}
     about = facts.get("tasks", {}).get(task, {})
     order = {name: at for at, name in enumerate(about.get("pipelines", []))}
     metrics = {name: at for at, name in enumerate(about.get("metrics", []))}
-    requests = _ByDocument(journal, _REQUESTS, task)
-    answers = _ByDocument(journal, _ANSWERS, task)
-    verdicts = _ByDocument(journal, _VERDICTS, task)
-    for document, fields, target in journal.query(_DOCUMENTS, (task,)):
-        asked = requests.of(document)
-        judged = sorted(verdicts.of(document), key=lambda row: metrics.get(row[2], len(metrics)))
-        for _, pipeline, content in sorted(
-            answers.of(document), key=lambda row: order.get(row[1], len(order))
-        ):
+    for document, fields, target, requests, responses, answers, verdicts in _joined(journal, task):
+        asked = _asked(requests, responses, settings)
+        listed = sorted(verdicts, key=lambda row: metrics.get(row[1], len(metrics)))
+        for pipeline, values in sorted(answers.items(), key=lambda row: order.get(row[0], len(order))):
             scores = {
                 metric: verdict_value(value)
-                for _, name, metric, kind, value in judged
+                for name, metric, kind, value, _ in listed
                 if name == pipeline and kind != "unscored"
             }
             yield {
                 "doc_id": document,
                 "doc": json.loads(fields),
                 "target": json.loads(target)["target"],
-                **_asked(asked, settings),
-                "filtered_resps": json.loads(content)["values"],
+                **asked,
+                "filtered_resps": values,
                 "filter": pipeline,
                 "metrics": list(scores),
                 **scores,
             }
 
 
-class _ByDocument:
-    """The rows of a query that is sorted by document, taken document by document."""
+def _joined(journal: Journal, task: str) -> Iterator[tuple[Any, ...]]:
+    """(document, fields, target, requests, responses, answers, verdicts) of every document that was judged."""
+    judged = journal.judged(task)
+    ended = next(judged, None)
+    asked = journal.asked(task)
+    while some := list(islice(asked, _TOGETHER)):
+        requests = [json.loads(content) for *_, content in some]
+        responses = journal.find([request[5] for one in requests for request in one["requests"]])
+        for (document, fields, target, _), one in zip(some, requests, strict=True):
+            while ended is not None and ended[0] < document:
+                ended = next(judged, None)
+            if ended is not None and ended[0] == document:
+                yield document, fields, target, one, responses, json.loads(ended[1]), json.loads(ended[2])
 
-    def __init__(self, journal: Journal, statement: str, task: str) -> None:
-        self._groups = groupby(journal.query(statement, (task,)), key=lambda row: row[0])
-        self._next: tuple[int, list[tuple[Any, ...]]] | None = None
 
-    def of(self, document: int) -> list[tuple[Any, ...]]:
-        while self._next is None or self._next[0] < document:
-            key, rows = next(self._groups, (None, None))
-            if key is None or rows is None:
-                return []
-            self._next = (key, list(rows))
-        return self._next[1] if self._next[0] == document else []
-
-
-def _asked(rows: list[tuple[Any, ...]], settings: dict[str, Any]) -> dict[str, Any]:
+def _asked(
+    content: dict[str, Any], known: Mapping[str, Response], settings: dict[str, Any]
+) -> dict[str, Any]:
     arguments: list[list[Any]] = []
     responses: list[list[Any]] = []
     last = None
-    for _, number, _, kind, prompt, argument, text, logprob, greedy in rows:
-        if (
-            number != last
-        ):  # the number of a choice, or of a round; one repeat's dialogue may be longer than another's
+    for number, _, kind, place, argument, fingerprint in sorted(content["requests"], key=lambda row: row[:2]):
+        if number != last:  # of a choice, or of a round; one repeat's dialogue may be longer than another's
             last = number
+            prompt = content["prompts"][place]
             match kind:
                 case "generate":
                     arguments.append([prompt, settings.get(argument, {})])
@@ -88,15 +78,13 @@ def _asked(rows: list[tuple[Any, ...]], settings: dict[str, Any]) -> dict[str, A
                 case _:
                     arguments.append([prompt])
             responses.append([])
-        responses[-1].append(_response(kind, text, logprob, greedy))
+        responses[-1].append(_response(kind, known.get(fingerprint)))
     return {"arguments": arguments, "resps": responses}
 
 
-def _response(kind: str, text: Any, logprob: Any, greedy: Any) -> Any:
+def _response(kind: str, response: Response | None) -> Any:
     """A response as lm-eval shows it; None where nobody answered."""
-    if text is None and greedy is None:
-        return None
-    value = response_value(text, logprob, greedy)
-    if isinstance(value, str):
-        return value
+    if response is None or isinstance(response.value, str):
+        return None if response is None else response.value
+    value = response.value
     return value.total if kind == "rolling" else [value.total, value.greedy]

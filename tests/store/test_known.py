@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from assay.store import known
+from assay.store.known import KnownResponses
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(known, "_RECENT", 16)
+    return 16
+
+
+def test_a_name_leads_to_its_row_however_many_came_after_it(few: int) -> None:
+    names = KnownResponses()
+    names.extend((f"name{row}", row) for row in range(1000))
+    assert names.older
+    assert names.next == 1000
+    for row in range(1000):
+        assert names.rows([f"name{row}"]) == [row]
+    assert sorted(names.rows([f"name{row}" for row in range(0, 1000, 7)])) == list(range(0, 1000, 7))
+
+
+def test_a_name_that_was_never_added_leads_nowhere(few: int) -> None:
+    names = KnownResponses()
+    assert names.rows(["x"]) == []
+    names.extend((f"name{row}", row) for row in range(100))
+    assert names.rows([f"other{row}" for row in range(1000)]) == []
+    assert names.rows([]) == []
+
+
+def test_only_the_last_names_are_kept_as_they_are(few: int) -> None:
+    names = KnownResponses()
+    names.extend((f"name{row}", row) for row in range(few + 1))
+    assert (names.recent("name0"), names.recent(f"name{few}")) == (False, True)
+
+
+def test_rows_may_have_numbers_of_any_size(few: int) -> None:
+    names = KnownResponses()
+    names.extend((f"name{row}", row + 2**32 - 8) for row in range(40))
+    assert names.rows(["name0", "name39"]) in ([2**32 - 8, 2**32 + 31], [2**32 + 31, 2**32 - 8])

@@ -24,6 +24,7 @@ from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Estimate
 from assay.engine.asking import Backlog, ask
 from assay.engine.dialogue import OpenTalks, Talks, go_on
+from assay.engine.collecting import few_collections
 from assay.engine.foreign_code import Draws, ForeignCode
 from assay.engine.judging import OpenDocument, judge, running_score
 from assay.engine.plan import Plan, PlannedTask
@@ -44,12 +45,13 @@ async def run(
 ) -> list[Estimate]:
     """Answer and score whatever the journal lacks, then sum it up."""
     stream = _Stream(plan, journal, cache, progress)
-    try:
-        await stream.flow()
-    finally:
-        await stream.close()
-    progress.stage = "summarise"
-    estimates = await asyncio.to_thread(summarise, plan, journal)
+    with few_collections():
+        try:
+            await stream.flow()
+        finally:
+            await stream.close()
+        progress.stage = "summarise"
+        estimates = await asyncio.to_thread(summarise, plan, journal)
     await asyncio.wrap_future(journal.add_estimates(estimates))
     progress.stage = "done"
     return estimates

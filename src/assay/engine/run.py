@@ -23,8 +23,8 @@ from assay.core.requests import Request, fingerprint
 from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Estimate
 from assay.engine.asking import Backlog, ask
-from assay.engine.dialogue import OpenTalks, Talks, go_on
 from assay.engine.collecting import few_collections
+from assay.engine.dialogue import OpenTalks, Talks, go_on
 from assay.engine.foreign_code import Draws, ForeignCode
 from assay.engine.judging import OpenDocument, judge, running_score
 from assay.engine.plan import Plan, PlannedTask

@@ -39,7 +39,7 @@ def asked(model: Any, requests: Sequence[Request]) -> dict[str, Outcome]:
         backlog = Backlog(1000)
         await backlog.put(requests)
         await backlog.close()
-        await ask(model, backlog, outcomes.extend)
+        await ask(model, backlog, outcomes.append)
 
     in_time(work())
     assert len({outcome.request_id for outcome in outcomes}) == len(outcomes), "each request ends once"

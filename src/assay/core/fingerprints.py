@@ -13,6 +13,7 @@ from typing import Any
 
 __all__ = ["canonical_json", "digest_bytes", "digest_of", "digest_text"]
 
+_blake2b = hashlib.blake2b
 _SIZE = 16  # 128 bits: a collision is out of reach for any number of requests
 
 
@@ -45,7 +46,7 @@ def digest_text(*parts: str) -> str:
     >>> digest_text("ab", "c") == digest_text("a", "bc")
     False
     """
-    return hashlib.blake2b(ascii(parts).encode(), digest_size=_SIZE).hexdigest()
+    return _blake2b(ascii(parts).encode(), digest_size=_SIZE).hexdigest()
 
 
 def digest_bytes(data: bytes) -> str:

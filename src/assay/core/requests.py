@@ -80,6 +80,9 @@ class Settings:
         return None if value is None else int(value)
 
 
+_name = object.__setattr__
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     """What every request says of itself."""
@@ -99,7 +102,7 @@ class _Asked:
     """What the request is named by: a hash of its exact content."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "id", digest_text(*self._words()))
+        _name(self, "id", digest_text(*self._words()))
 
     def _words(self) -> tuple[str, ...]:
         """The words a kind of request is named by."""

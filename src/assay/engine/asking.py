@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from assay.core.errors import AssayError, BadData
@@ -77,7 +77,7 @@ class Backlog:
             self._changed.notify_all()
 
 
-async def ask(model: Model, backlog: Backlog, receive: Callable[[Sequence[Outcome]], None]) -> None:
+async def ask(model: Model, backlog: Backlog, receive: Callable[[Outcome], None]) -> None:
     """Work through the backlog with as many calls open as the model likes; hand each outcome on at once."""
     breaks = _Breaks()
     async with asyncio.TaskGroup() as group:
@@ -93,7 +93,7 @@ class _Breaks:
 
 
 async def _worker(
-    model: Model, backlog: Backlog, receive: Callable[[Sequence[Outcome]], None], breaks: _Breaks
+    model: Model, backlog: Backlog, receive: Callable[[Outcome], None], breaks: _Breaks
 ) -> None:
     while window := await backlog.take(model.traits.window):
         unanswered = {request.id: request for request in window}
@@ -102,11 +102,9 @@ async def _worker(
                 request = unanswered.pop(outcome.request_id, None)
                 if request is not None:
                     breaks.count = 0
-                    receive([_sound(request, outcome)])
+                    receive(_sound(request, outcome))
         except BadData as error:  # a medium that cannot be read is its requests' failure
-            receive(
-                [Failure(request_id=key, kind="bad media", message=str(error)) for key in sorted(unanswered)]
-            )
+            _fail(unanswered, "bad media", str(error), receive)
         except AssayError:
             raise
         except Exception as error:
@@ -117,14 +115,15 @@ async def _worker(
                     hint="everything answered so far is saved; repeat the command to go on",
                 ) from error
             message = f"{type(error).__name__}: {error}"
-            receive(
-                [Failure(request_id=key, kind="model error", message=message) for key in sorted(unanswered)]
-            )
+            _fail(unanswered, "model error", message, receive)
         else:
             message = "the model gave no answer"
-            receive(
-                [Failure(request_id=key, kind="model error", message=message) for key in sorted(unanswered)]
-            )
+            _fail(unanswered, "model error", message, receive)
+
+
+def _fail(unanswered: Iterable[str], kind: str, message: str, receive: Callable[[Outcome], None]) -> None:
+    for key in sorted(unanswered):
+        receive(Failure(request_id=key, kind=kind, message=message))
 
 
 def _sound(request: Request, outcome: Outcome) -> Outcome:

@@ -31,7 +31,6 @@ from assay.engine.plan import Plan, PlannedTask
 from assay.engine.summary import summarise
 from assay.store.cache import ResponseCache
 from assay.store.journal import Journal
-from assay.tasks.makers import loan
 from assay.tasks.task import Pass
 
 __all__ = ["run"]
@@ -155,7 +154,7 @@ class _Stream:
                 chunk = [
                     self._render(planned, rendering, document)
                     for document in batch
-                    if document.index not in finished or not rendering.skip(document)
+                    if not finished or document.index not in finished or not rendering.skip(document)
                 ]
             counters.done += len(batch) - len(chunk)
             counters.reused += len(batch) - len(chunk)
@@ -173,7 +172,7 @@ class _Stream:
             kind = "bad media" if isinstance(error, BadMedia) else "not rendered"
             failure = Failure(request_id="", kind=kind, message=why)
             return OpenDocument(document, (), (), [failure], 0)
-        marks = tuple(fingerprint(self.model_digest, request.id) for request in requests)
+        marks = tuple([fingerprint(self.model_digest, request.id) for request in requests])
         opened = OpenDocument(document, requests, marks, [None] * len(requests), len(requests))
         opened.target = _made_target(planned, document)
         opened.talks = talks
@@ -233,8 +232,8 @@ class _Stream:
 
     # --- responses to verdicts ---------------------------------------------------------------------
 
-    def _receive(self, outcomes: Sequence[Outcome]) -> None:
-        self.arrived.extend(outcomes)
+    def _receive(self, outcome: Outcome) -> None:
+        self.arrived.append(outcome)
         self.arrival.set()
 
     async def _record(self) -> None:
@@ -367,6 +366,6 @@ def _first(several: BaseExceptionGroup[AssayError]) -> AssayError:
 def _made_target(planned: PlannedTask, document: Document) -> object:
     """The target as people see it; a target that cannot be made is scoring's business, not a reason to stop."""
     try:
-        return planned.task.target(loan(document.fields))
+        return planned.task.target(planned.task.lend(document.fields))
     except Exception:  # noqa: BLE001 - helper border
         return None

@@ -108,7 +108,7 @@ class Journal:
                 (
                     first + document.index,
                     rows.fields_text(document.fields),
-                    rows.fields_text({"target": target}),
+                    rows.target_text(target),
                     len(requests),
                     rows.requests_text(requests, fingerprints),
                 )

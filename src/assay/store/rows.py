@@ -30,6 +30,7 @@ __all__ = [
     "response_from_row",
     "response_row",
     "storable",
+    "target_text",
     "verdicts_text",
 ]
 
@@ -143,28 +144,32 @@ def requests_text(requests: Sequence[Request], fingerprints: Sequence[str]) -> s
     prompts: list[str] = []
     places: dict[str, int] = {}
     listed = []
+    last, place = None, 0
     for request, fingerprint in zip(requests, fingerprints, strict=True):
-        digest = request.prompt.digest
-        place = places.get(digest)
-        if place is None:
-            place = places[digest] = len(prompts)
-            prompts.append(prompt_text(request.prompt))
-        kind, argument = _kind(request)
-        listed.append((request.index, request.repeat, kind, place, argument, fingerprint))
-    return storable(to_json({"prompts": prompts, "requests": listed}))
-
-
-def _kind(request: Request) -> tuple[str, str]:
-    if isinstance(request, Likelihood):
-        return "likelihood", request.continuation
-    return ("generate", request.settings.digest) if isinstance(request, Generate) else ("rolling", "")
+        if request.prompt is not last:
+            last = request.prompt
+            place = places.setdefault(last.digest, len(prompts))
+            if place == len(prompts):
+                prompts.append(_quoted(prompt_text(last)))
+        if isinstance(request, Likelihood):
+            said = f'"likelihood", {place}, {_quoted(request.continuation)}'
+        elif isinstance(request, Generate):
+            said = f'"generate", {place}, "{request.settings.digest}"'
+        else:
+            said = f'"rolling", {place}, ""'
+        listed.append(f"[{request.index}, {request.repeat}, {said}, {_quoted(fingerprint)}]")
+    return storable(f'{{"prompts": [{", ".join(prompts)}], "requests": [{", ".join(listed)}]}}')
 
 
 def prompt_text(prompt: Prompt) -> str:
     """A prompt as text: itself when it is plain, else JSON messages with media by hash."""
     messages = prompt.messages
-    if not prompt.chat and len(messages) == 1 and all(isinstance(part, Text) for part in messages[0].parts):
-        return storable(messages[0].text)
+    if not prompt.chat and len(messages) == 1:
+        parts = messages[0].parts
+        if len(parts) == 1 and type(parts[0]) is Text:
+            return storable(parts[0].text)
+        if all(isinstance(part, Text) for part in parts):
+            return storable(messages[0].text)
     shown = [
         {"role": message.role, "content": [_part(part) for part in message.parts]} for message in messages
     ]
@@ -192,6 +197,17 @@ def _json_writer() -> Callable[[Any], str]:
 
 to_json = _json_writer()
 """A JSON-like value as text."""
+
+
+_quoted: Callable[[str], str] = json.encoder.encode_basestring
+"""A text as JSON."""
+
+
+def target_text(target: Any) -> str:
+    """A document's target as JSON."""
+    if type(target) is str:
+        return _storable_json(f'{{"target": {_quoted(target)}}}')
+    return fields_text({"target": target})
 
 
 def fields_text(fields: Mapping[str, Any]) -> str:

@@ -40,7 +40,7 @@ class Pass:
 
     def requests(self, document: Document) -> tuple[Request, ...]:
         """What is asked about a document."""
-        fields = loan(document.fields)
+        fields = self._task.lend(document.fields)
         return tuple(self._task._requests(document, fields, self._shots(fields)))
 
     def skip(self, document: Document) -> bool:
@@ -69,6 +69,12 @@ class Task(TaskDocuments):
         )
         more = (spec.doc_to_messages, spec.doc_to_image, spec.doc_to_audio, spec.fewshot.doc_to_text)
         return any(callable(maker) for maker in (*makers, *more, spec.fewshot.doc_to_target))
+
+    @cached_property
+    def lend(self) -> Callable[[Fields], Fields]:
+        """The fields of a document for its makers: a copy where code that is not ours sees them."""
+        foreign = type(self) is not Task or self.runs_own_code or self.prompt is not None or self.is_dialogue
+        return loan if foreign else _itself
 
     @cached_property
     def shots(self) -> Shots:
@@ -137,7 +143,7 @@ class Task(TaskDocuments):
                 for repeat in range(spec.repeats):
                     yield Generate(task=task, document=index, repeat=repeat, prompt=prompt, settings=settings)
 
-    def _pairs(self, fields: Fields, shots: list[Turn]) -> Iterator[tuple[Prompt, str]]:
+    def _pairs(self, fields: Fields, shots: list[Turn]) -> list[tuple[Prompt, str]]:
         """(context, continuation) for every choice, then the unconditional ones for mutual information."""
         choices = self.choices(fields)
         if not choices:
@@ -149,14 +155,18 @@ class Task(TaskDocuments):
         prompts = self._prompts(fields, shots)
         if self.shape[0]:
             continuation = f"{delimiter}{self.target(fields)}"
-            for prompt in prompts:
-                yield prompt, continuation
+            pairs = [(prompt, continuation) for prompt in prompts]
         else:
-            for choice in choices:
-                yield prompts[0], f"{delimiter}{choice}"
-        if any(metric.metric == "acc_mutual_info" for metric in self.spec.metrics):
-            for choice in choices:
-                yield Prompt.of_text(""), f"{delimiter}{choice}"
+            (prompt,) = prompts
+            pairs = [(prompt, f"{delimiter}{choice}") for choice in choices]
+        if self._wants_mutual_information:
+            nothing = Prompt.of_text("")
+            pairs += [(nothing, f"{delimiter}{choice}") for choice in choices]
+        return pairs
+
+    @cached_property
+    def _wants_mutual_information(self) -> bool:
+        return any(metric.metric == "acc_mutual_info" for metric in self.spec.metrics)
 
     def _prompts(self, fields: Fields, shots: list[Turn]) -> list[Prompt]:
         """One prompt, or one per choice when the choices are the inputs."""
@@ -224,6 +234,10 @@ class Task(TaskDocuments):
         if not isinstance(value, str):
             raise BadTask(f"`{key}` must give a text here, not {value!r}", where=self.spec.place(key))
         return value
+
+
+def _itself(fields: Fields) -> Fields:
+    return fields
 
 
 def with_parts(prompt: Prompt, media: Sequence[Media]) -> Prompt:

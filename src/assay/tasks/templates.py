@@ -5,6 +5,7 @@ Templates come from task files and dataset texts flow through them, so both are 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -63,17 +64,11 @@ def compile_template(source: str, *, where: str = "") -> Callable[[Mapping[str, 
     if "{{" not in source and "{%" not in source and "{#" not in source:
         constant = template.render()
         return lambda fields: constant
-    shortcut = _shortcut(source)
     root, join = template.root_render_func, "".join
     environment, name, blocks = template.environment, template.name, template.blocks
     context_class, shared = environment.context_class, dict(template.globals)
 
     def render(fields: Mapping[str, Any]) -> str:
-        if shortcut is not None:
-            try:
-                return shortcut(fields)
-            except (KeyError, TypeError, IndexError, AttributeError):
-                pass  # the template itself says what is wrong, or knows a way
         try:
             known = fields.over(shared) if type(fields) is MediaRow else {**shared, **fields}
             return join(root(context_class(environment, known, name, blocks)))
@@ -99,7 +94,20 @@ def compile_template(source: str, *, where: str = "") -> Callable[[Mapping[str, 
                 f"the template fails: {type(error).__name__}: {error}", where=where, hint=_excerpt(source)
             ) from None
 
-    return render
+    shortcut = _shortcut(source)
+    return render if shortcut is None else _with_shortcut(shortcut, render)
+
+
+def _with_shortcut(
+    shortcut: Callable[[Mapping[str, Any]], str], render: Callable[[Mapping[str, Any]], str]
+) -> Callable[[Mapping[str, Any]], str]:
+    def quickly(fields: Mapping[str, Any]) -> str:
+        try:
+            return shortcut(fields)
+        except (KeyError, TypeError, IndexError, AttributeError):
+            return render(fields)  # the template itself says what is wrong, or knows a way
+
+    return quickly
 
 
 def _shortcut(source: str) -> Callable[[Mapping[str, Any]], str] | None:
@@ -111,28 +119,44 @@ def _shortcut(source: str) -> Callable[[Mapping[str, Any]], str] | None:
     body = _environment().parse(source).body
     if any(not isinstance(node, nodes.Output) for node in body):
         return None
-    readers = [_reader(child) for node in body for child in node.nodes]  # type: ignore[attr-defined]
-    if any(reader is None for reader in readers):
+    parts = [_part(child) for node in body for child in node.nodes]  # type: ignore[attr-defined]
+    if any(part is None for part in parts):
         return None
-    steps = [reader for reader in readers if reader is not None]
-    return lambda fields: "".join([step(fields) for step in steps])
+    text = ast.JoinedStr([part for part in parts if part is not None])
+    fields = ast.arguments(
+        posonlyargs=[], args=[ast.arg("fields")], kwonlyargs=[], kw_defaults=[], defaults=[]
+    )
+    function = ast.fix_missing_locations(ast.Expression(ast.Lambda(fields, text)))
+    made: Callable[[Mapping[str, Any]], str] = eval(
+        compile(function, "<template>", "eval"), {"stripped": _stripped}
+    )
+    return made
 
 
-def _reader(node: nodes.Node) -> Callable[[Mapping[str, Any]], str] | None:
+def _part(node: nodes.Node) -> ast.expr | None:
+    """The piece of an f-string that writes what a node of a template writes."""
     match node:
         case nodes.TemplateData(data=text):
-            return lambda fields: text
+            return ast.Constant(text)
         case nodes.Name(name=name) if name not in _environment().globals:
-            return lambda fields: str(fields[name])
-        case nodes.Getitem(node=nodes.Name(name=name), arg=nodes.Const(value=key)) if (
+            return _shown(_field(name))
+        case nodes.Getitem(node=nodes.Name(name=name), arg=nodes.Const(value=int() | str() as key)) if (
             name not in _environment().globals
         ):
-            return lambda fields: str(fields[name][key])
+            return _shown(ast.Subscript(_field(name), ast.Constant(key), ast.Load()))
         case nodes.Call(
             node=nodes.Getattr(node=nodes.Name(name=name), attr="strip"), args=[], kwargs=[], dyn_args=None
         ):
-            return lambda fields: _stripped(fields[name])
+            return _shown(ast.Call(ast.Name("stripped", ast.Load()), [_field(name)], []))
     return None
+
+
+def _field(name: str) -> ast.expr:
+    return ast.Subscript(ast.Name("fields", ast.Load()), ast.Constant(name), ast.Load())
+
+
+def _shown(value: ast.expr) -> ast.expr:
+    return ast.FormattedValue(value, conversion=ord("s"))
 
 
 def _stripped(value: Any) -> str:

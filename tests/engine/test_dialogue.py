@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -149,6 +150,48 @@ def test_many_dialogues_are_not_all_open_at_once(workspace: Path) -> None:
         for at in range(0, len(order), 50)
     )
     assert widest < 800
+
+
+def test_pictures_of_rounds_that_were_answered_are_let_go(workspace: Path) -> None:
+    helpers = """
+import gc
+from PIL import Image
+
+class Picture(Image.Image):
+    pass
+
+def doc_to_visual(doc):
+    return []
+
+def doc_to_text(doc, previous_output=None, round_idx=None, previous_round_info=None, **more):
+    if round_idx is None:
+        return "look"
+    if round_idx == 6:
+        gc.collect()
+        alive = sum(isinstance(thing, Picture) for thing in gc.get_objects())
+        return None, None, True, [str(alive)], None
+    picture = Picture()
+    picture.im, picture._mode, picture._size = Image.new("L", (2, 2), round_idx).im, "L", (2, 2)
+    return [picture], f"look {round_idx}", False, previous_output, None
+
+def process_results(doc, results):
+    return {"alive": int(results[0][0])}
+"""
+    metric = {"metric": "alive", "aggregation": "mean", "higher_is_better": False}
+    path = write_guessing(workspace, 1, helpers=helpers, metric_list=[metric])
+
+    class Forgetful(ScriptedModel):
+        async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+            async for outcome in super().answer(window):
+                self.asked.clear()
+                yield outcome
+
+    finished = run(Forgetful(halve), path)
+    assert finished.results["guessing"]["alive,none"] <= 2, "the round just answered, and none before it"
+    (document,) = finished.documents("guessing")
+    assert [
+        json.loads(prompt)["messages"][0]["content"][0]["type"] for prompt, _ in document["arguments"][1:]
+    ] == ["image"] * 5
 
 
 # --- what is remembered --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from assay.tasks.dialogue import check_dialogue
 from assay.tasks.task import Task
 
 MakeTask = Callable[..., Task]
-ROW = {"q": "Where?", "a": "here", "tools": ["lamp"]}
+ROW = {"q": "Where?", "a": "here", "tools": [{"name": "lamp", "uses": [1]}]}
 
 
 class Helper:
@@ -149,7 +149,7 @@ def test_a_helper_may_scribble_on_what_it_is_given(talk: Any) -> None:
     helper = Helper(lambda outputs: ([], "go on", False, outputs, None), (None, None, True, None, None))
     dialogue = talk(helper, lmms_eval_specific_kwargs={"post": "."})
     dialogue.next(["a"])
-    helper.told[0]["doc"]["tools"].append("hammer")
+    helper.told[0]["doc"]["tools"][0]["uses"].append(2)
     helper.told[0]["keywords"]["round_idx"] = 1
     dialogue.next(["a", "b"])
     assert helper.told[1]["doc"] == ROW and helper.told[1]["keywords"] == {"post": "."}

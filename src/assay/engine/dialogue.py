@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from assay.core.dialogues import Dialogue, Finished
 from assay.core.documents import Document
 from assay.core.errors import AssayError
+from assay.core.messages import Prompt, Text, made_now
 from assay.core.requests import Generate, Request, fingerprint
 from assay.core.responses import Failure, Outcome
 from assay.engine.foreign_code import Draws
@@ -88,10 +90,31 @@ def go_on(
         if isinstance(following, Failure):
             document.outcomes.append(following)
             continue
-        document.requests += tuple(following)
+        document.requests = (*map(_without_media, document.requests), *following)
         document.fingerprints += tuple(fingerprint(model_digest, request.id) for request in following)
         document.outcomes += [None] * len(following)
         document.missing = len(following)
+
+
+def _without_media(request: Request) -> Request:
+    """The same request, for the journal alone: the media of a round that was answered need not be held."""
+    if not any(part.load is not _let_go for part in request.prompt.media):
+        return request
+    messages = [
+        replace(
+            message,
+            parts=tuple(
+                part if isinstance(part, Text) else replace(part, load=_let_go, held_bytes=0, keep=made_now)
+                for part in message.parts
+            ),
+        )
+        for message in request.prompt.messages
+    ]
+    return replace(request, prompt=Prompt(tuple(messages), chat=request.prompt.chat))
+
+
+def _let_go() -> Any:
+    raise AssayError("the medium of a round that was answered is not held any more")
 
 
 def _too_long(limit: int) -> Failure:

@@ -104,8 +104,20 @@ class _Rounds:
         keywords = dict(self._keywords) if isinstance(self._keywords, Mapping) else self._keywords
         given = {"lmms_eval_specific_kwargs": keywords, **told}
         return self._function(
-            loan(document.fields), **{name: given[name] for name in given if name in self._takes}
+            _fresh(document.fields), **{name: given[name] for name in given if name in self._takes}
         )
+
+
+def _fresh(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row as it was read, for each round: an agent's helper may change states deep inside it."""
+    row = loan(fields)
+    return {key: _copied(value) for key, value in row.items()} if type(row) is dict else row
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if type(value) is list else value
 
 
 def _rounds_of(task: Task) -> _Rounds:
@@ -150,7 +162,10 @@ class _Talk:
     def __init__(self, task: Task, document: Document, first: Generate) -> None:
         self._task = task
         self._document = document
-        self._first = first
+        self._chat = first.prompt.chat
+        self._again = replace(first, prompt=Prompt.of_text(""))
+        """The first request without its prompt, whose media need not be held."""
+
         self._rounds = _rounds_of(task)
         self._heard = 0
         self._step: Generate | Finished = first
@@ -170,7 +185,7 @@ class _Talk:
         raise NotImplementedError
 
     def _ask(self, prompt: Prompt) -> Generate:
-        return replace(self._first, prompt=prompt, index=self._heard, round=self._heard)
+        return replace(self._again, prompt=prompt, index=self._heard, round=self._heard)
 
     def _media(self, visuals: Any) -> list[Part]:
         where = self._task.spec.place(self._rounds.key)
@@ -181,7 +196,7 @@ class _Talk:
         if not isinstance(text, str):
             raise self._not_a_round(f"there must be a text to ask, not {text!r:.80}")
         rendering = self._task.rendering
-        chat = self._first.prompt.chat or (bool(media) and rendering.chat_messages)
+        chat = self._chat or (bool(media) and rendering.chat_messages)
         system = None if self._task.visuals.active else rendering.system_instruction
         if not chat:
             return Prompt((Message("user", (*media, Text((system or "") + text))),))

@@ -1,0 +1,118 @@
+"""The main thread, lent to foreign code while the event loop runs in another one.
+
+Task helpers were written for the main thread: some set signal handlers, which Python allows nowhere else. And only
+there can a signal end a helper that hangs in a regular expression, a sleep or a socket. So the loop moves out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Generic, TypeVar
+
+from assay.engine.watch import HelperStopped, current_watch
+
+__all__ = ["borrowed", "run_beside_helpers"]
+
+T = TypeVar("T")
+
+_lent: list[queue.SimpleQueue[Callable[[], None] | None]] = []
+
+
+def borrowed(work: Callable[[], None]) -> bool:
+    """Have the main thread do this, if it is lent and free; False where it is not."""
+    if not _lent:
+        return False
+    _lent[0].put(work)
+    return True
+
+
+def run_beside_helpers(work: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run`, with foreign code in the main thread and the loop in another one.
+
+    Elsewhere than in the main thread it is `asyncio.run` and nothing else. Ctrl-C cancels the work, as there.
+    """
+    if threading.current_thread() is not threading.main_thread() or _lent:
+        return asyncio.run(work)
+    beside = _Beside(work)
+    _lent.append(beside.waiting)
+    try:
+        with beside.hearing_signals():
+            beside.start()
+            beside.serve()
+    finally:
+        _lent.clear()
+    return beside.result()
+
+
+class _Beside(Generic[T]):
+    """A loop in a thread of its own, and the main thread that waits for work meanwhile."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self.waiting: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._work = work
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[T] | None = None
+        self._results: list[T] = []
+        self._error: BaseException | None = None
+        self._interrupted = False
+        self._thread = threading.Thread(target=self._run, name="assay-loop", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def serve(self) -> None:
+        """Do what foreign code is given here until the loop has ended."""
+        while (work := self.waiting.get()) is not None:
+            try:
+                work()
+            except HelperStopped:  # it came too late for whom it was meant
+                continue
+        self._thread.join()
+
+    def result(self) -> T:
+        if self._interrupted and isinstance(self._error, asyncio.CancelledError):
+            raise KeyboardInterrupt from None
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
+
+    def _run(self) -> None:
+        async def known() -> T:
+            self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+            return await self._work
+
+        try:
+            self._results.append(asyncio.run(known()))
+        except BaseException as error:  # noqa: BLE001 - raised again in the main thread
+            self._error = error
+        finally:
+            self.waiting.put(None)
+
+    @contextmanager
+    def hearing_signals(self) -> Iterator[None]:
+        """The first Ctrl-C or termination cancels the work and whatever helper is running; a second Ctrl-C is harder."""
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        if before[signal.SIGINT] is not signal.default_int_handler:  # somebody else has plans for it
+            before = {signal.SIGTERM: before[signal.SIGTERM]}
+        for number in before:
+            signal.signal(number, self._stop)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, _: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            self._interrupted = True
+        if self._loop is not None and self._task is not None:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        current_watch().stop()

@@ -1,0 +1,138 @@
+"""Tests of foreign code that takes too long: in the main thread it is ended wherever it hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from assay.engine.main_thread import borrowed, run_beside_helpers
+from assay.engine.watch import HelperStopped, current_watch, watching
+
+LIMIT_S = 0.3
+
+
+def loop_for_ever() -> None:
+    while True:
+        pass
+
+
+def sleep() -> None:
+    time.sleep(60)
+
+
+def search() -> None:
+    re.match(r"(a+)+$", "a" * 40 + "b")
+
+
+def listen() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        here.recv(1)
+
+
+def catch_broadly() -> None:
+    while True:
+        try:
+            time.sleep(0.01)
+        except Exception:  # noqa: BLE001 - as helpers do
+            continue
+
+
+def wait_for_nobody() -> None:
+    threading.Event().wait(60)
+
+
+def watched(piece: Callable[[], Any]) -> str:
+    try:
+        with current_watch():
+            piece()
+    except HelperStopped as stopped:
+        return str(stopped)
+    return "it came to an end"
+
+
+async def in_the_main_thread(piece: Callable[[], Any]) -> Any:
+    done: Future[Any] = Future()
+    assert borrowed(lambda: done.set_result(piece()))
+    return await asyncio.wrap_future(done)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [loop_for_ever, sleep, search, listen, catch_broadly, wait_for_nobody],
+    ids=lambda one: one.__name__,
+)
+def test_what_hangs_in_the_main_thread_is_ended(piece: Callable[[], None]) -> None:
+    with watching(LIMIT_S):
+        begun = time.monotonic()
+        assert "longer than 0.3 s" in run_beside_helpers(in_the_main_thread(lambda: watched(piece)))
+        assert time.monotonic() - begun < 20
+
+
+def test_the_next_piece_is_not_hit() -> None:
+    async def pieces() -> list[str]:
+        return [
+            await in_the_main_thread(lambda: watched(one)) for one in (sleep, lambda: None, loop_for_ever)
+        ]
+
+    with watching(LIMIT_S):
+        first, second, third = run_beside_helpers(pieces())
+    assert (second, "longer" in first, "longer" in third) == ("it came to an end", True, True)
+
+
+def test_code_that_comes_back_to_python_is_ended_in_any_thread() -> None:
+    said: list[str] = []
+    with watching(LIMIT_S):
+        thread = threading.Thread(target=lambda: said.append(watched(catch_broadly)))
+        thread.start()
+        thread.join(20)
+    assert said != []
+    assert said[0] != "it came to an end"
+
+
+def test_without_a_limit_nothing_is_ended() -> None:
+    with watching(0):
+        assert watched(lambda: time.sleep(1.2)) == "it came to an end"
+
+
+def test_time_spent_waiting_for_a_judge_does_not_count() -> None:
+    def piece() -> None:
+        with current_watch().paused():
+            time.sleep(1.2)
+
+    with watching(LIMIT_S):
+        assert run_beside_helpers(in_the_main_thread(lambda: watched(piece))) == "it came to an end"
+
+
+def test_helpers_may_set_signal_handlers() -> None:
+    import signal
+
+    def piece() -> str:
+        before = signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError("own alarm")))
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            time.sleep(5)
+        except TimeoutError as error:
+            return str(error)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        return "no alarm"
+
+    assert run_beside_helpers(in_the_main_thread(piece)) == "own alarm"
+
+
+def test_what_the_work_raises_is_raised() -> None:
+    async def work() -> None:
+        raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        run_beside_helpers(work())
+    assert not borrowed(lambda: None)

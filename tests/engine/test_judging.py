@@ -148,7 +148,7 @@ def test_without_scoring_the_answers_are_kept_and_nothing_is_judged(workspace: P
     assert judged.verdicts == []
     assert [answer.values for answer in judged.answers] == [("1",)]
     assert sorted(judged.outcomes) == [
-        (0, "unscored", "predict_only"),
+        (0, "skipped", ""),
         (1, "failed", "timeout: no answer in 120 s"),
     ]
 

@@ -251,6 +251,9 @@ def test_the_name_says_what_is_run(workspace: Path) -> None:
 
 
 SAME = {
+    "max_failures": {"max_failures": 0.5},
+    "retry_failed": {"retry_failed": False},
+    "helper_timeout": {"helper_timeout": 5},
     "batch_size": {"batch_size": 8},
     "device": {"device": "cpu"},
     "output_path": {"output_path": "elsewhere"},

@@ -239,7 +239,7 @@ def test_a_cache_that_cannot_be_opened_names_the_way_out(workspace: Path) -> Non
 def test_predict_only_keeps_the_responses_and_scores_nothing(workspace: Path) -> None:
     finished = run(make_model(), write_task(workspace), predict_only=True)
     assert finished.results == {}
-    assert finished.outcomes("sums") == {"unscored": 6}
+    assert finished.outcomes("sums") == {"skipped": 6}
     documents = list(finished.documents("sums"))
     assert [row["resps"] for row in documents] == [[[str(n + 1)]] for n in range(6)]
     assert documents[0]["metrics"] == []
@@ -373,5 +373,5 @@ def test_progress_counts_what_happened(workspace: Path) -> None:
     first, second = asyncio.run(once()), asyncio.run(once())
     task = first.tasks["sums"]
     assert (first.stage, first.asked, first.cached, dict(first.failures)) == ("done", 5, 0, {"timeout": 1})
-    assert (task.done, task.total, task.failed, task.scored, task.mean) == (6, 6, 1, 5, 1.0)
+    assert (task.done, task.total, task.endings["failed"], task.scored, task.mean) == (6, 6, 1, 5, 1.0)
     assert (second.tasks["sums"].reused, second.tasks["sums"].done, second.asked) == (5, 6, 0)

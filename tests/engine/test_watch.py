@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
@@ -79,9 +80,8 @@ def test_what_hangs_in_the_main_thread_is_ended(piece: Callable[[], None]) -> No
 
 def test_the_next_piece_is_not_hit() -> None:
     async def pieces() -> list[str]:
-        return [
-            await in_the_main_thread(lambda: watched(one)) for one in (sleep, lambda: None, loop_for_ever)
-        ]
+        given: list[Callable[[], None]] = [sleep, lambda: None, loop_for_ever]
+        return [await in_the_main_thread(partial(watched, one)) for one in given]
 
     with watching(LIMIT_S):
         first, second, third = run_beside_helpers(pieces())

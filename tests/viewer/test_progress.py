@@ -59,8 +59,8 @@ def test_the_running_score_has_an_error_from_the_second_document_on() -> None:
 
 
 def test_trouble_is_counted() -> None:
-    task = TaskProgress("sums", 10, failed=2, unscored=1)
-    assert trouble(task) == "[red]2 failed[/red], [yellow]1 unscored[/yellow]"
+    task = TaskProgress("sums", 10, endings=Counter(scored=4, failed=2, unscored=1))
+    assert trouble(task) == "[yellow]1 unscored[/yellow], [red]2 failed[/red]"
     assert trouble(TaskProgress("sums", 10)) == ""
 
 

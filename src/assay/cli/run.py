@@ -15,10 +15,8 @@ from assay.core.printable import printable
 
 __all__ = ["command"]
 
-_FAILURES_ALLOWED = 0.01
 _WIDE = 115
 """Columns of a terminal that hold the whole table."""
-"""The share of requests that may fail before the exit code says so."""
 
 _HELP = """Evaluate a model on tasks.
 
@@ -63,7 +61,7 @@ def command(
         click.echo(json.dumps(results_document(run), ensure_ascii=False, indent=2, default=str))
     else:
         _print_run(run)
-    _check_failures(run)
+    _check_failures(run, spec.max_failures)
 
 
 add_run_options(command)
@@ -79,14 +77,14 @@ def _announce(plan: Any) -> None:
     )
 
 
-def _check_failures(run: Any) -> None:
+def _check_failures(run: Any, allowed: float) -> None:
     """A number drawn from too few answers must not look like success to a script."""
     from assay.core.errors import TooManyFailures
 
     failed, asked = run.failed_requests()
-    if failed > _FAILURES_ALLOWED * asked:
+    if failed > allowed * asked:
         raise TooManyFailures(
-            f"{failed} of {asked} requests failed, more than the {_FAILURES_ALLOWED:.0%} that are allowed",
+            f"{failed} of {asked} requests failed, more than the {100 * allowed:g}% that --max_failures allows",
             where=str(run.folder),
             hint="repeat the command to ask them again",
         )
@@ -112,9 +110,13 @@ def _print_run(run: Any) -> None:
 
 
 def _print_reasons(run: Any) -> None:
-    """Why documents have no score: the first of each task, with its number."""
+    """How documents ended that were not scored, and why: the first of each task, with its number."""
+    from assay.viewer.tables import accounts
+
+    for line in accounts(run):
+        click.echo(printable(line))
     for task in run.tasks:
-        query = "SELECT document, outcome, why FROM outcomes WHERE task = ? AND outcome != 'scored' AND why != 'predict_only'"
+        query = "SELECT document, outcome, why FROM outcomes WHERE task = ? AND why != ''"
         for document, outcome, why in list(run.journal.query(f"{query} ORDER BY document LIMIT 1", (task,))):
             reason = why.strip().splitlines()[-1] if why.strip() else "no reason given"
             click.echo(printable(f"{outcome}: {task}, document {document}: {reason}"))

@@ -19,7 +19,9 @@ __all__ = [
     "parse_names",
     "parse_positive",
     "parse_samples",
+    "parse_seconds",
     "parse_seed",
+    "parse_share",
     "parse_switch",
     "parse_template",
     "parse_trace_mode",
@@ -195,6 +197,28 @@ def parse_template(text: str) -> bool | str:
 def parse_names(text: str) -> list[str]:
     """A comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def parse_share(text: str) -> float:
+    """A share between 0 and 1; `5%` is 0.05."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise BadOption(f"`{text}` is not a share", hint="0.05 or 5%")
+    return value
+
+
+def parse_seconds(text: str) -> float:
+    """Seconds, 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise BadOption(f"`{text}` is not a number of seconds")
+    return value
 
 
 def parse_count(text: str) -> int:

@@ -24,8 +24,9 @@ class TaskProgress:
     reused: int = 0
     """Documents that were already done when this start began."""
 
-    failed: int = 0
-    unscored: int = 0
+    endings: Counter[str] = field(default_factory=Counter)
+    """How the documents of this start ended."""
+
     metric: str = ""
     """The metric the running score is of."""
 

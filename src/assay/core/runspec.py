@@ -20,7 +20,9 @@ from assay.core.parsing import (
     parse_names,
     parse_positive,
     parse_samples,
+    parse_seconds,
     parse_seed,
+    parse_share,
     parse_switch,
     parse_template,
     parse_trace_mode,
@@ -172,6 +174,18 @@ class RunSpec:
         "Run",
         metavar="PATH",
     )
+    max_failures: float = option(
+        0.01, "The share of requests that may fail before the exit code is 1.", "Run", parse=parse_share,
+        metavar="SHARE", shapes_result=False,
+    )  # fmt: skip
+    retry_failed: bool = option(
+        True, "Ask again what failed when a run is continued; `false` takes it as it is.", "Run", parse=parse_switch,
+        bare=True, metavar="[BOOL]", shapes_result=False,
+    )  # fmt: skip
+    helper_timeout: float = option(
+        600.0, "Seconds a task's own code may take for one document; 0 for any.", "Run", parse=parse_seconds,
+        metavar="SECONDS", shapes_result=False,
+    )  # fmt: skip
     predict_only: bool = option(False, "Ask, keep the responses, do not score.", "Run", short="x", flag=True)
     max_rounds: int = option(
         100,

@@ -70,6 +70,9 @@ class Estimate:
     why: str = ""
     """Why there is no value, where there is none."""
 
+    bounds: tuple[float, float] | None = None
+    """What the value would be if every document in doubt were wrong, or right; None where few are in doubt."""
+
     scored: int = 0
     unscored: int = 0
     failed: int = 0

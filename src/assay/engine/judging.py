@@ -13,8 +13,9 @@ from typing import Any
 
 from assay.core.codec import encode
 from assay.core.documents import Document
+from assay.core.endings import ending_of
 from assay.core.requests import Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Outcome
+from assay.core.responses import Failure, LogProbability, Outcome, Response
 from assay.core.verdicts import Answer, Evidence, Score, Unscored, Verdict
 from assay.engine.dialogue import Talks
 from assay.engine.foreign_code import Draws
@@ -75,8 +76,9 @@ def judge(
     if not complete:
         return judged
     unscored: dict[int, str] = {}
+    found: dict[int, bool] = {}
     for pipeline in planned.scorer.pipelines:
-        for document, answer in _extract(pipeline, complete):
+        for document, answer in _extract(pipeline, complete, found):
             if isinstance(answer, str):
                 _leave_unscored(planned, document, pipeline.name, answer, judged, unscored)
                 continue
@@ -85,20 +87,25 @@ def judge(
                 if draws is not None and planned.spec.process_results is not None:
                     draws.judging(document.document.index)
                 _judge_one(planned, document, answer, judged, unscored)
-    if not score:
-        unscored = {document.document.index: "predict_only" for document in complete}
     for document in complete:
         index = document.document.index
-        judged.outcomes.append(
-            (index, "unscored" if index in unscored else "scored", unscored.get(index, ""))
-        )
+        ending = "skipped" if not score else "unscored" if index in unscored else _ending(document, found)
+        judged.outcomes.append((index, ending, unscored.get(index, "")))
     return judged
 
 
+def _ending(document: OpenDocument, found: Mapping[int, bool]) -> str:
+    responses = [outcome for outcome in document.outcomes if isinstance(outcome, Response)]
+    return ending_of(responses, found.get(document.document.index))
+
+
 def _extract(
-    pipeline: Pipeline, documents: Sequence[OpenDocument]
+    pipeline: Pipeline, documents: Sequence[OpenDocument], found: dict[int, bool]
 ) -> list[tuple[OpenDocument, Answer | str]]:
-    """Apply one filter pipeline to all requests of the documents at once; a text says why there is no answer."""
+    """Apply one filter pipeline to all requests of the documents at once; a text says why there is no answer.
+
+    `found` learns in which documents an answer was looked for, and whether any pipeline found one.
+    """
     responses: list[list[Any]] = []
     fields: list[Mapping[str, Any]] = []
     for document in documents:
@@ -106,21 +113,22 @@ def _extract(
             responses.append(values)
             fields.append(document.document.fields)
     try:
-        values = list(pipeline.apply(responses, fields))
+        values, nothing = pipeline.extract(responses, fields)
     except Exception:  # noqa: BLE001 - helper border: a custom filter may raise anything
         if (
             pipeline.per_document and len(documents) > 1
         ):  # one document must not spoil those it happens to be with
-            return [pair for document in documents for pair in _extract(pipeline, [document])]
+            return [pair for document in documents for pair in _extract(pipeline, [document], found)]
         why = traceback.format_exc(limit=-3)
         return [(document, why) for document in documents]
     answers: list[tuple[OpenDocument, Answer | str]] = []
     at = 0
     for document in documents:
         count = _request_count(document)
-        answer = Answer(
-            document=document.document.index, pipeline=pipeline.name, values=tuple(values[at : at + count])
-        )
+        index = document.document.index
+        answer = Answer(document=index, pipeline=pipeline.name, values=tuple(values[at : at + count]))
+        if pipeline.extracts:
+            found[index] = found.get(index, False) or not nothing.issuperset(range(at, at + count))
         at += count
         answers.append((document, answer))
     return answers

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from functools import partial
 from itertools import islice
@@ -144,7 +145,7 @@ class _Stream:
     def _chunks(self, planned: PlannedTask) -> Iterator[list[OpenDocument]]:
         """Render what is not finished, a chunk at a time."""
         barrier = not all(pipeline.per_document for pipeline in planned.scorer.pipelines)
-        finished = set() if barrier else self.journal.finished(planned.task.name)
+        finished = set() if barrier else self._finished(planned.task.name)
         counters = self.progress.tasks[planned.task.name]
         rendering = planned.task.begin()
         documents = iter(planned.task.documents())
@@ -160,6 +161,9 @@ class _Stream:
             counters.reused += len(batch) - len(chunk)
             if chunk:
                 yield chunk
+
+    def _finished(self, task: str) -> AbstractSet[int]:
+        return self.journal.finished(task, retry_failed=self.plan.spec.retry_failed)
 
     def _render(self, planned: PlannedTask, rendering: Pass, document: Document) -> OpenDocument:
         try:
@@ -329,8 +333,7 @@ class _Stream:
         self.writes.append(self.journal.add_judged(task, judged.outcomes, judged.answers, judged.verdicts))
         counters = self.progress.tasks[task]
         counters.done += len(documents)
-        counters.failed += sum(outcome == "failed" for _, outcome, _ in judged.outcomes)
-        counters.unscored += sum(outcome == "unscored" for _, outcome, _ in judged.outcomes)
+        counters.endings.update(ending for _, ending, _ in judged.outcomes)
         for value in running_score(judged, planned.scorer.pipelines[0].name, counters.metric):
             counters.add_score(value)
 

@@ -12,6 +12,7 @@ from typing import Any
 from assay.core.specs import GroupSpec
 from assay.core.verdicts import Estimate
 from assay.engine.decontamination import SUFFIX, contaminated_documents
+from assay.engine.doubts import pooled_bounds, with_bounds
 from assay.engine.plan import Plan, PlannedTask
 from assay.stats.aggregations import aggregate
 from assay.stats.groups import Part, pool
@@ -34,6 +35,7 @@ def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
         by_task[name] = estimate_task(
             planned, journal.verdicts(name), failed=failed, iterations=plan.spec.bootstrap_iters
         )
+        by_task[name] = with_bounds(planned, by_task[name], journal)
         if name in contaminated:
             by_task[name] += _without(planned, journal, contaminated[name], plan.spec.bootstrap_iters)
         estimates += by_task[name]
@@ -146,7 +148,10 @@ def estimate_group(
             if members:
                 shares = [Part(value=one.value, stderr=one.stderr, size=sizes[one.task]) for one in members]
                 pooled = pool(shares, weight_by_size=wanted.weight_by_size)
-                estimates.append(_pooled(group.name, pooled, members))
+                bounds = pooled_bounds(
+                    members, [share.size for share in shares], weight_by_size=wanted.weight_by_size
+                )
+                estimates.append(replace(_pooled(group.name, pooled, members), bounds=bounds))
     return estimates
 
 

@@ -201,9 +201,11 @@ class Journal:
         """Everything said about the run."""
         return {key: json.loads(value) for key, value in self.query("SELECT key, value FROM facts")}
 
-    def finished(self, task: str) -> AbstractSet[int]:
-        """Documents that need nothing more: judged, and not for want of an answer."""
-        query = "SELECT document FROM outcomes WHERE task = ? AND outcome != 'failed'"
+    def finished(self, task: str, *, retry_failed: bool = True) -> AbstractSet[int]:
+        """Documents that need nothing more: judged, and not for want of an answer (unless that is taken as it is)."""
+        query = "SELECT document FROM outcomes WHERE task = ?"
+        if retry_failed:
+            query += " AND outcome != 'failed'"
         return Positions(document for (document,) in self.query(query, (task,)))
 
     def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:

@@ -88,7 +88,7 @@ class Run:
         return numbers
 
     def outcomes(self, task: str) -> dict[str, int]:
-        """How many documents of a task ended how: scored, unscored, failed."""
+        """How many documents of a task ended how, by the words of `ENDINGS`."""
         return self.journal.outcomes(task)
 
     def failed_requests(self) -> tuple[int, int]:

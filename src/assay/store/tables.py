@@ -39,7 +39,7 @@ CREATE TABLE failures (         -- every attempt that came to nothing; kept, cou
 );
 CREATE TABLE judged (
     id INTEGER PRIMARY KEY,     -- as in `asked`
-    outcome TEXT NOT NULL,      -- scored | unscored | failed
+    outcome TEXT NOT NULL,      -- a word of core/endings.py
     why TEXT NOT NULL,
     answers TEXT NOT NULL,      -- JSON: pipeline -> one value per request
     verdicts TEXT NOT NULL      -- JSON: [pipeline, metric, kind, value, why]; a value is a number, or encoded text

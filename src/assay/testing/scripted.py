@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from assay.core.errors import AssayError
 from assay.core.fingerprints import digest_text
@@ -12,7 +13,7 @@ from assay.core.responses import Failure, LogProbability, Outcome, Response
 
 __all__ = ["ScriptedModel"]
 
-Answer = str | LogProbability | Failure
+Answer = str | LogProbability | Failure | Response
 _ALL: frozenset[Ability] = frozenset(("generate", "likelihood", "rolling", "chat", "image", "audio", "video"))
 
 
@@ -61,6 +62,8 @@ class ScriptedModel:
             value = self._value(request)
             if isinstance(value, Failure):
                 yield Failure(request_id=request.id, kind=value.kind, message=value.message)
+            elif isinstance(value, Response):
+                yield replace(value, request_id=request.id)
             else:
                 yield Response(
                     request_id=request.id, value=value, finish="stop" if isinstance(value, str) else ""

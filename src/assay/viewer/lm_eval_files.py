@@ -88,6 +88,7 @@ def results_document(run: Run, *, task_hashes: Mapping[str, str] | None = None) 
                 "original": facts_["original"],
                 "effective": facts_["documents"],
                 "outcomes": run.outcomes(task),
+                **_bounds(run, task),
             }
             for task, facts_ in run.tasks.items()
         },
@@ -141,6 +142,16 @@ def _entry(run: Run, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         **({"sample_len": length} if length is not None else {}),
         **{key: to_plain(value) for key, value in numbers.items()},
     }
+
+
+def _bounds(run: Run, task: str) -> dict[str, Any]:
+    """What the numbers might be where too many documents are in doubt: `metric,filter` -> [low, high]."""
+    found = {
+        f"{estimate.metric},{estimate.pipeline}": list(estimate.bounds)
+        for estimate in run.estimates
+        if estimate.task == task and estimate.bounds is not None
+    }
+    return {"bounds": found} if found else {}
 
 
 def _directions(run: Run, name: str) -> dict[str, Any]:

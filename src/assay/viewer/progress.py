@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from assay.core.endings import ENDINGS
 from assay.core.progress import RunProgress, TaskProgress
 
 if TYPE_CHECKING:
@@ -112,10 +113,11 @@ def running(task: TaskProgress) -> str:
 def trouble(task: TaskProgress) -> str:
     """What went wrong so far, if anything."""
     pieces = []
-    if task.failed:
-        pieces.append(f"[red]{task.failed} failed[/red]")
-    if task.unscored:
-        pieces.append(f"[yellow]{task.unscored} unscored[/yellow]")
+    for ending in ENDINGS:
+        count = task.endings[ending]
+        if count and ending not in ("scored", "skipped"):
+            colour = "red" if ending in ("failed", "judge-failed") else "yellow"
+            pieces.append(f"[{colour}]{count} {ending}[/{colour}]")
     return ", ".join(pieces)
 
 

@@ -6,13 +6,14 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from assay.core.endings import ENDINGS
 from assay.core.verdicts import Estimate
 from assay.store.runs import Run
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["results_table", "results_text"]
+__all__ = ["accounts", "results_table", "results_text"]
 
 _ARROWS = {True: "↑", False: "↓", None: ""}
 
@@ -70,6 +71,27 @@ def results_text(run: Run, *, width: int = 10_000) -> str:
     stream = io.StringIO()
     Console(file=stream, width=width, color_system=None).print(results_table(run))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def accounts(run: Run) -> list[str]:
+    """How the documents of each task ended, where not all were scored; and what the score might be.
+
+    `sums: 90 scored, 6 truncated, 4 unparsed; if those were all wrong or all right: exact_match between 0.72 and 0.82`
+    """
+    lines = []
+    for task in run.tasks:
+        counts = run.outcomes(task)
+        if set(counts) <= {"scored", "skipped"}:
+            continue
+        said = ", ".join(f"{counts[ending]} {ending}" for ending in ENDINGS if counts.get(ending))
+        bounds = "; ".join(
+            f"{estimate.metric}{f' ({estimate.pipeline})' if estimate.pipeline != 'none' else ''} between "
+            f"{digits(estimate.bounds[0])} and {digits(estimate.bounds[1])}"
+            for estimate in run.estimates
+            if estimate.task == task and estimate.bounds is not None
+        )
+        lines.append(f"{task}: {said}{f'; if those were all wrong or all right: {bounds}' if bounds else ''}")
+    return lines
 
 
 def rows_of(run: Run) -> Iterator[tuple[int, str, dict[str, Any], Estimate | None]]:

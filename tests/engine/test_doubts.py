@@ -1,0 +1,105 @@
+"""Tests of documents that did not end as scored: counted by how they ended, and what the score might be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import Function, make_model, right_answers, write_task
+
+import assay
+from assay.core.requests import Request
+from assay.core.responses import Failure, Response
+from assay.viewer.tables import accounts
+
+ROWS = [{"question": f"What is {number} + 1?", "answer": str(number + 1)} for number in range(10)]
+NUMBER = [
+    {
+        "name": "number",
+        "filter": [{"function": "regex", "regex_pattern": r"(\d+)"}, {"function": "take_first"}],
+    }
+]
+ODD: dict[int, Any] = {
+    0: "no idea",
+    1: Response(request_id="", value="let me think about", finish="length"),
+    2: "",
+    3: Response(request_id="", value="I will not", finish="refused"),
+    4: Failure(request_id="", kind="timeout", message="no answer in 120 s"),
+    5: Response(request_id="", value="6, because", finish="length"),
+}
+
+
+def oddly(request: Request) -> Any:
+    return ODD.get(request.document, right_answers(request))
+
+
+def run(folder: Path, **keys: Any) -> assay.Run:
+    path = write_task(folder, rows=ROWS, filter_list=NUMBER, **keys)
+    return assay.run(model=make_model(oddly), tasks=[str(path)])
+
+
+def test_every_document_ends_in_exactly_one_way(workspace: Path) -> None:
+    finished = run(workspace)
+    expected = {"scored": 5, "unparsed": 1, "truncated": 1, "empty": 1, "refused": 1, "failed": 1}
+    assert finished.outcomes("sums") == expected
+    assert sum(expected.values()) == len(ROWS)
+
+
+def test_the_number_is_the_usual_one_and_the_bounds_say_what_it_might_be(workspace: Path) -> None:
+    (estimate,) = run(workspace).estimates
+    assert estimate.value == pytest.approx(5 / 9)  # failed ones are left out, the others count as wrong
+    assert estimate.bounds == (0.5, 1.0)
+
+
+def test_a_task_where_all_is_well_has_no_bounds(workspace: Path) -> None:
+    path = write_task(workspace, rows=ROWS)
+    finished = assay.run(model=make_model(), tasks=[str(path)])
+    assert finished.estimates[0].bounds is None
+    assert accounts(finished) == []
+
+
+def test_the_account_is_shown(workspace: Path) -> None:
+    (line,) = accounts(run(workspace))
+    assert line == (
+        "sums: 5 scored, 1 unparsed, 1 truncated, 1 empty, 1 refused, 1 failed; "
+        "if those were all wrong or all right: exact_match (number) between 0.5000 and 1.0000"
+    )
+
+
+def test_numbers_that_are_no_shares_have_no_bounds(workspace: Path) -> None:
+    helpers = "def length(doc, results):\n    return {'length': float(len(results[0])), 'one': 1.0}\n"
+    metrics = [
+        {"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("length", "one")
+    ]
+    finished = run(workspace, helpers=helpers, process_results=Function("utils.length"), metric_list=metrics)
+    assert {estimate.metric: estimate.bounds for estimate in finished.estimates} == {
+        "length": None,
+        "one": (0.5, 1.0),
+    }
+
+
+def test_a_group_has_the_bounds_of_its_tasks(workspace: Path) -> None:
+    write_task(workspace, "one", ROWS, filter_list=NUMBER)
+    write_task(workspace, "two", ROWS[6:], filter_list=NUMBER)
+    (workspace / "both.yaml").write_text(
+        "group: both\ntask: [one, two]\naggregate_metric_list: [{metric: exact_match, filter_list: number}]\n"
+    )
+
+    def by_task(request: Request) -> Any:
+        return oddly(request) if request.task == "one" else right_answers(request)
+
+    finished = assay.run(model=make_model(by_task), tasks=["both"], include_path=[str(workspace)])
+    group = next(estimate for estimate in finished.estimates if estimate.task == "both")
+    assert group.bounds is not None
+    assert group.bounds[0] < group.value < group.bounds[1] <= 1.0
+
+
+def test_what_failed_is_asked_again_unless_it_is_to_be_taken_as_it_is(workspace: Path) -> None:
+    path = write_task(workspace, rows=ROWS, filter_list=NUMBER)
+    assay.run(model=make_model(oddly), tasks=[str(path)])
+    model = make_model()
+    assert assay.run(model=model, tasks=[str(path)], retry_failed=False).outcomes("sums")["failed"] == 1
+    assert model.asked == []
+    assert "failed" not in assay.run(model=model, tasks=[str(path)]).outcomes("sums")
+    assert [request.document for request in model.asked] == [4]

@@ -22,6 +22,7 @@ DIFFERENT: dict[str, Request] = {
     "generate one setting more": replace(generate, settings=Settings({**GREEDY.values, "top_p": 0.9})),
     "generate without settings": replace(generate, settings=Settings()),
     "generate another repeat": replace(generate, repeat=1),
+    "generate in another round": replace(generate, round=1),
     "likelihood": likelihood,
     "likelihood of another prompt": replace(likelihood, prompt=Prompt.of_text("2+3=")),
     "likelihood of another continuation": replace(likelihood, continuation=" 5"),

@@ -266,6 +266,14 @@ def test_what_is_not_a_round_is_said(workspace: Path, returned: str, said: str) 
     assert said in why and "Traceback" not in why
 
 
+def test_a_picture_of_a_round_that_is_not_there_fails_its_document(workspace: Path) -> None:
+    helpers = GUESSING.replace("return [], text", "return ['nowhere.png'], text")
+    finished = run(ScriptedModel(halve), write_guessing(workspace, helpers=helpers))
+    assert finished.outcomes("guessing") == {"scored": 1, "failed": 7}
+    whys = {why for (why,) in finished.journal.query("SELECT DISTINCT why FROM outcomes WHERE why != ''")}
+    assert all(why.startswith("bad media: round 1: ") and "nowhere.png" in why for why in whys)
+
+
 def test_a_dialogue_without_end_is_stopped_said_and_can_go_on(workspace: Path) -> None:
     path = write_guessing(workspace)
     cut = run(ScriptedModel(halve), path, no_cache=True, max_rounds=2)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.core.dialogues import Dialogue, Finished
 from assay.core.documents import Document
-from assay.core.errors import AssayError
+from assay.core.errors import AssayError, BadMedia, MissingPackage
 from assay.core.messages import Prompt, Text, made_now
 from assay.core.requests import Generate, Request, fingerprint
 from assay.core.responses import Failure, Outcome
@@ -64,9 +64,12 @@ class Talks:
             draws.talking(self._document, repeat, len(turns))
             try:
                 step = dialogue.next(turns)
+            except MissingPackage:
+                raise  # no document can do without
             except Exception as error:  # noqa: BLE001 - helper border: a helper may fail in any round
                 why = str(error) if isinstance(error, AssayError) else traceback.format_exc(limit=-3)
-                return Failure(request_id="", kind="not rendered", message=f"round {len(turns)}: {why}")
+                kind = "bad media" if isinstance(error, BadMedia) else "not rendered"
+                return Failure(request_id="", kind=kind, message=f"round {len(turns)}: {why}")
             if isinstance(step, Finished):
                 self._ends[repeat] = step
             elif limit is not None and len(turns) >= limit:

@@ -36,6 +36,25 @@ def test_a_folder_laid_out_like_the_hub_serves_a_dataset(tmp_path: Path, home: s
     assert list(load(spec_of("org/sums", token=True), tmp_path)["test"]) == ROWS
 
 
+CARD = """---
+configs:
+- config_name: default
+  data_files:
+  - split: test
+    path: test.jsonl
+---
+"""
+
+
+def test_other_rows_under_the_same_card_are_read(tmp_path: Path) -> None:
+    for root, rows in (("a", ROWS), ("b", ROWS[:1]), ("a", ROWS[1:])):
+        folder = tmp_path / root / "org" / "carded_sums"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "README.md").write_text(CARD)
+        (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert list(load(spec_of("org/carded_sums"), tmp_path / root)["test"]) == rows
+
+
 @pytest.mark.parametrize("settings", [{}, {"load_from_disk": True}])
 def test_a_saved_dataset_is_opened(tmp_path: Path, settings: dict[str, Any]) -> None:
     made = datasets.Dataset.from_list(ROWS)

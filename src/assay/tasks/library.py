@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import BadData, MissingPackage
+from assay.core.fingerprints import digest_of
 from assay.core.specs import TaskSpec
 from assay.tasks.archives import OWN_KEYS, media_folder, provide_media
 from assay.tasks.rows import Split
@@ -57,10 +58,22 @@ def _load(datasets: Any, spec: TaskSpec, path: str, trust_remote_code: bool) -> 
     arguments = {key: value for key, value in spec.dataset_kwargs.items() if key not in OWN_KEYS}
     if "cache_dir" in spec.dataset_kwargs and not spec.dataset_kwargs.get("video"):
         arguments["cache_dir"] = spec.dataset_kwargs["cache_dir"]
+    elif Path(path).is_dir():
+        arguments["cache_dir"] = _cache_of(Path(path), Path(datasets.config.HF_DATASETS_CACHE))
     arguments.pop("trust_remote_code", None)
     if trust_remote_code and int(datasets.__version__.partition(".")[0]) < 4:
         arguments["trust_remote_code"] = True
     return datasets.load_dataset(path, spec.dataset_name, **arguments)
+
+
+def _cache_of(folder: Path, root: Path) -> str:
+    """Where the library keeps what it made of a folder, under a name that changes with the files in it.
+
+    The library's own name for a folder with a card does not: other rows under the same card would never be read.
+    """
+    files = [(path, path.stat()) for path in sorted(folder.rglob("*")) if path.is_file()]
+    stamps = [(path.relative_to(folder).as_posix(), at.st_size, at.st_mtime_ns) for path, at in files]
+    return str(root / "assay" / digest_of([str(folder.resolve()), stamps])[:16])
 
 
 def _is_saved(path: Path) -> bool:

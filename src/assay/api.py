@@ -68,8 +68,8 @@ def plan(spec: RunSpec | None = None, **options: Any) -> Plan:
     >>> plan(tasks=["quickstart_addition"], limit=10).documents  # doctest: +SKIP
     10
     """
-    spec, model = _spec(spec, options)
-    return _wait(make_plan(spec, model=model))
+    spec, model, judges = _spec(spec, options)
+    return _wait(make_plan(spec, model=model, judges=judges))
 
 
 def run(
@@ -85,15 +85,20 @@ def run(
         spec: All options as one record; or give them as keywords, named as the flags are. Keywords win.
         progress: Show live progress on standard error.
         on_plan: Called when the plan stands, before anything is asked.
-        **options: `model` may also be an object that implements the `Model` port.
+        **options: `model` may also be an object that implements the `Model` port; `judge` too, or a list of them.
     """
-    spec, model = _spec(spec, options)
-    return _wait(_run(spec, model, progress, on_plan))
+    spec, model, judges = _spec(spec, options)
+    return _wait(_run(spec, model, judges, progress, on_plan))
 
 
-def _spec(spec: RunSpec | None, options: dict[str, Any]) -> tuple[RunSpec, Model | None]:
+def _spec(spec: RunSpec | None, options: dict[str, Any]) -> tuple[RunSpec, Model | None, list[Model]]:
     given = options.get("model")
     model = None
+    named = options.get("judge") or []
+    listed = list(named) if isinstance(named, (list, tuple)) else [named]
+    judges: list[Model] = [one for one in listed if isinstance(one, Model)]
+    if judges:
+        options = {**options, "judge": [one.name if isinstance(one, Model) else one for one in listed]}
     if isinstance(given, type):
         raise BadOption(
             f"`model` is the class {given.__name__}",
@@ -103,15 +108,19 @@ def _spec(spec: RunSpec | None, options: dict[str, Any]) -> tuple[RunSpec, Model
     if given is not None and not isinstance(given, str):
         model, options = given, {**options, "model": given.name}
     if spec is None:
-        return RunSpec.of(options), model
-    return replace(spec, **RunSpec.read(options)), model
+        return RunSpec.of(options), model, judges
+    return replace(spec, **RunSpec.read(options)), model, judges
 
 
 async def _run(
-    spec: RunSpec, model: Model | None, progress: bool, on_plan: Callable[[Plan], None] | None
+    spec: RunSpec,
+    model: Model | None,
+    judges: list[Model],
+    progress: bool,
+    on_plan: Callable[[Plan], None] | None,
 ) -> Run:
     foreign = ForeignCode()  # a plan runs helper code and loads data: a signal must not have to wait for that
-    planned = await foreign.run(lambda: asyncio.run(make_plan(spec, model=model)))
+    planned = await foreign.run(lambda: asyncio.run(make_plan(spec, model=model, judges=judges)))
     foreign.close()
     started = time.monotonic()
     with ExitStack() as opened:

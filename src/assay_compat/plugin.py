@@ -14,7 +14,7 @@ from assay.tasks.task import Rendering, Task
 from assay_compat.finder import ForeignFinder
 from assay_compat.gaps import GapFinder, serve_metrics
 
-__all__ = ["install", "loading", "module_name", "open_task"]
+__all__ = ["install", "loading", "missing_judge", "module_name", "open_task"]
 
 _FOLDER = Path(__file__).parent / "foreign"
 _FINDER = ForeignFinder(_FOLDER, ("lm_eval", "lmms_eval"))
@@ -46,6 +46,16 @@ def loading(path: Path) -> Iterator[None]:
     """Around the loading of a helper file."""
     with _GAPS.loading(path):
         yield
+
+
+def missing_judge(path: Path) -> str | None:
+    """None when a helper file asks no judge through `lmms_eval.llm_judge`; else what it lacks to ask one."""
+    source = path.read_bytes()
+    if b"lmms_eval.llm_judge" not in source and b"lmms_eval.verifiers" not in source:
+        return None
+    from assay_compat.llm_judge.endpoints import missing_endpoint
+
+    return missing_endpoint()
 
 
 def open_task(spec: TaskSpec, rendering: Rendering | None, splits: Mapping[str, Any] | None) -> Task | None:

@@ -268,6 +268,8 @@ OTHER: dict[str, dict[str, Any]] = {
     "samples": {"samples": {"sums": [0, 1]}},
     "gen_kwargs": {"gen_kwargs": {"temperature": 0.5}},
     "seed": {"seed": 7},
+    "judge": {"judge": "embedded"},
+    "judge_args": {"judge": "embedded", "judge_args": {"seed": 5}},
     "system_instruction": {"system_instruction": "Be brief."},
     "apply_chat_template": {"apply_chat_template": True},
     "predict_only": {"predict_only": True},

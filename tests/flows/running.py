@@ -27,6 +27,7 @@ TABLES = {
     "documents": "*",
     "requests": "*",
     "responses": "fingerprint, text, logprob, greedy, finish, input_tokens, output_tokens",
+    "judge_requests": "*",
     "answers": "*",
     "verdicts": "*",
     "outcomes": "*",

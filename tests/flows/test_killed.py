@@ -24,7 +24,7 @@ def test_a_run_killed_ten_times_ends_as_if_nothing_had_happened(tmp_path: Path) 
     whole = bench.finish(bench.command(*options, "--output_path", "whole", window=WINDOW))
     assert whole.returncode == 0, whole.stderr
     expected, total = contents(bench.run_folder("whole")), len(bench.asked())
-    assert {len(expected[table]) > 0 for table in expected} == {True}
+    assert {table for table in expected if not expected[table]} == {"judge_requests"}
     bench.log.unlink()
 
     generator = random.Random(20240613)

@@ -178,3 +178,13 @@ def test_an_old_journal_goes_on_in_the_new_format(folder: Path) -> None:
     with closing(Journal.read(folder)) as journal:
         assert journal.unanswered() == (0, 4)
         assert (journal.finished("b"), journal.finished("c")) == ({0, 12}, {0})
+
+
+def test_a_journal_of_the_second_format_gets_the_table_of_the_judges(tmp_path: Path) -> None:
+    Journal.create(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute("DROP TABLE judge_requests")
+        connection.execute("PRAGMA user_version=2")
+    for opened in (Journal.read, Journal.create):
+        with closing(opened(tmp_path)) as journal:
+            assert journal.count("judge_requests") == 0

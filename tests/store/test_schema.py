@@ -28,6 +28,7 @@ def tables(connection: sqlite3.Connection) -> set[str]:
                 "asked",
                 "answered",
                 "failures",
+                "judge_requests",
                 "judged",
                 "estimates",
             },

@@ -15,7 +15,7 @@ __all__ = ["command"]
 _HELP = """List what this installation knows.
 
 \b
-KIND is one of: tasks, groups, tags, models, metrics, filters, aggregations, options.
+KIND is one of: tasks, groups, tags, models, metrics, filters, judges, aggregations, options.
 PATTERN is a glob, or part of a name.
 
 \b
@@ -42,6 +42,7 @@ def command(kind: str, pattern: str, include_path: tuple[str, ...], as_json: boo
         "models": lambda: _registered("assay.models", "MODELS"),
         "metrics": lambda: _registered("assay.scoring.metrics", "METRICS"),
         "filters": lambda: _registered("assay.scoring.filters", "FILTERS"),
+        "judges": lambda: _registered("assay.scoring.judges", "JUDGES"),
         "aggregations": lambda: _registered("assay.stats.aggregations", "AGGREGATIONS"),
         "options": _options,
     }

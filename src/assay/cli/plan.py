@@ -66,6 +66,8 @@ def _document(plan: Any, counts: dict[str, dict[str, int]]) -> dict[str, Any]:
         "folder": str(plan.folder),
         "model": plan.model.name,
         "identity": dict(plan.identity),
+        "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
+        "notes": list(plan.notes),
         "tasks": tasks,
         "groups": {name: list(group.members) for name, group in plan.groups.items()},
         "documents": plan.documents,
@@ -106,4 +108,9 @@ def _print(plan: Any, counts: dict[str, dict[str, int]]) -> None:
     click.echo(
         f"{plan.documents} documents, {more}{total} requests to `{plan.model.name}`; would be stored in {plan.folder}"
     )
+    for name, judge in plan.judges.items():
+        use = "judges" if judge.needed else "is there for helpers that ask a judge"
+        click.echo(f"the model `{name}` {use}")
+    for note in plan.notes:
+        click.echo(f"note: {note}")
     click.echo("no problems found")

@@ -75,6 +75,8 @@ def _announce(plan: Any) -> None:
         f"{documents} document{'s' if documents != 1 else ''}  ({plan.folder})",
         err=True,
     )
+    for note in plan.notes:
+        click.echo(f"note: {note}", err=True)
 
 
 def _check_failures(run: Any, allowed: float) -> None:
@@ -93,13 +95,15 @@ def _check_failures(run: Any, allowed: float) -> None:
 def _print_run(run: Any) -> None:
     from rich.console import Console
 
-    from assay.viewer.tables import results_table
+    from assay.viewer.tables import judges_text, results_table
 
     console = Console()
     if not console.is_terminal:
         click.echo(run.table())
     else:
         console.print(results_table(run, narrow=console.width < _WIDE))
+        for line in judges_text(run):
+            click.echo(line)
     click.echo(f"stored in {run.folder}")
     for file in run.files[:1]:
         click.echo(f"results   {file}")

@@ -23,8 +23,8 @@ ENDINGS: dict[Ending, str] = {
     "truncated": "the answer hit the token limit before one was found",
     "empty": "the answer was empty",
     "refused": "the model or its content filter refused to answer",
-    "unscored": "the task's own code could not judge it",
-    "judge-failed": "a judge did not answer, or not with a verdict",
+    "unscored": "the task's own code could not judge it, or a judge gave no verdict",
+    "judge-failed": "a judge did not answer: judged again when the run is continued",
     "failed": "no answer could be had: server, network, media or prompt trouble",
     "skipped": "nobody wanted it judged (`--predict_only`)",
 }

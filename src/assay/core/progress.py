@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-__all__ = ["RunProgress", "TaskProgress"]
+__all__ = ["JudgeProgress", "RunProgress", "TaskProgress"]
 
 
 @dataclass(slots=True)
@@ -55,6 +55,24 @@ class TaskProgress:
 
 
 @dataclass(slots=True)
+class JudgeProgress:
+    """One judge's counters: kept apart from those of the model that is evaluated."""
+
+    asked: int = 0
+    """Requests it answered in this start."""
+
+    cached: int = 0
+    """Requests answered from the journal or the cache."""
+
+    failed: int = 0
+    waiting: int = 0
+    """Requests on their way."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(slots=True)
 class RunProgress:
     """A whole run's counters."""
 
@@ -73,6 +91,9 @@ class RunProgress:
     output_tokens: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     """Failed requests by kind."""
+
+    judges: dict[str, JudgeProgress] = field(default_factory=dict)
+    """What the judges were asked, by name."""
 
     @property
     def done(self) -> int:

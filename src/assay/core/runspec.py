@@ -86,6 +86,18 @@ class RunSpec:
     gen_kwargs: Mapping[str, Any] = option(
         {}, "Generation settings that override the task's.", "Model", parse=parse_arguments, metavar="ARGS"
     )
+    judge: list[str] = option(
+        [],
+        "Model that judges answers, with its arguments: NAME or NAME,key=value; several times for a jury.",
+        "Model",
+        parse=lambda text: [text],
+        many=True,
+        metavar="NAME[,ARGS]",
+    )
+    judge_args: Mapping[str, Any] = option(
+        {}, "Arguments every judge gets: key=value,key=value or JSON.", "Model", parse=parse_arguments,
+        metavar="ARGS",
+    )  # fmt: skip
     apply_chat_template: bool | str = option(
         False, "Send chat messages through the model's template (or the named one).", "Prompt", parse=parse_template,
         bare=True, metavar="[NAME]",

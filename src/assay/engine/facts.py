@@ -26,6 +26,7 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "model": plan.model.name,
         "spec": to_plain(spec),
         "identity": dict(plan.identity),
+        "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
         "top": list(plan.top),
         "tasks": {name: _task_facts(planned) for name, planned in plan.tasks.items()},
         "groups": {

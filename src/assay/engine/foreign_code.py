@@ -1,54 +1,47 @@
 """Task helpers run here: one piece at a time, off the event loop, on draws that do not depend on timing.
 
-Helpers may keep state, draw from the global generators, or hang. So there is one thread for them (a daemon: a helper
-that hangs does not keep the process alive), and the generators are put where they belong before each piece.
+Helpers may keep state, draw from the global generators, or hang. So they run in threads of their own, one at a time
+(daemons: a helper that hangs does not keep the process alive), and the generators are put where they belong before
+each piece.
 """
 
 from __future__ import annotations
 
 import asyncio
-import queue
 import random
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from assay.core.fingerprints import digest_text
+from assay.engine.baton import Crew
 
 __all__ = ["Draws", "ForeignCode", "seed_globals"]
 
 T = TypeVar("T")
 
 
-class ForeignCode:
-    """A thread of its own for code that is not ours."""
+class ForeignCode(Crew):
+    """Threads of their own for code that is not ours; one runs at a time."""
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._serve, name="assay-foreign-code", daemon=True)
-        self._thread.start()
+        super().__init__("assay-foreign-code")
 
     async def run(self, work: Callable[[], T]) -> T:
         """Do the work when its turn comes; what it raises is raised here."""
         done: Future[T] = Future()
-        self._work.put((work, done))
-        return await asyncio.wrap_future(done)
 
-    def close(self) -> None:
-        """Take no more work. Whatever is running is left to itself."""
-        self._work.put(None)
-
-    def _serve(self) -> None:
-        while (taken := self._work.get()) is not None:
-            work, done = taken
+        def do() -> None:
             if not done.set_running_or_notify_cancel():
-                continue
+                return
             try:
                 done.set_result(work())
             except BaseException as error:  # noqa: BLE001 - handed to whoever waits
                 done.set_exception(error)
+
+        self.put(do)
+        return await asyncio.wrap_future(done)
 
 
 def seed_globals(seed: tuple[int | None, ...]) -> None:

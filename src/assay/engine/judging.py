@@ -20,6 +20,7 @@ from assay.core.verdicts import Answer, Evidence, Score, Unscored, Verdict
 from assay.engine.dialogue import Talks
 from assay.engine.foreign_code import Draws
 from assay.engine.plan import PlannedTask
+from assay.engine.sittings import Court
 from assay.scoring.pipelines import Pipeline
 from assay.tasks.makers import loan
 
@@ -62,9 +63,14 @@ class Judged:
 
 
 def judge(
-    planned: PlannedTask, documents: Sequence[OpenDocument], *, score: bool = True, draws: Draws | None = None
+    planned: PlannedTask,
+    documents: Sequence[OpenDocument],
+    *,
+    score: bool = True,
+    draws: Draws | None = None,
+    court: Court | None = None,
 ) -> Judged:
-    """Extract and judge complete documents of one task."""
+    """Extract and judge complete documents of one task. In a `court`, its own code may ask judges."""
     judged = Judged()
     complete = []
     for document in documents:
@@ -77,19 +83,26 @@ def judge(
         return judged
     unscored: dict[int, str] = {}
     found: dict[int, bool] = {}
+    own_code: list[tuple[OpenDocument, Answer]] = []
     for pipeline in planned.scorer.pipelines:
         for document, answer in _extract(pipeline, complete, found):
             if isinstance(answer, str):
                 _leave_unscored(planned, document, pipeline.name, answer, judged, unscored)
                 continue
             judged.answers.append(answer)
-            if score:
+            if score and court is not None and planned.spec.process_results is not None:
+                own_code.append((document, answer))
+            elif score:
                 if draws is not None and planned.spec.process_results is not None:
                     draws.judging(document.document.index)
                 _judge_one(planned, document, answer, judged, unscored)
+    judge_failed: set[int] = set()
+    if court is not None and own_code:
+        judge_failed = _judge_in_court(planned, own_code, judged, unscored, draws, court)
     for document in complete:
         index = document.document.index
         ending = "skipped" if not score else "unscored" if index in unscored else _ending(document, found)
+        ending = "judge-failed" if index in judge_failed else ending
         judged.outcomes.append((index, ending, unscored.get(index, "")))
     return judged
 
@@ -97,6 +110,39 @@ def judge(
 def _ending(document: OpenDocument, found: Mapping[int, bool]) -> str:
     responses = [outcome for outcome in document.outcomes if isinstance(outcome, Response)]
     return ending_of(responses, found.get(document.document.index))
+
+
+def _judge_in_court(
+    planned: PlannedTask,
+    pairs: Sequence[tuple[OpenDocument, Answer]],
+    judged: Judged,
+    unscored: dict[int, str],
+    draws: Draws | None,
+    court: Court,
+) -> set[int]:
+    """Let the task's own code judge; while it waits for a judge, it goes on with the next document.
+
+    Returns the documents for which a judge did not answer, whatever the task's code made of that.
+    """
+
+    def one(pair: tuple[OpenDocument, Answer]) -> tuple[Judged, dict[int, str], bool]:
+        document, answer = pair
+        if draws is not None:
+            draws.judging(document.document.index)
+        found, lost = Judged(), dict[int, str]()
+        with court.sitting(planned.task.name, document.document.index) as sitting:
+            _judge_one(planned, document, answer, found, lost)
+        if sitting.failed:
+            found = Judged()
+            _leave_unscored(planned, document, answer.pipeline, sitting.failed, found, lost)
+        return found, lost, bool(sitting.failed)
+
+    failed = set()
+    for found, lost, judge_failed in court.foreign.each(one, pairs):
+        judged.verdicts += found.verdicts
+        unscored.update(lost)
+        failed |= set(lost) if judge_failed else set()
+    return failed
 
 
 def _extract(
@@ -178,7 +224,7 @@ def _judge_one(
             question=task.question(fields) if inputs else None,
         )
         verdicts = scorer.verdicts(index, answer.pipeline, raw)
-        if not verdicts and scorer.metrics:
+        if not verdicts and scorer.metrics and not scorer.juries:
             _leave_unscored(planned, document, answer.pipeline, "no metric got a value", judged, unscored)
             return
         for verdict in verdicts:

@@ -6,15 +6,15 @@ columns, metrics nobody knows, a model that cannot answer. Nothing is asked and 
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.core.documents import Document
 from assay.core.errors import AssayError, BadOption, BadTask, CannotAnswer, Problems
 from assay.core.fingerprints import digest_of
 from assay.core.messages import Audio, Image, Video
@@ -23,8 +23,9 @@ from assay.core.requests import Generate, Likelihood, Request
 from assay.core.runspec import RunSpec
 from assay.core.specs import GroupSpec, TaskSpec
 from assay.engine.foreign_code import seed_globals
+from assay.engine.judges import Bench, PlannedJudge
 from assay.engine.option_checks import check_corpus, check_template, check_writable
-from assay.engine.version import assay_version
+from assay.engine.run_names import output_folder, run_id_of, shape_of
 from assay.models import make_model
 from assay.scoring.scorer import Scorer
 from assay.tasks.dialogue import check_dialogue
@@ -67,6 +68,13 @@ class Plan:
     folder: Path
     """Where the run is kept."""
 
+    judges: Mapping[str, PlannedJudge] = field(default_factory=dict)
+    house_judges: tuple[str, ...] = ()
+    """Those `--judge` names: for every metric and every helper that names none."""
+
+    notes: tuple[str, ...] = ()
+    """What will not stop the run, and is worth knowing before it starts."""
+
     @property
     def model_digest(self) -> str:
         return digest_of(dict(self.identity))
@@ -102,8 +110,14 @@ class Plan:
         return Selection(groups=dict(self.groups)).leaves(group)
 
 
-async def make_plan(spec: RunSpec, *, index: TaskIndex | None = None, model: Model | None = None) -> Plan:
-    """Turn options into a plan.
+async def make_plan(
+    spec: RunSpec,
+    *,
+    index: TaskIndex | None = None,
+    model: Model | None = None,
+    judges: Sequence[Model] = (),
+) -> Plan:
+    """Turn options into a plan. A judge that is named as one of `judges` is that one.
 
     Raises:
         Problems: Everything that is wrong, or the one thing.
@@ -115,7 +129,12 @@ async def make_plan(spec: RunSpec, *, index: TaskIndex | None = None, model: Mod
             model = make_model(spec.model, spec.model_args, batch_size=spec.batch_size, device=spec.device)
         except AssayError as error:
             _collect(problems, error)
-    folder = _output_folder(spec)
+    folder = output_folder(spec)
+    bench = None
+    try:
+        bench = Bench(spec, judges)
+    except AssayError as error:
+        _collect(problems, error)
     try:
         check_writable(folder)
         check_corpus(spec)
@@ -125,7 +144,7 @@ async def make_plan(spec: RunSpec, *, index: TaskIndex | None = None, model: Mod
     tasks: dict[str, PlannedTask] = {}
     for name, task_spec in selection.tasks.items():
         try:
-            tasks[name] = _plan_task(spec, task_spec, model)
+            tasks[name] = _plan_task(spec, task_spec, model, bench)
         except AssayError as error:
             _collect(problems, error)
     if spec.samples is not None:
@@ -133,14 +152,21 @@ async def make_plan(spec: RunSpec, *, index: TaskIndex | None = None, model: Mod
             if selection.tasks and name not in selection.tasks:
                 problems.append(_unknown_sample_task(name, selection))
     identity: Mapping[str, str] = {}
-    if model is not None:
-        try:
-            identity = await model.identify()
-        except AssayError as error:
-            _collect(problems, error)
-    if problems or model is None:
+    seated: dict[str, PlannedJudge] = {}
+    try:
+        identity = await model.identify() if model is not None else {}
+        seated = await bench.identify() if bench is not None else {}
+    except AssayError as error:
+        _collect(problems, error)
+    if problems or model is None or bench is None:
         raise problems[0] if len(problems) == 1 else Problems(problems)
-    run_id = _run_id(spec, model, identity, tasks)
+    run_id = run_id_of(
+        spec,
+        model.name,
+        identity,
+        {name: planned.digest for name, planned in tasks.items()},
+        {name: judge.identity for name, judge in seated.items()},
+    )
     return Plan(
         spec=spec,
         model=model,
@@ -150,6 +176,9 @@ async def make_plan(spec: RunSpec, *, index: TaskIndex | None = None, model: Mod
         top=tuple(selection.top),
         run_id=run_id,
         folder=folder / run_id,
+        judges=seated,
+        house_judges=bench.house,
+        notes=tuple(bench.notes),
     )
 
 
@@ -199,7 +228,7 @@ def _unknown_sample_task(name: str, selection: Selection) -> AssayError:
     return UnknownName.of("task of this run", name, sorted(selection.tasks), where="--samples", ls="tasks")
 
 
-def _plan_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> PlannedTask:
+def _plan_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None, bench: Bench | None) -> PlannedTask:
     """Check one task as far as its first document; collect its problems."""
     problems: list[AssayError] = []
     seed_globals(
@@ -218,11 +247,14 @@ def _plan_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Plann
         _collect(problems, error)
     if task is not None:
         try:
-            first = _first_requests(task)
+            document, first = _first_requests(task)
             _check_settings(task)
             check_dialogue(task)
             if model is not None:
                 _check_abilities(model, task_spec, first)
+            if scorer is not None and bench is not None and not spec.predict_only:
+                with helper_border(task.spec):
+                    bench.check(task, scorer, (document, first))
         except AssayError as error:
             _collect(problems, error)
     if problems or task is None or scorer is None:
@@ -231,11 +263,7 @@ def _plan_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Plann
         {
             "spec": spec_digest(task_spec),
             "data": data_digest(task),
-            "shape": {
-                key: value
-                for key, value in spec.shape().items()
-                if key not in ("tasks", "model", "model_args")
-            },
+            "shape": shape_of(spec),
         }
     )
     return PlannedTask(task=task, scorer=scorer, documents=len(task), digest=digest)
@@ -293,7 +321,7 @@ def _check_unsafe(spec: RunSpec, task_spec: TaskSpec) -> None:
         )
 
 
-def _first_requests(task: Task) -> tuple[Request, ...]:
+def _first_requests(task: Task) -> tuple[Document, tuple[Request, ...]]:
     """Data loaded, the first document rendered: what breaks, breaks here."""
     with helper_border(task.spec):
         first = next(iter(task.documents()), None)
@@ -303,7 +331,7 @@ def _first_requests(task: Task) -> tuple[Request, ...]:
             )
         requests = task.begin().requests(first)
         task.target(loan(first.fields))
-    return requests
+    return first, requests
 
 
 def _check_settings(task: Task) -> None:
@@ -360,34 +388,3 @@ def _check_abilities(model: Model, task_spec: TaskSpec, requests: tuple[Request,
             where=task_spec.place("output_type"),
             hint=f"it does: {', '.join(sorted(model.traits.abilities))}; `assay ls models` shows others",
         )
-
-
-def _output_folder(spec: RunSpec) -> Path:
-    """`--output_path` (a folder, or the folder of a `.json` file), else `./assay-runs`."""
-    if spec.output_path is None:
-        return Path("assay-runs")
-    path = Path(spec.output_path).expanduser()
-    return path.parent if path.suffix == ".json" else path
-
-
-def _run_id(
-    spec: RunSpec, model: Model, identity: Mapping[str, str], tasks: Mapping[str, PlannedTask]
-) -> str:
-    """Readable, and the same for the same work: re-issuing a command finds its run."""
-    digest = digest_of(
-        {
-            "identity": dict(identity),
-            "shape": {
-                key: value
-                for key, value in spec.shape().items()
-                if key not in ("model", "model_args", "tasks")
-            },
-            "tasks": {name: planned.digest for name, planned in tasks.items()},
-            "assay": assay_version(),  # a metric that was corrected must reach the numbers
-        }
-    )
-    words = [model.name, sorted(spec.tasks)[0].rstrip("/").removesuffix(".yaml")]
-    slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)
-    if len(spec.tasks) > 1:
-        slug = f"{slug[:57]}-{len(spec.tasks) - 1}"
-    return f"{slug[:60]}-{digest[:8]}"

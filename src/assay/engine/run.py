@@ -18,17 +18,19 @@ from itertools import islice
 
 from assay.core.documents import Document
 from assay.core.errors import AssayError, BadMedia, MissingPackage
-from assay.core.ports import Model
 from assay.core.progress import RunProgress, TaskProgress
 from assay.core.requests import Request, fingerprint
 from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Estimate
 from assay.engine.asking import Backlog, ask
 from assay.engine.collecting import few_collections
+from assay.engine.deliberating import deliberate
 from assay.engine.dialogue import OpenTalks, Talks, go_on
 from assay.engine.foreign_code import Draws, ForeignCode
 from assay.engine.judging import OpenDocument, judge, running_score
 from assay.engine.plan import Plan, PlannedTask
+from assay.engine.services import ModelServices, open_model
+from assay.engine.sittings import Court
 from assay.engine.summary import summarise
 from assay.store.cache import ResponseCache
 from assay.store.journal import Journal
@@ -47,11 +49,12 @@ async def run(
     stream = _Stream(plan, journal, cache, progress)
     with few_collections():
         try:
-            await stream.flow()
+            with stream.court:
+                await stream.flow()
+                progress.stage = "summarise"
+                estimates = await asyncio.to_thread(summarise, plan, journal)
         finally:
             await stream.close()
-        progress.stage = "summarise"
-        estimates = await asyncio.to_thread(summarise, plan, journal)
     await asyncio.wrap_future(journal.add_estimates(estimates))
     progress.stage = "done"
     return estimates
@@ -86,7 +89,12 @@ class _Stream:
         self.foreign = ForeignCode()
         self.draws = {name: Draws(plan.spec.seed, name) for name in plan.tasks}
         self.talks = OpenTalks(2 * _CHUNK)
-        self.group: asyncio.TaskGroup | None = None
+        self.sessions = OpenTalks(8 * _CHUNK)
+        """Documents that are being judged by models, or by code that may ask them."""
+
+        self.services = ModelServices(journal, cache, progress, plan.judges)
+        self.court = Court(self.services, self.foreign, plan.house_judges)
+        self.group = asyncio.TaskGroup()
         self.opened = False
 
     # --- the flow ----------------------------------------------------------------------------------
@@ -100,23 +108,24 @@ class _Stream:
         self.progress.stage = "ask"
         try:
             async with asyncio.TaskGroup() as self.group:
-                group = self.group
-                recorder = group.create_task(self._record())
-                group.create_task(self._produce())
+                recorder = self.group.create_task(self._record())
+                self.group.create_task(self._produce())
                 await self._ask()
                 self.rendered = True
                 self.arrival.set()
                 await recorder
+            async with asyncio.TaskGroup() as self.group:
+                for name in list(self.held):
+                    await self._judge(name, self.held.pop(name))
         except* AssayError as several:
             raise _first(several) from None
-        for name in list(self.held):
-            await self._judge(name, self.held.pop(name))
         await self._written()
 
     async def close(self) -> None:
         """Stop cleanly, whatever happened: what has arrived is written."""
         self.foreign.close()
         self._append(self._take_arrived())
+        await self.services.close()
         await self._written(quietly=True)
         if self.opened:
             await self.plan.model.close()
@@ -126,7 +135,8 @@ class _Stream:
         first = await self.backlog.peek()
         if first:
             self.progress.stage = "open"
-            await _open(self.plan.model)
+            await self.services.open()
+            await open_model(self.plan.model)
             self.opened = True
             self.progress.stage = "ask"
             await ask(self.plan.model, self.backlog, self._receive)
@@ -138,6 +148,7 @@ class _Stream:
             chunks = self._chunks(planned)
             while (chunk := await self.foreign.run(partial(next, chunks, None))) is not None:
                 await self._admit(planned, chunk)
+                await self.sessions.room()  # judges may be slower than the model: answers must not pile up
         await self.backlog.hurry()
         await self.talks.none()
         await self.backlog.close()
@@ -295,7 +306,7 @@ class _Stream:
     async def _complete(self, task: str, documents: list[OpenDocument]) -> None:
         if not documents:
             return
-        if self.plan.tasks[task].task.is_dialogue and self.group is not None:
+        if self.plan.tasks[task].task.is_dialogue:
             self.group.create_task(self._talk(self.plan.tasks[task], documents))
         else:
             await self._end(task, documents)
@@ -327,9 +338,26 @@ class _Stream:
     async def _judge(self, task: str, documents: list[OpenDocument]) -> None:
         documents.sort(key=lambda document: document.document.index)
         planned = self.plan.tasks[task]
+        if planned.scorer.juries or planned.spec.process_results is not None:
+            self.group.create_task(self._judge_aside(task, documents))
+        else:
+            await self._judge_now(task, documents)
+
+    async def _judge_aside(self, task: str, documents: list[OpenDocument]) -> None:
+        """Judging that may wait for other models must not hold up what the model answers meanwhile."""
+        await self.sessions.begin(len(documents))
+        await self._judge_now(task, documents)
+        await self.sessions.end(len(documents))
+
+    async def _judge_now(self, task: str, documents: list[OpenDocument]) -> None:
+        planned = self.plan.tasks[task]
         score = not self.plan.spec.predict_only
-        draws = self.draws[task]
-        judged = await self.foreign.run(lambda: judge(planned, documents, score=score, draws=draws))
+        draws, court = self.draws[task], self.court
+        judged = await self.foreign.run(
+            lambda: judge(planned, documents, score=score, draws=draws, court=court)
+        )
+        if planned.scorer.juries and score:
+            await deliberate(planned, documents, judged, self.services, self.foreign)
         self.writes.append(self.journal.add_judged(task, judged.outcomes, judged.answers, judged.verdicts))
         counters = self.progress.tasks[task]
         counters.done += len(documents)
@@ -346,18 +374,6 @@ class _Stream:
             except AssayError:
                 if not quietly:
                     raise
-
-
-async def _open(model: Model) -> None:
-    try:
-        await model.open()
-    except AssayError:
-        raise
-    except Exception as error:
-        raise AssayError(
-            f"the model `{model.name}` cannot be opened: {type(error).__name__}: {error}",
-            hint="nothing was asked; put it right and repeat the command",
-        ) from error
 
 
 def _first(several: BaseExceptionGroup[AssayError]) -> AssayError:

@@ -13,6 +13,8 @@ from assay.core.errors import AssayError, BadTask, Problems
 from assay.core.specs import MetricSpec, TaskSpec
 from assay.core.verdicts import Evidence, Score, Verdict
 from assay.scoring.generations import Call, judge_text, takes_keywords
+from assay.scoring.judges.jury import Jury, Seat
+from assay.scoring.judges.spec import JudgeSpec, read_judge
 from assay.scoring.likelihoods import judge_choices, judge_likelihood, judge_rolling
 from assay.scoring.metrics import METRICS, Metric
 from assay.scoring.metrics.hub import HubMetric
@@ -40,7 +42,7 @@ class MetricUse(NamedTuple):
 class Scorer:
     """Judges the documents of one task. Made by `Scorer.of`."""
 
-    __slots__ = ("_calls", "_output_type", "_process", "metrics", "pipelines")
+    __slots__ = ("_calls", "_output_type", "_process", "juries", "metrics", "pipelines")
 
     def __init__(
         self,
@@ -50,7 +52,10 @@ class Scorer:
         calls: tuple[Call, ...],
         output_type: str,
         process_results: Callable[..., Any] | None,
+        juries: tuple[Jury, ...] = (),
     ) -> None:
+        self.juries = juries
+        """The metrics that models judge; `seat` says which models."""
         self.pipelines = pipelines
         self.metrics = metrics
         self._calls = calls
@@ -75,9 +80,15 @@ class Scorer:
                 problems.append(problem)
         metrics: dict[str, MetricUse] = {}
         calls: dict[str, Call] = {}
+        juries: dict[str, Jury] = {}
         for entry in _entries(spec):
             where = entry.where or spec.place("metric_list")
             try:
+                if "judge" in entry.arguments:
+                    juries[entry.name] = _jury(entry, spec, where)
+                    use = _use(entry, None, where)
+                    metrics[entry.name] = use._replace(higher_is_better=use.higher_is_better is not False)
+                    continue
                 known = _known(entry, spec, where)
                 metrics[entry.name] = _use(entry, known, where)
                 calls[entry.name] = _call(entry, known, spec, where)
@@ -91,7 +102,15 @@ class Scorer:
             calls=tuple(calls.values()),
             output_type=spec.output_type,
             process_results=spec.process_results,
+            juries=tuple(juries.values()),
         )
+
+    def seat(self, seats: Callable[[JudgeSpec], Sequence[Seat]]) -> None:
+        """Give every jury its judges, and announce what they will report."""
+        self.juries = tuple(jury.seated(seats(jury.spec)) for jury in self.juries)
+        for jury in self.juries:
+            for name in jury.metrics:
+                self.metrics.setdefault(name, MetricUse("mean", True, jury.spec.where))
 
     def judge(
         self,
@@ -120,6 +139,8 @@ class Scorer:
             case "loglikelihood_rolling":
                 return judge_rolling(self.metrics, answers, target)
             case _:
+                if not self._calls:
+                    return {}  # models judge it, and nothing else
                 return judge_text(
                     self._calls, answers, target, choices, several=multiple_targets, inherit=self._inherit
                 )
@@ -162,6 +183,16 @@ def _entries(spec: TaskSpec) -> Sequence[MetricSpec]:
     if spec.metrics or spec.config.get("metric_list") is not None:
         return spec.metrics
     return [MetricSpec(metric=name) for name in DEFAULT_METRICS.get(spec.output_type, ("exact_match",))]
+
+
+def _jury(entry: MetricSpec, spec: TaskSpec, where: str) -> Jury:
+    if not spec.output_type.startswith("generate"):
+        raise BadTask(
+            f"a judge reads what a model wrote, and a {spec.output_type} task writes nothing",
+            where=f"{where}.judge",
+            hint="`output_type: generate_until`",
+        )
+    return Jury(read_judge(entry, where))
 
 
 def _known(entry: MetricSpec, spec: TaskSpec, where: str) -> Metric | None:

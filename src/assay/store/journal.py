@@ -130,6 +130,19 @@ class Journal:
         new.append((task, first, first + DOCUMENTS_PER_TASK - 1))
         return first
 
+    def add_judge_request(self, request: Generate, fingerprint: str, *, judge: str) -> Future[None]:
+        """What a judge is asked about a document, with its prompt and settings."""
+        settings = request.settings
+        row = (
+            request.task, request.document, judge, fingerprint, request.index, request.repeat,
+            rows.prompt_text(request.prompt), settings.digest,
+        )  # fmt: skip
+        fact = (f"settings:{settings.digest}", json.dumps(dict(settings.values), default=str))
+        return self._submit(
+            ("INSERT OR IGNORE INTO facts VALUES (?,?)", [fact]),
+            ("INSERT OR IGNORE INTO judge_requests VALUES (?,?,?,?,?,?,?,?)", [row]),
+        )
+
     def add_responses(self, responses: Iterable[tuple[str, Response]], *, source: str) -> Future[None]:
         """Responses under their fingerprints; the first one kept stays. Durable when the future is done."""
         now = time.time()
@@ -205,7 +218,7 @@ class Journal:
         """Documents that need nothing more: judged, and not for want of an answer (unless that is taken as it is)."""
         query = "SELECT document FROM outcomes WHERE task = ?"
         if retry_failed:
-            query += " AND outcome != 'failed'"
+            query += " AND outcome NOT IN ('failed', 'judge-failed')"
         return Positions(document for (document,) in self.query(query, (task,)))
 
     def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
@@ -302,6 +315,7 @@ class Journal:
             "answers",
             "verdicts",
             "outcomes",
+            "judge_requests",
         ):
             raise ValueError(table)
         ((number,),) = self.query(f"SELECT count(*) FROM {table}")

@@ -13,7 +13,7 @@ from typing import Any
 from assay.core.codec import encode
 from assay.store.tables import DOCUMENTS_PER_TASK
 
-__all__ = ["pack", "statements"]
+__all__ = ["add_judges", "pack", "statements"]
 
 _OLD = ("prompts", "documents", "requests", "responses", "answers", "verdicts", "outcomes")
 
@@ -39,6 +39,13 @@ def pack(connection: sqlite3.Connection, tables: str) -> None:
     connection.executemany("INSERT INTO answered VALUES (?,?,?,?,?,?,?,?)", _answered(connection))
     for table in _OLD:
         connection.execute(f"DROP TABLE old_{table}")
+
+
+def add_judges(connection: sqlite3.Connection, tables: str) -> None:
+    """2 -> 3: what judges are asked has a table."""
+    for statement in statements(tables):
+        if "CREATE TABLE judge_requests" in statement:
+            connection.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
 
 
 def _asked(connection: sqlite3.Connection, task: str, first: int) -> Iterator[tuple[Any, ...]]:

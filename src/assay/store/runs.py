@@ -92,8 +92,30 @@ class Run:
         return self.journal.outcomes(task)
 
     def failed_requests(self) -> tuple[int, int]:
-        """How many requests nobody answered, and out of how many; a document without a prompt counts as one."""
-        return self.journal.unanswered()
+        """How many requests nobody answered, and out of how many: those of judges too.
+
+        A document without a prompt counts as one.
+        """
+        failed, total = self.journal.unanswered()
+        counts = self.judges.values()
+        return failed + sum(one["failed"] for one in counts), total + sum(one["requests"] for one in counts)
+
+    @cached_property
+    def judges(self) -> dict[str, dict[str, int]]:
+        """What each judge was asked: how many requests, from the cache, unanswered, tokens read and written.
+
+        A request of several documents counts once: it was asked once.
+        """
+        rows = self.journal.query(
+            "SELECT judge, count(*), sum(s.source = 'cache'), sum(s.fingerprint IS NULL), sum(s.input_tokens),"
+            " sum(s.output_tokens) FROM (SELECT DISTINCT judge, fingerprint FROM judge_requests) r"
+            " LEFT JOIN responses s ON s.fingerprint = r.fingerprint GROUP BY judge ORDER BY judge"
+        )
+        names = ("requests", "cached", "failed", "input_tokens", "output_tokens")
+        return {
+            judge: {name: int(number or 0) for name, number in zip(names, numbers, strict=True)}
+            for judge, *numbers in rows
+        }
 
     def documents(self, task: str) -> Iterator[dict[str, Any]]:
         """One row per judged document and filter pipeline: fields, target, prompts, responses, scores."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.core.errors import BadOutput, DamagedStore
-from assay.store.migrations import pack, statements
+from assay.store.migrations import add_judges, pack, statements
 from assay.store.tables import CACHE_TABLES, JOURNAL_TABLES
 
 __all__ = ["CACHE_SCHEMA", "JOURNAL_SCHEMA", "Schema", "connect"]
@@ -35,7 +35,7 @@ class Schema:
         return statements(self.tables)
 
 
-JOURNAL_SCHEMA = Schema(JOURNAL_TABLES, 2, {1: pack})
+JOURNAL_SCHEMA = Schema(JOURNAL_TABLES, 3, {1: pack, 2: add_judges})
 CACHE_SCHEMA = Schema(CACHE_TABLES, 1)
 
 

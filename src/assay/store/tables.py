@@ -30,13 +30,22 @@ CREATE TABLE answered (
     id INTEGER PRIMARY KEY,
     fingerprint TEXT NOT NULL,
     text TEXT, logprob, greedy INTEGER,  -- logprob has no type, because REAL makes 0.0 of -0.0; NULL is NaN
-    source TEXT NOT NULL,       -- model | cache
+    source TEXT NOT NULL,       -- model | judge | cache
     at REAL NOT NULL,
     details TEXT                -- JSON of what else is known: finish, reasoning, tokens, seconds
 );
 CREATE TABLE failures (         -- every attempt that came to nothing; kept, counted, asked again
     fingerprint TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL
 );
+CREATE TABLE judge_requests (   -- what scoring asked of other models, answered in `answered` as all else
+    task TEXT NOT NULL, document INTEGER NOT NULL,
+    judge TEXT NOT NULL,        -- the judge's name
+    fingerprint TEXT NOT NULL,
+    number INTEGER NOT NULL, repeat INTEGER NOT NULL,
+    prompt TEXT NOT NULL,       -- plain text, or JSON messages
+    settings TEXT NOT NULL,     -- the digest of its settings (facts: settings:<digest>)
+    PRIMARY KEY (task, document, judge, fingerprint)
+) WITHOUT ROWID;
 CREATE TABLE judged (
     id INTEGER PRIMARY KEY,     -- as in `asked`
     outcome TEXT NOT NULL,      -- a word of core/endings.py

@@ -157,6 +157,10 @@ class CompatibilityLayer(Protocol):
         """Around the loading of a helper file."""
         ...
 
+    def missing_judge(self, path: Path) -> str | None:
+        """None when a helper file asks no judge; else what it lacks to ask one, empty when it lacks nothing."""
+        ...
+
     def open_task(self, spec: TaskSpec, rendering: Any, splits: Any) -> Any:
         """The task a class named under `class:` describes; None when the class is not of this layer's kind."""
         ...

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from assay.core.endings import ENDINGS
-from assay.core.progress import RunProgress, TaskProgress
+from assay.core.progress import JudgeProgress, RunProgress, TaskProgress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,10 +71,17 @@ def line(progress: RunProgress) -> str:
         pieces.append(f"ETA {duration(progress.eta_s)}")
     if progress.cached:
         pieces.append(f"{progress.cached} responses reused")
+    for name, judge in progress.judges.items():
+        pieces.append(f"judge {name}: {_judged(judge)}")
     failures = ", ".join(f"{count} {kind}" for kind, count in sorted(progress.failures.items()))
     if failures:
         pieces.append(f"failed: {failures}")
     return "  ".join(pieces)
+
+
+def _judged(judge: JudgeProgress) -> str:
+    counts = {"asked": judge.asked, "reused": judge.cached, "waiting": judge.waiting, "failed": judge.failed}
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "nothing yet"
 
 
 def render(progress: RunProgress) -> RenderableType:

@@ -13,7 +13,7 @@ from assay.store.runs import Run
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["accounts", "results_table", "results_text"]
+__all__ = ["accounts", "judges_text", "results_table", "results_text"]
 
 _ARROWS = {True: "↑", False: "↓", None: ""}
 
@@ -70,7 +70,27 @@ def results_text(run: Run, *, width: int = 10_000) -> str:
 
     stream = io.StringIO()
     Console(file=stream, width=width, color_system=None).print(results_table(run))
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    return "\n".join([*lines, *judges_text(run)])
+
+
+def judges_text(run: Run) -> list[str]:
+    """What the judges were asked, a line for each: apart from the model's own requests."""
+    lines = []
+    for name, counts in run.judges.items():
+        requests = counts["requests"]
+        apart = [
+            f"{counts[key]} {word}"
+            for key, word in (("cached", "from the cache"), ("failed", "failed"))
+            if counts[key]
+        ]
+        tokens = f"{counts['input_tokens']} tokens read, {counts['output_tokens']} written"
+        more = f" ({', '.join(apart)})" if apart else ""
+        lines.append(
+            f"judge {name}: {requests} request{'s' if requests != 1 else ''}{more}"
+            + (f"; {tokens}" if counts["input_tokens"] or counts["output_tokens"] else "")
+        )
+    return lines
 
 
 def accounts(run: Run) -> list[str]:

@@ -112,7 +112,7 @@ def _check_entry(entry: MetricSpec, where: str, findings: Findings) -> None:
 
 def _check_unsaid(spec: TaskSpec, entry: MetricSpec, where: str, findings: Findings) -> None:
     """A metric nobody knows must say how it is summed up and which way is better."""
-    if isinstance(entry.metric, str) and entry.name in METRICS:
+    if (isinstance(entry.metric, str) and entry.name in METRICS) or "judge" in entry.arguments:
         return
     unsaid = [
         key
@@ -131,6 +131,8 @@ def _check_unsaid(spec: TaskSpec, entry: MetricSpec, where: str, findings: Findi
 
 def _check_fit(spec: TaskSpec, entry: MetricSpec, where: str, findings: Findings) -> None:
     name, kind = entry.name, spec.output_type
+    if "judge" in entry.arguments:
+        return
     reported = _REPORTED.get(kind)
     if reported is not None and name in METRICS and name not in reported:
         others = ", ".join(sorted(reported - {"bypass"}))

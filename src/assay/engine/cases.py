@@ -1,0 +1,55 @@
+"""What a jury is given of a document: the question, the answer, what is held to be right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay.core.documents import Document
+from assay.core.requests import Request
+from assay.scoring.judges.jury import Jury
+from assay.scoring.judges.prompts import as_text
+from assay.scoring.judges.records import Case
+from assay.tasks.makers import loan
+from assay.tasks.task import Task
+
+__all__ = ["make_case"]
+
+
+def make_case(
+    task: Task, jury: Jury, document: Document, requests: Sequence[Request], response: Any, target: Any
+) -> Case:
+    """What a jury is given of a document.
+
+    Raises:
+        BadTask: The texts the judge is to read cannot be made.
+    """
+    spec = jury.spec
+    fields = document.fields
+    prompt = requests[0].prompt
+    if spec.question is not None:
+        question = spec.question(fields)
+    else:
+        asked = task.question(loan(fields)) if task.spec.doc_to_messages is None else None
+        question = asked if isinstance(asked, str) else prompt.text
+    if spec.reference is not None:
+        reference = spec.reference(fields)
+    else:
+        reference = _reference(task, fields, target)
+    return Case(
+        question=question,
+        response=as_text(response),
+        reference=reference,
+        fields=fields,
+        media=prompt.media if spec.media else (),
+    )
+
+
+def _reference(task: Task, fields: Any, target: Any) -> str:
+    """The task's target; of a choice, its text."""
+    if target is None:
+        target = task.target(loan(fields))
+    choices = task.choices(loan(fields)) if task.spec.doc_to_choice is not None else None
+    if choices is not None and isinstance(target, int) and 0 <= target < len(choices):
+        target = choices[target]
+    return "" if target is None else as_text(target)

@@ -1,0 +1,292 @@
+"""What scoring may ask of the world: judges, asked as the model is, and counted apart from it.
+
+    request -> (journal? cache?) -> the judge's window -> response -> journal -> whoever asked
+
+A judge has its own windows, its own calls in flight and its own failures. Identical requests are asked once. A response
+is durable before anybody hears of it, so a run that is stopped and continued asks no judge twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from assay.core.errors import AssayError, CannotAnswer
+from assay.core.fingerprints import digest_of
+from assay.core.ports import Model, Traits
+from assay.core.programs import Execution, Program
+from assay.core.progress import JudgeProgress, RunProgress
+from assay.core.requests import Generate, Request, fingerprint
+from assay.core.responses import Failure, Outcome, Response
+from assay.engine.asking import Backlog, ask
+from assay.engine.judges import PlannedJudge
+from assay.store.cache import ResponseCache
+from assay.store.journal import Journal
+
+__all__ = ["ModelServices", "open_model"]
+
+_LINGER_S = 0.02
+"""How long a window waits to become full. The rest of it may depend on its own answers."""
+
+
+class ModelServices:
+    """`Services` over the same machinery as the model: backlog, windows, journal, cache, counters."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        cache: ResponseCache | None,
+        progress: RunProgress,
+        judges: Mapping[str, PlannedJudge],
+    ) -> None:
+        self._journal = journal
+        self._cache = cache
+        self._progress = progress
+        self._desks: dict[str, _Desk] = {}
+        self._writes: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._needed = [name for name, judge in judges.items() if judge.needed]
+        for name, judge in judges.items():
+            self.seat(name, judge.model, judge.identity)
+
+    def seat(self, name: str, model: Model, identity: Mapping[str, str]) -> None:
+        """Make a model known as a judge. It is opened when first asked, or by `open`."""
+        if name not in self._desks:
+            self._desks[name] = _Desk(name, model, digest_of(dict(identity)), self)
+
+    def traits(self, name: str) -> Traits:
+        """What a judge can do."""
+        return self._desks[name].model.traits
+
+    async def open(self) -> None:
+        """Open the judges that will be asked, so that one that cannot be opened is known before the first request."""
+        for name in self._needed:
+            await self._desks[name].open()
+
+    async def ask(self, model: str, request: Request) -> Outcome:
+        """What the judge of this name says to a request: remembered, or asked."""
+        if not isinstance(request, Generate):
+            raise CannotAnswer(f"a judge is asked for texts, not for a {type(request).__name__}")
+        desk = self._desks[model]
+        counters = self._progress.judges.setdefault(model, JudgeProgress())
+        mark = fingerprint(desk.digest, request.id)
+        self._keep(_done(self._journal.add_judge_request(request, mark, judge=model)))
+        if (known := self._find(mark)) is not None:
+            counters.cached += 1
+            return known
+        if self._closed:
+            return Failure(request_id=request.id, kind="stopped", message="the run was stopped")
+        waiting = desk.waiting.get(mark)
+        if waiting is None:
+            waiting = desk.waiting[mark] = asyncio.get_running_loop().create_future()
+            counters.waiting += 1
+            await desk.put(request, mark)
+        return await asyncio.shield(waiting)
+
+    async def execute(self, program: Program) -> Execution:
+        """Refused: what scores programs runs its sandbox itself.
+
+        Raises:
+            CannotAnswer: Always.
+        """
+        raise CannotAnswer("this run has no sandbox to execute programs in")
+
+    async def close(self) -> None:
+        """Stop asking; what has arrived is written; judges that were opened are closed."""
+        self._closed = True
+        for desk in self._desks.values():
+            await desk.close()
+        await asyncio.gather(*self._writes, return_exceptions=True)
+
+    # --- for the desks -----------------------------------------------------------------------------
+
+    def _find(self, mark: str) -> Response | None:
+        found = self._journal.find([mark])
+        if not found and self._cache is not None and (found := self._cache.find([mark])):
+            self._keep(_done(self._journal.add_responses(found.items(), source="cache")))
+        return found.get(mark)
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let it be done beside the rest, and hold on to it until it is."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._writes.add(task)
+        task.add_done_callback(self._heard)
+
+    def _heard(self, task: asyncio.Task[None]) -> None:
+        self._writes.discard(task)
+        if not task.cancelled():
+            task.exception()  # a journal that cannot be written says so to whoever waits for a response
+
+    def _record(self, desk: _Desk, arrived: Sequence[tuple[str, Outcome]]) -> None:
+        self._keep(self._write(desk, arrived))
+
+    async def _write(self, desk: _Desk, arrived: Sequence[tuple[str, Outcome]]) -> None:
+        """Durable first, then told to whoever waits."""
+        responses = [(mark, outcome) for mark, outcome in arrived if isinstance(outcome, Response)]
+        failures = [(mark, outcome) for mark, outcome in arrived if isinstance(outcome, Failure)]
+        try:
+            if responses:
+                await asyncio.wrap_future(self._journal.add_responses(responses, source="judge"))
+                if self._cache is not None:
+                    self._cache.add(responses, model=desk.model.name)
+            if failures:
+                await asyncio.wrap_future(self._journal.add_failures(failures))
+        except AssayError as error:
+            desk.give_up(error)
+            raise
+        self._count(self._progress.judges[desk.name], [outcome for _, outcome in arrived])
+        for mark, outcome in arrived:
+            desk.tell(mark, outcome)
+
+    def _count(self, counters: JudgeProgress, outcomes: Sequence[Outcome]) -> None:
+        counters.waiting -= len(outcomes)
+        for outcome in outcomes:
+            if isinstance(outcome, Failure):
+                counters.failed += 1
+                continue
+            counters.asked += 1
+            if outcome.usage is not None:
+                counters.input_tokens += outcome.usage.input_tokens
+                counters.output_tokens += outcome.usage.output_tokens
+
+
+class _Desk:
+    """One judge at work."""
+
+    def __init__(self, name: str, model: Model, digest: str, services: ModelServices) -> None:
+        self.name = name
+        self.model = model
+        self.digest = digest
+        self.waiting: dict[str, asyncio.Future[Outcome]] = {}
+        """Fingerprint -> who waits for it."""
+
+        self._services = services
+        self._marks: dict[str, str] = {}
+        """Request id -> fingerprint, of requests on their way."""
+
+        self._backlog = _Tray(2 * model.traits.window * model.traits.in_flight)
+        self._work: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._broken: AssayError | None = None
+
+    async def open(self) -> None:
+        """Load or connect, once, however many ask for it."""
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(open_model(self.model))
+        await asyncio.shield(self._opening)
+
+    async def put(self, request: Generate, mark: str) -> None:
+        if self._broken is not None:
+            self._refuse(request.id, mark)
+            return
+        self._marks[request.id] = mark
+        if self._work is None:
+            self._work = asyncio.get_running_loop().create_task(self._serve())
+        await self._backlog.put([request])
+
+    async def _serve(self) -> None:
+        try:
+            await self.open()
+        except AssayError as error:
+            self._broken = error
+            await self._backlog.close()
+            self.give_up(error)
+            return
+        try:
+            await ask(self.model, self._backlog, self._receive)
+        except* AssayError as several:  # it broke again and again: its documents wait for the next start
+            self._broken = _first(several)
+            await self._backlog.close()  # nobody takes from it any more, so nobody may wait for room in it
+            for request_id, mark in list(self._marks.items()):
+                self._refuse(request_id, mark)
+
+    def _receive(self, outcome: Outcome) -> None:
+        self._services._record(self, [(self._marks.pop(outcome.request_id), outcome)])
+
+    def _refuse(self, request_id: str, mark: str) -> None:
+        """A judge that was given up is asked nothing more in this start."""
+        self._marks.pop(request_id, None)
+        message = str(self._broken.what if self._broken else "")
+        failure = Failure(request_id=request_id, kind="model error", message=message)
+        self._services._record(self, [(mark, failure)])
+
+    def tell(self, mark: str, outcome: Outcome) -> None:
+        """Hand an outcome to whoever waits for it."""
+        waiting = self.waiting.pop(mark, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(outcome)
+
+    def give_up(self, error: AssayError) -> None:
+        """Nobody will get an answer: the run cannot go on."""
+        for waiting in self.waiting.values():
+            if not waiting.done():
+                waiting.set_exception(error)
+                waiting.exception()  # whoever waits hears of it; nobody else has to
+        self.waiting.clear()
+
+    async def close(self) -> None:
+        """Let go of the judge."""
+        await self._backlog.close()
+        tasks = [task for task in (self._work, self._opening) if task is not None]
+        for task in tasks:
+            task.cancel()
+        opened = self._opening is not None and self._opening.done() and not _went_wrong(self._opening)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.give_up(AssayError("the run was stopped", hint="repeat the command to go on"))
+        if opened:
+            await self.model.close()
+
+
+class _Tray(Backlog):
+    """Requests for a judge. A window that does not fill up goes as it is: more may only come once it is answered."""
+
+    async def take(self, count: int) -> list[Request]:
+        async with self._changed:
+            while True:
+                await self._changed.wait_for(lambda: bool(self._waiting) or self._closed)
+                if len(self._waiting) < count and not self._closed:
+                    await self._linger(count)
+                if self._waiting or self._closed:
+                    break
+            window = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
+            self._changed.notify_all()
+            return window
+
+    async def _linger(self, count: int) -> None:
+        enough = self._changed.wait_for(lambda: len(self._waiting) >= count or self._closed)
+        try:
+            await asyncio.wait_for(enough, _LINGER_S)
+        except TimeoutError:
+            return
+
+
+async def open_model(model: Model) -> None:
+    """Open a model; what it raises is an error with the model's name.
+
+    Raises:
+        AssayError: It cannot be opened.
+    """
+    try:
+        await model.open()
+    except AssayError:
+        raise
+    except Exception as error:
+        raise AssayError(
+            f"the model `{model.name}` cannot be opened: {type(error).__name__}: {error}",
+            hint="nothing was asked; put it right and repeat the command",
+        ) from error
+
+
+async def _done(write: Future[None]) -> None:
+    await asyncio.wrap_future(write)
+
+
+def _went_wrong(task: asyncio.Task[None]) -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
+def _first(several: BaseExceptionGroup[AssayError]) -> AssayError:
+    first = several.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

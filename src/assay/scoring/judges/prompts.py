@@ -1,0 +1,110 @@
+"""What judges are asked: templates, ours or a task's own, and the final form that every prompt ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import jinja2
+from jinja2 import meta
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from assay.core.errors import BadTask
+
+__all__ = ["FieldText", "Template", "as_text"]
+
+
+@lru_cache(maxsize=1)
+def _environment() -> ImmutableSandboxedEnvironment:
+    return ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+
+
+class Template:
+    """A judge's prompt. Texts of documents and models flow through it, so it is rendered in a sandbox.
+
+    >>> Template("Is {{response}} right?", {"response", "form"}).render({"response": "7", "form": "Say YES or NO."})
+    'Is 7 right?\\n\\nSay YES or NO.'
+    """
+
+    def __init__(self, source: str, variables: set[str] | frozenset[str], *, where: str = "") -> None:
+        self._where = where
+        try:
+            named = meta.find_undeclared_variables(_environment().parse(source))
+            self._template = _environment().from_string(source)
+        except (jinja2.TemplateError, SyntaxError, RecursionError, ValueError) as error:
+            raise BadTask(f"not a valid template: {error}", where=where) from None
+        unknown = sorted(named - {*variables, "doc", "form"})
+        if unknown:
+            raise BadTask(
+                f"a judge's prompt has no `{unknown[0]}`",
+                where=where,
+                hint=f"it has {', '.join(sorted({*variables, 'doc', 'form'}))}; a column is `doc.{unknown[0]}`",
+            )
+        self._asks_form = "form" in named
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        """The text; the form of the reply is added where the template does not place it itself."""
+        try:
+            text = self._template.render(values)
+        except (
+            jinja2.TemplateError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            LookupError,
+            AttributeError,
+        ) as error:
+            raise BadTask(f"the judge's prompt fails: {error}", where=self._where) from None
+        return text if self._asks_form else f"{text.rstrip()}\n\n{values['form']}"
+
+
+class FieldText:
+    """A text of a document: the column of that name, else a template over the columns, as `doc_to_text` is.
+
+    >>> FieldText("{{a}} or {{b}}")({"a": 1, "b": 2}), FieldText("names")({"names": ["Ada", "Bo"]})
+    ('1 or 2', 'Ada or Bo')
+    """
+
+    def __init__(self, source: str, *, where: str = "") -> None:
+        self._source, self._where = source, where
+        try:
+            self._template = _environment().from_string(source)
+        except (jinja2.TemplateError, SyntaxError, RecursionError, ValueError) as error:
+            raise BadTask(f"not a valid template: {error}", where=where) from None
+
+    def __call__(self, fields: Mapping[str, Any]) -> str:
+        if self._source in fields:
+            return as_text(fields[self._source])
+        if "{" not in self._source:
+            raise BadTask(
+                f"the document has no column `{self._source}`",
+                where=self._where,
+                hint=f"columns: {', '.join(map(str, fields))}",
+            )
+        try:
+            return self._template.render(fields)
+        except (
+            jinja2.TemplateError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            LookupError,
+            AttributeError,
+        ) as error:
+            raise BadTask(
+                f"the template fails: {error}",
+                where=self._where,
+                hint=f"columns: {', '.join(map(str, fields))}",
+            ) from None
+
+
+def as_text(value: Any) -> str:
+    """A value as a judge reads it; of several, any will do.
+
+    >>> as_text(["Bern", "Berne"]), as_text(7)
+    ('Bern or Berne', '7')
+    """
+    if isinstance(value, (list, tuple)):
+        return " or ".join(as_text(one) for one in value)
+    return value if isinstance(value, str) else str(value)

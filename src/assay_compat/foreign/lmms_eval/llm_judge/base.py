@@ -1,0 +1,13 @@
+"""Stand-in for `lmms_eval.llm_judge.base`."""
+
+from __future__ import annotations
+
+from assay_compat.llm_judge.base import (
+    AsyncServerInterface,
+    ServerInterface,
+)
+
+__all__ = [
+    "AsyncServerInterface",
+    "ServerInterface",
+]

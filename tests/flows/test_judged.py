@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from pathlib import Path
 
 import pytest
+from tests.assay_compat.judge_server import serving
 from tests.flows.running import Bench, committed, contents, fingerprints, kill, wait_until
 from tests.making import Function, write_task
 
@@ -117,3 +119,25 @@ def test_a_judge_that_is_down_costs_nothing_but_its_own_answers(tmp_path: Path) 
     assert second.returncode == 0, second.stderr
     assert len(bench.asked()) == asked, "the model is not asked again for its judge's sake"
     assert {row[2] for row in contents(bench.run_folder("out"))["outcomes"]} == {"scored"}
+
+
+@pytest.mark.slow
+@pytest.mark.server
+def test_a_run_that_waits_for_a_silent_judge_stops_when_told_to(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    helper = HELPER.replace('"assay"', '"openai"')
+    (tasks,) = judged_tasks(tmp_path / "tasks")[1:]
+    (tmp_path / "tasks" / "own" / "utils.py").write_text(helper)
+    with serving(lambda payload, number: "1" if number < 3 else 120.0) as server:
+        bench.environment |= {"OPENAI_API_KEY": "k", "OPENAI_API_URL": server.url}
+        command = bench.command(tasks, "--no_cache", "--output_path", "out")
+        process = bench.start(command)
+        wait_until(lambda: len(server.asked) > 6, process)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 130, said
+        asked = len(server.asked)
+        server.reply = lambda payload, number: "1"
+        last = bench.finish(command)
+        assert last.returncode == 0, last.stderr
+        assert len(server.asked) == asked + 25 - 3, "what was answered is not asked again"

@@ -10,11 +10,12 @@ import base64
 import io
 import json
 import os
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,7 +99,6 @@ class EndpointModel:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._pool: ThreadPoolExecutor | None = None
 
     @property
     def name(self) -> str:
@@ -113,16 +113,27 @@ class EndpointModel:
         return {"model": self._endpoint.model, "url": self._endpoint.url}
 
     async def open(self) -> None:
-        self._pool = ThreadPoolExecutor(self._endpoint.in_flight, thread_name_prefix="assay-judge-endpoint")
+        """Nothing to load: the first request connects."""
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
-        loop = asyncio.get_running_loop()
         for request in window:
-            yield await loop.run_in_executor(self._pool, self.answer_one, request)
+            yield await self._aside(request)
 
     async def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        """Nothing to let go of: what is still on its way belongs to threads that hold nobody up."""
+
+    async def _aside(self, request: Request) -> Outcome:
+        """The answer from a thread of its own; a daemon, because a patient request must not keep the process alive."""
+        done: Future[Outcome] = Future()
+
+        def ask() -> None:
+            try:
+                done.set_result(self.answer_one(request))
+            except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+                done.set_exception(error)
+
+        threading.Thread(target=ask, name="assay-judge-endpoint", daemon=True).start()
+        return await asyncio.wrap_future(done)
 
     def answer_one(self, request: Request) -> Outcome:
         """Ask and wait."""

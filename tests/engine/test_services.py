@@ -60,6 +60,9 @@ def test_a_judge_is_asked_once_for_each_document_and_kept_apart_from_the_model(w
     assert first.judges["judge"]["requests"] == 6
     assert "judge judge: 6 requests" in first.table()
     assert first.facts["judges"] == {"judge": {"name": "judge"}}
+    said = list(first.judgements("sums"))
+    assert [row["document"] for row in said] == list(range(6))
+    assert {row["reply"] for row in said} == {"VERDICT: CORRECT"} and "What is 0" in said[0]["prompt"]
 
 
 def test_a_finished_run_asks_and_opens_no_judge(workspace: Path) -> None:
@@ -344,6 +347,11 @@ def test_a_misplaced_judge_is_found_by_check(workspace: Path) -> None:
     (subject,) = check([str(path)], TaskIndex.build([])).subjects
     (finding,) = [one for one in subject.findings if one.severity == "error"]
     assert "`criteria`" in finding.what and "metric_list[0].judge" in finding.where
+    unknown = write_task(
+        workspace, "u", metric_list=[{"metric": "m", "judge": {"kind": "binary", "model": "x"}}]
+    )
+    (subject,) = check([str(unknown)], TaskIndex.build([])).subjects
+    assert "no model is called `x`" in {one.what for one in subject.findings if one.severity == "error"}
     fine = write_task(workspace, "fine", metric_list=BINARY)
     (subject,) = check([str(fine)], TaskIndex.build([])).subjects
     assert not [one for one in subject.findings if one.severity != "note"]

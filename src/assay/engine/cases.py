@@ -38,11 +38,16 @@ def make_case(
         reference = _reference(task, fields, target)
     return Case(
         question=question,
-        response=as_text(response),
+        response=_written(response),
         reference=reference,
         fields=fields,
         media=prompt.media if spec.media else (),
     )
+
+
+def _written(response: Any) -> str:
+    """What the model wrote; the answers of a dialogue one after the other."""
+    return "\n\n".join(map(str, response)) if isinstance(response, (list, tuple)) else str(response)
 
 
 def _reference(task: Task, fields: Any, target: Any) -> str:

@@ -117,6 +117,17 @@ class Run:
             for judge, *numbers in rows
         }
 
+    def judgements(self, task: str) -> Iterator[dict[str, Any]]:
+        """What judges were asked about a task's documents and what they said, in document order; no reply is None."""
+        rows = self.journal.query(
+            "SELECT r.document, r.judge, r.repeat, r.prompt, s.text FROM judge_requests r"
+            " LEFT JOIN responses s ON s.fingerprint = r.fingerprint WHERE r.task = ?"
+            " ORDER BY r.document, r.judge, r.number, r.repeat",
+            (task,),
+        )
+        for document, judge, repeat, prompt, reply in rows:
+            yield {"document": document, "judge": judge, "repeat": repeat, "prompt": prompt, "reply": reply}
+
     def documents(self, task: str) -> Iterator[dict[str, Any]]:
         """One row per judged document and filter pipeline: fields, target, prompts, responses, scores."""
         return read_samples(self.journal, task)

@@ -12,6 +12,7 @@ from assay.core.errors import Problems, UnknownName
 from assay.core.specs import MetricSpec, TaskSpec
 from assay.engine.checks.findings import Findings, guarded
 from assay.engine.checks.functions import Broken
+from assay.models import MODELS
 from assay.scoring.metrics import METRICS
 from assay.scoring.metrics.pairs import keep_pair
 from assay.scoring.scorer import DEFAULT_METRICS, Scorer
@@ -50,7 +51,8 @@ def check_scoring(spec: TaskSpec, broken: Broken, findings: Findings) -> None:
     """Look everything up as a run would; then what only a reader of the whole task can see."""
     with guarded(findings, "scoring", spec):
         try:
-            Scorer.of(_without(spec, broken.places))
+            scorer = Scorer.of(_without(spec, broken.places))
+            _check_judges(scorer, findings)
         except Problems as several:
             # a helper that cannot be imported may be what registers a name
             kept = [one for one in several.problems if not (broken.files and isinstance(one, UnknownName))]
@@ -67,6 +69,16 @@ def check_scoring(spec: TaskSpec, broken: Broken, findings: Findings) -> None:
         _check_unsaid(spec, entry, where, findings)
         if spec.process_results is None and isinstance(entry.metric, str):
             _check_fit(spec, entry, where, findings)
+
+
+def _check_judges(scorer: Scorer, findings: Findings) -> None:
+    """The models a task file names as judges are known; making them is left to a plan."""
+    for jury in scorer.juries:
+        for juror in jury.spec.jurors:
+            try:
+                MODELS.get(juror.model, where=f"{jury.spec.where}.model")
+            except UnknownName as error:
+                findings.raised("scoring", error)
 
 
 def _without(spec: TaskSpec, broken: set[str]) -> TaskSpec:

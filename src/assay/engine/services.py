@@ -30,6 +30,9 @@ __all__ = ["ModelServices", "open_model"]
 _LINGER_S = 0.02
 """How long a window waits to become full. The rest of it may depend on its own answers."""
 
+_ROOM = 1 << 30
+"""Requests that may wait for a judge: whoever asks holds its document open, so the run itself bounds them."""
+
 
 class ModelServices:
     """`Services` over the same machinery as the model: backlog, windows, journal, cache, counters."""
@@ -119,9 +122,6 @@ class ModelServices:
         if not task.cancelled():
             task.exception()  # a journal that cannot be written says so to whoever waits for a response
 
-    def _record(self, desk: _Desk, arrived: Sequence[tuple[str, Outcome]]) -> None:
-        self._keep(self._write(desk, arrived))
-
     async def _write(self, desk: _Desk, arrived: Sequence[tuple[str, Outcome]]) -> None:
         """Durable first, then told to whoever waits."""
         responses = [(mark, outcome) for mark, outcome in arrived if isinstance(outcome, Response)]
@@ -166,7 +166,9 @@ class _Desk:
         self._marks: dict[str, str] = {}
         """Request id -> fingerprint, of requests on their way."""
 
-        self._backlog = _Tray(2 * model.traits.window * model.traits.in_flight)
+        self._backlog = _Tray(_ROOM)
+        self._arrived: list[tuple[str, Outcome]] = []
+        self._writing = False
         self._work: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
         self._broken: AssayError | None = None
@@ -203,14 +205,29 @@ class _Desk:
                 self._refuse(request_id, mark)
 
     def _receive(self, outcome: Outcome) -> None:
-        self._services._record(self, [(self._marks.pop(outcome.request_id), outcome)])
+        self._record(self._marks.pop(outcome.request_id), outcome)
+
+    def _record(self, mark: str, outcome: Outcome) -> None:
+        self._arrived.append((mark, outcome))
+        if not self._writing:
+            self._writing = True
+            self._services._keep(self._write())
+
+    async def _write(self) -> None:
+        """Write what has arrived, and what arrives meanwhile."""
+        try:
+            while self._arrived:
+                batch, self._arrived = self._arrived, []
+                await self._services._write(self, batch)
+        finally:
+            self._writing = False
 
     def _refuse(self, request_id: str, mark: str) -> None:
         """A judge that was given up is asked nothing more in this start."""
         self._marks.pop(request_id, None)
         message = str(self._broken.what if self._broken else "")
         failure = Failure(request_id=request_id, kind="model error", message=message)
-        self._services._record(self, [(mark, failure)])
+        self._record(mark, failure)
 
     def tell(self, mark: str, outcome: Outcome) -> None:
         """Hand an outcome to whoever waits for it."""

@@ -149,16 +149,23 @@ class Sampler:
         return kept
 
 
+_MOST_REMEMBERED = 50_000
+"""Examples kept in memory, some 20 MB."""
+
+
 def remembered(make: Callable[[int], list[Turn]]) -> Callable[[Iterable[int]], list[Turn]]:
-    """Each example of the pool is written once, however often it is drawn."""
+    """Each example of the pool is written once, however often it is drawn; in a huge pool the first ones drawn are."""
     written: dict[int, list[Turn]] = {}
 
     def turns(positions: Iterable[int]) -> list[Turn]:
         collected: list[Turn] = []
         for at in positions:
-            if at not in written:
-                written[at] = make(at)
-            collected += written[at]
+            example = written.get(at)
+            if example is None:
+                example = make(at)
+                if len(written) < _MOST_REMEMBERED:
+                    written[at] = example
+            collected += example
         return collected
 
     return turns

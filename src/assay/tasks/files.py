@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 
 from assay.core.errors import BadData
 from assay.core.fingerprints import digest_bytes, digest_text
-from assay.tasks.rows import Rows
+from assay.tasks.lines import Lines, parse
+from assay.tasks.rows import Joined, Rows
 
 __all__ = ["SUFFIXES", "read_files"]
 
@@ -37,13 +37,32 @@ def read_files(paths: Sequence[str]) -> Rows:
 
 @lru_cache(maxsize=64)
 def _read_versions(stamps: tuple[tuple[str, int, int], ...]) -> Rows:
-    rows: list[Mapping[str, Any]] = []
+    parts: list[Sequence[Mapping[str, Any]]] = []
     digests = []
-    for path, _, _ in stamps:
-        data = _bytes(Path(path))
-        digests.append(digest_bytes(data))
-        rows += _parse(Path(path), data)
-    return Rows(rows, fingerprint=digest_text(*digests))
+    columns: dict[str, None] = {}
+    for name, _, _ in stamps:
+        path = Path(name)
+        if path.suffix == ".jsonl" and not _begins_an_array(path):
+            lines = Lines(path)
+            parts.append(lines)
+            digests.append(lines.digest)
+            columns |= lines.columns
+        else:
+            data = _bytes(path)
+            digests.append(digest_bytes(data))
+            rows = _parse(path, data)
+            parts.append(rows)
+            columns |= dict.fromkeys(key for row in rows for key in row)
+    whole = parts[0] if len(parts) == 1 else Joined(parts)
+    return Rows.over(whole, columns=columns, fingerprint=digest_text(*digests))
+
+
+def _begins_an_array(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+    except OSError as error:
+        raise BadData(f"cannot read the data file: {error.strerror}", where=str(path)) from None
 
 
 def _bytes(path: Path) -> bytes:
@@ -103,7 +122,7 @@ def _raise() -> bool:
 
 
 def _array(path: Path, text: str) -> list[Mapping[str, Any]]:
-    rows = _json(text, str(path))
+    rows = parse(text, str(path))
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
             raise BadData("a row must be a JSON object", where=f"{path}, row {number}", hint=_HINT)
@@ -114,21 +133,8 @@ def _lines(path: Path, text: str) -> list[Mapping[str, Any]]:
     rows = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            row = _json(line, f"{path}:{number}")
+            row = parse(line, f"{path}:{number}")
             if not isinstance(row, Mapping):
                 raise BadData("a row must be a JSON object", where=f"{path}:{number}", hint=_HINT)
             rows.append(row)
     return rows
-
-
-def _json(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        place = where if ":" in where else f"{where}:{error.lineno}"
-        raise BadData(f"not valid JSON: {error.msg}", where=place) from None
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # a number of thousands of digits, a nest of thousands of brackets
-        raise BadData(f"not readable as JSON: {error}", where=where) from None

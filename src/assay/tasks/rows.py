@@ -1,12 +1,14 @@
-"""Rows held in memory, with the few methods task helpers use of the `datasets` library's class."""
+"""Rows in memory or in a file, with the few methods task helpers use of the `datasets` library's class."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import accumulate, chain
 from typing import Any, Protocol
 
-__all__ = ["Rows", "Split"]
+__all__ = ["Joined", "Rows", "Split"]
 
 
 class Split(Protocol):
@@ -36,11 +38,25 @@ class Rows(Sequence[dict[str, Any]]):
         columns: Iterable[str] = (),
         fingerprint: str | None = None,
     ) -> None:
-        kept = list(rows)
+        kept = [dict(row) for row in rows]
         self.features: dict[str, Any] = dict.fromkeys((*columns, *(key for row in kept for key in row)))
-        self._rows = [{**self.features, **row} for row in kept]
+        self._rows: Sequence[Mapping[str, Any]] = kept
+        self._names = tuple(self.features)
         self._fingerprint = fingerprint
         """Hash of the files the rows were read from, while they are as they were read."""
+
+    @classmethod
+    def over(
+        cls, rows: Sequence[Mapping[str, Any]], *, columns: Iterable[str], fingerprint: str | None = None
+    ) -> Rows:
+        """Rows that stay where they are, a file for instance, and are read when they are wanted."""
+        made = cls((), columns=columns, fingerprint=fingerprint)
+        made._rows = rows
+        return made
+
+    def _whole(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A row with every column, in order; the row itself where it has them."""
+        return row if tuple(row) == self._names else {**self.features, **row}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -48,18 +64,18 @@ class Rows(Sequence[dict[str, Any]]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Rows(self._rows[index], columns=self.features)
-        return dict(self._rows[index])
+        return dict(self._whole(self._rows[index]))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (dict(row) for row in self._rows)
+        return (dict(row) for row in self.shared())
 
     def deep_copy(self) -> Rows:
         """Rows that code of a task may change at will: the ones read from a file are shared between runs."""
-        return Rows(deepcopy(self._rows), columns=self.features)
+        return Rows(deepcopy(list(self._rows)), columns=self.features)
 
     def shared(self) -> Iterator[Mapping[str, Any]]:
         """The rows themselves, not copies: for readers that do not write."""
-        return iter(self._rows)
+        return map(self._whole, self._rows)
 
     @property
     def column_names(self) -> list[str]:
@@ -76,3 +92,28 @@ class Rows(Sequence[dict[str, Any]]):
     def select(self, indices: Iterable[int]) -> Rows:
         """The rows at these positions, in this order."""
         return Rows((self._rows[index] for index in indices), columns=self.features)
+
+
+class Joined(Sequence[Mapping[str, Any]]):
+    """Sequences of rows one after the other.
+
+    >>> list(Joined([[{"a": 1}], [{"a": 2}]]))
+    [{'a': 1}, {'a': 2}]
+    """
+
+    def __init__(self, parts: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+        self._parts = parts
+        self._ends = list(accumulate(len(part) for part in parts))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        part = bisect_right(self._ends, at)
+        return self._parts[part][at - (self._ends[part - 1] if part else 0)]
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        return chain.from_iterable(self._parts)

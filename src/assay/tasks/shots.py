@@ -10,10 +10,14 @@ from assay.core.errors import BadTask
 from assay.tasks.documents import TaskDocuments
 from assay.tasks.fewshot import Sampler, Turn, question_turns, remembered
 from assay.tasks.makers import choices_maker, field_maker, loan
+from assay.tasks.rows import Rows
 
 __all__ = ["Shots"]
 
 Fields = Mapping[str, Any]
+
+_MOST_HELD = 20_000
+"""The largest pool of a dataset that is read into memory; its rows are slow to take one by one."""
 
 
 class Shots:
@@ -49,12 +53,12 @@ class Shots:
         spec, own = self._task.spec, self._task.spec.fewshot
         split = own.split or spec.fewshot_split
         if split is not None:
-            return list(self._task.split(split, own.process_docs or spec.process_docs, "fewshot_split"))
+            return _held(self._task.split(split, own.process_docs or spec.process_docs, "fewshot_split"))
         if own.samples is not None:
             return list(own.samples() if callable(own.samples) else own.samples)
         for name in (spec.training_split, spec.validation_split, spec.test_split):
             if name is not None:
-                return list(self._task.split(name, spec.process_docs, "training_split"))
+                return _held(self._task.split(name, spec.process_docs, "training_split"))
         return []
 
     @cached_property
@@ -86,7 +90,7 @@ class Shots:
         question = text(fields)
         if self._task.shape[0] and choices is not None:
             question, choices = choices[question], None
-        return question_turns(
+        turns = question_turns(
             question,
             target(fields),
             choices=choices,
@@ -95,3 +99,13 @@ class Shots:
             after=spec.fewshot_delimiter if own.fewshot_delimiter is None else own.fewshot_delimiter,
             where=spec.place("fewshot_config" if own.doc_to_target is not None else "doc_to_target"),
         )
+        if self._task.rendering.chat:
+            return turns
+        return [
+            Turn("user", "".join([turn.content + turn.delimiter for turn in turns]))
+        ]  # as plain text reads it
+
+
+def _held(rows: Any) -> Sequence[Fields]:
+    """Rows that can be taken in any order: a few are held, many are read when they are drawn."""
+    return rows if isinstance(rows, Rows) or len(rows) > _MOST_HELD else list(rows)

@@ -130,7 +130,7 @@ class Likelihood(_Asked):
     continuation: str
 
     def _words(self) -> tuple[str, ...]:
-        return "likelihood", self.prompt.digest, self.continuation, str(self.repeat)
+        return "likelihood", self.prompt.digest, self.continuation, str(self.repeat) if self.repeat else "0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

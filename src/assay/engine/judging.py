@@ -15,7 +15,7 @@ from assay.core.codec import encode
 from assay.core.documents import Document
 from assay.core.endings import ending_of
 from assay.core.requests import Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Answer, Evidence, Score, Unscored, Verdict
 from assay.engine.dialogue import Talks
 from assay.engine.foreign_code import Draws
@@ -50,7 +50,10 @@ class OpenDocument:
     @property
     def failure(self) -> Failure | None:
         """The first failed request, if any."""
-        return next((outcome for outcome in self.outcomes if isinstance(outcome, Failure)), None)
+        for outcome in self.outcomes:
+            if isinstance(outcome, Failure):
+                return outcome
+        return None
 
 
 @dataclass(slots=True)
@@ -154,10 +157,12 @@ def _extract(
     """
     responses: list[list[Any]] = []
     fields: list[Mapping[str, Any]] = []
+    counts = []
     for document in documents:
-        for values in _by_request(document):
-            responses.append(values)
-            fields.append(document.document.fields)
+        grouped = _by_request(document)
+        responses += grouped
+        fields += [document.document.fields] * len(grouped)
+        counts.append(len(grouped))
     try:
         values, nothing = pipeline.extract(responses, fields)
     except Exception:  # noqa: BLE001 - helper border: a custom filter may raise anything
@@ -169,8 +174,7 @@ def _extract(
         return [(document, why) for document in documents]
     answers: list[tuple[OpenDocument, Answer | str]] = []
     at = 0
-    for document in documents:
-        count = _request_count(document)
+    for document, count in zip(documents, counts, strict=True):
         index = document.document.index
         answer = Answer(document=index, pipeline=pipeline.name, values=tuple(values[at : at + count]))
         if pipeline.extracts:
@@ -180,30 +184,25 @@ def _extract(
     return answers
 
 
-def _request_count(document: OpenDocument) -> int:
-    if document.talks is not None:
-        return 1
-    return sum(1 for request in document.requests if request.repeat == 0)
-
-
 def _by_request(document: OpenDocument) -> list[list[Any]]:
     """The raw values of each request, one per repeat, in order; a whole dialogue counts as one."""
     if document.talks is not None:
         return [document.talks.answers]
     grouped: list[list[Any]] = []
     for request, outcome in zip(document.requests, document.outcomes, strict=True):
-        if request.repeat == 0:
-            grouped.append([])
         assert outcome is not None and not isinstance(outcome, Failure)
-        grouped[-1].append(_raw(request, outcome.value))
+        value = (
+            outcome.value
+        )  # as filters and helpers know it: a text, (log-probability, greedy), or a number
+        raw: Any = value
+        if not isinstance(value, str):
+            rolling = isinstance(request, RollingLikelihood)
+            raw = value.total if rolling else (value.total, value.greedy)
+        if request.repeat == 0:
+            grouped.append([raw])
+        else:
+            grouped[-1].append(raw)
     return grouped
-
-
-def _raw(request: Request, value: str | LogProbability) -> Any:
-    """A response as filters and helpers know it: text, (log-probability, greedy), or a number."""
-    if isinstance(value, str):
-        return value
-    return value.total if isinstance(request, RollingLikelihood) else (value.total, value.greedy)
 
 
 def _judge_one(
@@ -212,7 +211,7 @@ def _judge_one(
     task, scorer = planned.task, planned.scorer
     index = document.document.index
     try:
-        fields = loan(document.document.fields)
+        fields = (loan if scorer.runs_own_code else task.lend)(document.document.fields)
         inputs, targets = task.shape
         raw = scorer.judge(
             fields=fields,

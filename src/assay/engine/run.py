@@ -41,6 +41,9 @@ __all__ = ["run"]
 _CHUNK = 256
 """Documents rendered, looked up and judged together."""
 
+_MOST_WRITES = 32
+"""Portions handed to the journal before somebody waits for them."""
+
 
 async def run(
     plan: Plan, journal: Journal, cache: ResponseCache | None, progress: RunProgress
@@ -196,6 +199,8 @@ class _Stream:
     async def _admit(self, planned: PlannedTask, chunk: list[OpenDocument]) -> None:
         """Write documents and requests down; answer from memory what can be; queue the rest."""
         self._append_documents(chunk)
+        if len(self.writes) > _MOST_WRITES:  # nothing to ask, so nothing else waits for the disk
+            await self._written()
         if planned.task.is_dialogue:
             await self.talks.begin(len(chunk))
         complete, pending = self._look_up(chunk)

@@ -14,9 +14,10 @@ from assay.core.verdicts import Estimate
 from assay.engine.decontamination import SUFFIX, contaminated_documents
 from assay.engine.doubts import pooled_bounds, with_bounds
 from assay.engine.plan import Plan, PlannedTask
-from assay.stats.aggregations import aggregate
+from assay.stats.aggregations import aggregate, is_ours
 from assay.stats.groups import Part, pool
 from assay.stats.uncertainty import standard_error
+from assay.stats.values import Values
 from assay.store.journal import Journal
 
 __all__ = ["estimate_group", "estimate_task", "summarise"]
@@ -65,14 +66,17 @@ def estimate_task(
 ) -> list[Estimate]:
     """The numbers of one task from (pipeline, metric, document, kind, value) rows in document order."""
     name = planned.task.name
-    values: dict[tuple[str, str], list[Any]] = {}
+    values: dict[tuple[str, str], Values] = {}
     unscored: dict[tuple[str, str], int] = {}
     for pipeline, metric, _, kind, value in verdicts:
         key = (pipeline, metric)
         if kind == "unscored":
             unscored[key] = unscored.get(key, 0) + 1
         else:
-            values.setdefault(key, []).append(value)
+            column = values.get(key)
+            if column is None:
+                column = values[key] = Values()
+            column.append(value)
     lost = max(unscored.values(), default=0)
     for key in values:  # a metric the task does not announce cannot be missed by name, only by number
         if key[1] not in planned.scorer.metrics:
@@ -86,7 +90,7 @@ def estimate_task(
     if not keys and failed:  # nothing was answered: the denominator is shown all the same
         keys = [(pipeline, metric) for pipeline in pipelines for metric in order]
     return [
-        _estimate(name, planned, key, values.get(key, []), unscored.get(key, 0), failed, iterations)
+        _estimate(name, planned, key, values.get(key, Values()), unscored.get(key, 0), failed, iterations)
         for key in keys
     ]
 
@@ -95,7 +99,7 @@ def _estimate(
     name: str,
     planned: PlannedTask,
     key: tuple[str, str],
-    values: list[Any],
+    values: Values,
     unscored: int,
     failed: int,
     iterations: int,
@@ -106,8 +110,9 @@ def _estimate(
     stderr, method, why = None, "", "" if values else "no document was scored"
     if values:
         try:
-            value = aggregate(aggregation, values)
-            stderr, method = standard_error(aggregation, values, metric=metric, iterations=iterations)
+            listed = values.items if is_ours(aggregation) else values.as_list()
+            value = aggregate(aggregation, listed)
+            stderr, method = standard_error(aggregation, listed, metric=metric, iterations=iterations)
         except Exception:  # noqa: BLE001 - helper border: an aggregation may be the task's own
             why = traceback.format_exc(limit=-2)
     return Estimate(

@@ -42,7 +42,7 @@ class MetricUse(NamedTuple):
 class Scorer:
     """Judges the documents of one task. Made by `Scorer.of`."""
 
-    __slots__ = ("_calls", "_output_type", "_process", "juries", "metrics", "pipelines")
+    __slots__ = ("_calls", "_output_type", "_process", "juries", "metrics", "pipelines", "runs_own_code")
 
     def __init__(
         self,
@@ -61,6 +61,8 @@ class Scorer:
         self._calls = calls
         self._output_type = output_type
         self._process = process_results
+        self.runs_own_code = process_results is not None or any(not _is_ours(call.function) for call in calls)
+        """Whether code that is not ours judges: it is given copies, which it may change."""
 
     @classmethod
     def of(cls, spec: TaskSpec) -> Scorer:
@@ -172,6 +174,10 @@ class Scorer:
 
     def _inherit(self, key: str, metric: str) -> None:
         self.metrics.setdefault(key, self.metrics[metric])
+
+
+def _is_ours(function: Callable[..., Any]) -> bool:
+    return str(getattr(function, "__module__", "")).startswith("assay.scoring.")
 
 
 _OURS = frozenset(

@@ -16,7 +16,7 @@ from assay.core.errors import AssayError
 from assay.core.registry import Registry
 from assay.stats.sums import left_sum, mean
 
-__all__ = ["AGGREGATIONS", "Aggregation", "aggregate", "aggregation_name"]
+__all__ = ["AGGREGATIONS", "Aggregation", "aggregate", "aggregation_name", "is_ours"]
 
 Aggregation = Callable[[Sequence[Any]], Any]
 
@@ -58,6 +58,12 @@ def aggregation_name(aggregation: str | Aggregation) -> str | None:
     if not own.startswith(__package__ or "assay.stats"):
         return None
     return next((name for name in AGGREGATIONS if AGGREGATIONS.get(name) is aggregation), None)
+
+
+def is_ours(aggregation: str | Aggregation) -> bool:
+    """Whether an aggregation is one of this package, which takes any sequence of values; others expect a list."""
+    function = AGGREGATIONS.get(aggregation) if isinstance(aggregation, str) else aggregation
+    return function in (min, max) or str(getattr(function, "__module__", "")).startswith("assay.stats.")
 
 
 AGGREGATIONS.add("mean", mean)

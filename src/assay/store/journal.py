@@ -273,7 +273,7 @@ class Journal:
     def verdicts(self, task: str) -> Iterator[tuple[str, str, int, str, Any]]:
         """(pipeline, metric, document, kind, value), in document order."""
         for document, _, content in self.judged(task):
-            for pipeline, metric, kind, value, _ in json.loads(content):
+            for pipeline, metric, kind, value, _ in rows.from_json(content):
                 yield pipeline, metric, document, kind, rows.verdict_value(value)
 
     def outcomes(self, task: str) -> dict[str, int]:

@@ -199,6 +199,14 @@ to_json = _json_writer()
 """A JSON-like value as text."""
 
 
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
+def from_json(text: str) -> Any:
+    """The value of a text that `to_json` or one of the functions here wrote."""
+    return _scan(text, 0)[0]
+
+
 _quoted: Callable[[str], str] = json.encoder.encode_basestring
 """A text as JSON."""
 

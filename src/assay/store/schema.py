@@ -26,6 +26,9 @@ class Schema:
 
     tables: str
     version: int
+    cache_kib: int
+    """How much of the file SQLite may hold in memory."""
+
     migrations: Mapping[int, Callable[[sqlite3.Connection, str], None]] = field(default_factory=dict)
     """`migrations[n](connection, tables)` turns version n into n + 1."""
 
@@ -35,8 +38,8 @@ class Schema:
         return statements(self.tables)
 
 
-JOURNAL_SCHEMA = Schema(JOURNAL_TABLES, 3, {1: pack, 2: add_judges})
-CACHE_SCHEMA = Schema(CACHE_TABLES, 1)
+JOURNAL_SCHEMA = Schema(JOURNAL_TABLES, 3, 4_096, {1: pack, 2: add_judges})
+CACHE_SCHEMA = Schema(CACHE_TABLES, 1, 32_768)  # names are hashes, so pages are hit all over
 
 
 def connect(
@@ -80,7 +83,7 @@ def _reading(path: Path) -> str:
 
 def _prepare(connection: sqlite3.Connection, schema: Schema, version: int, *, durable: bool) -> None:
     connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA cache_size=-32768")  # 32 MB: names are hashes, so pages are hit all over
+    connection.execute(f"PRAGMA cache_size=-{schema.cache_kib}")
     connection.execute("PRAGMA wal_autocheckpoint=8192")
     connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     if version == 0:

@@ -47,9 +47,8 @@ def ending_of(responses: Sequence[Response], found: bool | None) -> Ending:
     """
     if not responses or not isinstance(responses[0].value, str):
         return "scored"
-    if found is not False and len(responses) == 1:  # by far the most frequent case, told at once
-        first = responses[0]
-        if first.finish in ("", "stop") and (found or first.value.strip()):
+    if len(responses) == 1 and found is not False:  # by far the most frequent case, told at once
+        if responses[0].finish in ("", "stop") and (found or responses[0].value.strip()):
             return "scored"
     if all(response.finish == "refused" for response in responses):
         return "refused"

@@ -47,9 +47,11 @@ def ending_of(responses: Sequence[Response], found: bool | None) -> Ending:
     """
     if not responses or not isinstance(responses[0].value, str):
         return "scored"
-    if len(responses) == 1 and found is not False:  # by far the most frequent case, told at once
-        if responses[0].finish in ("", "stop") and (found or responses[0].value.strip()):
-            return "scored"
+    text, plain = responses[0].value, len(responses) == 1 and responses[0].finish in ("", "stop")
+    if (
+        plain and found is not False and (found or text.strip())
+    ):  # by far the most frequent case, told at once
+        return "scored"
     if all(response.finish == "refused" for response in responses):
         return "refused"
     if not found:

@@ -262,6 +262,19 @@ def test_several_metrics_and_pipelines_are_judged_and_identical_questions_asked_
     assert done.results["sums"]["judged,whole"] == done.results["sums"]["judged,same"] == 1.0
 
 
+def test_a_jury_judges_together_and_says_how_far_it_agrees(workspace: Path) -> None:
+    path = write_task(workspace, metric_list=BINARY)
+    mild = judge_of(lambda request: "VERDICT: CORRECT", name="mild")
+    harsh = judge_of(lambda request: f"VERDICT: {'IN' if request.document == 1 else ''}CORRECT", name="harsh")
+    third = judge_of(lambda request: "VERDICT: CORRECT" if request.document else "hm", name="third")
+    done = run(path, [mild, harsh, third])
+    assert [len(one.asked) for one in (mild, harsh, third)] == [6, 6, 6]
+    assert (estimate(done).scored, estimate(done).unscored, estimate(done).value) == (5, 1, 1.0)
+    assert estimate(done, "judged_agreement").value == pytest.approx((1 / 3 + 4) / 5)
+    assert outcomes(done)[0][1].startswith("invalid verdict of the judge third")
+    assert list(done.judges) == ["harsh", "mild", "third"]
+
+
 # --- in time -----------------------------------------------------------------------------------------------
 
 

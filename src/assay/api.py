@@ -19,7 +19,7 @@ from assay.core.ports import Model
 from assay.core.progress import RunProgress
 from assay.core.runspec import RunSpec
 from assay.engine import run as engine
-from assay.engine.facts import facts_of
+from assay.engine.facts import facts_of, sandbox_facts
 from assay.engine.foreign_code import ForeignCode
 from assay.engine.plan import Plan, make_plan
 from assay.store.cache import ResponseCache
@@ -141,7 +141,8 @@ async def _run(
         with shown:
             await engine.run(planned, journal, cache, counters)
         seconds = journal.facts().get("seconds", 0.0) + time.monotonic() - started
-        journal.set_facts({"ended": time.time(), "seconds": seconds}).result()
+        ended = {"ended": time.time(), "seconds": seconds, **sandbox_facts(planned)}
+        journal.set_facts(ended).result()
     finished = Run(planned.folder)
     if spec.output_path is not None:
         finished.files = write_files(finished, spec.output_path, samples=spec.log_samples)

@@ -261,6 +261,8 @@ SAME = {
     "use_cache": {"use_cache": "cache.sqlite"},
     "no_cache": {"no_cache": True},
     "max_rounds": {"max_rounds": 7},
+    "sandbox": {"sandbox": "limits"},
+    "sandbox_args": {"sandbox_args": {"python": "python3"}},
 }
 OTHER: dict[str, dict[str, Any]] = {
     "num_fewshot": {"num_fewshot": 1},

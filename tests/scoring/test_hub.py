@@ -10,11 +10,12 @@ from typing import Any
 import numpy
 import pytest
 
-from assay.core.errors import MissingPackage, Problems
+from assay.core.errors import CannotAnswer, MissingPackage, Problems
 from assay.core.specs import MetricSpec, TaskSpec
+from assay.engine.execution import allowed
 from assay.scoring.hub import SERVED, Measure, load
 from assay.scoring.hub.bleu import tokens_13a
-from assay.scoring.hub.candidates import run_candidate
+from assay.scoring.hub.candidates import run_candidates
 from assay.scoring.hub.code import pass_at_k
 from assay.scoring.hub.squad import answer_tokens, exact, normal_answer, overlap
 from assay.scoring.scorer import Scorer
@@ -302,20 +303,19 @@ def test_unanswerable_questions_and_the_best_threshold() -> None:
 # --- code -------------------------------------------------------------------------------------------
 
 
-def test_pass_at_k_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_ALLOW_CODE_EVAL", "1")
-    scores, results = load("code_eval").compute(
-        references=["assert add(2,3)==5"],
-        predictions=[["def add(a,b): return a*b", "def add(a, b): return a+b"]],
-        k=[1, 2, 10],
-    )
+def test_pass_at_k_published() -> None:
+    with allowed("limits"):
+        scores, results = load("code_eval").compute(
+            references=["assert add(2,3)==5"],
+            predictions=[["def add(a,b): return a*b", "def add(a, b): return a+b"]],
+            k=[1, 2, 10],
+        )
     assert scores == {"pass@1": 0.5, "pass@2": 1.0}
     assert [(number, one["passed"]) for number, one in results[0]] == [(0, False), (1, True)]
 
 
 def test_code_is_not_run_unless_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HF_ALLOW_CODE_EVAL", raising=False)
-    with pytest.raises(ValueError, match="HF_ALLOW_CODE_EVAL=1"):
+    with pytest.raises(CannotAnswer, match="only within a run"):
         load("code_eval").compute(references=["1"], predictions=[["1"]])
 
 
@@ -345,12 +345,19 @@ def test_pass_at_k_is_the_published_product(total: int, right: int, k: int) -> N
 )
 def test_a_candidate_ends(program: str, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "secret")
-    assert run_candidate(program).startswith(ending)
+    with allowed("limits"):
+        assert run_candidates([program])[0].startswith(ending)
 
 
 def test_a_candidate_that_never_ends_is_ended() -> None:
-    assert run_candidate("import time\ntime.sleep(60)", timeout_s=0.2) == "timed out"
-    assert run_candidate("while True: pass", timeout_s=0.2) == "timed out"
+    sleeping, busy, deaf = (
+        "import time\ntime.sleep(60)",
+        "while True: pass",
+        "import signal, time\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\ntime.sleep(60)",
+    )
+    with allowed("limits"):
+        assert run_candidates([sleeping, busy], timeout_s=0.2) == ["timed out", "timed out"]
+        assert run_candidates([deaf], timeout_s=0.2) == ["timed out"]
 
 
 # --- bertscore --------------------------------------------------------------------------------------

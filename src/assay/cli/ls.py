@@ -15,7 +15,7 @@ __all__ = ["command"]
 _HELP = """List what this installation knows.
 
 \b
-KIND is one of: tasks, groups, tags, models, metrics, filters, judges, aggregations, options.
+KIND is one of: tasks, groups, tags, models, metrics, filters, judges, aggregations, sandboxes, options.
 PATTERN is a glob, or part of a name.
 
 \b
@@ -44,6 +44,7 @@ def command(kind: str, pattern: str, include_path: tuple[str, ...], as_json: boo
         "filters": lambda: _registered("assay.scoring.filters", "FILTERS"),
         "judges": lambda: _registered("assay.scoring.judges", "JUDGES"),
         "aggregations": lambda: _registered("assay.stats.aggregations", "AGGREGATIONS"),
+        "sandboxes": lambda: _registered("assay.sandboxes", "SANDBOXES"),
         "options": _options,
     }
     if kind not in listings:

@@ -77,6 +77,8 @@ def _announce(plan: Any) -> None:
     )
     for note in plan.notes:
         click.echo(f"note: {note}", err=True)
+    if plan.programs.isolation is not None:
+        click.echo(f"programs run in the sandbox {plan.programs.isolation}", err=True)
 
 
 def _check_failures(run: Any, allowed: float) -> None:

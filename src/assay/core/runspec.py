@@ -166,6 +166,14 @@ class RunSpec:
     confirm_run_unsafe_code: bool = option(
         False, "Allow tasks that execute code written by the model.", "Tasks", flag=True
     )
+    sandbox: str = option(
+        "auto", "Where that code runs; `auto` is the strongest that works here.", "Tasks", metavar="NAME",
+        shapes_result=False,
+    )  # fmt: skip
+    sandbox_args: Mapping[str, Any] = option(
+        {}, "Arguments of the sandbox: key=value,key=value or JSON.", "Tasks", parse=parse_arguments,
+        metavar="ARGS", shapes_result=False,
+    )  # fmt: skip
     seed: tuple[int | None, ...] = option(
         (0, 1234, 1234, 1234),
         "Seed of all generators, or four: python,numpy,torch,few-shot.",

@@ -15,7 +15,7 @@ from assay.engine.plan import Plan, PlannedTask
 from assay.engine.version import assay_version
 from assay.tasks.functions import HelperFunction
 
-__all__ = ["facts_of", "shared_facts", "task_shots"]
+__all__ = ["facts_of", "sandbox_facts", "shared_facts", "task_shots"]
 
 
 def facts_of(plan: Plan) -> dict[str, Any]:
@@ -38,11 +38,18 @@ def facts_of(plan: Plan) -> dict[str, Any]:
             }
             for name, group in plan.groups.items()
         },
+        **sandbox_facts(plan),
         "assay_version": assay_version(),
         "python_version": platform.python_version(),
         "platform": platform.platform(),
         "started": time.time(),
     }
+
+
+def sandbox_facts(plan: Plan) -> dict[str, Any]:
+    """Where programs ran and what that kept them from; nothing when there were none."""
+    isolation = plan.programs.isolation
+    return {} if isolation is None else {"sandbox": isolation.facts()}
 
 
 def _task_facts(planned: PlannedTask) -> dict[str, Any]:

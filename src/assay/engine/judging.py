@@ -93,7 +93,7 @@ def judge(
                 _leave_unscored(planned, document, pipeline.name, answer, judged, unscored)
                 continue
             judged.answers.append(answer)
-            if score and court is not None and planned.spec.process_results is not None:
+            if score and court is not None and planned.waits_for_the_world:
                 own_code.append((document, answer))
             elif score:
                 if draws is not None and planned.spec.process_results is not None:

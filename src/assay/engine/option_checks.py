@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from assay.core.errors import BadOption, BadOutput
+from assay.core.errors import BadOption, BadOutput, CannotAnswer
 from assay.core.runspec import RunSpec
+from assay.core.specs import TaskSpec
+from assay.engine.execution import Programs
 
-__all__ = ["check_corpus", "check_template", "check_writable"]
+__all__ = ["check_corpus", "check_programs", "check_template", "check_writable"]
 
 
 def check_template(spec: RunSpec) -> None:
@@ -39,3 +41,15 @@ def check_writable(folder: Path) -> None:
         raise BadOutput(
             f"the folder `{existing}` cannot be written", where="--output_path", hint="choose another"
         )
+
+
+def check_programs(spec: RunSpec, task_spec: TaskSpec, programs: Programs) -> None:
+    """Code written by the model is allowed where a task executes it, and there is a sandbox for it."""
+    if task_spec.unsafe_code and not spec.confirm_run_unsafe_code:
+        raise CannotAnswer(
+            f"the task `{task_spec.name}` executes code written by the model",
+            where=task_spec.place("unsafe_code"),
+            hint="add --confirm_run_unsafe_code to allow it",
+        )
+    if task_spec.unsafe_code:
+        programs.open()

@@ -16,15 +16,17 @@ from typing import Any
 
 from assay.core.documents import Document
 from assay.core.errors import AssayError, BadOption, BadTask, CannotAnswer, Problems
+from assay.core.executing import executing
 from assay.core.fingerprints import digest_of
 from assay.core.messages import Audio, Image, Video
 from assay.core.ports import Ability, Model
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.runspec import RunSpec
 from assay.core.specs import GroupSpec, TaskSpec
+from assay.engine.execution import Programs
 from assay.engine.foreign_code import seed_globals
 from assay.engine.judges import Bench, PlannedJudge
-from assay.engine.option_checks import check_corpus, check_template, check_writable
+from assay.engine.option_checks import check_corpus, check_programs, check_template, check_writable
 from assay.engine.run_names import output_folder, run_id_of, shape_of
 from assay.models import make_model
 from assay.scoring.scorer import Scorer
@@ -53,6 +55,11 @@ class PlannedTask:
     def spec(self) -> TaskSpec:
         return self.task.spec
 
+    @property
+    def waits_for_the_world(self) -> bool:
+        """Its own code may ask judges or execute programs while it judges a document."""
+        return self.spec.process_results is not None or self.spec.unsafe_code
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -67,6 +74,9 @@ class Plan:
     run_id: str
     folder: Path
     """Where the run is kept."""
+
+    programs: Programs = field(compare=False)
+    """Runs what the model writes, for tasks that execute it."""
 
     judges: Mapping[str, PlannedJudge] = field(default_factory=dict)
     house_judges: tuple[str, ...] = ()
@@ -142,11 +152,14 @@ async def make_plan(
     except AssayError as error:
         _collect(problems, error)
     tasks: dict[str, PlannedTask] = {}
-    for name, task_spec in selection.tasks.items():
-        try:
-            tasks[name] = _plan_task(spec, task_spec, model, bench)
-        except AssayError as error:
-            _collect(problems, error)
+    programs = Programs(spec.sandbox, spec.sandbox_args)
+    with executing(programs):  # helpers may try one of their own when they are imported
+        for name, task_spec in selection.tasks.items():
+            try:
+                tasks[name] = _plan_task(spec, task_spec, model, bench, programs)
+            except AssayError as error:
+                _collect(problems, error)
+    programs.close()
     if spec.samples is not None:
         for name in spec.samples:
             if selection.tasks and name not in selection.tasks:
@@ -179,6 +192,7 @@ async def make_plan(
         judges=seated,
         house_judges=bench.house,
         notes=tuple(bench.notes),
+        programs=programs,
     )
 
 
@@ -228,15 +242,17 @@ def _unknown_sample_task(name: str, selection: Selection) -> AssayError:
     return UnknownName.of("task of this run", name, sorted(selection.tasks), where="--samples", ls="tasks")
 
 
-def _plan_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None, bench: Bench | None) -> PlannedTask:
+def _plan_task(
+    spec: RunSpec, task_spec: TaskSpec, model: Model | None, bench: Bench | None, programs: Programs
+) -> PlannedTask:
     """Check one task as far as its first document; collect its problems."""
     problems: list[AssayError] = []
     seed_globals(
         spec.seed
     )  # for each task alone, so that its data do not depend on which tasks come before it
     try:
+        check_programs(spec, task_spec, programs)
         check_functions(task_spec)
-        _check_unsafe(spec, task_spec)
     except AssayError as error:
         _collect(problems, error)
     task, scorer = None, None
@@ -310,15 +326,6 @@ def _functions(value: Any) -> list[HelperFunction]:
     if isinstance(value, (list, tuple)):
         return [function for item in value for function in _functions(item)]
     return []
-
-
-def _check_unsafe(spec: RunSpec, task_spec: TaskSpec) -> None:
-    if task_spec.unsafe_code and not spec.confirm_run_unsafe_code:
-        raise CannotAnswer(
-            f"the task `{task_spec.name}` executes code written by the model",
-            where=task_spec.place("unsafe_code"),
-            hint="add --confirm_run_unsafe_code to allow it",
-        )
 
 
 def _first_requests(task: Task) -> tuple[Document, tuple[Request, ...]]:

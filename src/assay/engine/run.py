@@ -26,6 +26,7 @@ from assay.engine.asking import Backlog, ask
 from assay.engine.collecting import few_collections
 from assay.engine.deliberating import deliberate
 from assay.engine.dialogue import OpenTalks, Talks, go_on
+from assay.engine.execution import permitted
 from assay.engine.foreign_code import Draws, ForeignCode
 from assay.engine.judging import OpenDocument, judge, running_score
 from assay.engine.plan import Plan, PlannedTask
@@ -50,7 +51,7 @@ async def run(
 ) -> list[Estimate]:
     """Answer and score whatever the journal lacks, then sum it up."""
     stream = _Stream(plan, journal, cache, progress)
-    with few_collections():
+    with few_collections(), permitted(plan.programs, plan.spec):
         try:
             with stream.court:
                 await stream.flow()
@@ -95,7 +96,8 @@ class _Stream:
         self.sessions = OpenTalks(8 * _CHUNK)
         """Documents that are being judged by models, or by code that may ask them."""
 
-        self.services = ModelServices(journal, cache, progress, plan.judges)
+        self.services = ModelServices(journal, cache, progress, plan.judges, plan.programs)
+        plan.programs.pause = self.foreign.pause
         self.court = Court(self.services, self.foreign, plan.house_judges)
         self.group = asyncio.TaskGroup()
         self.opened = False
@@ -343,7 +345,7 @@ class _Stream:
     async def _judge(self, task: str, documents: list[OpenDocument]) -> None:
         documents.sort(key=lambda document: document.document.index)
         planned = self.plan.tasks[task]
-        if planned.scorer.juries or planned.spec.process_results is not None:
+        if planned.scorer.juries or planned.waits_for_the_world:
             self.group.create_task(self._judge_aside(task, documents))
         else:
             await self._judge_now(task, documents)

@@ -21,6 +21,7 @@ from assay.core.progress import JudgeProgress, RunProgress
 from assay.core.requests import Generate, Request, fingerprint
 from assay.core.responses import Failure, Outcome, Response
 from assay.engine.asking import Backlog, ask
+from assay.engine.execution import Programs
 from assay.engine.judges import PlannedJudge
 from assay.store.cache import ResponseCache
 from assay.store.journal import Journal
@@ -43,7 +44,9 @@ class ModelServices:
         cache: ResponseCache | None,
         progress: RunProgress,
         judges: Mapping[str, PlannedJudge],
+        programs: Programs | None = None,
     ) -> None:
+        self._programs = programs
         self._journal = journal
         self._cache = cache
         self._progress = progress
@@ -89,12 +92,14 @@ class ModelServices:
         return await asyncio.shield(waiting)
 
     async def execute(self, program: Program) -> Execution:
-        """Refused: what scores programs runs its sandbox itself.
+        """What becomes of a program in the run's sandbox.
 
         Raises:
-            CannotAnswer: Always.
+            CannotAnswer: The run does not allow programs.
         """
-        raise CannotAnswer("this run has no sandbox to execute programs in")
+        if self._programs is None:
+            raise CannotAnswer("this run has no sandbox to execute programs in")
+        return await self._programs.execute(program)
 
     async def close(self) -> None:
         """Stop asking; what has arrived is written; judges that were opened are closed."""

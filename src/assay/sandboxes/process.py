@@ -33,7 +33,7 @@ class Launch:
     pipes: bool = True
     """It can have two pipes to us: one to say what happened, one whose end tells it to end."""
 
-    start_s: float = 2.0
+    start_s: float = 10.0
     """Seconds it may take until the program starts."""
 
 
@@ -112,7 +112,7 @@ async def launch(how: Launch) -> Execution:
 
 async def _run(how: Launch, pipes: _Pipes) -> Execution:
     started = time.monotonic()
-    process = await _start(how, pipes)
+    process = await _started(how, pipes)
     order = how.order(pipes.theirs)
     pipes.close_theirs()
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
@@ -128,18 +128,31 @@ async def _run(how: Launch, pipes: _Pipes) -> Execution:
     err = _Reader(process.stderr, most, lambda: end("output"))
     readers = [asyncio.create_task(out.read()), asyncio.create_task(err.read())]
     try:
+        process.stdin.write(order)
         with suppress(BrokenPipeError, ConnectionResetError):
-            process.stdin.write(order)
             await process.stdin.drain()
         process.stdin.close()
         await _wait(process, how, end)
     finally:
+        process.stdin.close()
         if process.returncode is None:  # cancelled: nothing may go on without us
             _stop(process, pipes)
             await _reap(process)
         await _finish(readers)
     seconds = time.monotonic() - started
     return _execution(how, pipes.read(), over, process.returncode, (out.text, err.text), seconds)
+
+
+async def _started(how: Launch, pipes: _Pipes) -> asyncio.subprocess.Process:
+    """A process that is half started cannot be stopped: whoever cancels waits until it is there."""
+    starting = asyncio.ensure_future(_start(how, pipes))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        process = await starting
+        process.kill()
+        await process.communicate()
+        raise
 
 
 async def _start(how: Launch, pipes: _Pipes) -> asyncio.subprocess.Process:

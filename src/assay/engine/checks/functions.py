@@ -80,7 +80,7 @@ class FunctionCheck:
             except AssayError as error:
                 broken.places.add(place)
                 if _module_of(function) not in told:
-                    _tell(spec, error, findings)
+                    _tell(error, findings)
                 if _module_of(function) in self._failed:
                     told.add(_module_of(function))
                     broken.files = True
@@ -137,15 +137,7 @@ def _module_of(function: HelperFunction) -> tuple[str, str]:
     return str(function.path or function.directory), function.reference.rpartition(".")[0]
 
 
-def _tell(spec: TaskSpec, error: AssayError, findings: Findings) -> None:
-    if spec.unsafe_code and "HF_ALLOW_CODE_EVAL" in error.what:
-        findings.note(
-            "not-checked",
-            "not checked: the helper executes a program when it is imported",
-            error.where,
-            "if that is acceptable, set the environment variable HF_ALLOW_CODE_EVAL=1",
-        )
-        return
+def _tell(error: AssayError, findings: Findings) -> None:
     findings.raised("package" if isinstance(error, MissingPackage) else "function", error)
 
 

@@ -1,38 +1,26 @@
-"""One untrusted program in a process of its own, with limits on time and memory.
+"""A model's candidate and its tests as one program, judged as the published scores were.
 
-This is not a sandbox: the process can still read the user's files and use the network. It protects against
-programs that loop, allocate, print or exit, it hides the environment, where keys are kept, and it takes away calls no
-solution needs (deleting, killing, starting programs), as the published scores were computed. Real sandboxes will take
-this module's place; nothing else knows how candidates are run.
+The runner hides the candidate's output and takes away calls no solution needs (deleting, killing, starting programs),
+because programs that use them count as failed there. Safety is the sandbox's business, not its.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
 import signal
-import subprocess
-import sys
-import tempfile
-from contextlib import suppress
+from collections.abc import Sequence
 
-__all__ = ["run_candidate"]
+from assay.core.executing import execute_all
+from assay.core.programs import Bounds, Execution, Program
 
-_CHILD = """
+__all__ = ["run_candidates"]
+
+_RUNNER = """
 import sys
-word, memory, seconds = sys.stdin.readline().split()
+word, seconds = sys.stdin.readline().split()
 program = sys.stdin.read()
-try:
-    import resource
-    for kind, most in (("AS", int(memory)), ("CPU", int(seconds)), ("FSIZE", 1 << 24), ("CORE", 0)):
-        try:
-            resource.setrlimit(getattr(resource, "RLIMIT_" + kind), (most, most))
-        except (ValueError, OSError):
-            pass
-except ImportError:
-    pass
-import builtins, os, shutil, subprocess
-out, write = os.dup(1), os.write
+import builtins, os, shutil, signal, subprocess
+out, write, leave = os.dup(1), os.write, os._exit
 nowhere = os.open(os.devnull, os.O_RDWR)
 for number in (0, 1, 2):
     os.dup2(nowhere, number)
@@ -47,55 +35,43 @@ for owner, names in (
         setattr(owner, name, None)
 for name in ("ipdb", "joblib", "resource", "psutil", "tkinter"):
     sys.modules[name] = None
+signal.setitimer(signal.ITIMER_REAL, float(seconds))
 try:
     exec(program, {})
 except BaseException as problem:
     ending = "failed: " + str(problem)[:2000]
 else:
     ending = "passed"
+signal.setitimer(signal.ITIMER_REAL, 0)
 write(out, (word + " " + ending).encode("utf-8", "replace"))
+leave(0)
 """
+"""The time of a candidate starts when it starts, not with its interpreter: a busy machine must not cost it its score."""
+
+_START_S = 5.0
+"""What an interpreter may take to start; past this and the candidate's time, the sandbox ends both."""
 
 
-def run_candidate(program: str, *, timeout_s: float = 3.0, memory_bytes: int = 4 << 30) -> str:
-    """`passed`, `timed out`, or `failed: …` with what it raised.
+def run_candidates(
+    candidates: Sequence[str], *, timeout_s: float = 3.0, memory_bytes: int = 4 << 30
+) -> list[str]:
+    """`passed`, `timed out`, or `failed: …` with what it raised, for each candidate.
 
-    >>> run_candidate("assert 1 + 1 == 2")
-    'passed'
+    Raises:
+        AssayError: They could not be run, which says nothing about them.
     """
-    word = secrets.token_hex(16)  # so that printing "passed" is not passing
-    given = f"{word} {memory_bytes} {int(timeout_s) + 3}\n{program}"
-    with tempfile.TemporaryDirectory(prefix="assay-candidate-") as folder:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-X", "utf8", "-c", _CHILD],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd=folder,
-            env={"PATH": os.defpath, "HOME": folder},
-            start_new_session=True,
-        )
-        try:
-            shown, _ = process.communicate(
-                given.encode("utf-8", "replace"), timeout=timeout_s + _START_ALLOWANCE_S
-            )
-        except subprocess.TimeoutExpired:
-            return "timed out"
-        finally:
-            _end(process)
-    said, _, ending = shown.decode("utf-8", "replace").partition(" ")
-    return ending if said == word else "failed: no result"
+    bounds = Bounds(time_s=timeout_s + _START_S, memory_bytes=memory_bytes, file_bytes=16 << 20)
+    words = [secrets.token_hex(16) for _ in candidates]  # so that printing "passed" is not passing
+    programs = [
+        Program(source=_RUNNER, stdin=f"{word} {timeout_s}\n{text}".encode("utf-8", "replace"), bounds=bounds)
+        for word, text in zip(words, candidates, strict=True)
+    ]
+    return [_ending(word, done) for word, done in zip(words, execute_all(programs), strict=True)]
 
 
-_START_ALLOWANCE_S = 1.0
-"""A new interpreter needs a moment; the candidate's own time starts after it."""
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the program and whatever it started."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
+def _ending(word: str, done: Execution) -> str:
+    said, _, ending = done.stdout.partition(" ")
+    if said == word:
+        return ending
+    timed_out = done.ending == "time" or done.signal == signal.SIGALRM
+    return "timed out" if timed_out else "failed: no result"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from math import comb
 from typing import Any
 
-from assay.scoring.hub.candidates import run_candidate
+from assay.scoring.hub.candidates import run_candidates
 
 __all__ = ["code_eval", "pass_at_k"]
 
@@ -23,24 +21,18 @@ def code_eval(
 ) -> tuple[dict[str, float], dict[int, list[tuple[int, dict[str, Any]]]]]:
     """pass@k over the problems, and what became of each candidate, by problem.
 
+    `num_workers` is taken and not needed: the sandbox knows how many the machine bears.
+
     Raises:
-        ValueError: Nobody allowed the execution of code written by a model.
+        AssayError: Nobody allowed the execution of code written by a model, or there is no sandbox for it.
     """
-    if os.environ.get("HF_ALLOW_CODE_EVAL", "0") != "1":
-        raise ValueError(
-            "`code_eval` executes programs written by a model on this machine. They run in processes of their own "
-            "with limits on time and memory, but could still read files and use the network. "
-            "If that is acceptable, set the environment variable HF_ALLOW_CODE_EVAL=1"
-        )
     programs = [
         (problem, number, f"{candidate}\n{tests}")
         for problem, (candidates, tests) in enumerate(zip(predictions, references, strict=True))
         for number, candidate in enumerate(candidates)
     ]
-    with ThreadPoolExecutor(max_workers=max(1, num_workers)) as pool:
-        texts = list(dict.fromkeys(text for _, _, text in programs))  # the same program is run once
-        ran = pool.map(lambda text: run_candidate(text, timeout_s=timeout), texts)
-        endings = dict(zip(texts, ran, strict=True))
+    texts = list(dict.fromkeys(text for _, _, text in programs))  # the same program is run once
+    endings = dict(zip(texts, run_candidates(texts, timeout_s=timeout), strict=True))
     results: dict[int, list[tuple[int, dict[str, Any]]]] = {}
     for problem, number, text in programs:
         ending = endings[text]

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from assay.engine.execution import allowed
 from assay.tasks.index import TaskIndex
 from assay.testing.oracle.checks import Checks
 from assay.testing.oracle.corpus import read_records
@@ -100,9 +101,9 @@ def replay_in_processes(wanted: Wanted, jobs: int) -> list[Checks]:
     """Every record wanted, spread over processes, in the order of the corpus.
 
     Workers are new interpreters with a fixed hash seed, as the recording had: some tasks look at the order of sets.
-    Programs among the recorded answers are run, with limits on time and memory.
+    Programs among the recorded answers are run in a sandbox.
     """
-    os.environ |= {"PYTHONHASHSEED": "0", "HF_ALLOW_CODE_EVAL": "1", "TOKENIZERS_PARALLELISM": "false"}
+    os.environ |= {"PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
     shares = [
         Wanted(**{**{key: getattr(wanted, key) for key in Wanted.__slots__}, "share": share, "shares": jobs})
         for share in range(jobs)
@@ -123,7 +124,7 @@ def _work(wanted: Wanted) -> list[Checks]:
     _skip_fingerprints()
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    with redirect_stdout(sys.stderr):
+    with redirect_stdout(sys.stderr), allowed():
         return list(replay(wanted))
 
 

@@ -1,0 +1,174 @@
+"""Whole runs of tasks that execute what the model writes: refused, allowed, scored, told."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+from tests.making import Function, make_model, write_task
+
+import assay
+from assay.core.errors import BadOption, CannotAnswer
+from assay.core.programs import Execution, Isolation, Program
+from assay.core.requests import Generate
+from assay.sandboxes import SANDBOXES
+
+ROWS = [
+    {"question": "double", "tests": "assert double(4) == 8"},
+    {"question": "half", "tests": "assert half(4) == 2"},
+    {"question": "never", "tests": "assert never() is None"},
+]
+RIGHT = {
+    "double": "def double(x):\n    return 2 * x",
+    "half": "def half(x):\n    return x // 2",
+    "never": "def never():\n    return None",
+}
+SMOKE_TEST = (
+    'code.compute(references=["assert add(2, 3) == 5"], predictions=[["def add(a, b): return a * b"]], k=[1])'
+)
+HELPERS = f"""
+import evaluate
+
+code = evaluate.load("code_eval")
+{SMOKE_TEST}
+
+def pass_at_k(references, predictions, k):
+    return code.compute(references=references, predictions=predictions, k=k)[0]
+
+def keep(resps, docs):
+    return resps
+"""
+
+
+def write_code_task(folder: Path, **keys: Any) -> Path:
+    return write_task(
+        folder,
+        "code",
+        ROWS,
+        helpers=HELPERS,
+        **{
+            "doc_to_text": "{{question}}",
+            "doc_to_target": "{{tests}}",
+            "unsafe_code": True,
+            "metric_list": [{"metric": Function("utils.pass_at_k"), "aggregation": "mean", "k": [1]}],
+            "filter_list": [
+                {"name": "programs", "filter": [{"function": "custom", "filter_fn": Function("utils.keep")}]}
+            ],
+            **keys,
+        },
+    )
+
+
+def run(path: Path, answers: Any, **options: Any) -> assay.Run:
+    settings = {"confirm_run_unsafe_code": True, "sandbox": "limits", "no_cache": True, **options}
+    return assay.run(
+        model=make_model(answers), tasks=[str(path)], output_path=mkdtemp(dir=path.parent), **settings
+    )
+
+
+def test_it_is_refused_in_the_plan_unless_allowed(tmp_path: Path) -> None:
+    path = write_code_task(tmp_path)
+    with pytest.raises(CannotAnswer, match="executes code written by the model"):
+        run(path, lambda request: "", confirm_run_unsafe_code=False)
+
+
+def test_a_sandbox_that_is_not_there_is_found_in_the_plan(tmp_path: Path) -> None:
+    path = write_code_task(tmp_path)
+    with pytest.raises(BadOption, match="does not take these arguments"):
+        assay.plan(
+            tasks=[str(path)], confirm_run_unsafe_code=True, sandbox="limits", sandbox_args={"image": "x"}
+        )
+    with pytest.raises(BadOption, match="the sandbox `docker` does not work here"):
+        assay.plan(
+            tasks=[str(path)],
+            confirm_run_unsafe_code=True,
+            sandbox="docker",
+            sandbox_args={"tool": "no-such-container-tool"},
+        )
+
+
+@pytest.mark.parametrize("sandbox", ["limits", "auto"])
+def test_right_programs_pass_and_wrong_ones_do_not(tmp_path: Path, sandbox: str) -> None:
+    path = write_code_task(tmp_path)
+    right = run(path, lambda request: RIGHT[request.prompt.text], sandbox=sandbox)
+    assert right.results["code"]["pass@1,programs"] == 1.0
+    assert right.facts["sandbox"]["isolated"]
+    assert right.facts["sandbox"]["name"] == sandbox or sandbox == "auto"
+    wrong = run(
+        path, lambda request: "def double(x): return x\ndef half(x): raise ValueError\n", sandbox=sandbox
+    )
+    assert wrong.results["code"]["pass@1,programs"] == 0.0
+
+
+def test_pass_at_k_counts_repeats(tmp_path: Path) -> None:
+    """Two of four candidates for the first problem, one for the second, none for the third."""
+    metric = {"metric": Function("utils.pass_at_k"), "aggregation": "mean", "k": [1, 2, 4]}
+    path = write_code_task(tmp_path, repeats=4, metric_list=[metric])
+
+    def answers(request: Generate) -> str:
+        right = {"double": 2, "half": 1, "never": 0}[request.prompt.text]
+        return RIGHT[request.prompt.text] if request.repeat < right else "raise ValueError"
+
+    found = run(path, answers).results["code"]
+    assert found["pass@1,programs"] == pytest.approx((2 / 4 + 1 / 4 + 0) / 3)
+    assert found["pass@2,programs"] == pytest.approx((1 - 1 / 6 + 1 - 3 / 6 + 0) / 3)
+    assert found["pass@4,programs"] == pytest.approx(2 / 3)
+
+
+def test_a_task_that_does_not_say_so_is_refused_when_it_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_ALLOW_CODE_EVAL", raising=False)
+    path = write_code_task(tmp_path, unsafe_code=False)
+    done = run(path, lambda request: RIGHT[request.prompt.text], confirm_run_unsafe_code=False)
+    reasons = [
+        why for _, why in done.journal.query("SELECT outcome, why FROM outcomes WHERE outcome = 'unscored'")
+    ]
+    assert len(reasons) == 3
+    assert all("which this run does not allow" in why for why in reasons)
+
+
+def test_a_program_that_never_ends_costs_its_own_score_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = HELPERS.replace("k=k)", "k=k, timeout=0.3)")
+    path = write_code_task(tmp_path)
+    (tmp_path / "utils.py").write_text(short)
+
+    def answers(request: Generate) -> str:
+        return "while True: pass" if request.prompt.text == "half" else RIGHT[request.prompt.text]
+
+    assert run(path, answers).results["code"]["pass@1,programs"] == pytest.approx(2 / 3)
+
+
+class Meeting:
+    """A sandbox in which the first two programs wait for each other: one alone would not pass."""
+
+    name = "meeting"
+
+    def __init__(self) -> None:
+        self._here = 0
+        self._met = asyncio.Event()
+
+    async def inspect(self) -> Isolation:
+        return Isolation(sandbox=self.name)
+
+    async def execute(self, program: Program) -> Execution:
+        self._here += 1
+        if self._here >= 2:
+            self._met.set()
+        await asyncio.wait_for(self._met.wait(), 20)
+        word = program.stdin.decode().split()[0]
+        return Execution(ending="exited", exit_code=0, stdout=f"{word} passed")
+
+
+def test_programs_of_several_documents_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.engine.execution.usable_cores", lambda: 2)
+    SANDBOXES.add("meeting", Meeting, replace=True)
+    path = write_code_task(tmp_path)
+    (tmp_path / "utils.py").write_text(HELPERS.replace(SMOKE_TEST, ""))
+    done = run(path, lambda request: RIGHT[request.prompt.text], sandbox="meeting")
+    assert done.results["code"]["pass@1,programs"] == 1.0

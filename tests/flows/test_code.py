@@ -160,8 +160,11 @@ class Meeting:
         self._here += 1
         if self._here >= 2:
             self._met.set()
-        await asyncio.wait_for(self._met.wait(), 20)
-        word = program.stdin.decode().split()[0]
+        word, _, _ = program.stdin.decode().partition(" ")
+        try:
+            await asyncio.wait_for(self._met.wait(), 5)
+        except TimeoutError:
+            return Execution(ending="exited", exit_code=0, stdout=f"{word} failed: alone")
         return Execution(ending="exited", exit_code=0, stdout=f"{word} passed")
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from assay.core.messages import Image, Message, Prompt, Text
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.responses import Failure, LogProbability, Response, Usage
 from assay.core.verdicts import Answer, Estimate, Evidence, Score, Unscored
+from assay.store import known
 from assay.store.journal import FILE_NAME, Journal
 
 PROMPT = Prompt.of_text("2+2=")
@@ -195,6 +197,24 @@ def test_failures_are_all_kept_and_never_found_as_responses(journal: Journal) ->
     journal.add_failures([("f", failure)]).result()
     assert journal.count("failures") == 2
     assert journal.find(["f"]) == {}
+
+
+def test_the_first_response_stays_however_many_came_after_it(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known, "_RECENT", 8)
+    names = [f"f{number}" for number in range(50)]
+    for value in ("first", "second"):
+        for name in names:
+            journal.add_responses([(name, Response(request_id="", value=value))], source="model").result()
+    assert journal.count("responses") == 50
+    found = journal.find(names)
+    assert {response.value for response in found.values()} == {"first"}
+    assert set(found) == set(names)
+    with closing(Journal.read(journal.path.parent)) as reader:
+        assert reader.find(names) == found
+        journal.add_responses([("new", Response(request_id="", value="x"))], source="model").result()
+        assert set(reader.find(["new", "nobody"])) == {"new"}, "who reads keeps up with who writes"
 
 
 # --- verdicts --------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from assay.core.errors import BadTask
 from assay.core.messages import Prompt
+from assay.tasks import fewshot
 from assay.tasks.fewshot import Sampler, Turn, join, question_turns, remembered, to_prompt
 
 POOL = [{"n": number} for number in range(20)]
@@ -182,6 +183,20 @@ def test_an_example_is_written_once_however_often_it_is_drawn() -> None:
     turns = remembered(make)
     assert [turn.content for turn in turns([3, 1]) + turns([1, 3, 2])] == ["3", "1", "1", "3", "2"]
     assert written == [3, 1, 2]
+
+
+def test_of_a_huge_pool_only_some_examples_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fewshot, "_MOST_REMEMBERED", 2)
+    written: list[int] = []
+
+    def make(at: int) -> list[Turn]:
+        written.append(at)
+        return [Turn("user", str(at))]
+
+    turns = remembered(make)
+    for _ in range(2):
+        assert [turn.content for turn in turns([5, 6, 7])] == ["5", "6", "7"]
+    assert written == [5, 6, 7, 7]
 
 
 # --- sampling --------------------------------------------------------------------------------------

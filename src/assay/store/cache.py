@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from operator import itemgetter
 from pathlib import Path
 
 from assay.core.errors import BadOutput
@@ -57,6 +58,7 @@ class ResponseCache:
         rows = [
             response_row(fingerprint, response, source=model, at=now) for fingerprint, response in responses
         ]
+        rows.sort(key=itemgetter(0))  # neighbours in the file are written together
         kept = self._writer.submit([(INSERT_RESPONSE, rows)])
         kept.add_done_callback(self._heard)
         return kept

@@ -58,6 +58,8 @@ def _tag(value: Any) -> Any:
         if getattr(value, "shape", ()) == ():
             return _tag(plain)
         return {"$array": str(value.dtype), "values": _tag(plain)}
+    if _is_picture(value):
+        return to_plain(value)  # described: nothing sums up pictures, but helpers hand them on
     if isinstance(value, (str, int)):  # subclasses: enums, NumPy strings
         return str(value) if isinstance(value, str) else int(value)
     raise TypeError(f"a {type(value).__name__} cannot be kept in a journal")
@@ -93,6 +95,10 @@ def _array(kind: str, items: Any) -> Any:
     return import_module("numpy").array(items, dtype=kind)
 
 
+def _is_picture(value: Any) -> bool:
+    return hasattr(value, "mode") and hasattr(value, "size") and hasattr(value, "tobytes")
+
+
 def to_plain(value: Any) -> Any:
     """A JSON-like view of anything, for people: what cannot be shown is described.
 
@@ -107,7 +113,7 @@ def to_plain(value: Any) -> Any:
         return [to_plain(item) for item in value]
     if isinstance(value, (set, frozenset)):
         return sorted((to_plain(item) for item in value), key=repr)
-    if hasattr(value, "mode") and hasattr(value, "size") and hasattr(value, "tobytes"):
+    if _is_picture(value):
         return f"<picture {value.size[0]}x{value.size[1]} {value.mode}>"
     if hasattr(value, "tolist"):
         large = getattr(value, "size", 0) > _LARGEST_SHOWN_ARRAY

@@ -23,6 +23,7 @@ __all__ = [
     "parse_seed",
     "parse_share",
     "parse_switch",
+    "parse_tags",
     "parse_template",
     "parse_trace_mode",
     "parse_value",
@@ -161,6 +162,25 @@ def parse_samples(text: str) -> dict[str, list[int]]:
             where="--samples",
             hint='{"arc_easy": [0, 3, 7]}',
         ) from None
+
+
+def parse_tags(given: Any) -> tuple[tuple[str, str], ...]:
+    """Pairs of tags around a model's thoughts: a list, its JSON, or `none`.
+
+    >>> parse_tags('[["<think>", "</think>"]]'), parse_tags("none")
+    ((('<think>', '</think>'),), ())
+    """
+    if given is False or (isinstance(given, str) and given.lower() == "none"):
+        return ()
+    try:
+        pairs = json.loads(given) if isinstance(given, str) else given
+        if all(isinstance(tag, str) and tag for pair in pairs for tag in pair):
+            return tuple((opening, closing) for opening, closing in pairs)
+    except (TypeError, ValueError):
+        pass
+    raise BadOption(
+        f"reasoning tags come in pairs, not as {given!r:.80}", hint='[["<think>", "</think>"]], or none'
+    )
 
 
 def parse_batch_size(text: str) -> int | str:

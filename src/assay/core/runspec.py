@@ -24,6 +24,7 @@ from assay.core.parsing import (
     parse_seed,
     parse_share,
     parse_switch,
+    parse_tags,
     parse_template,
     parse_trace_mode,
 )
@@ -181,6 +182,16 @@ class RunSpec:
         parse=parse_seed,
         metavar="N[,N,N,N]",
     )
+    reasoning_tags: tuple[tuple[str, str], ...] | None = option(
+        None,
+        "Cut what a model thinks out of its answers: JSON pairs of tags, or none (default: as the task's harness does).",
+        "Run",
+        parse=parse_tags,
+        metavar="JSON|none",
+    )
+    process_with_media: bool = option(
+        False, "Show pictures and sounds to `process_results` of lmms-eval tasks, too.", "Run", flag=True
+    )
     bootstrap_iters: int = option(
         100_000,
         "Resamples for standard errors that have no formula; 0 for none.",
@@ -304,6 +315,8 @@ def _checked(name: str, details: Option, value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         if name == "seed":
             return parse_seed(",".join(str(one) for one in value))
+        if details.parse is parse_tags:
+            return parse_tags(value)
         if details.many:
             return [found for entry in value for found in details.parse(str(entry))]
     elif isinstance(value, Mapping):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 __all__ = [
+    "Dialect",
     "FewshotSpec",
     "FilterStep",
     "GroupMetric",
@@ -30,6 +31,9 @@ OutputType = Literal[
     "generate_until_agentic",
     "generate_visual_cot",
 ]
+
+Dialect = Literal["lm_eval", "lmms_eval"]
+"""Whose habits a task file follows where the two harnesses read the same keys differently."""
 
 Maker = str | int | Sequence[Any] | Mapping[str, Any] | Callable[..., Any] | None
 """How a document becomes a text, target or choice list: a template, a column, a constant or a function."""
@@ -92,6 +96,7 @@ class TaskSpec:
     path: str = ""
     """The YAML file, for error messages and hashes."""
 
+    dialect: Dialect = "lm_eval"
     alias: str | None = None
     tags: tuple[str, ...] = ()
     output_type: OutputType = "generate_until"
@@ -139,6 +144,9 @@ class TaskSpec:
     score_key: str = "score"
     full_docs: bool = False
     reasoning_tags: Any = None
+    """Pairs of tags around what a model thinks before it answers; "none" for none; None: as the run says."""
+
+    auto_strip_thinking: bool = False
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -181,6 +189,7 @@ class GroupSpec:
 
     name: str
     path: str = ""
+    dialect: Dialect = "lm_eval"
     alias: str | None = None
     members: tuple[str, ...] = ()
     """Names of the tasks and groups directly inside, in order."""

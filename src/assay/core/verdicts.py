@@ -67,6 +67,13 @@ class Estimate:
     method: str = ""
     """How the standard error was computed: `mean`, `bootstrap`, `pooled`."""
 
+    plain_stderr: float | None = None
+    """Of the mean of the documents' scores as if they were independent, for a task whose numbers are summed up by a
+    function of its own: not on the scale of `value` where that function changes it."""
+
+    clustered_stderr: float | None = None
+    """The same with documents of one cluster (`cluster_key`) taken as alike."""
+
     why: str = ""
     """Why there is no value, where there is none."""
 

@@ -87,8 +87,9 @@ def judge(
     unscored: dict[int, str] = {}
     found: dict[int, bool] = {}
     own_code: list[tuple[OpenDocument, Answer]] = []
+    losses = planned.spec.dialect == "lmms_eval"
     for pipeline in planned.scorer.pipelines:
-        for document, answer in _extract(pipeline, complete, found):
+        for document, answer in _extract(pipeline, complete, found, losses=losses):
             if isinstance(answer, str):
                 _leave_unscored(planned, document, pipeline.name, answer, judged, unscored)
                 continue
@@ -149,7 +150,7 @@ def _judge_in_court(
 
 
 def _extract(
-    pipeline: Pipeline, documents: Sequence[OpenDocument], found: dict[int, bool]
+    pipeline: Pipeline, documents: Sequence[OpenDocument], found: dict[int, bool], *, losses: bool
 ) -> list[tuple[OpenDocument, Answer | str]]:
     """Apply one filter pipeline to all requests of the documents at once; a text says why there is no answer.
 
@@ -159,7 +160,7 @@ def _extract(
     fields: list[Mapping[str, Any]] = []
     counts = []
     for document in documents:
-        grouped = _by_request(document)
+        grouped = _by_request(document, losses=losses)
         responses += grouped
         fields += [document.document.fields] * len(grouped)
         counts.append(len(grouped))
@@ -169,7 +170,11 @@ def _extract(
         if (
             pipeline.per_document and len(documents) > 1
         ):  # one document must not spoil those it happens to be with
-            return [pair for document in documents for pair in _extract(pipeline, [document], found)]
+            return [
+                pair
+                for document in documents
+                for pair in _extract(pipeline, [document], found, losses=losses)
+            ]
         why = traceback.format_exc(limit=-3)
         return [(document, why) for document in documents]
     answers: list[tuple[OpenDocument, Answer | str]] = []
@@ -184,7 +189,7 @@ def _extract(
     return answers
 
 
-def _by_request(document: OpenDocument) -> list[list[Any]]:
+def _by_request(document: OpenDocument, *, losses: bool) -> list[list[Any]]:
     """The raw values of each request, one per repeat, in order; a whole dialogue counts as one."""
     if document.talks is not None:
         return [document.talks.answers]
@@ -197,7 +202,8 @@ def _by_request(document: OpenDocument) -> list[list[Any]]:
         raw: Any = value
         if not isinstance(value, str):
             rolling = isinstance(request, RollingLikelihood)
-            raw = value.total if rolling else (value.total, value.greedy)
+            total = -value.total if losses else value.total  # helpers of lmms-eval know losses
+            raw = total if rolling else (total, value.greedy)
         if request.repeat == 0:
             grouped.append([raw])
         else:
@@ -211,7 +217,7 @@ def _judge_one(
     task, scorer = planned.task, planned.scorer
     index = document.document.index
     try:
-        fields = (loan if scorer.runs_own_code else task.lend)(document.document.fields)
+        fields = (loan if scorer.runs_own_code else task.lend)(task.judged_fields(document.document.fields))
         inputs, targets = task.shape
         raw = scorer.judge(
             fields=fields,

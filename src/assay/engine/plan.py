@@ -258,7 +258,7 @@ def _plan_task(
     task, scorer = None, None
     try:
         task = open_task(task_spec, rendering_of(spec, task_spec.name, model))
-        scorer = Scorer.of(task.spec)
+        scorer = Scorer.of(task.spec, tags=spec.reasoning_tags)
     except AssayError as error:
         _collect(problems, error)
     if task is not None:
@@ -300,6 +300,7 @@ def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:
         model_name=spec.model,
         chat_messages=chat_messages,
         agentic_trace_mode=spec.agentic_trace_mode,
+        process_with_media=spec.process_with_media,
         data_root=spec.data_root,
         trust_remote_code=spec.trust_remote_code,
         metadata=spec.metadata,
@@ -309,9 +310,10 @@ def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:
 def check_functions(task_spec: TaskSpec) -> None:
     """Every `!function` leads to a function."""
     problems: list[AssayError] = []
+    values = {id(function) for function in _functions(task_spec.config.get("dataset_kwargs"))}
     for function in _functions(task_spec.config):
         try:
-            function.load()
+            _ = function.value() if id(function) in values else function.load()
         except AssayError as error:
             _collect(problems, error)
     if problems:

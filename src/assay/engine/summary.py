@@ -3,18 +3,23 @@ uninterrupted one take the same path and give the same bits."""
 
 from __future__ import annotations
 
+import inspect
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay.core.specs import GroupSpec
+from assay.core.runspec import RunSpec
+from assay.core.specs import GroupMetric, GroupSpec, TaskSpec
 from assay.core.verdicts import Estimate
 from assay.engine.decontamination import SUFFIX, contaminated_documents
 from assay.engine.doubts import pooled_bounds, with_bounds
 from assay.engine.plan import Plan, PlannedTask
 from assay.stats.aggregations import aggregate, is_ours
+from assay.stats.clusters import clustered_error, plain_error, scores_in
 from assay.stats.groups import Part, pool
 from assay.stats.uncertainty import standard_error
 from assay.stats.values import Values
@@ -34,11 +39,21 @@ def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
     for name, planned in plan.tasks.items():
         failed = journal.outcomes(name).get("failed", 0)
         by_task[name] = estimate_task(
-            planned, journal.verdicts(name), failed=failed, iterations=plan.spec.bootstrap_iters
+            planned,
+            journal.verdicts(name),
+            failed=failed,
+            iterations=plan.spec.bootstrap_iters,
+            arguments=run_arguments(plan.spec, plan.folder),
         )
         by_task[name] = with_bounds(planned, by_task[name], journal)
         if name in contaminated:
-            by_task[name] += _without(planned, journal, contaminated[name], plan.spec.bootstrap_iters)
+            by_task[name] += _without(
+                planned,
+                journal,
+                contaminated[name],
+                plan.spec.bootstrap_iters,
+                run_arguments(plan.spec, plan.folder),
+            )
         estimates += by_task[name]
     for group, spec in plan.groups.items():
         estimates += estimate_group(spec, plan.leaves(group), by_task)
@@ -46,14 +61,18 @@ def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
 
 
 def _without(
-    planned: PlannedTask, journal: Journal, contaminated: Mapping[int, str], iterations: int
+    planned: PlannedTask,
+    journal: Journal,
+    contaminated: Mapping[int, str],
+    iterations: int,
+    arguments: Namespace,
 ) -> list[Estimate]:
     """The same numbers over the documents that were not found in the corpus."""
     name = planned.task.name
     kept = (row for row in journal.verdicts(name) if row[2] not in contaminated)
     failures = journal.query("SELECT document FROM outcomes WHERE task = ? AND outcome = 'failed'", (name,))
     failed = sum(document not in contaminated for (document,) in failures)
-    clean = estimate_task(planned, kept, failed=failed, iterations=iterations)
+    clean = estimate_task(planned, kept, failed=failed, iterations=iterations, arguments=arguments)
     return [replace(estimate, metric=f"{estimate.metric}{SUFFIX}") for estimate in clean]
 
 
@@ -63,8 +82,12 @@ def estimate_task(
     *,
     failed: int = 0,
     iterations: int,
+    arguments: Any = None,
 ) -> list[Estimate]:
-    """The numbers of one task from (pipeline, metric, document, kind, value) rows in document order."""
+    """The numbers of one task from (pipeline, metric, document, kind, value) rows in document order.
+
+    `arguments` is what aggregations with a parameter `args` are given: the options of the run.
+    """
     name = planned.task.name
     values: dict[tuple[str, str], Values] = {}
     unscored: dict[tuple[str, str], int] = {}
@@ -84,13 +107,15 @@ def estimate_task(
     order = {metric: at for at, metric in enumerate(planned.scorer.metrics)}
     pipelines = {pipeline.name: at for at, pipeline in enumerate(planned.scorer.pipelines)}
     keys = sorted(
-        {*values, *unscored},
+        {key for key in (*values, *unscored) if planned.scorer.reports(key[1])},
         key=lambda key: (pipelines.get(key[0], 99), order.get(key[1], len(order)), key[1]),
     )
     if not keys and failed:  # nothing was answered: the denominator is shown all the same
         keys = [(pipeline, metric) for pipeline in pipelines for metric in order]
     return [
-        _estimate(name, planned, key, values.get(key, Values()), unscored.get(key, 0), failed, iterations)
+        _estimate(
+            name, planned, key, values.get(key, Values()), unscored.get(key, 0), failed, iterations, arguments
+        )
         for key in keys
     ]
 
@@ -103,15 +128,17 @@ def _estimate(
     unscored: int,
     failed: int,
     iterations: int,
+    arguments: Any = None,
 ) -> Estimate:
     pipeline, metric = key
     aggregation, higher_is_better, _ = planned.scorer.use_of(metric)
     value: Any = None
     stderr, method, why = None, "", "" if values else "no document was scored"
+    plain, clustered = _document_errors(planned.spec, values)
     if values:
         try:
             listed = values.items if is_ours(aggregation) else values.as_list()
-            value = aggregate(aggregation, listed)
+            value = aggregate(_with_arguments(aggregation, arguments), listed)
             stderr, method = standard_error(aggregation, listed, metric=metric, iterations=iterations)
         except Exception:  # noqa: BLE001 - helper border: an aggregation may be the task's own
             why = traceback.format_exc(limit=-2)
@@ -122,11 +149,45 @@ def _estimate(
         value=value,
         stderr=stderr,
         method=method,
+        plain_stderr=plain,
+        clustered_stderr=clustered,
         why=why,
         scored=len(values),
         unscored=unscored,
         failed=failed,
         higher_is_better=higher_is_better,
+    )
+
+
+def _with_arguments(aggregation: Any, arguments: Any) -> Any:
+    """lmms-eval hands the options of the run to aggregations that take `args`: they write submission files."""
+    if not callable(aggregation) or not _takes_arguments(aggregation):
+        return aggregation
+    return partial(aggregation, args=arguments)
+
+
+def _takes_arguments(aggregation: Any) -> bool:
+    try:
+        return "args" in inspect.signature(aggregation).parameters
+    except (TypeError, ValueError):  # written in C: nothing to read
+        return False
+
+
+def _document_errors(spec: TaskSpec, values: Values) -> tuple[float | None, float | None]:
+    """Standard errors of the documents' own scores, independent and clustered, in lmms-eval's dialect."""
+    if spec.dialect != "lmms_eval":
+        return None, None
+    scores, clusters = scores_in(values.as_list(), score_key=spec.score_key, cluster_key=spec.cluster_key)
+    try:
+        return plain_error(scores), clustered_error(scores, clusters)
+    except (TypeError, ValueError):  # a task may keep anything under its score key
+        return None, None
+
+
+def run_arguments(spec: RunSpec, folder: Path) -> Namespace:
+    """The options of a run as lmms-eval's aggregations know them; files they write go into the run's folder."""
+    return Namespace(
+        **{item.name: getattr(spec, item.name) for item in fields(spec)} | {"output_path": str(folder)}
     )
 
 
@@ -141,23 +202,41 @@ def estimate_group(
     sizes = {leaf: max((one.scored for one in by_task[leaf]), default=0) for leaf in leaves}
     estimates = []
     for wanted in group.metrics:
-        parts = [
+        numbers = [
             estimate
             for leaf in leaves
             for estimate in by_task[leaf]
-            if estimate.metric == wanted.metric and isinstance(estimate.value, (int, float))
+            if isinstance(estimate.value, (int, float))
         ]
-        found = sorted({part.pipeline for part in parts})
-        for pipeline in found if wanted.filter_list is None else wanted.filter_list:
-            members = [part for part in parts if part.pipeline == pipeline]
-            if members:
-                shares = [Part(value=one.value, stderr=one.stderr, size=sizes[one.task]) for one in members]
-                pooled = pool(shares, weight_by_size=wanted.weight_by_size)
-                bounds = pooled_bounds(
-                    members, [share.size for share in shares], weight_by_size=wanted.weight_by_size
-                )
-                estimates.append(replace(_pooled(group.name, pooled, members), bounds=bounds))
+        for members in _members(group, wanted, numbers):
+            shares = [Part(value=one.value, stderr=one.stderr, size=sizes[one.task]) for one in members]
+            pooled_error = True if group.dialect == "lmms_eval" else None
+            pooled = pool(shares, weight_by_size=wanted.weight_by_size, pooled_error=pooled_error)
+            if callable(wanted.aggregation):
+                values, counts = [share.value for share in shares], [share.size for share in shares]
+                value = wanted.aggregation(values, counts, wanted.weight_by_size)
+                pooled = replace(pooled, value=value, stderr=None)
+            bounds = pooled_bounds(
+                members, [share.size for share in shares], weight_by_size=wanted.weight_by_size
+            )
+            estimates.append(replace(_pooled(group.name, pooled, members), bounds=bounds))
     return estimates
+
+
+def _members(group: GroupSpec, wanted: GroupMetric, numbers: Sequence[Estimate]) -> Iterator[list[Estimate]]:
+    """The numbers that are pooled together. lmms-eval takes every metric and filter whose names hold the text."""
+    if group.dialect == "lmms_eval":
+        meant = [one for one in numbers if wanted.metric in f"{one.metric},{one.pipeline}"]
+        keys = dict.fromkeys((one.metric, one.pipeline) for one in meant)
+    else:
+        meant = [one for one in numbers if one.metric == wanted.metric]
+        found = sorted({one.pipeline for one in meant})
+        pipelines = found if wanted.filter_list is None else wanted.filter_list
+        keys = dict.fromkeys((wanted.metric, pipeline) for pipeline in pipelines)
+    for key in keys:
+        members = [one for one in meant if (one.metric, one.pipeline) == key]
+        if members:
+            yield members
 
 
 def _pooled(group: str, pooled: Part, members: list[Estimate]) -> Estimate:

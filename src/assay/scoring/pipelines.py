@@ -13,6 +13,7 @@ from assay.core.ports import Filter
 from assay.core.specs import FilterStep, PipelineSpec
 from assay.scoring.filters import FILTERS
 from assay.scoring.filters.extraction import NotFound, Regex
+from assay.scoring.filters.transformation import without_thoughts
 
 __all__ = ["DEFAULT_PIPELINE", "Pipeline", "build_pipeline"]
 
@@ -41,6 +42,9 @@ class Pipeline:
     extracts: bool = False
     """True: a step looks for the answer inside the text, and may find none."""
 
+    thoughts: tuple[tuple[str, str], ...] = ()
+    """Tags around what a model thought; cut out of the answers at the end."""
+
     def apply(self, responses: Sequence[Sequence[Any]], documents: Sequence[Mapping[str, Any]]) -> list[Any]:
         """One answer per request. `responses[i]` are the values of request i, one per repeat."""
         return self.extract(responses, documents)[0]
@@ -65,10 +69,13 @@ class Pipeline:
             )
         if nothing:  # from here on it is a text like any other
             values = [_as_text(value) for value in values]
-        return list(values[: len(responses)]), nothing
+        answers = list(values[: len(responses)])
+        if self.thoughts:
+            answers = [without_thoughts(answer, self.thoughts) for answer in answers]
+        return answers, nothing
 
 
-def build_pipeline(spec: PipelineSpec) -> Pipeline:
+def build_pipeline(spec: PipelineSpec, *, thoughts: tuple[tuple[str, str], ...] = ()) -> Pipeline:
     """Look up and check every step.
 
     Raises:
@@ -89,6 +96,7 @@ def build_pipeline(spec: PipelineSpec) -> Pipeline:
         steps=tuple(steps),
         per_document=all(_per_document(step.make) for step in steps),
         extracts=any(isinstance(step.make, type) and issubclass(step.make, Regex) for step in steps),
+        thoughts=thoughts,
     )
 
 

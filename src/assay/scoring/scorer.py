@@ -7,15 +7,17 @@ task's own code pass through; whoever calls decides what becomes of the document
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from assay.core.errors import AssayError, BadTask, Problems
-from assay.core.specs import MetricSpec, TaskSpec
+from assay.core.specs import Dialect, FilterStep, MetricSpec, TaskSpec
 from assay.core.verdicts import Evidence, Score, Verdict
 from assay.scoring.generations import Call, judge_text, takes_keywords
 from assay.scoring.judges.jury import Jury, Seat
 from assay.scoring.judges.spec import JudgeSpec, read_judge
 from assay.scoring.likelihoods import judge_choices, judge_likelihood, judge_rolling
+from assay.scoring.lmms_eval import judge_texts, plain_answers, reasoning_tags
 from assay.scoring.metrics import METRICS, Metric
 from assay.scoring.metrics.hub import HubMetric
 from assay.scoring.pipelines import DEFAULT_PIPELINE, Pipeline, build_pipeline
@@ -42,7 +44,16 @@ class MetricUse(NamedTuple):
 class Scorer:
     """Judges the documents of one task. Made by `Scorer.of`."""
 
-    __slots__ = ("_calls", "_output_type", "_process", "juries", "metrics", "pipelines", "runs_own_code")
+    __slots__ = (
+        "_calls",
+        "_dialect",
+        "_output_type",
+        "_process",
+        "juries",
+        "metrics",
+        "pipelines",
+        "runs_own_code",
+    )
 
     def __init__(
         self,
@@ -53,6 +64,7 @@ class Scorer:
         output_type: str,
         process_results: Callable[..., Any] | None,
         juries: tuple[Jury, ...] = (),
+        dialect: Dialect = "lm_eval",
     ) -> None:
         self.juries = juries
         """The metrics that models judge; `seat` says which models."""
@@ -61,21 +73,30 @@ class Scorer:
         self._calls = calls
         self._output_type = output_type
         self._process = process_results
+        self._dialect = dialect
         self.runs_own_code = process_results is not None or any(not _is_ours(call.function) for call in calls)
         """Whether code that is not ours judges: it is given copies, which it may change."""
 
     @classmethod
-    def of(cls, spec: TaskSpec) -> Scorer:
-        """Look up everything the task names.
+    def of(cls, spec: TaskSpec, *, tags: Any = None) -> Scorer:
+        """Look up everything the task names. `tags` are the run's reasoning tags, where it says any.
 
         Raises:
             Problems: All names nobody registered and all arguments nothing takes, each with its place.
         """
         problems: list[AssayError] = []
         pipelines = []
+        thoughts: tuple[tuple[str, str], ...] = ()
+        try:
+            thoughts = reasoning_tags(spec, tags)
+        except AssayError as problem:
+            problems.append(problem)
+        strip_first = spec.auto_strip_thinking and not thoughts
         for pipeline in spec.pipelines or (DEFAULT_PIPELINE,):
+            if strip_first:
+                pipeline = replace(pipeline, steps=(_STRIP, *pipeline.steps))
             try:
-                pipelines.append(build_pipeline(pipeline))
+                pipelines.append(build_pipeline(pipeline, thoughts=thoughts))
             except Problems as several:
                 problems += several.problems
             except AssayError as problem:
@@ -105,6 +126,7 @@ class Scorer:
             output_type=spec.output_type,
             process_results=spec.process_results,
             juries=tuple(juries.values()),
+            dialect=spec.dialect,
         )
 
     def seat(self, seats: Callable[[JudgeSpec], Sequence[Seat]]) -> None:
@@ -130,6 +152,11 @@ class Scorer:
         `answers` are the filtered values of its requests, in order: `(log-probability, is_greedy)`, a number for
         rolling tasks, a text for generation. `question` is the index `doc_to_text` gave, with `multiple_inputs`.
         """
+        if self._dialect == "lmms_eval":
+            if self._output_type in _STRIPPED:
+                answers = plain_answers(answers)
+            elif self._process is None:
+                answers = [(-loss, greedy) for loss, greedy in answers]
         if self._process is not None:
             return dict(self._process(fields, answers if isinstance(answers, list) else list(answers)))
         match self._output_type:
@@ -140,6 +167,8 @@ class Scorer:
                 return judge_likelihood(self.metrics, answers)
             case "loglikelihood_rolling":
                 return judge_rolling(self.metrics, answers, target)
+            case _ if self._dialect == "lmms_eval":
+                return judge_texts(self._calls, answers, target, choices, several=multiple_targets)
             case _:
                 if not self._calls:
                     return {}  # models judge it, and nothing else
@@ -157,6 +186,10 @@ class Scorer:
             else:
                 found.append(Evidence(document=document, metric=metric, pipeline=pipeline, value=value))
         return found
+
+    def reports(self, metric: str) -> bool:
+        """Whether a metric is summed up: in lmms-eval's dialect only those the task file names are."""
+        return self._dialect == "lm_eval" or metric in self.metrics
 
     def use_of(self, metric: str) -> MetricUse:
         """How to report a metric, also one the task file does not name.
@@ -179,6 +212,11 @@ class Scorer:
 def _is_ours(function: Callable[..., Any]) -> bool:
     return str(getattr(function, "__module__", "")).startswith("assay.scoring.")
 
+
+_STRIPPED = ("generate_until", "generate_visual_cot")
+"""Whose answers lmms-eval strips of white space before it judges them."""
+
+_STRIP = FilterStep(function="strip_thinking")
 
 _OURS = frozenset(
     {"assay.scoring.metrics.anls", "assay.scoring.metrics.exact_match", "assay.scoring.metrics.pairs"}

@@ -46,6 +46,9 @@ class Rendering:
     agentic_trace_mode: str = "basic"
     """`full`: what an agent is judged by holds every step it took."""
 
+    process_with_media: bool = False
+    """Whether `process_results` sees pictures and sounds although the task does not ask for them."""
+
     data_root: str | None = None
     trust_remote_code: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -106,6 +109,24 @@ class TaskDocuments:
     def columns(self) -> frozenset[str]:
         """Column names of the evaluated split: what makes a string a column and not a template."""
         return frozenset(self.rows.features)
+
+    @cached_property
+    def media_columns(self) -> frozenset[str]:
+        """Columns of pictures and sounds, which lmms-eval hides from texts and from judging."""
+        if self.spec.dialect != "lmms_eval":
+            return frozenset()
+        features = self.rows.features
+        return frozenset(name for name in features if _is_media(features[name]))
+
+    def text_fields(self, fields: Fields) -> Fields:
+        """What `doc_to_text` sees of a document when the prompt is made."""
+        if not self.media_columns or self.spec.process_results_use_image:
+            return fields
+        return {key: fields[key] for key in fields if key not in self.media_columns}
+
+    def judged_fields(self, fields: Fields) -> Fields:
+        """What `process_results` sees of a document."""
+        return fields if self.rendering.process_with_media else self.text_fields(fields)
 
     def split(self, name: str | None, process: Any, key: str) -> Split:
         """A split of the dataset after `process_docs`; `key` is where the task names it."""
@@ -185,8 +206,16 @@ class TaskDocuments:
             return lambda fields: maker(fields, self.visuals.keywords)
         has_choices = self.spec.doc_to_choice is not None
         return text_maker(
-            "" if maker is None else maker, self.columns, has_choices=has_choices, where=self.spec.place(key)
+            self._as_written("" if maker is None else maker),
+            self.columns,
+            has_choices=has_choices,
+            where=self.spec.place(key),
         )
+
+    def _as_written(self, maker: Any) -> Any:
+        """A template as its harness reads it: lmms-eval drops a line end at the end of a template."""
+        drops = self.spec.dialect == "lmms_eval" and isinstance(maker, str) and maker not in self.columns
+        return maker[:-1] if drops and maker.endswith("\n") else maker
 
     def target_with(self, maker: Any, key: str) -> Any:
         """Compile a target maker found under a key."""
@@ -196,7 +225,10 @@ class TaskDocuments:
             return maker if keywords is None else lambda fields: maker(fields, keywords)
         has_choices = self.spec.doc_to_choice is not None
         return target_maker(
-            "" if maker is None else maker, self.columns, has_choices=has_choices, where=self.spec.place(key)
+            self._as_written("" if maker is None else maker),
+            self.columns,
+            has_choices=has_choices,
+            where=self.spec.place(key),
         )
 
     @cached_property
@@ -238,3 +270,10 @@ class TaskDocuments:
         question, target, choices = self.question(fields), self.target(fields), self.choices(fields)
         inputs = len(choices) if choices is not None and isinstance(question, int) else 0
         return inputs, isinstance(target, list)
+
+
+def _is_media(feature: Any) -> bool:
+    """Whether a column of the `datasets` library holds pictures, lists of pictures, or sounds."""
+    kind = type(feature).__name__
+    inner = type(getattr(feature, "feature", None)).__name__
+    return kind in ("Image", "Audio") or (kind in ("List", "LargeList", "Sequence") and inner == "Image")

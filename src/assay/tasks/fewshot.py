@@ -128,6 +128,13 @@ class Sampler:
             )
         return picked
 
+    def pick_others(self, count: int, document: Fields, *, one_more: bool) -> list[int]:
+        """lmms-eval's way: draw that many, or one more where the pool is the evaluated split, then leave the document
+        itself out. There may be one example less than asked for."""
+        wanted = min(count + one_more, len(self.pool))
+        drawn = list(range(wanted)) if self.fixed else self._random.sample(range(len(self.pool)), wanted)
+        return [at for at in drawn if self.pool[at] != document][:count]
+
     def _first(self, count: int, document: Fields | None) -> list[int]:
         if document is None:
             return list(range(min(count, len(self.pool))))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import itertools
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -23,8 +24,9 @@ from assay.core.errors import AssayError, BadTask, MissingPackage
 from assay.core.fingerprints import digest_bytes, digest_text
 from assay.core.specs import TaskSpec
 
-__all__ = ["HelperFunction", "load_module"]
+__all__ = ["HelperFunction", "execute_module", "load_module"]
 
+_NUMBERS = itertools.count()
 _MODULES: dict[tuple[str, int], ModuleType] = {}
 
 
@@ -35,12 +37,15 @@ class HelperFunction:
         reference: As written in the YAML: `utils.process_docs`.
         directory: The folder of the YAML that contains the reference.
         where: `file:line` of the reference.
+        own_module: Whether the helper file is executed for this reference alone, as lmms-eval does: functions
+            of one file then share no module globals.
     """
 
-    def __init__(self, reference: str, directory: Path, where: str) -> None:
+    def __init__(self, reference: str, directory: Path, where: str, *, own_module: bool = False) -> None:
         self.reference = reference
         self.directory = directory
         self.where = where
+        self.own_module = own_module
         self._function: Callable[..., Any] | None = None
 
     @property
@@ -67,8 +72,19 @@ class HelperFunction:
             BadTask: The file, the module or the function is not there.
         """
         if self._function is None:
-            self._function = self._find()
+            found = self.value()
+            if not callable(found):
+                raise BadTask(f"`{self.reference}` is not a function", where=self.where)
+            self._function = found
         return self._function
+
+    def value(self) -> Any:
+        """What the reference names, function or not: `dataset_kwargs` may want the features of a dataset."""
+        return self._find() if self._function is None else self._function
+
+    def alone(self) -> HelperFunction:
+        """The same reference with a module of its own."""
+        return HelperFunction(self.reference, self.directory, self.where, own_module=True)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self.load()(*arguments, **keywords)
@@ -81,7 +97,7 @@ class HelperFunction:
     def __repr__(self) -> str:
         return f"!function {self.reference}"
 
-    def _find(self) -> Callable[..., Any]:
+    def _find(self) -> Any:
         module_name, _, name = self.reference.rpartition(".")
         if not module_name:
             raise BadTask(
@@ -99,16 +115,13 @@ class HelperFunction:
                 if close
                 else f"looked in {getattr(module, '__file__', module_name)}",
             )
-        found = getattr(module, name)
-        if not callable(found):
-            raise BadTask(f"`{self.reference}` is not a function", where=self.where)
-        return found  # type: ignore[no-any-return]
+        return getattr(module, name)
 
     def _module(self, module_name: str) -> ModuleType:
         path = self.path
         try:
             if path is not None:
-                return load_module(path)
+                return execute_module(path) if self.own_module else load_module(path)
             compatibility_layers()
             return importlib.import_module(module_name)
         except ModuleNotFoundError as error:
@@ -171,22 +184,35 @@ def load_module(path: Path) -> ModuleType:
     path = path.resolve()
     key = (str(path), path.stat().st_mtime_ns)
     if key not in _MODULES:
-        foreign = (layer.module_name(path) for layer in compatibility_layers())
-        name = next(
-            (found for found in foreign if found), f"assay_task_{digest_text(str(path))[:12]}_{path.stem}"
-        )
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None:
-            raise BadTask("helper file cannot be imported", where=str(path))
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            with ExitStack() as stack:
-                for layer in compatibility_layers():
-                    stack.enter_context(layer.loading(path))
-                spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
-        _MODULES[key] = module
+        _MODULES[key] = _execute(path, _module_name(path))
     return _MODULES[key]
+
+
+def execute_module(path: Path) -> ModuleType:
+    """Execute a helper file as one more module: nobody who imports the file by name gets this one."""
+    path = path.resolve()
+    return _execute(path, f"{_module_name(path)}@{next(_NUMBERS)}")
+
+
+def _module_name(path: Path) -> str:
+    foreign = (layer.module_name(path) for layer in compatibility_layers())
+    return next(
+        (found for found in foreign if found), f"assay_task_{digest_text(str(path))[:12]}_{path.stem}"
+    )
+
+
+def _execute(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise BadTask("helper file cannot be imported", where=str(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with ExitStack() as stack:
+            for layer in compatibility_layers():
+                stack.enter_context(layer.loading(path))
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -13,6 +13,7 @@ from assay.core.errors import BadData, MissingPackage
 from assay.core.fingerprints import digest_of
 from assay.core.specs import TaskSpec
 from assay.tasks.archives import OWN_KEYS, media_folder, provide_media
+from assay.tasks.functions import HelperFunction
 from assay.tasks.rows import Split
 
 __all__ = ["load_from_library"]
@@ -55,7 +56,11 @@ def _load(datasets: Any, spec: TaskSpec, path: str, trust_remote_code: bool) -> 
     if spec.dataset_kwargs.get("load_from_disk") or _is_saved(Path(path)):
         loaded = datasets.load_from_disk(path)
         return loaded if isinstance(loaded, Mapping) else {str(spec.evaluated_split): loaded}
-    arguments = {key: value for key, value in spec.dataset_kwargs.items() if key not in OWN_KEYS}
+    arguments = {
+        key: value.value() if isinstance(value, HelperFunction) else value
+        for key, value in spec.dataset_kwargs.items()
+        if key not in OWN_KEYS
+    }
     if "cache_dir" in spec.dataset_kwargs and not spec.dataset_kwargs.get("video"):
         arguments["cache_dir"] = spec.dataset_kwargs["cache_dir"]
     elif Path(path).is_dir():

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError, BadTask, Problems
-from assay.core.specs import FewshotSpec, FilterStep, GroupMetric, MetricSpec, PipelineSpec, TaskSpec
+from assay.core.specs import Dialect, FewshotSpec, FilterStep, GroupMetric, MetricSpec, PipelineSpec, TaskSpec
+from assay.tasks.dialects import dialect_of, with_own_modules
 from assay.tasks.yaml_reader import TaskFile, read_task_file
 
 __all__ = ["load_task", "task_from_config"]
@@ -39,9 +40,14 @@ _FUNCTIONS = "custom_dataset process_docs process_results".split()
 _MAPPINGS = (
     "dataset_kwargs generation_kwargs lmms_eval_specific_kwargs model_specific_generation_kwargs model_specific_target_kwargs"
 ).split()
-_SWITCHES = "should_decontaminate unsafe_code process_results_use_image full_docs".split()
+_SWITCHES = (
+    "should_decontaminate unsafe_code process_results_use_image full_docs auto_strip_thinking"
+).split()
 _COUNTS = {"num_fewshot": 0, "repeats": 1, "batch_size": 1}
-_OTHERS = "task task_alias tag group output_type metric_list filter_list fewshot_config metadata reasoning_tags include class".split()
+_OTHERS = (
+    "task task_alias tag group output_type metric_list filter_list fewshot_config metadata reasoning_tags include class "
+    "dialect"
+).split()
 TASK_KEYS = frozenset(
     (
         *_TEXTS,
@@ -51,7 +57,6 @@ TASK_KEYS = frozenset(
         *_SWITCHES,
         *_COUNTS,
         *_OTHERS,
-        "auto_strip_thinking",
         "task_list",
     )
 )
@@ -74,7 +79,8 @@ class _Builder:
 
     def __init__(self, file: TaskFile, config: Mapping[str, Any]) -> None:
         self.file = file
-        self.config = config
+        self.dialect = dialect_of(file.path, config)
+        self.config = with_own_modules(config) if self.dialect == "lmms_eval" else config
         self.problems: list[AssayError] = []
 
     def build(self, name: str | None) -> TaskSpec:
@@ -121,6 +127,7 @@ class _Builder:
         return TaskSpec(
             name=str(task_name),
             path=str(self.file.path),
+            dialect=self.dialect,
             alias=self.config.get("task_alias"),
             metadata=_metadata(self.config.get("metadata")),
             reasoning_tags=self.config.get("reasoning_tags"),
@@ -143,6 +150,7 @@ class _Builder:
         return TaskSpec(
             name=str(task_name),
             path=str(self.file.path),
+            dialect=self.dialect,
             alias=self.config.get("task_alias"),
             metadata=_metadata(self.config.get("metadata")),
             config=dict(self.config),
@@ -207,12 +215,14 @@ class _Builder:
         return str(value)
 
     def _generation(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings of a generating task, with lm-eval's defaults in lm-eval's order."""
+        """The settings of a generating task, with its harness's defaults in its harness's order."""
         if values["output_type"] not in _GENERATES:
             return {}
         given = values.get("generation_kwargs")
         until = [values.get("fewshot_delimiter", "\n\n")]
         if given is None:
+            if self.dialect == "lmms_eval":
+                return {"until": until, "do_sample": False}
             return {"temperature": 0.0, "do_sample": False, "max_gen_toks": 256, "until": until}
         settings = dict(given)
         if "temperature" in settings and settings["temperature"] is not None:
@@ -321,8 +331,8 @@ def _metadata(value: Any) -> dict[str, Any]:
     return {}
 
 
-def group_metrics(value: Any, *, where: str = "") -> tuple[GroupMetric, ...]:
-    """`aggregate_metric_list`: a list, or one mapping.
+def group_metrics(value: Any, *, where: str = "", dialect: Dialect = "lm_eval") -> tuple[GroupMetric, ...]:
+    """`aggregate_metric_list`: a list, or one mapping. lmms-eval counts every task alike unless told otherwise.
 
     Raises:
         BadTask: An entry is not a mapping, or names no metric.
@@ -341,7 +351,7 @@ def group_metrics(value: Any, *, where: str = "") -> tuple[GroupMetric, ...]:
             GroupMetric(
                 metric=entry["metric"],
                 aggregation=entry.get("aggregation", "mean"),
-                weight_by_size=bool(entry.get("weight_by_size", True)),
+                weight_by_size=bool(entry.get("weight_by_size", dialect == "lm_eval")),
                 filter_list=None
                 if filters is None
                 else (filters,)

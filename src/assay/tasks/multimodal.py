@@ -20,7 +20,9 @@ __all__ = ["Visuals"]
 class Visuals:
     """How a document's media and messages are made for one model."""
 
-    visual: Callable[..., Any] | None
+    visual: Callable[..., Any] | str | None
+    """A function, or the name of a column."""
+
     messages: Callable[..., Any] | None
     keywords: Mapping[str, Any] | None
     where: str
@@ -36,7 +38,7 @@ class Visuals:
             )
 
         return cls(
-            visual=function("doc_to_visual"),
+            visual=spec.doc_to_visual if isinstance(spec.doc_to_visual, str) else function("doc_to_visual"),
             messages=function("doc_to_messages"),
             keywords=specific_keywords(spec.lmms_eval_specific_kwargs, model_name),
             where=spec.place("doc_to_messages" if spec.doc_to_messages is not None else "doc_to_visual"),
@@ -47,11 +49,13 @@ class Visuals:
         """Whether the task has a multimodal side at all."""
         return self.visual is not None or self.messages is not None
 
-    def prompt(self, fields: Mapping[str, Any], text: str, *, chat: bool) -> Prompt:
-        """The task's own messages; else its visuals, then its text, as one user message."""
-        if chat and self.messages is not None:
-            return self.written(self._own_messages(fields))
-        parts: list[Part] = [media_part(value, where=self.where) for value in self._visuals(fields)]
+    def own_prompt(self, fields: Mapping[str, Any]) -> Prompt:
+        """The messages the task makes itself."""
+        return self.written(self.own_messages(fields))
+
+    def prompt(self, fields: Mapping[str, Any], text: str, *, chat: bool = False) -> Prompt:
+        """The task's visuals, then a text, as one user message."""
+        parts: list[Part] = [media_part(value, where=self.where) for value in self.visuals(fields)]
         return Prompt((Message("user", (*parts, Text(text))),), chat=chat)
 
     def written(self, messages: Any) -> Prompt:
@@ -63,18 +67,36 @@ class Visuals:
             )
         return Prompt(tuple(self._message(one) for one in messages), chat=True)
 
-    def _own_messages(self, fields: Mapping[str, Any]) -> Any:
+    def own_messages(self, fields: Mapping[str, Any]) -> Any:
+        """What `doc_to_messages` returns."""
         assert self.messages is not None
-        if self.keywords is not None and _takes_keywords(self.messages):
+        if self.keywords is None:
+            return self.messages(fields)
+        if _takes_keywords(self.messages):
             return self.messages(fields, lmms_eval_specific_kwargs=self.keywords)
-        return self.messages(fields)
+        return (
+            self.messages(fields, self.keywords)
+            if len(_parameters(self.messages)) == 2
+            else self.messages(fields)
+        )
 
-    def _visuals(self, fields: Mapping[str, Any]) -> Any:
+    def visuals(self, fields: Mapping[str, Any]) -> Any:
+        """What `doc_to_visual` returns; an empty list for nothing."""
         if self.visual is None:
             return []
-        if self.keywords is not None and len(_parameters(self.visual)) == 2:
-            return self.visual(fields, self.keywords) or []
-        return self.visual(fields) or []
+        if isinstance(self.visual, str):
+            if self.visual not in fields:
+                raise BadTask(
+                    f"`doc_to_visual` must be a function or a column, not {self.visual!r}",
+                    where=self.where,
+                    hint=f"columns: {', '.join(fields)}",
+                )
+            return [fields[self.visual]]
+        takes_two = self.keywords is not None and len(_parameters(self.visual)) == 2
+        made = self.visual(fields, self.keywords) if takes_two else self.visual(fields)
+        if made is None or made == []:
+            return []
+        return made if isinstance(made, (list, tuple)) else [made]
 
     def _message(self, message: Any) -> Message:
         role: Any = message.get("role") if isinstance(message, Mapping) else None

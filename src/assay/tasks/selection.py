@@ -14,6 +14,7 @@ from typing import Any
 from assay.core.errors import AssayError, BadTask, Problems, UnknownName
 from assay.core.fingerprints import digest_of
 from assay.core.specs import GroupSpec, TaskSpec
+from assay.tasks.dialects import dialect_of
 from assay.tasks.index import Entry, TaskIndex, entry_of
 from assay.tasks.load import group_metrics, task_from_config
 from assay.tasks.yaml_reader import TaskFile, read_task_file
@@ -185,14 +186,17 @@ class _GroupBuilder:
         for member in [listed] if isinstance(listed, str) else listed or ():
             members += self.member(member, name, file, passed_on)
         metadata = config.get("metadata")
+        dialect = dialect_of(file.path, config)
         self.selection.groups[name] = GroupSpec(
             name=name,
             path=str(file.path),
+            dialect=dialect,
             alias=config.get("group_alias"),
             members=tuple(members),
             metrics=group_metrics(
                 config.get("aggregate_metric_list"),
                 where=file.places.get("aggregate_metric_list", str(file.path)),
+                dialect=dialect,
             ),
             metadata=metadata if isinstance(metadata, Mapping) else {},
         )

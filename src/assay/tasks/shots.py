@@ -42,6 +42,9 @@ class Shots:
         )
         write = remembered(self._write_shot)
         own_split = (own.split or spec.fewshot_split) == spec.test_split
+        if spec.dialect == "lmms_eval":
+            count = self._task.num_fewshot
+            return lambda fields: write(sampler.pick_others(count, fields, one_more=own_split))
         if sampler.fixed and not own_split:
             turns = write(sampler.pick(self._task.num_fewshot))
             return lambda fields: turns
@@ -54,7 +57,7 @@ class Shots:
         split = own.split or spec.fewshot_split
         if split is not None:
             return _held(self._task.split(split, own.process_docs or spec.process_docs, "fewshot_split"))
-        if own.samples is not None:
+        if own.samples is not None and spec.dialect == "lm_eval":  # lmms-eval leaves them alone
             return list(own.samples() if callable(own.samples) else own.samples)
         for name in (spec.training_split, spec.validation_split, spec.test_split):
             if name is not None:

@@ -26,6 +26,9 @@ from assay.tasks.media import audio_part, image_part
 from assay.tasks.rows import Split
 from assay.tasks.shots import Shots
 
+_CHATS = ("generate_until", "generate_until_multi_round", "generate_until_agentic")
+"""What lmms-eval asks models that chat; everything else is a context with media before it."""
+
 __all__ = ["Pass", "Rendering", "Task", "open_task", "with_parts"]
 
 Fields = Mapping[str, Any]
@@ -112,7 +115,7 @@ class Task(TaskDocuments):
 
     @cached_property
     def _make_description(self) -> Any:
-        return field_maker(self.spec.description, where=self.spec.place("description"))
+        return field_maker(self._as_written(self.spec.description), where=self.spec.place("description"))
 
     @cached_property
     def _make_prefix(self) -> Any:
@@ -173,8 +176,7 @@ class Task(TaskDocuments):
         if self._is_plain:
             return [Prompt.of_text(self._plain_text(fields, shots))]
         if self.visuals.active:
-            text = self._as_text(self.question(fields), "doc_to_text")
-            return [self.visuals.prompt(fields, text, chat=self.rendering.chat_messages)]
+            return self._multimodal_prompts(fields, shots)
         spec = self.spec
         system = join(
             self.rendering.system_instruction, self._make_description(fields) or "", spec.fewshot_delimiter
@@ -198,6 +200,25 @@ class Task(TaskDocuments):
             self._with_media(to_prompt(turns + end, chat=chat, multiturn=multiturn), fields) for end in last
         ]
 
+    def _multimodal_prompts(self, fields: Fields, shots: list[Turn]) -> list[Prompt]:
+        """lmms-eval's way: the task's messages for models that chat, else its media before the whole context."""
+        if self.rendering.chat_messages and self.spec.output_type in _CHATS:
+            return [self.messages(fields, shots)]
+        seen = self.text_fields(fields)
+        texts = [self._context(seen, shots)] if not self.shape[0] else list(self.choices(fields) or ())
+        return [self.visuals.prompt(fields, text) for text in texts]
+
+    def messages(self, fields: Fields, shots: list[Turn]) -> Prompt:
+        """The conversation a model that chats is sent. Only a task without media has its context in it."""
+        if self.visuals.messages is not None:
+            return self.visuals.own_prompt(fields)
+        text = (
+            self._context(fields, shots)
+            if self.visuals.visual is None
+            else self._as_text(self.question(fields), "doc_to_text")
+        )
+        return self.visuals.prompt(fields, text, chat=True)
+
     @cached_property
     def _is_plain(self) -> bool:
         """Whether a prompt is just text: no chat, no media, no answer begun, the question in the text."""
@@ -207,6 +228,10 @@ class Task(TaskDocuments):
 
     def _plain_text(self, fields: Fields, shots: list[Turn]) -> str:
         """What `_prompts` makes in the plain case, without building turns for it."""
+        return self._context(self.text_fields(fields), shots)
+
+    def _context(self, fields: Fields, shots: list[Turn]) -> str:
+        """Description, examples and question as one text."""
         question = self._as_text(self.question(fields), "doc_to_text")
         examples = "".join([turn.content + turn.delimiter for turn in shots])
         if not self.spec.description and not self.rendering.system_instruction:

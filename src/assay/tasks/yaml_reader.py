@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from assay.core.errors import BadTask
+from assay.tasks.dialects import home_of
 from assay.tasks.functions import HelperFunction
 
 __all__ = ["TaskFile", "read_task_file"]
@@ -46,9 +47,11 @@ def read_task_file(path: Path, *, _open: tuple[Path, ...] = ()) -> TaskFile:
     opened = (*_open, path.resolve())
     merged: dict[str, Any] = {}
     merged_places: dict[str, str] = {}
-    for name in include if isinstance(include, list) else [include]:
+    theirs = home_of(path) == "lmms_eval"
+    names = include if isinstance(include, list) else [include]
+    for name in reversed(names) if theirs else names:
         where = places.get("include", str(path))
-        target = _included(path, name, where)
+        target = _included(path, name, where, first_here=theirs)
         if target.resolve() in opened:
             raise BadTask(f"`include: {name}` leads back to a file that is being read", where=where)
         base = read_task_file(target, _open=opened)
@@ -68,10 +71,13 @@ def _top(place: str) -> str:
     return place.partition(".")[0].partition("[")[0]
 
 
-def _included(path: Path, name: Any, where: str) -> Path:
+def _included(path: Path, name: Any, where: str, *, first_here: bool) -> Path:
+    """The file an include names, relative to the one that names it; lmms-eval looks in the working folder first."""
     if not isinstance(name, str):
         raise BadTask(f"`include` must be a file name, not {name!r}", where=where)
     target = Path(name) if Path(name).is_absolute() else path.parent / name
+    if first_here and Path(name).is_file():
+        target = Path(name)
     if not target.is_file():
         raise BadTask(
             f"the included file `{name}` is not there",

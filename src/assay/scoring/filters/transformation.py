@@ -18,6 +18,7 @@ __all__ = [
     "Uppercase",
     "format_span",
     "strip_thinking",
+    "without_thoughts",
 ]
 
 
@@ -120,6 +121,19 @@ def strip_thinking(text: str, tag_pairs: Sequence[Sequence[str]]) -> str:
         if closing in text and opening not in text:
             text = text.rpartition(closing)[2]
     return text.strip()
+
+
+def without_thoughts(value: Any, tags: Sequence[Sequence[str]]) -> Any:
+    """An answer, or a list of answers, without what stands between the tags.
+
+    >>> without_thoughts(["<think>hm</think> 4", None], [("<think>", "</think>")])
+    ['4', None]
+    """
+    if isinstance(value, str):
+        return strip_thinking(value, tags)
+    if isinstance(value, list):
+        return [strip_thinking(one, tags) if isinstance(one, str) else one for one in value]
+    return value
 
 
 _LABELS = {

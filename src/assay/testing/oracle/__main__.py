@@ -52,8 +52,7 @@ def main(
     json_file: Path | None,
 ) -> None:
     """Replay a recorded corpus and say what is identical. Programs among recorded answers are run, with limits."""
-    if find_corpus(corpus) != "lm_eval":
-        raise AssayError("only corpora of lm_eval can be replayed so far")
+    find_corpus(corpus)
     wanted = Wanted(
         corpus=corpus, task_root=task_root, family=family, task=task, every=every, per_family=per_family
     )
@@ -77,6 +76,8 @@ def _show(records: Sequence[Checks], document: dict[str, Any], shown: int) -> No
     if apart["requests"]["of"]:
         counts = ", ".join(f"{check} {apart[check]['identical']}/{apart[check]['of']}" for check in CHECKS)
         click.echo(f"counted apart, because they use a global random state: {counts}")
+    for reason, count in sorted(document["scores_apart"].items()):
+        click.echo(f"scores not compared: {count} ({reason})")
     for check in CHECKS:
         counts = document["total"][check]
         click.echo(f"{check} identical {counts['identical']}/{counts['of']}")

@@ -26,14 +26,18 @@ class Checks:
     excluded: str = ""
     """Why the record is counted apart: what it shows depends on a global random state."""
 
+    scores_apart: str = ""
+    """Why only its scores are counted apart: they need the network, other packages, or were not recorded."""
+
     @property
     def name(self) -> str:
         return self.task if self.variant == "default" else f"{self.task}#{self.variant}"
 
     @property
     def first(self) -> tuple[str, str] | None:
-        """The first check that differs, and how."""
-        return next(((check, found) for check in CHECKS if (found := getattr(self, check))), None)
+        """The first check that differs, and how; of those that count."""
+        counted = CHECKS[:1] if self.scores_apart else CHECKS
+        return next(((check, found) for check in counted if (found := getattr(self, check))), None)
 
     def spoil(self, why: str) -> None:
         """The record could not be replayed to its end: whatever was not compared yet differs."""
@@ -48,11 +52,16 @@ def tally(records: Iterable[Checks]) -> dict[str, Any]:
         {check: {"identical": 0, "of": 0} for check in CHECKS},
     )
     tasks: dict[str, Any] = {}
+    reasons: dict[str, int] = {}
     for checks in records:
         entry = {check: getattr(checks, check) or "identical" for check in CHECKS}
         tasks[checks.name] = {**entry, **({"excluded": checks.excluded} if checks.excluded else {})}
+        if checks.scores_apart:
+            tasks[checks.name]["scores_apart"] = checks.scores_apart
+            reasons[checks.scores_apart] = reasons.get(checks.scores_apart, 0) + 1
         for check in CHECKS:
-            counts = (apart if checks.excluded else total)[check]
+            aside = checks.excluded or (checks.scores_apart if check != "requests" else "")
+            counts = (apart if aside else total)[check]
             counts["of"] += 1
             counts["identical"] += getattr(checks, check) is None
-    return {"total": total, "apart": apart, "tasks": tasks}
+    return {"total": total, "apart": apart, "scores_apart": reasons, "tasks": tasks}

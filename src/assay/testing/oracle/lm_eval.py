@@ -44,9 +44,9 @@ class Replayed:
     estimates: list[Estimate]
 
 
-def tasks_folder(root: Path) -> Path:
+def tasks_folder(root: Path, package: str = "lm_eval") -> Path:
     """The folder YAML paths are relative to: given itself, or a checkout or package that holds it."""
-    for candidate in (root / "lm_eval" / "tasks", root / "tasks", root):
+    for candidate in (root / package / "tasks", root / "tasks", root):
         if candidate.is_dir():
             return candidate
     return root

@@ -1,4 +1,4 @@
-"""A whole corpus of lm_eval, or one worker's share of it."""
+"""A whole corpus, or one worker's share of it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from typing import Any
 from assay.engine.execution import allowed
 from assay.tasks.index import TaskIndex
 from assay.testing.oracle.checks import Checks
-from assay.testing.oracle.corpus import read_records
+from assay.testing.oracle.corpus import find_corpus, read_records
 from assay.testing.oracle.groups import leaf_record, replay_group
 from assay.testing.oracle.lm_eval import Splits, datasets_of, replay_record, tasks_folder
+from assay.testing.oracle.lmms_eval import LmmsReplay
 
 __all__ = ["Wanted", "replay", "replay_in_processes"]
 
@@ -48,13 +49,40 @@ class Wanted:
         """Whether a record is asked for, whoever replays it."""
         if self.task and not fnmatchcase(name, self.task):
             return False
-        if self.family and not str(record.get("yaml_relpath", "")).startswith(f"{self.family}/"):
+        if self.family and not _place(record).startswith(f"{self.family}/"):
             return False
         return number % self.every == 0
 
 
+def _place(record: Mapping[str, Any]) -> str:
+    """A record's task file, relative to the task folder."""
+    return str(record.get("yaml_relpath", "")).removeprefix("tasks/")
+
+
 def replay(wanted: Wanted) -> Iterator[Checks]:
     """The records of one share, done again and compared: tasks in order, then groups."""
+    if find_corpus(wanted.corpus) == "lmms_eval":
+        return _replay_lmms(wanted)
+    return _replay_lm(wanted)
+
+
+def _replay_lmms(wanted: Wanted) -> Iterator[Checks]:
+    root = tasks_folder(wanted.task_root.resolve(), "lmms_eval")
+    replayed = LmmsReplay(wanted.corpus.resolve(), root)
+    seen = Counter[str]()
+    try:
+        for number, record in enumerate(read_records(wanted.corpus.resolve(), "records-*.jsonl*")):
+            family = _place(record).partition("/")[0]
+            seen[family] += 1
+            if wanted.per_family and seen[family] > wanted.per_family:
+                continue
+            if number % wanted.shares == wanted.share and wanted.has(record, record["task"], number):
+                yield replayed.record(record, number)
+    finally:
+        replayed.close()
+
+
+def _replay_lm(wanted: Wanted) -> Iterator[Checks]:
     root = tasks_folder(wanted.task_root)
     groups = _groups(wanted)
     needed = {leaf_record(task) for _, group in groups for task in group["tasks"]}

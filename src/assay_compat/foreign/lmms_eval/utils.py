@@ -10,10 +10,16 @@ from typing import Any
 
 __all__ = ["eval_logger", "handle_non_serializable", "resolve_cache_dir", "sanitize_model_name"]
 
-try:
-    from loguru import logger as eval_logger
-except ModuleNotFoundError:  # helpers that want loguru itself say so
-    eval_logger = logging.getLogger("lmms_eval")
+
+def _logger() -> Any:
+    try:
+        from loguru import logger
+    except ModuleNotFoundError:  # helpers that want loguru itself say so
+        return logging.getLogger("lmms_eval")
+    return logger
+
+
+eval_logger = _logger()
 
 _UNSAFE = re.compile(r"[\"<>:/|\\?*\[\]]+")
 

@@ -1,0 +1,69 @@
+"""Judging as lmms-eval does it, where that differs: thoughts cut off, answers stripped, losses instead of
+log-probabilities, every metric given all answers of a document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay.core.errors import BadOption, BadTask
+from assay.core.parsing import parse_tags
+from assay.core.specs import TaskSpec
+from assay.scoring.generations import Call
+
+__all__ = ["DEFAULT_TAGS", "judge_texts", "plain_answers", "reasoning_tags"]
+
+Tags = tuple[tuple[str, str], ...]
+
+DEFAULT_TAGS: Tags = (("<think>", "</think>"), ("<analysis>", "</analysis>"))
+"""What lmms-eval's command line strips from every answer unless told otherwise."""
+
+
+def reasoning_tags(spec: TaskSpec, run: Any = None) -> Tags:
+    """The tags to strip: the task's, else the run's, else (for a task of lmms-eval) the usual ones.
+
+    >>> reasoning_tags(TaskSpec(name="a", reasoning_tags="none"), [["<a>", "</a>"]])
+    ()
+    """
+    given = spec.reasoning_tags if spec.reasoning_tags is not None else run
+    if given is None:
+        return DEFAULT_TAGS if spec.dialect == "lmms_eval" else ()
+    try:
+        return parse_tags(given)
+    except BadOption as error:
+        raise BadTask(error.what, where=spec.place("reasoning_tags"), hint=error.hint) from None
+
+
+def plain_answers(answers: Sequence[Any]) -> list[Any]:
+    """What `process_results` gets of generated answers: stripped; the k answers of `take_first_k` as the list.
+
+    >>> plain_answers([[" a", "b "]]), plain_answers([" a ", None])
+    (['a', 'b'], ['a', ''])
+    """
+    several = answers[0] if answers and isinstance(answers[0], list) else answers
+    return ["" if one is None else one.strip() for one in several]
+
+
+def judge_texts(
+    calls: Sequence[Call],
+    answers: Sequence[Any],
+    target: Any,
+    choices: Sequence[Any] | None,
+    *,
+    several: bool,
+) -> dict[str, Any]:
+    """Every metric's result. `several`: any of the targets will do."""
+    gold = choices[target] if choices is not None else list(target) if several else target
+    references = gold if isinstance(gold, list) else [gold]
+    found: dict[str, Any] = {}
+    for call in calls:
+        if several and call.name != "anls":
+            scores = [_number(call([option], answers), call.name) for option in references]
+            found[call.name] = 1.0 if any(scores) else 0.0
+        else:
+            found[call.name] = _number(call(references, answers), call.name)
+    return found
+
+
+def _number(score: Any, name: str) -> Any:
+    return score[name] if isinstance(score, dict) else score

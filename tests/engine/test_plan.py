@@ -260,6 +260,7 @@ SAME = {
     "log_samples": {"log_samples": False},
     "use_cache": {"use_cache": "cache.sqlite"},
     "no_cache": {"no_cache": True},
+    "media_memory_mb": {"media_memory_mb": 16},
     "max_rounds": {"max_rounds": 7},
     "sandbox": {"sandbox": "limits"},
     "sandbox_args": {"sandbox_args": {"python": "python3"}},

@@ -75,6 +75,6 @@ def test_an_array_that_is_no_picture_is_refused(array: Any) -> None:
         picture_of_array(array)
 
 
-@pytest.mark.parametrize(("mode", "size"), [("RGB", 600), ("L", 200), ("RGBA", 800), ("F", 800), ("1", 200)])
+@pytest.mark.parametrize(("mode", "size"), [("RGB", 800), ("L", 200), ("RGBA", 800), ("F", 800), ("1", 200)])
 def test_the_memory_of_a_picture_is_known(mode: str, size: int) -> None:
     assert picture_bytes(Pictures.new(mode, (10, 20))) == size

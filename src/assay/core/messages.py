@@ -131,6 +131,11 @@ class Prompt:
         )
 
     @property
+    def has_media(self) -> bool:
+        """Whether there is anything but text."""
+        return any(type(part) is not Text for message in self.messages for part in message.parts)
+
+    @property
     def continues(self) -> bool:
         """True when the last message is the assistant's own: the model goes on with it."""
         return bool(self.messages) and self.messages[-1].role == "assistant"

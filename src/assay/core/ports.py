@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from assay.core.messages import Media
 from assay.core.programs import Execution, Isolation, Program
 from assay.core.requests import Request
 from assay.core.responses import Outcome
 
-__all__ = ["Ability", "Filter", "Model", "Previews", "Sandbox", "Services", "Sink", "Traits"]
+__all__ = ["Ability", "Filter", "Model", "Prepares", "Previews", "Sandbox", "Services", "Sink", "Traits"]
 
 Ability = Literal["generate", "likelihood", "rolling", "chat", "image", "audio", "video"]
 
@@ -23,6 +24,9 @@ class Traits:
     """What a model can do and how it likes to be fed. Known without loading it."""
 
     abilities: frozenset[Ability]
+
+    needs: frozenset[Ability] = frozenset()
+    """Media without which it has nothing to answer: a reader of pictures needs one."""
 
     window: int = 1
     """Requests per call of `answer`: many for local models, which sort and batch; one for remote ones."""
@@ -72,6 +76,15 @@ class Previews(Protocol):
 
     def preview(self, request: Request) -> str:
         """The text after the chat template, media as placeholders."""
+        ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A model that says what it will make of a medium, so that the engine can have it made ahead. Optional."""
+
+    def prepare(self, part: Media) -> None:
+        """Decode a part with `assay.media` as `answer` will; called in a thread, before the part's first use."""
         ...
 
 

@@ -217,6 +217,14 @@ class RunSpec:
         600.0, "Seconds a task's own code may take for one document; 0 for any.", "Run", parse=parse_seconds,
         metavar="SECONDS", shapes_result=False,
     )  # fmt: skip
+    media_memory_mb: int = option(
+        1024,
+        "Megabytes for pictures, sounds and videos decoded ahead of the model.",
+        "Run",
+        parse=parse_count,
+        metavar="N",
+        shapes_result=False,
+    )
     predict_only: bool = option(False, "Ask, keep the responses, do not score.", "Run", short="x", flag=True)
     max_rounds: int = option(
         100,

@@ -397,3 +397,10 @@ def _check_abilities(model: Model, task_spec: TaskSpec, requests: tuple[Request,
             where=task_spec.place("output_type"),
             hint=f"it does: {', '.join(sorted(model.traits.abilities))}; `assay ls models` shows others",
         )
+    unmet = sorted(model.traits.needs - needed)
+    if unmet:
+        raise CannotAnswer(
+            f"the model `{model.name}` cannot answer `{task_spec.name}`: it needs {', '.join(unmet)} in the prompt",
+            where=task_spec.place("doc_to_visual"),
+            hint="`assay ls models` shows others",
+        )

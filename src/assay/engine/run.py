@@ -30,6 +30,7 @@ from assay.engine.execution import permitted
 from assay.engine.foreign_code import Draws, ForeignCode
 from assay.engine.judging import OpenDocument, judge, running_score
 from assay.engine.plan import Plan, PlannedTask
+from assay.engine.prefetch import FIRST_WITH_MEDIA, Prefetch, lightened
 from assay.engine.services import ModelServices, open_model
 from assay.engine.sittings import Court
 from assay.engine.summary import summarise
@@ -101,6 +102,7 @@ class _Stream:
         self.court = Court(self.services, self.foreign, plan.house_judges)
         self.group = asyncio.TaskGroup()
         self.opened = False
+        self.media = Prefetch(plan.spec.media_memory_mb * 2**20, plan.model)
 
     # --- the flow ----------------------------------------------------------------------------------
 
@@ -129,6 +131,7 @@ class _Stream:
     async def close(self) -> None:
         """Stop cleanly, whatever happened: what has arrived is written."""
         self.foreign.close()
+        self.media.close()
         self._append(self._take_arrived())
         await self.services.close()
         await self._written(quietly=True)
@@ -166,7 +169,8 @@ class _Stream:
         rendering = planned.task.begin()
         documents = iter(planned.task.documents())
         draws = self.draws[planned.task.name]
-        while batch := list(islice(documents, _CHUNK)):
+        at_once = FIRST_WITH_MEDIA if planned.task.has_media else _CHUNK
+        while batch := list(islice(documents, at_once)):
             with draws.rendering():
                 chunk = [
                     self._render(planned, rendering, document)
@@ -175,6 +179,8 @@ class _Stream:
                 ]
             counters.done += len(batch) - len(chunk)
             counters.reused += len(batch) - len(chunk)
+            if planned.task.has_media:
+                at_once = self.media.at_once([document.requests for document in chunk], _CHUNK)
             if chunk:
                 yield chunk
 
@@ -208,12 +214,13 @@ class _Stream:
         complete, pending = self._look_up(chunk)
         await self._complete(planned.task.name, complete)
         await self.backlog.put(pending)
+        await self.media.room(self.backlog)
         if planned.task.is_dialogue:
             await self.backlog.hurry()
             await self.talks.room()
             await self.backlog.hurry(on=False)
 
-    def _look_up(self, chunk: list[OpenDocument]) -> tuple[list[OpenDocument], list[Request]]:
+    def _look_up(self, chunk: list[OpenDocument]) -> tuple[list[OpenDocument], Sequence[Request]]:
         """Answer from memory what can be: the documents that are complete, and the requests to be asked."""
         wanted = list(
             dict.fromkeys(mark for document in chunk for mark in document.fingerprints[document.answered :])
@@ -241,7 +248,8 @@ class _Stream:
                     pending.append(request)
             if document.missing == 0:
                 complete.append(document)
-        return complete, pending
+            document.requests = lightened(document.requests)
+        return complete, self.media.share(pending)
 
     def _append_documents(self, chunk: Sequence[OpenDocument]) -> None:
         """Write down documents with all their requests so far."""
@@ -255,6 +263,7 @@ class _Stream:
     # --- responses to verdicts ---------------------------------------------------------------------
 
     def _receive(self, outcome: Outcome) -> None:
+        self.media.done(outcome.request_id)
         self.arrived.append(outcome)
         self.arrival.set()
 

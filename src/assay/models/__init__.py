@@ -16,6 +16,9 @@ MODELS: Registry[Callable[..., Model]] = Registry("model")
 """Name -> a class or function that takes the model's arguments. Importing an adapter is left to its first use."""
 
 MODELS.add_lazy("embedded", "assay.models.embedded:EmbeddedModel")
+MODELS.add_lazy("ocr", "assay.models.ocr:OcrModel")
+MODELS.add_lazy("speech", "assay.models.speech:SpeechModel")
+MODELS.add_lazy("moonshine", "assay.models.speech:SpeechModel")
 
 
 def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:

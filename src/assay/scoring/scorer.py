@@ -219,7 +219,12 @@ _STRIPPED = ("generate_until", "generate_visual_cot")
 _STRIP = FilterStep(function="strip_thinking")
 
 _OURS = frozenset(
-    {"assay.scoring.metrics.anls", "assay.scoring.metrics.exact_match", "assay.scoring.metrics.pairs"}
+    {
+        "assay.scoring.metrics.anls",
+        "assay.scoring.metrics.error_rates",
+        "assay.scoring.metrics.exact_match",
+        "assay.scoring.metrics.pairs",
+    }
 )
 
 

@@ -135,6 +135,19 @@ def bits_per_byte(values: Sequence[tuple[Any, Any]]) -> float:
     return float(-_ratio(values) / math.log(2))
 
 
+@AGGREGATIONS.register("ratio")
+def ratio(values: Sequence[tuple[Any, Any]]) -> float:
+    """The sum of the first numbers over the sum of the second ones: errors per word, of (errors, words) pairs.
+
+    >>> ratio([(1, 4), (0, 4)])
+    0.125
+    """
+    whole = left_sum([bottom for _, bottom in values])
+    if not whole:
+        raise AssayError("the references are empty, so there is no rate")
+    return float(left_sum([top for top, _ in values]) / whole)
+
+
 @AGGREGATIONS.register("bypass")
 def bypass(values: Sequence[Any]) -> int:
     """Responses that were asked for, not scored."""

@@ -27,7 +27,7 @@ __all__ = ["RESAMPLED", "bootstrap_error", "replicates", "resampled_rows"]
 Rows = NDArray[np.intp]
 Scorer = Callable[[Rows], list[float]]
 
-RESAMPLED = frozenset({"median", "matthews_corrcoef", "f1", "perplexity", "nanmean", *TRANSLATION})
+RESAMPLED = frozenset({"median", "matthews_corrcoef", "f1", "perplexity", "nanmean", "ratio", *TRANSLATION})
 """The aggregations whose standard error is a bootstrap."""
 
 _CHUNK = 1000
@@ -84,6 +84,8 @@ def _row_scorer(name: str, values: Sequence[Any]) -> Scorer | None:
         return translation_of_rows(name, values)
     if name == "f1":
         return f1_of_rows(values)
+    if name == "ratio":
+        return _ratios(values)
     if name == "matthews_corrcoef":
         return mcc_of_rows(values)
     numbers = plain_floats(values)
@@ -108,6 +110,16 @@ def _nanmeans(numbers: NDArray[np.float64]) -> Scorer:
         with np.errstate(invalid="ignore"):  # a resample of nothing but NaN is NaN
             means = filled[rows].sum(axis=1) / known[rows].sum(axis=1)
         return [float(value) for value in means]
+
+    return score
+
+
+def _ratios(values: Sequence[Any]) -> Scorer:
+    tops, bottoms = np.asarray(values, dtype=np.float64).T
+
+    def score(rows: Rows) -> list[float]:
+        with np.errstate(invalid="ignore", divide="ignore"):  # a resample of nothing but empty references
+            return [float(value) for value in tops[rows].sum(axis=1) / bottoms[rows].sum(axis=1)]
 
     return score
 

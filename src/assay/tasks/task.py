@@ -219,12 +219,17 @@ class Task(TaskDocuments):
         )
         return self.visuals.prompt(fields, text, chat=True)
 
+    @property
+    def has_media(self) -> bool:
+        """Whether prompts may hold more than text."""
+        spec = self.spec
+        return self.visuals.active or spec.doc_to_image is not None or spec.doc_to_audio is not None
+
     @cached_property
     def _is_plain(self) -> bool:
         """Whether a prompt is just text: no chat, no media, no answer begun, the question in the text."""
         spec = self.spec
-        media = self.visuals.active or spec.doc_to_image is not None or spec.doc_to_audio is not None
-        return not (self.rendering.chat or media or spec.gen_prefix is not None or self.shape[0])
+        return not (self.rendering.chat or self.has_media or spec.gen_prefix is not None or self.shape[0])
 
     def _plain_text(self, fields: Fields, shots: list[Turn]) -> str:
         """What `_prompts` makes in the plain case, without building turns for it."""

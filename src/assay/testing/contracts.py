@@ -46,12 +46,15 @@ def check_model(make: MakeModel) -> None:
 # --- what is asked -------------------------------------------------------------------------------------
 
 
-def example_requests(abilities: frozenset[Ability]) -> list[Request]:
-    """A few short requests of every kind the abilities name; all of them greedy."""
+def example_requests(abilities: frozenset[Ability], needs: frozenset[Ability] = frozenset()) -> list[Request]:
+    """A few short requests of every kind the abilities name, each with the media the model needs; all of them greedy."""
     requests: list[Request] = []
     if "generate" in abilities:
-        requests += [_generate(number, _text(question)) for number, question in enumerate(_QUESTIONS)]
-        requests += [_generate(10 + at, prompt) for at, prompt in enumerate(_special_prompts(abilities))]
+        prompts = [_text(question, needs, "chat" in abilities) for question in _QUESTIONS]
+        requests += [_generate(number, prompt) for number, prompt in enumerate(prompts)]
+        requests += [
+            _generate(10 + at, prompt) for at, prompt in enumerate(_special_prompts(abilities, needs))
+        ]
     if "likelihood" in abilities:
         requests += [
             Likelihood(
@@ -72,23 +75,33 @@ def example_requests(abilities: frozenset[Ability]) -> list[Request]:
 _QUESTIONS = ("Question: What is 2 + 3?\nAnswer:", "The sky is", "Copy: abc\nOutput:")
 
 
-def _text(text: str) -> Prompt:
-    return Prompt.of_text(text)
+def _text(text: str, needs: frozenset[Ability] = frozenset(), chat: bool = False) -> Prompt:
+    if not needs:
+        return Prompt.of_text(text)
+    return Prompt((Message("user", (*_needed(needs), Text(text))),), chat=chat)
+
+
+def _needed(needs: frozenset[Ability]) -> list[Part]:
+    """A medium of each kind the model cannot do without."""
+    return [part for ability, part in (("image", _picture()), ("audio", _sound())) if ability in needs]
 
 
 def _generate(document: int, prompt: Prompt, *, repeat: int = 0, settings: Settings = _GREEDY) -> Generate:
     return Generate(task="contract", document=document, repeat=repeat, prompt=prompt, settings=settings)
 
 
-def _special_prompts(abilities: frozenset[Ability]) -> list[Prompt]:
-    """Chats and pictures, where the model takes them."""
+def _special_prompts(abilities: frozenset[Ability], needs: frozenset[Ability]) -> list[Prompt]:
+    """Chats, pictures and sounds, where the model takes them."""
     chat = "chat" in abilities
     prompts = []
     if chat:
-        said = (Message("system", (Text("Be brief."),)), Message("user", (Text("What is 2 + 3?"),)))
+        asked = Message("user", (*_needed(needs), Text("What is 2 + 3?")))
+        said = (Message("system", (Text("Be brief."),)), asked)
         prompts.append(Prompt(said, chat=True))
     if "image" in abilities:
         prompts.append(Prompt((Message("user", (_picture(), Text("What color is it?"))),), chat=chat))
+    if "audio" in abilities and not needs - {"audio"}:
+        prompts.append(Prompt((Message("user", (_sound(), Text("What is said?"))),), chat=chat))
     return prompts
 
 
@@ -101,6 +114,15 @@ def _picture() -> Image:
     return Image(digest="assay-contract-red-32x32", load=load, source="contract")
 
 
+def _sound() -> Audio:
+    def load() -> Any:
+        import numpy
+
+        return numpy.zeros(8000, numpy.float32), 16_000
+
+    return Audio(digest="assay-contract-half-a-second-of-silence", load=load, source="contract")
+
+
 def _broken(kind: type[Image] | type[Audio] | type[Video]) -> Part:
     def load() -> Any:
         raise OSError("this medium cannot be read")
@@ -109,7 +131,7 @@ def _broken(kind: type[Image] | type[Audio] | type[Video]) -> Part:
 
 
 def _beyond(abilities: frozenset[Ability]) -> list[Request]:
-    """Requests the model cannot answer: kinds and media it does not have, and a picture that does not load."""
+    """Requests the model cannot answer: kinds and media it does not have, and media that do not load."""
     prompt = _text("The sky is")
     requests: list[Request] = []
     if "generate" not in abilities:
@@ -119,11 +141,7 @@ def _beyond(abilities: frozenset[Ability]) -> list[Request]:
     if "rolling" not in abilities:
         requests.append(RollingLikelihood(task="contract", document=42, prompt=prompt))
     if "generate" in abilities:
-        media: list[tuple[Ability, type[Image] | type[Audio] | type[Video]]] = [
-            ("audio", Audio),
-            ("video", Video),
-        ]
-        kinds = [Image] + [kind for ability, kind in media if ability not in abilities]
+        kinds: tuple[type[Image] | type[Audio] | type[Video], ...] = (Image, Audio, Video)
         for at, kind in enumerate(kinds):
             parts = (_broken(kind), Text("What is it?"))
             requests.append(_generate(43 + at, Prompt((Message("user", parts),), chat="chat" in abilities)))
@@ -235,7 +253,8 @@ def repeats_differ_only_with_sampling(make: MakeModel) -> None:
     """Greedy repeats are equal; sampled ones are answered one by one and may differ."""
     if "generate" not in make().traits.abilities:
         return
-    prompt = _text(_QUESTIONS[0])
+    traits = make().traits
+    prompt = _text(_QUESTIONS[0], traits.needs, "chat" in traits.abilities)
     greedy = [_generate(0, prompt, repeat=repeat) for repeat in range(3)]
     sampled = [replace(request, settings=_SAMPLED) for request in greedy]
     outcomes = _ask(make, [greedy, sampled])
@@ -246,7 +265,10 @@ def repeats_differ_only_with_sampling(make: MakeModel) -> None:
 
 def what_it_cannot_do_is_a_failure(make: MakeModel) -> None:
     """A kind or medium the model cannot take, or a picture that does not load, costs that request, not the window."""
-    beyond = _beyond(make().traits.abilities)
+    traits = make().traits
+    beyond = _beyond(traits.abilities)
+    if traits.needs and "generate" in traits.abilities:
+        beyond.append(_generate(46, _text("The sky is")))  # nothing to look at, nothing to answer
     if not beyond:
         return
     good = _requests(make)[0]
@@ -300,7 +322,8 @@ def _promise(kept: bool, message: str) -> None:
 
 
 def _requests(make: MakeModel) -> list[Request]:
-    return example_requests(make().traits.abilities)
+    traits = make().traits
+    return example_requests(traits.abilities, traits.needs)
 
 
 async def _identify(model: Model) -> Mapping[str, str]:

@@ -36,6 +36,7 @@ METRICS: Registry[Metric] = Registry(
     "metric",
     builtin_modules=(
         "assay.scoring.metrics.anls",
+        "assay.scoring.metrics.error_rates",
         "assay.scoring.metrics.exact_match",
         "assay.scoring.metrics.hub",
         "assay.scoring.metrics.pairs",

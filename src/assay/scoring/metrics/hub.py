@@ -45,7 +45,7 @@ def _real_load(name: str, config_name: str | None = None) -> Any:
     return import_module("evaluate").load(name, config_name)
 
 
-for _name, _higher_is_better in (("accuracy", True), ("wer", False)):
+for _name, _higher_is_better in (("accuracy", True), ("cer", False), ("wer", False)):
     METRICS.add(
         _name,
         Metric(

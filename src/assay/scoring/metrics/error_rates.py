@@ -1,0 +1,87 @@
+"""Error rates of transcripts over a whole corpus: how many words or characters are wrong, per one expected.
+
+A document leaves the pair (errors, expected units); the aggregation `ratio` divides the sums. That is how the field
+reports error rates: a long utterance counts for more than a short one. The metrics `wer` and `cer` are those of Hugging
+Face's `evaluate`, one rate per document; their mean is another number.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+from assay.scoring.metrics import metric
+from assay.scoring.metrics.anls import edit_distance
+
+__all__ = ["character_error_rate", "plain_text", "word_error_rate"]
+
+
+@metric("word_error_rate", aggregation="ratio", higher_is_better=False, output_types=("generate_until",))
+def word_error_rate(
+    *,
+    references: Sequence[Any],
+    predictions: Sequence[Any],
+    ignore_case: bool = False,
+    ignore_punctuation: bool = False,
+) -> tuple[int, int]:
+    """(words to insert, delete or replace; words expected), against the reference that is nearest.
+
+    >>> word_error_rate(references=["the cat sat"], predictions=["The cat, sat down."], ignore_case=True,
+    ...     ignore_punctuation=True)
+    (1, 3)
+    """
+    pairs = []
+    for reference in references:
+        expected, given = (
+            plain_text(str(text), ignore_case=ignore_case, ignore_punctuation=ignore_punctuation).split()
+            for text in (reference, predictions[0])
+        )
+        pairs.append((edit_distance(expected, given), len(expected)))
+    return _nearest(pairs)
+
+
+@metric("character_error_rate", aggregation="ratio", higher_is_better=False, output_types=("generate_until",))
+def character_error_rate(
+    *,
+    references: Sequence[Any],
+    predictions: Sequence[Any],
+    ignore_case: bool = False,
+    ignore_punctuation: bool = False,
+) -> tuple[int, int]:
+    """(characters to insert, delete or replace; characters expected), against the reference that is nearest.
+
+    >>> character_error_rate(references=["cat"], predictions=["cot"])
+    (1, 3)
+    """
+    pairs = []
+    for reference in references:
+        expected, given = (
+            plain_text(str(text), ignore_case=ignore_case, ignore_punctuation=ignore_punctuation)
+            for text in (reference, predictions[0])
+        )
+        pairs.append((edit_distance(expected, given), len(expected)))
+    return _nearest(pairs)
+
+
+def plain_text(text: str, *, ignore_case: bool, ignore_punctuation: bool) -> str:
+    """The text with single spaces; without case and punctuation where they do not count.
+
+    An apostrophe inside a word belongs to it; other marks part words.
+
+    >>> plain_text("Don't  stop -- NOW!", ignore_case=True, ignore_punctuation=True)
+    "don't stop now"
+    """
+    if ignore_case:
+        text = text.casefold()
+    if ignore_punctuation:
+        text = text.replace("\u2019", "'")
+        text = "".join(
+            letter if letter == "'" or unicodedata.category(letter)[0] not in "PS" else " " for letter in text
+        )
+        return " ".join(stripped for word in text.split() if (stripped := word.strip("'")))
+    return " ".join(text.split())
+
+
+def _nearest(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return min(pairs, key=lambda pair: pair[0] / pair[1] if pair[1] else float(pair[0]))

@@ -1,0 +1,81 @@
+"""Real sounds to a real model: the speech that the package brings along is written down."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making_media import wav
+
+from assay.core.errors import BadOption
+from assay.core.messages import Message, Prompt, Text
+from assay.core.requests import Generate, Settings
+from assay.core.responses import Failure
+from assay.models import make_model
+from assay.models.speech import SpeechModel
+from assay.tasks.media import audio_part
+
+PACKAGE = find_spec("moonshine_voice")
+needs_package = pytest.mark.skipif(
+    PACKAGE is None or find_spec("soundfile") is None, reason="not installed: moonshine_voice (assay[speech])"
+)
+
+
+def written_down(*prompts: tuple[Any, ...]) -> list[Any]:
+    requests = [
+        Generate(
+            task="t",
+            document=at,
+            prompt=Prompt((Message("user", (*parts, Text("Write."))),)),
+            settings=Settings(),
+        )
+        for at, parts in enumerate(prompts)
+    ]
+
+    async def work() -> list[Any]:
+        model = SpeechModel()
+        await model.open()
+        try:
+            return [outcome async for outcome in model.answer(requests)]
+        finally:
+            await model.close()
+
+    return asyncio.run(work())
+
+
+@needs_package
+def test_speech_is_written_down_and_silence_is_not() -> None:
+    assert PACKAGE is not None and PACKAGE.origin is not None
+    sample = Path(PACKAGE.origin).parent / "assets" / "beckett.wav"  # "Ever tried. Ever failed. …"
+    speech, silence, broken = written_down(
+        (audio_part(sample),),
+        (audio_part({"array": [0.0] * 8000, "sampling_rate": 8000}),),
+        (audio_part(wav()[:30], where="x.wav"),),
+    )
+    assert "failed" in speech.value.lower()
+    assert silence.value == ""
+    assert isinstance(broken, Failure)
+    assert (broken.kind, "x.wav" in broken.message) == ("bad media", True)
+
+
+@needs_package
+def test_the_identity_names_the_weights() -> None:
+    facts = asyncio.run(SpeechModel().identify())
+    assert len(facts["weights_sha256"]) == 64
+    assert facts["moonshine-voice"]
+
+
+def test_arguments_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(BadOption, match="`tiny` or `base`"):
+        make_model("speech", {"kind": "huge"})
+    with pytest.raises(BadOption):
+        make_model("moonshine", {"size": 1})
+
+
+@needs_package
+def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadOption, match="no weights"):
+        asyncio.run(SpeechModel(weights=tmp_path).open())

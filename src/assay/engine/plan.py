@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.documents import Document
-from assay.core.errors import AssayError, BadOption, BadTask, CannotAnswer, Problems
+from assay.core.errors import AssayError, BadOption, BadTask, Problems
 from assay.core.executing import executing
 from assay.core.fingerprints import digest_of
-from assay.core.messages import Audio, Image, Video
-from assay.core.ports import Ability, Model
-from assay.core.requests import Generate, Likelihood, Request
+from assay.core.ports import Model
+from assay.core.requests import Request
 from assay.core.runspec import RunSpec
 from assay.core.specs import GroupSpec, TaskSpec
+from assay.engine.abilities import ability, check_abilities
 from assay.engine.execution import Programs
 from assay.engine.foreign_code import seed_globals
 from assay.engine.judges import Bench, PlannedJudge
@@ -106,7 +106,7 @@ class Plan:
             try:
                 with helper_border(planned.spec):
                     kinds = Counter(
-                        _ability(request) for _, requests in planned.task.render() for request in requests
+                        ability(request) for _, requests in planned.task.render() for request in requests
                     )
                     counts[name] = {str(kind): count for kind, count in kinds.items()}
             except AssayError as error:
@@ -267,7 +267,7 @@ def _plan_task(
             _check_settings(task)
             check_dialogue(task)
             if model is not None:
-                _check_abilities(model, task_spec, first)
+                check_abilities(model, task_spec, first)
             if scorer is not None and bench is not None and not spec.predict_only:
                 with helper_border(task.spec):
                     bench.check(task, scorer, (document, first))
@@ -375,32 +375,3 @@ def helper_border(spec: TaskSpec) -> Iterator[None]:
             where=f"{frame.filename}:{frame.lineno}, {frame.name}",
             hint=f"the task is described in {spec.path}",
         ) from error
-
-
-def _ability(request: Request) -> Ability:
-    if isinstance(request, Generate):
-        return "generate"
-    return "likelihood" if isinstance(request, Likelihood) else "rolling"
-
-
-def _check_abilities(model: Model, task_spec: TaskSpec, requests: tuple[Request, ...]) -> None:
-    kinds: dict[type, Ability] = {Image: "image", Audio: "audio", Video: "video"}
-    needed: set[Ability] = {_ability(request) for request in requests}
-    for request in requests:
-        needed |= {kinds[type(part)] for part in request.prompt.media}
-        if request.prompt.chat:
-            needed.add("chat")
-    missing = sorted(needed - model.traits.abilities)
-    if missing:
-        raise CannotAnswer(
-            f"the model `{model.name}` cannot answer `{task_spec.name}`: it does not do {', '.join(missing)}",
-            where=task_spec.place("output_type"),
-            hint=f"it does: {', '.join(sorted(model.traits.abilities))}; `assay ls models` shows others",
-        )
-    unmet = sorted(model.traits.needs - needed)
-    if unmet:
-        raise CannotAnswer(
-            f"the model `{model.name}` cannot answer `{task_spec.name}`: it needs {', '.join(unmet)} in the prompt",
-            where=task_spec.place("doc_to_visual"),
-            hint="`assay ls models` shows others",
-        )

@@ -127,13 +127,15 @@ class Prefetch:
 
         Meanwhile the model takes what there is; nobody fills its window up.
         """
-        if not self.full:
-            return
-        await backlog.hurry()
+        waited = False
         while self.full:
+            if not waited:
+                await backlog.hurry()
+            waited = True
             self._freed.clear()
             await self._freed.wait()
-        await backlog.hurry(on=False)
+        if waited:
+            await backlog.hurry(on=False)
 
     @property
     def full(self) -> bool:

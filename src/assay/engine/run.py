@@ -9,26 +9,25 @@ A response is durable before its document counts as done.
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 
-from assay.core.documents import Document
-from assay.core.errors import AssayError, BadMedia, MissingPackage
+from assay.core.errors import AssayError
 from assay.core.progress import RunProgress, TaskProgress
-from assay.core.requests import Request, fingerprint
+from assay.core.requests import Request
 from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Estimate
 from assay.engine.asking import Backlog, ask
 from assay.engine.collecting import few_collections
 from assay.engine.deliberating import deliberate
-from assay.engine.dialogue import OpenTalks, Talks, go_on
+from assay.engine.dialogue import OpenTalks, go_on
 from assay.engine.execution import permitted
 from assay.engine.foreign_code import Draws, ForeignCode
 from assay.engine.judging import OpenDocument, judge, running_score
+from assay.engine.opening import open_document
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.prefetch import FIRST_WITH_MEDIA, Prefetch, lightened
 from assay.engine.services import ModelServices, open_model
@@ -36,7 +35,6 @@ from assay.engine.sittings import Court
 from assay.engine.summary import summarise
 from assay.store.cache import ResponseCache
 from assay.store.journal import Journal
-from assay.tasks.task import Pass
 
 __all__ = ["run"]
 
@@ -173,7 +171,7 @@ class _Stream:
         while batch := list(islice(documents, at_once)):
             with draws.rendering():
                 chunk = [
-                    self._render(planned, rendering, document)
+                    open_document(planned, rendering, document, self.model_digest)
                     for document in batch
                     if not finished or document.index not in finished or not rendering.skip(document)
                 ]
@@ -186,23 +184,6 @@ class _Stream:
 
     def _finished(self, task: str) -> AbstractSet[int]:
         return self.journal.finished(task, retry_failed=self.plan.spec.retry_failed)
-
-    def _render(self, planned: PlannedTask, rendering: Pass, document: Document) -> OpenDocument:
-        try:
-            requests = rendering.requests(document)
-            talks = Talks(planned.task, document, requests) if planned.task.is_dialogue else None
-        except MissingPackage:
-            raise  # no document can do without
-        except Exception as error:  # noqa: BLE001 - helper border: a template or helper may fail on any one document
-            why = str(error) if isinstance(error, AssayError) else traceback.format_exc(limit=-3)
-            kind = "bad media" if isinstance(error, BadMedia) else "not rendered"
-            failure = Failure(request_id="", kind=kind, message=why)
-            return OpenDocument(document, (), (), [failure], 0)
-        marks = tuple([fingerprint(self.model_digest, request.id) for request in requests])
-        opened = OpenDocument(document, requests, marks, [None] * len(requests), len(requests))
-        opened.target = _made_target(planned, document)
-        opened.talks = talks
-        return opened
 
     async def _admit(self, planned: PlannedTask, chunk: list[OpenDocument]) -> None:
         """Write documents and requests down; answer from memory what can be; queue the rest."""
@@ -396,11 +377,3 @@ def _first(several: BaseExceptionGroup[AssayError]) -> AssayError:
     """The error behind a group of them: one mistake stops everything, so the first one is the reason."""
     first = several.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
-
-
-def _made_target(planned: PlannedTask, document: Document) -> object:
-    """The target as people see it; a target that cannot be made is scoring's business, not a reason to stop."""
-    try:
-        return planned.task.target(planned.task.lend(document.fields))
-    except Exception:  # noqa: BLE001 - helper border
-        return None

@@ -1,0 +1,45 @@
+"""`render_requests` for one document: what it asks, or why it cannot be asked."""
+
+from __future__ import annotations
+
+import traceback
+
+from assay.core.documents import Document
+from assay.core.errors import AssayError, BadMedia, MissingPackage
+from assay.core.requests import fingerprint
+from assay.core.responses import Failure
+from assay.engine.dialogue import Talks
+from assay.engine.judging import OpenDocument
+from assay.engine.plan import PlannedTask
+from assay.tasks.task import Pass
+
+__all__ = ["open_document"]
+
+
+def open_document(
+    planned: PlannedTask, rendering: Pass, document: Document, model_digest: str
+) -> OpenDocument:
+    """A document with its requests; one that cannot be rendered is complete at once, with its failure."""
+    try:
+        requests = rendering.requests(document)
+        talks = Talks(planned.task, document, requests) if planned.task.is_dialogue else None
+    except MissingPackage:
+        raise  # no document can do without
+    except Exception as error:  # noqa: BLE001 - helper border: a template or helper may fail on any one document
+        why = str(error) if isinstance(error, AssayError) else traceback.format_exc(limit=-3)
+        kind = "bad media" if isinstance(error, BadMedia) else "not rendered"
+        failure = Failure(request_id="", kind=kind, message=why)
+        return OpenDocument(document, (), (), [failure], 0)
+    marks = tuple([fingerprint(model_digest, request.id) for request in requests])
+    opened = OpenDocument(document, requests, marks, [None] * len(requests), len(requests))
+    opened.target = _made_target(planned, document)
+    opened.talks = talks
+    return opened
+
+
+def _made_target(planned: PlannedTask, document: Document) -> object:
+    """The target as people see it; a target that cannot be made is scoring's business, not a reason to stop."""
+    try:
+        return planned.task.target(planned.task.lend(document.fields))
+    except Exception:  # noqa: BLE001 - helper border
+        return None

@@ -64,15 +64,17 @@ def test_a_file_outside_of_the_folder_is_refused(box: Box, name: str) -> None:
         box.execute(Program(source="pass", files={name: b""}))
 
 
-def test_many_run_at_once_and_leave_nothing_behind(box: Box) -> None:
-    before = {path.name for path in Path(tempfile.gettempdir()).glob("assay-program-*")}
+def test_many_run_at_once_and_leave_nothing_behind(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     async def several() -> list[Execution]:
         programs = [Program(source=f"import time\ntime.sleep(0.2)\nprint({number})") for number in range(6)]
         return await asyncio.gather(*map(box.sandbox.execute, programs))
 
     assert [done.stdout for done in asyncio.run(several())] == [f"{number}\n" for number in range(6)]
-    assert not {path.name for path in Path(tempfile.gettempdir()).glob("assay-program-*")} - before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_claimed_was_tried(box: Box) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from assay.core.endings import ENDINGS, ending_of
@@ -38,3 +40,9 @@ def test_a_judged_document_ends_in_one_way(
 ) -> None:
     assert ending_of(responses, found) == expected
     assert expected in ENDINGS
+
+
+def test_the_guide_lists_every_ending_as_the_code_explains_it() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "outcomes.md").read_text("utf-8")
+    rows = [f"| `{ending}` | {meaning} |" for ending, meaning in ENDINGS.items()]
+    assert "\n".join(rows) in guide

@@ -21,7 +21,9 @@ from assay.core.runspec import RunSpec
 from assay.engine import run as engine
 from assay.engine.facts import facts_of, sandbox_facts
 from assay.engine.foreign_code import ForeignCode
+from assay.engine.main_thread import run_beside_helpers
 from assay.engine.plan import Plan, make_plan
+from assay.engine.watch import current_watch, watching
 from assay.store.cache import ResponseCache
 from assay.store.journal import FILE_NAME, Journal
 from assay.store.runs import Run as StoredRun
@@ -88,7 +90,8 @@ def run(
         **options: `model` may also be an object that implements the `Model` port; `judge` too, or a list of them.
     """
     spec, model, judges = _spec(spec, options)
-    return _wait(_run(spec, model, judges, progress, on_plan))
+    with watching(spec.helper_timeout):
+        return _wait(_run(spec, model, judges, progress, on_plan), beside_helpers=True)
 
 
 def _spec(spec: RunSpec | None, options: dict[str, Any]) -> tuple[RunSpec, Model | None, list[Model]]:
@@ -119,9 +122,24 @@ async def _run(
     progress: bool,
     on_plan: Callable[[Plan], None] | None,
 ) -> Run:
-    foreign = ForeignCode()  # a plan runs helper code and loads data: a signal must not have to wait for that
-    planned = await foreign.run(lambda: asyncio.run(make_plan(spec, model=model, judges=judges)))
-    foreign.close()
+    with ExitStack() as opened:
+        foreign = ForeignCode()
+        opened.callback(foreign.close)
+        planned = await foreign.run(lambda: _made_plan(spec, model, judges))
+        return await _carried_out(planned, foreign, progress, on_plan)
+
+
+def _made_plan(spec: RunSpec, model: Model | None, judges: list[Model]) -> Plan:
+    """A plan runs helper code and loads data: that takes what it takes, but a signal ends it."""
+    watch = current_watch()
+    with watch.limit(0), watch:
+        return asyncio.run(make_plan(spec, model=model, judges=judges))
+
+
+async def _carried_out(
+    planned: Plan, foreign: ForeignCode, progress: bool, on_plan: Callable[[Plan], None] | None
+) -> Run:
+    spec = planned.spec
     started = time.monotonic()
     with ExitStack() as opened:
         cache: ResponseCache | None = None
@@ -139,7 +157,7 @@ async def _run(
         counters = RunProgress()
         shown: AbstractContextManager[None] = show_progress(counters) if progress else nullcontext()
         with shown:
-            await engine.run(planned, journal, cache, counters)
+            await engine.run(planned, journal, cache, counters, foreign)
         seconds = journal.facts().get("seconds", 0.0) + time.monotonic() - started
         ended = {"ended": time.time(), "seconds": seconds, **sandbox_facts(planned)}
         journal.set_facts(ended).result()
@@ -170,12 +188,12 @@ def _stopped_by_termination() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _wait(work: Coroutine[Any, Any, T]) -> T:
+def _wait(work: Coroutine[Any, Any, T], *, beside_helpers: bool = False) -> T:
     """Run to the end, also inside a notebook, whose loop is already running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _run_here(work)
+        return _run_here(work, run_beside_helpers if beside_helpers else asyncio.run)
     done: Future[T] = Future()
     stop: list[Callable[[], object]] = []
 
@@ -187,7 +205,7 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
 
     def target() -> None:
         try:
-            done.set_result(_run_here(cancellable()))
+            done.set_result(_run_here(cancellable(), asyncio.run))
         except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
             done.set_exception(error)
 
@@ -203,13 +221,13 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
     return done.result()
 
 
-def _run_here(work: Coroutine[Any, Any, T]) -> T:
+def _run_here(work: Coroutine[Any, Any, T], run_all: Callable[[Coroutine[Any, Any, T]], T]) -> T:
     async def stoppable() -> T:
         with _stopped_by_termination():
             return await work
 
     try:
-        return asyncio.run(stoppable())
+        return run_all(stoppable())
     except asyncio.CancelledError:
         raise Interrupted(
             "stopped by a signal; everything answered is saved", hint="repeat the call to go on"

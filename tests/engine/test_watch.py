@@ -10,12 +10,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.making import Function, make_model, write_task
 
+import assay
 from assay.engine.main_thread import borrowed, run_beside_helpers
-from assay.engine.watch import HelperStopped, current_watch, watching
+from assay.engine.watch import TookTooLong, current_watch, watching
 
 LIMIT_S = 0.3
 
@@ -55,7 +58,7 @@ def watched(piece: Callable[[], Any]) -> str:
     try:
         with current_watch():
             piece()
-    except HelperStopped as stopped:
+    except TookTooLong as stopped:
         return str(stopped)
     return "it came to an end"
 
@@ -136,3 +139,48 @@ def test_what_the_work_raises_is_raised() -> None:
     with pytest.raises(ValueError, match="wrong"):
         run_beside_helpers(work())
     assert not borrowed(lambda: None)
+
+
+HANGING = """
+import re, time
+
+def judged(doc, results):
+    if results[0] == "1":
+        time.sleep(60)
+    if results[0] == "2":
+        re.match(r"(a+)+$", "a" * 40 + "b")
+    return {"exact_match": 1.0}
+
+def text(doc):
+    while doc["answer"] == "4":
+        pass
+    return doc["question"]
+
+def summed(items):
+    while True:
+        pass
+"""
+
+
+def test_helpers_that_hang_cost_their_document_and_not_the_run(workspace: Path) -> None:
+    path = write_task(
+        workspace,
+        helpers=HANGING,
+        doc_to_text=Function("utils.text"),
+        process_results=Function("utils.judged"),
+    )
+    model = make_model(lambda request: str(request.document + 1))
+    finished = assay.run(model=model, tasks=[str(path)], helper_timeout=LIMIT_S)
+    assert finished.outcomes("sums") == {"unscored": 2, "failed": 1, "scored": 3}
+    reasons = dict(finished.journal.query("SELECT document, why FROM outcomes WHERE outcome = 'unscored'"))
+    assert "took longer than 0.3 s (--helper_timeout)" in reasons[0]
+    assert "utils.py" in reasons[0]
+    assert finished.results["sums"]["exact_match,none"] == 1.0
+
+
+def test_an_aggregation_that_hangs_costs_its_number_and_not_the_run(workspace: Path) -> None:
+    metrics = [{"metric": "exact_match", "aggregation": Function("utils.summed"), "higher_is_better": True}]
+    path = write_task(workspace, helpers=HANGING, metric_list=metrics)
+    (estimate,) = assay.run(model=make_model(), tasks=[str(path)], helper_timeout=0.05).estimates
+    assert estimate.value is None
+    assert "took longer" in estimate.why

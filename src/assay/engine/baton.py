@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+from assay.engine.main_thread import borrowed
+from assay.engine.watch import current_watch
+
 __all__ = ["Crew"]
 
 _THREADS = 64
@@ -80,7 +83,8 @@ class Crew:
                 self._staff()
             self._turn.notify_all()
         try:
-            yield
+            with current_watch().paused():
+                yield
         finally:
             ticket = object()
             with self._turn:
@@ -118,11 +122,12 @@ class Crew:
         self._here.batch = None
 
     def _staff(self) -> None:
-        """A thread more where all wait for the world; called with the lock held."""
+        """A thread more where all wait for the world, the main one first; called with the lock held."""
         if self._threads == self._paused and self._threads < self._most:
             self._threads += 1
             name = f"{self._name}-{self._threads}"
-            threading.Thread(target=self._serve, name=name, daemon=True).start()
+            if not borrowed(self._serve):
+                threading.Thread(target=self._serve, name=name, daemon=True).start()
 
     def _serve(self) -> None:
         while True:

@@ -20,6 +20,7 @@ from assay.core.requests import Generate, Request, fingerprint
 from assay.core.responses import Failure, Outcome
 from assay.engine.foreign_code import Draws
 from assay.engine.plan import PlannedTask
+from assay.engine.watch import current_watch
 from assay.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class Talks:
                 continue
             draws.talking(self._document, repeat, len(turns))
             try:
-                step = dialogue.next(turns)
+                with current_watch():
+                    step = dialogue.next(turns)
             except MissingPackage:
                 raise  # no document can do without
             except Exception as error:  # noqa: BLE001 - helper border: a helper may fail in any round

@@ -21,6 +21,7 @@ from assay.engine.dialogue import Talks
 from assay.engine.foreign_code import Draws
 from assay.engine.plan import PlannedTask
 from assay.engine.sittings import Court
+from assay.engine.watch import current_watch
 from assay.scoring.pipelines import Pipeline
 from assay.tasks.makers import loan
 
@@ -165,7 +166,8 @@ def _extract(
         fields += [document.document.fields] * len(grouped)
         counts.append(len(grouped))
     try:
-        values, nothing = pipeline.extract(responses, fields)
+        with current_watch():
+            values, nothing = pipeline.extract(responses, fields)
     except Exception:  # noqa: BLE001 - helper border: a custom filter may raise anything
         if (
             pipeline.per_document and len(documents) > 1
@@ -219,15 +221,16 @@ def _judge_one(
     try:
         fields = (loan if scorer.runs_own_code else task.lend)(task.judged_fields(document.document.fields))
         inputs, targets = task.shape
-        raw = scorer.judge(
-            fields=fields,
-            answers=list(answer.values),
-            target=_target(task, document, fields),
-            choices=None if task.spec.process_results is not None else task.choices(fields),
-            multiple_inputs=inputs,
-            multiple_targets=targets,
-            question=task.question(fields) if inputs else None,
-        )
+        with current_watch():
+            raw = scorer.judge(
+                fields=fields,
+                answers=list(answer.values),
+                target=_target(task, document, fields),
+                choices=None if task.spec.process_results is not None else task.choices(fields),
+                multiple_inputs=inputs,
+                multiple_targets=targets,
+                question=task.question(fields) if inputs else None,
+            )
         verdicts = scorer.verdicts(index, answer.pipeline, raw)
         if not verdicts and scorer.metrics and not scorer.juries:
             _leave_unscored(planned, document, answer.pipeline, "no metric got a value", judged, unscored)

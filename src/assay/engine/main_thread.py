@@ -21,15 +21,12 @@ __all__ = ["borrowed", "run_beside_helpers"]
 
 T = TypeVar("T")
 
-_lent: list[queue.SimpleQueue[Callable[[], None] | None]] = []
+_lent: list[_Beside[Any]] = []
 
 
 def borrowed(work: Callable[[], None]) -> bool:
-    """Have the main thread do this, if it is lent and free; False where it is not."""
-    if not _lent:
-        return False
-    _lent[0].put(work)
-    return True
+    """Have the main thread do this, if it is lent to the calling loop and free; False where it is not."""
+    return bool(_lent) and _lent[0].take(work)
 
 
 def run_beside_helpers(work: Coroutine[Any, Any, T]) -> T:
@@ -40,7 +37,7 @@ def run_beside_helpers(work: Coroutine[Any, Any, T]) -> T:
     if threading.current_thread() is not threading.main_thread() or _lent:
         return asyncio.run(work)
     beside = _Beside(work)
-    _lent.append(beside.waiting)
+    _lent.append(beside)
     try:
         with beside.hearing_signals():
             beside.start()
@@ -54,7 +51,8 @@ class _Beside(Generic[T]):
     """A loop in a thread of its own, and the main thread that waits for work meanwhile."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
-        self.waiting: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._free = threading.Semaphore()
         self._work = work
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[T] | None = None
@@ -66,13 +64,22 @@ class _Beside(Generic[T]):
     def start(self) -> None:
         self._thread.start()
 
+    def take(self, work: Callable[[], None]) -> bool:
+        """Do this now, unless the main thread is busy or it is another loop that asks."""
+        if threading.current_thread() is not self._thread or not self._free.acquire(blocking=False):
+            return False
+        self._waiting.put(work)
+        return True
+
     def serve(self) -> None:
         """Do what foreign code is given here until the loop has ended."""
-        while (work := self.waiting.get()) is not None:
+        while (work := self._waiting.get()) is not None:
             try:
                 work()
             except HelperStopped:  # it came too late for whom it was meant
-                continue
+                pass
+            finally:
+                self._free.release()
         self._thread.join()
 
     def result(self) -> T:
@@ -92,7 +99,7 @@ class _Beside(Generic[T]):
         except BaseException as error:  # noqa: BLE001 - raised again in the main thread
             self._error = error
         finally:
-            self.waiting.put(None)
+            self._waiting.put(None)
 
     @contextmanager
     def hearing_signals(self) -> Iterator[None]:

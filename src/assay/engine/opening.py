@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from contextlib import suppress
 
 from assay.core.documents import Document
 from assay.core.errors import AssayError, BadMedia, MissingPackage
@@ -11,9 +12,10 @@ from assay.core.responses import Failure
 from assay.engine.dialogue import Talks
 from assay.engine.judging import OpenDocument
 from assay.engine.plan import PlannedTask
+from assay.engine.watch import TookTooLong, current_watch
 from assay.tasks.task import Pass
 
-__all__ = ["open_document"]
+__all__ = ["open_document", "pass_over"]
 
 
 def open_document(
@@ -21,7 +23,8 @@ def open_document(
 ) -> OpenDocument:
     """A document with its requests; one that cannot be rendered is complete at once, with its failure."""
     try:
-        requests = rendering.requests(document)
+        with current_watch():
+            requests = rendering.requests(document)
         talks = Talks(planned.task, document, requests) if planned.task.is_dialogue else None
     except MissingPackage:
         raise  # no document can do without
@@ -37,9 +40,17 @@ def open_document(
     return opened
 
 
+def pass_over(rendering: Pass, document: Document) -> bool:
+    """Pass over a document that is finished; one whose own code does not come to an end, all the same. Always true."""
+    with suppress(TookTooLong), current_watch():
+        rendering.skip(document)
+    return True
+
+
 def _made_target(planned: PlannedTask, document: Document) -> object:
     """The target as people see it; a target that cannot be made is scoring's business, not a reason to stop."""
     try:
-        return planned.task.target(planned.task.lend(document.fields))
+        with current_watch():
+            return planned.task.target(planned.task.lend(document.fields))
     except Exception:  # noqa: BLE001 - helper border
         return None

@@ -27,7 +27,7 @@ from assay.engine.dialogue import OpenTalks, go_on
 from assay.engine.execution import permitted
 from assay.engine.foreign_code import Draws, ForeignCode
 from assay.engine.judging import OpenDocument, judge, running_score
-from assay.engine.opening import open_document
+from assay.engine.opening import open_document, pass_over
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.prefetch import FIRST_WITH_MEDIA, Prefetch, lightened
 from assay.engine.services import ModelServices, open_model
@@ -46,16 +46,20 @@ _MOST_WRITES = 32
 
 
 async def run(
-    plan: Plan, journal: Journal, cache: ResponseCache | None, progress: RunProgress
+    plan: Plan,
+    journal: Journal,
+    cache: ResponseCache | None,
+    progress: RunProgress,
+    foreign: ForeignCode | None = None,
 ) -> list[Estimate]:
-    """Answer and score whatever the journal lacks, then sum it up."""
-    stream = _Stream(plan, journal, cache, progress)
+    """Answer and score whatever the journal lacks, then sum it up. Task helpers run where `foreign` says."""
+    stream = _Stream(plan, journal, cache, progress, foreign or ForeignCode())
     with few_collections(), permitted(plan.programs, plan.spec):
         try:
             with stream.court:
                 await stream.flow()
                 progress.stage = "summarise"
-                estimates = await asyncio.to_thread(summarise, plan, journal)
+                estimates = await stream.foreign.run(partial(summarise, plan, journal))
         finally:
             await stream.close()
     await asyncio.wrap_future(journal.add_estimates(estimates))
@@ -67,7 +71,12 @@ class _Stream:
     """One pass through a plan."""
 
     def __init__(
-        self, plan: Plan, journal: Journal, cache: ResponseCache | None, progress: RunProgress
+        self,
+        plan: Plan,
+        journal: Journal,
+        cache: ResponseCache | None,
+        progress: RunProgress,
+        foreign: ForeignCode,
     ) -> None:
         self.plan = plan
         self.journal = journal
@@ -89,7 +98,7 @@ class _Stream:
 
         self.writes: list[Future[None]] = []
         self.model_digest = plan.model_digest
-        self.foreign = ForeignCode()
+        self.foreign = foreign
         self.draws = {name: Draws(plan.spec.seed, name) for name in plan.tasks}
         self.talks = OpenTalks(2 * _CHUNK)
         self.sessions = OpenTalks(8 * _CHUNK)
@@ -173,7 +182,7 @@ class _Stream:
                 chunk = [
                     open_document(planned, rendering, document, self.model_digest)
                     for document in batch
-                    if not finished or document.index not in finished or not rendering.skip(document)
+                    if not finished or document.index not in finished or not pass_over(rendering, document)
                 ]
             counters.done += len(batch) - len(chunk)
             counters.reused += len(batch) - len(chunk)

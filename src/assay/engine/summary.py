@@ -18,6 +18,7 @@ from assay.core.verdicts import Estimate
 from assay.engine.decontamination import SUFFIX, contaminated_documents
 from assay.engine.doubts import pooled_bounds, with_bounds
 from assay.engine.plan import Plan, PlannedTask
+from assay.engine.watch import current_watch
 from assay.stats.aggregations import aggregate, is_ours
 from assay.stats.clusters import clustered_error, plain_error, scores_in
 from assay.stats.groups import Part, pool
@@ -28,8 +29,17 @@ from assay.store.journal import Journal
 __all__ = ["estimate_group", "estimate_task", "summarise"]
 
 
+_AGGREGATION_PATIENCE = 10
+"""An aggregation, which sees all documents, may take this many times what helpers may take for one."""
+
+
 def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
     """Every estimate of a run: tasks in plan order, then groups."""
+    with current_watch().limit(_AGGREGATION_PATIENCE * plan.spec.helper_timeout):
+        return _estimates(plan, journal)
+
+
+def _estimates(plan: Plan, journal: Journal) -> list[Estimate]:
     estimates: list[Estimate] = []
     by_task: dict[str, list[Estimate]] = {}
     corpus = plan.spec.decontamination_ngrams_path
@@ -138,8 +148,9 @@ def _estimate(
     if values:
         try:
             listed = values.items if is_ours(aggregation) else values.as_list()
-            value = aggregate(_with_arguments(aggregation, arguments), listed)
-            stderr, method = standard_error(aggregation, listed, metric=metric, iterations=iterations)
+            with current_watch():
+                value = aggregate(_with_arguments(aggregation, arguments), listed)
+                stderr, method = standard_error(aggregation, listed, metric=metric, iterations=iterations)
         except Exception:  # noqa: BLE001 - helper border: an aggregation may be the task's own
             why = traceback.format_exc(limit=-2)
     return Estimate(

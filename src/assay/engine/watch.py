@@ -19,7 +19,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["HelperStopped", "Watch", "current_watch", "watching"]
+from assay.core.errors import AssayError
+
+__all__ = ["HelperStopped", "TookTooLong", "Watch", "current_watch", "watching"]
 
 _TICK_S = 0.5
 _SIGNAL = getattr(signal, "SIGVTALRM", None)
@@ -30,13 +32,17 @@ class HelperStopped(BaseException):
     """Foreign code was ended from outside. No `Exception`: helpers catch those broadly, and would go on."""
 
 
+class TookTooLong(AssayError):
+    """A piece of foreign code used up its time: what a `with current_watch()` raises then."""
+
+
 class Watch:
     """One thread's watch over the foreign code it runs. Entering costs two assignments."""
 
-    __slots__ = ("_limit_s", "_since", "_stopping", "_struck")
+    __slots__ = ("_own_limit_s", "_since", "_stopping", "_struck")
 
     def __init__(self) -> None:
-        self._limit_s = 0.0
+        self._own_limit_s: float | None = None
         self._since: float | None = None
         self._stopping = False
         self._struck = False
@@ -48,11 +54,13 @@ class Watch:
         self._since = time.monotonic()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         self._since = None
         if self._struck:  # what was meant for this piece must not hit the next one
             self._struck = False
             _send(threading.get_ident(), None)
+        if kind is HelperStopped and not self._stopping:
+            raise TookTooLong(self._reason) from error
 
     @property
     def is_late(self) -> bool:
@@ -62,6 +70,10 @@ class Watch:
             return False
         return self._stopping or 0 < self._limit_s < time.monotonic() - since
 
+    @property
+    def _limit_s(self) -> float:
+        return _limit_s[0] if self._own_limit_s is None else self._own_limit_s
+
     def stop(self) -> None:
         """End what runs now, and let nothing more begin in this thread."""
         self._stopping = True
@@ -70,22 +82,22 @@ class Watch:
     def check(self) -> None:
         """Raise in the foreign code if its time is over. Called by the signal handler, in its thread."""
         if self.is_late:
-            raise HelperStopped(self.reason)
+            raise HelperStopped(self._reason)
 
     @property
-    def reason(self) -> str:
+    def _reason(self) -> str:
         if self._stopping:
             return "the run is being stopped"
-        return f"it took longer than {self._limit_s:g} s (--helper_timeout)"
+        return f"the task's own code took longer than {self._limit_s:g} s (--helper_timeout)"
 
     @contextmanager
     def limit(self, seconds: float) -> Iterator[None]:
-        """Another limit for a while."""
-        before, self._limit_s = self._limit_s, seconds
+        """Another limit for a while; 0 for none."""
+        before, self._own_limit_s = self._own_limit_s, seconds
         try:
             yield
         finally:
-            self._limit_s = before
+            self._own_limit_s = before
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -108,14 +120,12 @@ _guard = threading.Lock()
 _watches: dict[int, Watch] = {}
 _local = _Local()
 _limit_s = [0.0]
+"""The limit of the run that is going on."""
 
 
 def current_watch() -> Watch:
     """The watch of the calling thread."""
-    watch = _local.watch
-    if watch._limit_s == 0.0:
-        watch._limit_s = _limit_s[0]
-    return watch
+    return _local.watch
 
 
 @contextmanager
@@ -123,9 +133,6 @@ def watching(limit_s: float) -> Iterator[None]:
     """While the block runs, foreign code in any thread is ended after this long; 0 for never."""
     before = _limit_s[0]
     _limit_s[0] = limit_s
-    for watch in list(_watches.values()):
-        watch._limit_s = limit_s
-        watch._stopping = False
     stop = threading.Event()
     watcher = threading.Thread(target=_watch, args=(stop,), name="assay-watch", daemon=True)
     with _timer():
@@ -137,7 +144,6 @@ def watching(limit_s: float) -> Iterator[None]:
             watcher.join()
             _limit_s[0] = before
             for watch in list(_watches.values()):
-                watch._limit_s = before
                 watch._stopping = False
 
 

@@ -33,7 +33,7 @@ def test_a_signal_saves_says_how_to_go_on_and_exits_130(bench: Bench, number: si
     process = bench.start(command)
     assert wait_until(lambda: len(bench.asked()) >= 6, process)
     out, err = kill(process, number)
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert out == ""
     assert "Traceback" not in err
     assert "interrupted: everything answered is saved" in err
@@ -54,7 +54,7 @@ def test_a_signal_before_anything_was_asked_is_no_trouble(bench: Bench) -> None:
     process = bench.start(command)
     assert wait_until(lambda: bench.log.exists(), process)
     _, err = kill(process, signal.SIGINT)
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert "Traceback" not in err
     assert bench.finish(bench.command(*bench.write_tasks(documents=5)[:1])).returncode == 0
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from assay.core.fingerprints import digest_text
 from assay.engine.baton import Crew
+from assay.engine.watch import HelperStopped
 
 __all__ = ["Draws", "ForeignCode", "seed_globals"]
 
@@ -37,6 +38,8 @@ class ForeignCode(Crew):
                 return
             try:
                 done.set_result(work())
+            except HelperStopped:  # a signal came: whoever waits is being cancelled as well
+                done.set_exception(CancelledError())
             except BaseException as error:  # noqa: BLE001 - handed to whoever waits
                 done.set_exception(error)
 

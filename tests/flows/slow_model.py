@@ -17,7 +17,10 @@ from assay.core.responses import Failure, LogProbability, Outcome, Response, Usa
 
 
 class SlowModel:
-    """Answers from a hash of the request. `broken` names a file: while it exists, some requests fail."""
+    """Answers from a hash of the request. `broken` names a file: while it exists, some requests fail.
+
+    `hold` names another: while it exists, requests after the first wait.
+    """
 
     def __init__(
         self,
@@ -27,6 +30,7 @@ class SlowModel:
         broken: str = "",
         share: float = 0.2,
         likelihood: bool = True,
+        hold: str = "",
     ) -> None:
         self._log = Path(log)
         self._delay_s = delay_ms / 1000
@@ -34,6 +38,7 @@ class SlowModel:
         self._broken = Path(broken) if broken else None
         self._share = share
         self._likelihood = likelihood
+        self._hold = Path(hold) if hold else None
 
     @property
     def name(self) -> str:
@@ -57,6 +62,8 @@ class SlowModel:
                 part.load()
             self._note(request.id)
             yield self._outcome(request)
+            while self._hold is not None and self._hold.exists():
+                await asyncio.sleep(0.02)
 
     async def close(self) -> None:
         self._note("close")

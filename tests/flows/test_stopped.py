@@ -63,11 +63,13 @@ def test_a_signal_before_anything_was_asked_is_no_trouble(bench: Bench) -> None:
 
 
 def test_a_second_process_on_the_same_run_is_refused_and_the_first_goes_on(bench: Bench) -> None:
-    command = bench.command(*bench.write_tasks(documents=60)[:1], "--output_path", "out", delay_ms=40)
+    hold = bench.folder / "hold"
+    hold.touch()
+    command = bench.command(*bench.write_tasks(documents=20)[:1], "--output_path", "out", hold=hold)
     first = bench.start(command)
     assert wait_until(lambda: bool(bench.asked()), first)
     second = bench.finish(command)
-    assert first.poll() is None, "the first is still at work"
+    hold.unlink()
     assert second.returncode == 2
     assert second.stdout == ""
     assert f"process {first.pid} on {socket.gethostname()}" in second.stderr

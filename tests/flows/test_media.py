@@ -1,0 +1,155 @@
+"""Whole runs over pictures, sounds and videos: real files to models that look at them."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import Function, write_task
+from tests.making_media import greys, wav, write_video
+
+import assay
+from assay.core.messages import Audio, Media, Video
+from assay.core.requests import Request
+from assay.media import frames, waveform
+from assay.testing import ScriptedModel
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+HUB = Path(os.environ.get("ASSAY_SHARED", Path(__file__).parents[3] / "shared")) / "hub"
+
+
+def needs(*packages: str) -> Any:
+    missing = [name for name in packages if find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
+
+
+def with_shared(dataset: str) -> Any:
+    return pytest.mark.skipif(not (HUB / dataset).is_dir(), reason=f"no shared folder with {dataset}")
+
+
+class Watching(ScriptedModel):
+    """Says which frames it was shown, two per second; has them decoded ahead."""
+
+    def __init__(self) -> None:
+        super().__init__(self._say, window=4)
+        self.prepared = 0
+
+    def prepare(self, part: Media) -> None:
+        assert isinstance(part, Video)
+        frames(part, fps=2)
+        self.prepared += 1
+
+    def _say(self, request: Request) -> str:
+        (part,) = request.prompt.media
+        assert isinstance(part, Video)
+        return " ".join(str(number) for number in greys(frames(part, fps=2)))
+
+
+VIDEO_HELPERS = """
+def doc_to_visual(doc):
+    return [doc["video"]]
+
+def doc_to_messages(doc):
+    part = {"type": "video", "url": doc["video"], "start_time": doc["start"], "end_time": doc["end"]}
+    return [{"role": "user", "content": [part, {"type": "text", "text": doc["question"]}]}]
+"""
+
+
+@needs("av")
+def test_a_video_task_shows_the_stretch_its_messages_name(workspace: Path) -> None:
+    path = str(write_video(workspace / "x.mp4"))
+    broken = workspace / "broken.mp4"
+    broken.write_bytes(b"\x00" * 100)
+    rows = [
+        {"question": "Which?", "answer": "0 5 10 15", "video": path, "start": None, "end": None},
+        {"question": "Which?", "answer": "10 15", "video": path, "start": 1.0, "end": None},
+        {"question": "Which?", "answer": "5 10", "video": path, "start": 0.5, "end": 1.2},
+        {"question": "And now?", "answer": "5 10", "video": path, "start": 0.5, "end": 1.2},
+        {"question": "Which?", "answer": "", "video": str(broken), "start": None, "end": None},
+    ]
+    task = write_task(
+        workspace, "watch", rows, helpers=VIDEO_HELPERS, doc_to_text="{{question}}",
+        doc_to_visual=Function("utils.doc_to_visual"), doc_to_messages=Function("utils.doc_to_messages"),
+    )  # fmt: skip
+    model = Watching()
+    finished = assay.run(model=model, tasks=[str(task)])
+    assert finished.outcomes("watch") == {"scored": 4, "failed": 1}
+    assert finished.results["watch"]["exact_match,none"] == 1.0
+    assert model.prepared <= 3, "one stretch is decoded once for both questions about it"
+    ((why,),) = finished.journal.query("SELECT why FROM judged WHERE outcome = 'failed'")
+    assert why.startswith("bad media: ") and str(broken) in why
+
+
+@needs("soundfile", "soxr")
+def test_a_sound_task_gives_samples_at_the_rate_the_model_wants(workspace: Path) -> None:
+    (workspace / "x.wav").write_bytes(wav(0.5, 44_100))
+    rows = [{"question": "How long?", "answer": "8000", "sound": str(workspace / "x.wav")}]
+
+    def answer(request: Request) -> str:
+        (part,) = request.prompt.media
+        assert isinstance(part, Audio)
+        return str(len(waveform(part, rate_hz=16_000)))
+
+    task = write_task(workspace, "hear", rows, doc_to_audio="sound", doc_to_text="{{question}}")
+    finished = assay.run(model=ScriptedModel(answer), tasks=[str(task)])
+    assert finished.results["hear"]["exact_match,none"] == 1.0
+
+
+@needs("rapidocr_onnxruntime")
+def test_a_model_that_needs_pictures_refuses_a_task_without(workspace: Path) -> None:
+    with pytest.raises(assay.AssayError, match="it needs image in the prompt"):
+        assay.run(model="ocr", tasks=[str(write_task(workspace))])
+
+
+# --- the examples ----------------------------------------------------------------------------------
+
+
+@needs("av", "datasets")
+@with_shared("assay/clips")
+def test_the_example_over_clips_reads_every_one(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_DATA", str(HUB))
+    seen: list[int] = []
+
+    def answer(request: Request) -> str:
+        (part,) = request.prompt.media
+        assert isinstance(part, Video)
+        clip = frames(part, count=8)
+        assert clip.times_s[-1] <= 2.0
+        seen.append(len(clip.frames))
+        return "Wave."
+
+    finished = assay.run(model=ScriptedModel(answer), tasks=[str(EXAMPLES / "clips")])
+    assert seen == [8] * 6
+    assert finished.results["clips"]["exact_match,none"] == 0.5
+
+
+@needs("moonshine_voice", "soundfile", "datasets")
+@with_shared("assay/asr_samples")
+def test_the_example_over_speech_gives_a_low_error_rate(workspace: Path) -> None:
+    finished = assay.run(
+        model="speech",
+        tasks=[str(EXAMPLES / "speech")],
+        data_root=str(HUB),
+        samples={"asr_samples": [0, 2, 6]},
+    )
+    assert finished.outcomes("asr_samples") == {"scored": 3}
+    assert finished.results["asr_samples"]["word_error_rate,none"] < 0.2
+
+
+@needs("rapidocr_onnxruntime", "datasets")
+@with_shared("assay/sroie")
+@pytest.mark.slow
+def test_the_example_over_receipts_finds_what_matters(workspace: Path) -> None:
+    finished = assay.run(
+        model="ocr",
+        model_args={"threads": 1},
+        tasks=[str(EXAMPLES / "receipts")],
+        data_root=str(HUB),
+        limit=1,
+    )
+    assert finished.outcomes("sroie") == {"scored": 1}
+    assert finished.results["sroie"]["total,none"] == 1.0
+    assert finished.results["sroie"]["lines,none"] > 0.5

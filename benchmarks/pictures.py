@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+from functools import cache
 from pathlib import Path
 
 BY_PATH = 'def doc_to_visual(doc):\n    return [doc["image"]]\n'
@@ -72,6 +73,7 @@ def main() -> None:
                 )
 
 
+@cache
 def picture(number: int, size: tuple[int, int]) -> tuple[bytes, str]:
     """A picture unlike any other, that takes a decoder some work."""
     import numpy as np

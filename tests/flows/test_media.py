@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.making import Function, write_task
@@ -21,12 +20,12 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 HUB = Path(os.environ.get("ASSAY_SHARED", Path(__file__).parents[3] / "shared")) / "hub"
 
 
-def needs(*packages: str) -> Any:
+def needs(*packages: str) -> pytest.MarkDecorator:
     missing = [name for name in packages if find_spec(name) is None]
     return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
 
 
-def with_shared(dataset: str) -> Any:
+def with_shared(dataset: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(not (HUB / dataset).is_dir(), reason=f"no shared folder with {dataset}")
 
 

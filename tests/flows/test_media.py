@@ -62,7 +62,7 @@ def test_a_video_task_shows_the_stretch_its_messages_name(workspace: Path) -> No
     path = str(write_video(workspace / "x.mp4"))
     broken = workspace / "broken.mp4"
     broken.write_bytes(b"\x00" * 100)
-    rows = [
+    rows: list[dict[str, object]] = [
         {"question": "Which?", "answer": "0 5 10 15", "video": path, "start": None, "end": None},
         {"question": "Which?", "answer": "10 15", "video": path, "start": 1.0, "end": None},
         {"question": "Which?", "answer": "5 10", "video": path, "start": 0.5, "end": 1.2},

@@ -64,17 +64,24 @@ def test_a_file_outside_of_the_folder_is_refused(box: Box, name: str) -> None:
         box.execute(Program(source="pass", files={name: b""}))
 
 
-def test_many_run_at_once_and_leave_nothing_behind(
-    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-
+def test_many_run_at_once_and_leave_nothing_behind(box: Box) -> None:
     async def several() -> list[Execution]:
-        programs = [Program(source=f"import time\ntime.sleep(0.2)\nprint({number})") for number in range(6)]
+        source = "import os, time\ntime.sleep(0.2)\nprint({}, os.getcwd())"
+        programs = [Program(source=source.format(number)) for number in range(6)]
         return await asyncio.gather(*map(box.sandbox.execute, programs))
 
-    assert [done.stdout for done in asyncio.run(several())] == [f"{number}\n" for number in range(6)]
-    assert list(tmp_path.iterdir()) == []
+    said = [done.stdout.split() for done in asyncio.run(several())]
+    assert [number for number, _ in said] == [str(number) for number in range(6)]
+    assert not [folder for _, folder in said if Path(folder).exists()]
+
+
+def test_a_temporary_folder_that_is_ours_alone_does_not_keep_another_user_out(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own").mkdir(mode=0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "own"))
+    assert box.run("print('here')").stdout == "here\n"
+    assert list((tmp_path / "own").iterdir()) == []
 
 
 def test_what_is_claimed_was_tried(box: Box) -> None:

@@ -16,7 +16,10 @@ from assay.core.ports import Model
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome
 
-__all__ = ["Backlog", "ask"]
+__all__ = ["Backlog", "arranged", "ask"]
+
+_BEGINNING = 256
+"""Characters by which prompts are told to begin alike."""
 
 _BREAKS_ALLOWED = 3
 """Windows in a row that may break as a whole before the model is given up."""
@@ -85,6 +88,17 @@ async def ask(model: Model, backlog: Backlog, receive: Callable[[Outcome], None]
             group.create_task(_worker(model, backlog, receive, breaks))
 
 
+def arranged(window: list[Request]) -> list[Request]:
+    """A window as local models like it: requests with the same media and beginning together, long ones first."""
+    return sorted(window, key=_likeness) if len(window) > 1 else window
+
+
+def _likeness(request: Request) -> tuple[tuple[str, ...], str, int]:
+    prompt = request.prompt
+    text = prompt.text
+    return tuple([part.digest for part in prompt.media]), text[:_BEGINNING], -len(text)
+
+
 class _Breaks:
     """Counts windows that broke as a whole, one after the other."""
 
@@ -95,7 +109,7 @@ class _Breaks:
 async def _worker(
     model: Model, backlog: Backlog, receive: Callable[[Outcome], None], breaks: _Breaks
 ) -> None:
-    while window := await backlog.take(model.traits.window):
+    while window := arranged(await backlog.take(model.traits.window)):
         unanswered = {request.id: request for request in window}
         try:
             async for outcome in model.answer(window):

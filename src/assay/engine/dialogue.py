@@ -6,7 +6,6 @@ answers again, so a helper must say the same to the same answers.
 
 from __future__ import annotations
 
-import asyncio
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from assay.tasks.task import Task
 if TYPE_CHECKING:
     from assay.engine.judging import OpenDocument
 
-__all__ = ["OpenTalks", "Talks", "go_on"]
+__all__ = ["Talks", "go_on"]
 
 
 class Talks:
@@ -127,33 +126,3 @@ def _too_long(limit: int) -> Failure:
         f"the dialogue did not end within {limit} rounds; --max_rounds allows more, and the run goes on there"
     )
     return Failure(request_id="", kind="too many rounds", message=message)
-
-
-class OpenTalks:
-    """How many dialogues are open: a run ends when none is, and begins no more than it can hold."""
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._open = 0
-        self._changed = asyncio.Condition()
-
-    async def begin(self, count: int) -> None:
-        """Count dialogues as open."""
-        async with self._changed:
-            self._open += count
-
-    async def end(self, count: int) -> None:
-        """Count them as ended."""
-        async with self._changed:
-            self._open -= count
-            self._changed.notify_all()
-
-    async def room(self) -> None:
-        """Wait until more may be begun."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._open < self._room)
-
-    async def none(self) -> None:
-        """Wait until all have ended."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._open == 0)

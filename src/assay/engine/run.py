@@ -23,13 +23,14 @@ from assay.core.verdicts import Estimate
 from assay.engine.asking import Backlog, ask
 from assay.engine.collecting import few_collections
 from assay.engine.deliberating import deliberate
-from assay.engine.dialogue import OpenTalks, go_on
+from assay.engine.dialogue import go_on
 from assay.engine.execution import permitted
 from assay.engine.foreign_code import Draws, ForeignCode
 from assay.engine.judging import OpenDocument, judge, running_score
 from assay.engine.opening import open_document, pass_over
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.prefetch import FIRST_WITH_MEDIA, Prefetch, lightened
+from assay.engine.rooms import Rooms
 from assay.engine.services import ModelServices, open_model
 from assay.engine.sittings import Court
 from assay.engine.summary import summarise
@@ -100,10 +101,11 @@ class _Stream:
         self.model_digest = plan.model_digest
         self.foreign = foreign
         self.draws = {name: Draws(plan.spec.seed, name) for name in plan.tasks}
-        self.talks = OpenTalks(2 * _CHUNK)
-        self.sessions = OpenTalks(8 * _CHUNK)
-        """Documents that are being judged by models, or by code that may ask them."""
-
+        self.rooms = Rooms(
+            max(8 * _CHUNK, 4 * traits.window * traits.in_flight),
+            dialogues=[name for name, planned in plan.tasks.items() if planned.task.is_dialogue],
+            room_of_dialogues=2 * _CHUNK,
+        )
         self.services = ModelServices(journal, cache, progress, plan.judges, plan.programs)
         plan.programs.pause = self.foreign.pause
         self.court = Court(self.services, self.foreign, plan.house_judges)
@@ -130,7 +132,9 @@ class _Stream:
                 await recorder
             async with asyncio.TaskGroup() as self.group:
                 for name in list(self.held):
-                    await self._judge(name, self.held.pop(name))
+                    documents = self.held.pop(name)
+                    await self.rooms.begin(name, len(documents))
+                    await self._judge(name, documents)
         except* AssayError as several:
             raise _first(several) from None
         await self._written()
@@ -159,13 +163,20 @@ class _Stream:
     # --- documents to requests ---------------------------------------------------------------------
 
     async def _produce(self) -> None:
-        for planned in self.plan.tasks.values():
-            chunks = self._chunks(planned)
-            while (chunk := await self.foreign.run(partial(next, chunks, None))) is not None:
-                await self._admit(planned, chunk)
-                await self.sessions.room()  # judges may be slower than the model: answers must not pile up
+        """Open documents task by task; past a task that waits for its judges, helpers or dialogues, the next."""
+        tasks = {name: self._chunks(planned) for name, planned in self.plan.tasks.items()}
+        while tasks:
+            name = self.rooms.free(tasks)
+            if name is None:  # nobody fills the model's window up while all wait
+                await self.backlog.hurry()
+                await self.rooms.wait(tasks)
+                await self.backlog.hurry(on=False)
+            elif (chunk := await self.foreign.run(partial(next, tasks[name], None))) is None:
+                del tasks[name]
+            else:
+                await self._admit(self.plan.tasks[name], chunk)
         await self.backlog.hurry()
-        await self.talks.none()
+        await self.rooms.wait_for_dialogues()
         await self.backlog.close()
 
     def _chunks(self, planned: PlannedTask) -> Iterator[list[OpenDocument]]:
@@ -199,16 +210,11 @@ class _Stream:
         self._append_documents(chunk)
         if len(self.writes) > _MOST_WRITES:  # nothing to ask, so nothing else waits for the disk
             await self._written()
-        if planned.task.is_dialogue:
-            await self.talks.begin(len(chunk))
+        await self.rooms.begin(planned.task.name, len(chunk))
         complete, pending = self._look_up(chunk)
         await self._complete(planned.task.name, complete)
         await self.backlog.put(pending)
         await self.media.room(self.backlog)
-        if planned.task.is_dialogue:
-            await self.backlog.hurry()
-            await self.talks.room()
-            await self.backlog.hurry(on=False)
 
     def _look_up(self, chunk: list[OpenDocument]) -> tuple[list[OpenDocument], Sequence[Request]]:
         """Answer from memory what can be: the documents that are complete, and the requests to be asked."""
@@ -325,7 +331,6 @@ class _Stream:
             await self.foreign.run(partial(further, planned, documents, self.draws[task]))
             ended = [document for document in documents if document.missing == 0]
             await self._end(task, ended)
-            await self.talks.end(len(ended))
             going = [document for document in documents if document.missing]
             if not going:
                 return
@@ -340,20 +345,16 @@ class _Stream:
             await self._judge(task, documents)
         else:
             self.held.setdefault(task, []).extend(documents)
+            await self.rooms.end(task, len(documents))  # they wait for each other, not for room
 
     async def _judge(self, task: str, documents: list[OpenDocument]) -> None:
         documents.sort(key=lambda document: document.document.index)
         planned = self.plan.tasks[task]
         if planned.scorer.juries or planned.waits_for_the_world:
-            self.group.create_task(self._judge_aside(task, documents))
+            # it may wait for other models, and must not hold up what the model answers meanwhile
+            self.group.create_task(self._judge_now(task, documents))
         else:
             await self._judge_now(task, documents)
-
-    async def _judge_aside(self, task: str, documents: list[OpenDocument]) -> None:
-        """Judging that may wait for other models must not hold up what the model answers meanwhile."""
-        await self.sessions.begin(len(documents))
-        await self._judge_now(task, documents)
-        await self.sessions.end(len(documents))
 
     async def _judge_now(self, task: str, documents: list[OpenDocument]) -> None:
         planned = self.plan.tasks[task]
@@ -370,6 +371,7 @@ class _Stream:
         counters.endings.update(ending for _, ending, _ in judged.outcomes)
         for value in running_score(judged, planned.scorer.pipelines[0].name, counters.metric):
             counters.add_score(value)
+        await self.rooms.end(task, len(documents))
 
     async def _written(self, *, quietly: bool = False) -> None:
         """Wait until everything handed to the journal is on disk."""

@@ -125,3 +125,18 @@ def test_a_root_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(BadOption, match="gone") as caught:
         default_roots()
     assert caught.value.where == "ASSAY_TASKS"
+
+
+def test_two_well_known_folders_with_the_same_names_are_told_apart(write: Write, tmp_path: Path) -> None:
+    write("a/lmms_eval/tasks/x.yaml", "task: sums\n")
+    write("b/lm_eval/tasks/x.yaml", "task: sums\n")
+    write("b/lm_eval/tasks/all.yaml", "group: all\ntask: [sums]\n")
+    roots = default_roots([str(tmp_path / "a"), str(tmp_path / "b")])
+    index = TaskIndex.build(roots)
+    assert index.labels.keys() == {"assay", "lmms_eval", "lm_eval"}
+    entry = index.entries["sums"]
+    assert index.label(Path(entry.file)) == "lm_eval"
+    assert index.also_in(entry) == "lmms_eval/sums"
+    seen = index.within(index.labels["lmms_eval"]).entries["sums"]
+    assert index.label(Path(seen.file)) == "lmms_eval"
+    assert index.within(index.labels["lm_eval"]) is index

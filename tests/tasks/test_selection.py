@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from assay.core.errors import AssayError, BadTask, Problems, UnknownName
-from assay.tasks.index import TaskIndex
+from assay.tasks.index import TaskIndex, default_roots
 from assay.tasks.selection import Selection, select
 
 Write = Callable[..., Path]
@@ -316,3 +317,40 @@ def test_asking_for_what_a_broken_file_might_define_tells_what_is_wrong_with_it(
     with pytest.raises(BadTask, match="not valid YAML"):
         chosen("wip")
     assert chosen("a").top == ["a"], "it is in nobody else's way"
+
+
+TASK = "task: sums\ndataset_path: json\ndataset_kwargs: {data_files: x.jsonl}\ntest_split: train\ndoc_to_target: a\n"
+
+
+@pytest.fixture
+def both(write: Write, tmp_path: Path) -> TaskIndex:
+    """Two harnesses with a task and a group of the same name."""
+    for folder, text in (("a/lmms_eval", "one"), ("b/lm_eval", "two")):
+        write(f"{folder}/tasks/sums.yaml", f"{TASK}doc_to_text: {text}\n")
+        write(f"{folder}/tasks/all.yaml", "group: all\ntask: [sums]\n")
+    return TaskIndex.build(default_roots([str(tmp_path / "a"), str(tmp_path / "b")]))
+
+
+@pytest.mark.parametrize(
+    ("word", "expected", "notes"),
+    [
+        ("sums", "two", 1),
+        ("lm_eval/sums", "two", 0),
+        ("lmms_eval/sums", "one", 0),
+        ("lmms_eval/su*", "one", 0),
+        ("all", "two", 1),
+        ("lmms_eval/all", "one", 0),
+    ],
+)
+def test_a_prefix_says_whose_task_is_meant_and_a_bare_name_says_which_was_taken(
+    both: TaskIndex, word: str, expected: str, notes: int
+) -> None:
+    selection = select([word], both)
+    assert selection.tasks["sums"].doc_to_text == expected
+    assert len(selection.notes) == notes
+
+
+@pytest.mark.parametrize("word", ["lm_eval/nothing", "assay/sums", "lmms_eval/x*"])
+def test_a_prefix_finds_nothing_elsewhere(both: TaskIndex, word: str) -> None:
+    with pytest.raises(UnknownName, match=re.escape(word)):
+        select([word], both)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -70,8 +71,7 @@ def _indexed(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]]:
     index = TaskIndex.build(default_roots(include_path))
     for path, error in index.broken:
         click.echo(f"warning: {path} cannot be read: {error.what}", err=True)
-    for name, used, hidden in index.shadowed:
-        click.echo(f"warning: `{name}` is defined twice: {used} counts, {hidden} does not", err=True)
+    _mention_hidden(index)
     rows = []
     roots = {root: str(root) for root in index.roots}
     for name in index.names(kind):
@@ -81,6 +81,23 @@ def _indexed(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]]:
         about = f"{len(members)} members  {about}" if kind == "group" else about
         rows.append({"name": name, "about": about, "path": entry.file, "members": members})
     return rows
+
+
+def _mention_hidden(index: Any) -> None:
+    """Names defined twice: one line for two well-known folders, which share many; one each for mistakes."""
+    shared: Counter[tuple[str, str]] = Counter()
+    for name, used, hidden in index.shadowed:
+        pair = (index.label(used), index.label(hidden))
+        if all(pair) and pair[0] != pair[1]:
+            shared[pair] += 1
+        else:
+            click.echo(f"warning: `{name}` is defined twice: {used} counts, {hidden} does not", err=True)
+    for (used, hidden), count in shared.items():
+        names = "1 name is" if count == 1 else f"{count} names are"
+        click.echo(
+            f"note: {names} in both {used} and {hidden}: those of {used} count, `{hidden}/NAME` asks for the others",
+            err=True,
+        )
 
 
 def _registered(module: str, name: str) -> list[dict[str, Any]]:

@@ -191,7 +191,7 @@ async def make_plan(
         folder=folder / run_id,
         judges=seated,
         house_judges=bench.house,
-        notes=tuple(bench.notes),
+        notes=(*selection.notes, *bench.notes),
         programs=programs,
     )
 

@@ -1,15 +1,16 @@
 """Which names exist, and where: task files found under the task roots.
 
-Roots, in order: the task folders of `lm_eval` and `lmms_eval` where those packages are present (found, not
-imported), the tasks that ship with Assay, `ASSAY_TASKS`, every `--include_path`. A later root wins over an earlier
-one, and the index says so. Only the keys that name things are looked at here.
+Roots, in order: the tasks that ship with Assay, the task folders of `lm_eval` and `lmms_eval` where those packages are
+present (found, not imported), `ASSAY_TASKS`, every `--include_path`. A later root wins over an earlier one, and the index
+says so; `assay/NAME`, `lm_eval/NAME` and `lmms_eval/NAME` say which is meant. Only the keys that name things are looked
+at here.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,7 +25,8 @@ if TYPE_CHECKING:  # the YAML reader is half the time of listing tasks, and need
 __all__ = ["Entry", "TaskIndex", "builtin_root", "default_roots", "entry_of", "foreign_roots"]
 
 Kind = Literal["task", "group", "tag"]
-_FOREIGN = ("lm_eval", "lmms_eval")
+_FOREIGN = ("lmms_eval", "lm_eval")
+"""The later one wins: lmms_eval carries copies of lm_eval's text tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,8 @@ class TaskIndex:
     """Files that could not be read; reported when somebody asks for what they might define."""
 
     _tagged: dict[str, set[str]] = field(default_factory=dict, repr=False)
+    _hidden: dict[Path, dict[str, Entry]] = field(default_factory=dict, repr=False)
+    """Root -> what it defines that a later root defines too."""
 
     @classmethod
     def build(cls, roots: Iterable[Path]) -> TaskIndex:
@@ -80,9 +84,38 @@ class TaskIndex:
                 self.shadowed.append((entry.name, Path(known.file), Path(entry.file)))
                 return
             self.shadowed.append((entry.name, Path(entry.file), Path(known.file)))
+            if known.root is not None:
+                self._hidden.setdefault(known.root, {})[entry.name] = known
         self.entries[entry.name] = entry
         for tag in tags if entry.kind == "task" else ():
             self._tagged.setdefault(tag, set()).add(entry.name)
+
+    @property
+    def labels(self) -> dict[str, Path]:
+        """What well-known roots are called: `assay`, `lm_eval`, `lmms_eval`."""
+        known = {"assay": builtin_root()}
+        for root in self.roots:
+            if root.name == "tasks" and root.parent.name in _FOREIGN:
+                known[root.parent.name] = root
+        return {label: root for label, root in known.items() if root in self.roots}
+
+    def label(self, file: Path) -> str:
+        """What the well-known root is called in which a file lies; empty for other folders."""
+        return next((label for label, root in self.labels.items() if root in file.parents), "")
+
+    def within(self, root: Path | None) -> TaskIndex:
+        """The same index as seen from inside a root, whose own names come first there."""
+        hidden = self._hidden.get(root) if root is not None else None
+        if not hidden:
+            return self
+        return replace(self, entries={**self.entries, **hidden}, _hidden={})
+
+    def also_in(self, entry: Entry) -> str:
+        """The other well-known root that has a task of this name, as `assay/NAME`; empty where there is none."""
+        for label, root in self.labels.items():
+            if root != entry.root and entry.name in self._hidden.get(root, {}):
+                return f"{label}/{entry.name}"
+        return ""
 
     def _add_tags(self) -> None:
         for tag, members in self._tagged.items():
@@ -246,7 +279,7 @@ def default_roots(include_path: Iterable[str] = ()) -> list[Path]:
     Raises:
         BadOption: A folder that was named is not there.
     """
-    roots = [*foreign_roots(), builtin_root()]
+    roots = [builtin_root(), *foreign_roots()]
     named = [(path, "ASSAY_TASKS") for path in os.environ.get("ASSAY_TASKS", "").split(os.pathsep) if path]
     named += [(path, "--include_path") for path in include_path]
     for path, source in named:

@@ -33,6 +33,9 @@ class Selection:
     top: list[str] = field(default_factory=list)
     """What was asked for, after globs and tags: names of tasks and groups, in order."""
 
+    notes: list[str] = field(default_factory=list)
+    """Which of two tasks of the same name was taken."""
+
     def leaves(self, group: str) -> list[str]:
         """Every task inside a group, however deep, once, in order."""
         found: dict[str, None] = {}
@@ -64,9 +67,17 @@ def select(wanted: Sequence[str], index: TaskIndex) -> Selection:
 
 def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
     if word in index.entries:
-        _add(index.entries[word], index, selection)
+        entry = index.entries[word]
+        other = index.also_in(entry)
+        if other:
+            selection.notes.append(f"`{word}` is the one of {entry.file}; `{other}` asks for the other")
+        _add(entry, index, selection)
         return
     path = _path(word)
+    label, _, name = word.partition("/")
+    if label in index.labels and not path.exists():
+        _select_labelled(name, index.labels[label], index, selection, word)
+        return
     if path.suffix in (".yaml", ".yml") and (path.is_file() or "*" not in word):
         _add_file(path, index, selection)
         return
@@ -86,6 +97,18 @@ def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
     for name in matches:
         if only_tags or (index.entries[name].kind != "tag" and name not in covered):
             _add(index.entries[name], index, selection)
+
+
+def _select_labelled(name: str, root: Path, index: TaskIndex, selection: Selection, word: str) -> None:
+    """`lm_eval/NAME`: the one of that root, whatever else has the name."""
+    inside = index.within(root)
+    own = {key: entry for key, entry in inside.entries.items() if entry.root in (root, None)}
+    if name not in own and not any(fnmatchcase(key, name) for key in own):
+        raise UnknownName.of(
+            "task", word, [f"{word.partition('/')[0]}/{key}" for key in own], where="--tasks"
+        )
+    for key in [name] if name in own else sorted(key for key in own if fnmatchcase(key, name)):
+        _add(own[key], inside, selection)
 
 
 def _path(word: str) -> Path:
@@ -170,7 +193,11 @@ class _GroupBuilder:
     def group(self, entry: Entry, overrides: Mapping[str, Any]) -> str:
         assert entry.path is not None
         file = read_task_file(entry.path)
-        return self.group_from(entry.name, file.config, file, overrides)
+        outside, self.index = self.index, self.index.within(entry.root)
+        try:
+            return self.group_from(entry.name, file.config, file, overrides)
+        finally:
+            self.index = outside
 
     def group_from(
         self, name: str, config: Mapping[str, Any], file: TaskFile, overrides: Mapping[str, Any]

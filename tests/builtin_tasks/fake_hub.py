@@ -76,11 +76,26 @@ def columns(**kinds: str) -> dict[str, Any]:
     return {name: feature(kind) for name, kind in kinds.items()}
 
 
+_shown: dict[str, list[Any]] = {}
+
+
+def pictures(request: Request) -> list[Any]:
+    """The pictures of a request as the model saw them: afterwards a run lets go of them."""
+    return _shown[request.id]
+
+
 def run_task(
     task: str, root: Path, answers: Callable[[Request], Any], **options: Any
 ) -> tuple[dict[str, Any], list[Request]]:
     """Run a built-in task on the datasets under a folder: its results, and what was asked in order."""
-    model = ScriptedModel(answers, window=1)
+
+    def told(request: Request) -> Any:
+        _shown[request.id] = [
+            part.load().copy() for part in request.prompt.media if isinstance(part, assay.Image)
+        ]
+        return answers(request)
+
+    model = ScriptedModel(told, window=1)
     run = assay.run(
         model=model,
         tasks=[task],

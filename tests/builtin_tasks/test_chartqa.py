@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.builtin_tasks.fake_hub import columns, helper, picture, put_dataset, run_task
+from tests.builtin_tasks.fake_hub import columns, helper, picture, pictures, put_dataset, run_task
 from tests.builtin_tasks.recorded import Recorded, known_to
 
 chartqa = helper("chartqa")
@@ -51,7 +51,7 @@ def test_a_run_reports_all_questions_and_each_half(tmp_path: Path) -> None:
     assert results["relaxed_human_split,none"] == 0.5
     assert results["relaxed_augmented_split,none"] == 1.0
     assert asked[0].prompt.text == "Question 0?\nAnswer the question with a single word."
-    assert [part.load().size for part in asked[0].prompt.media] == [(8, 6)]
+    assert [picture.size for picture in pictures(asked[0])] == [(8, 6)]
 
 
 @pytest.mark.parity

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.builtin_tasks.fake_hub import FOLDER, columns, helper, picture, put_dataset, run_task
+from tests.builtin_tasks.fake_hub import FOLDER, columns, helper, picture, pictures, put_dataset, run_task
 
 from assay.core.errors import AssayError
 from assay.core.messages import Image
@@ -112,13 +112,13 @@ def test_each_round_shows_what_it_should(tmp_path: Path, index: Path) -> None:
     assert [len(request.prompt.media) for request in (first, second, third)] == [2, 3, 5]
     assert "Website 1 Title: Eiffel Tower;\nWebsite 1 snippet: A tower in Paris." in second.prompt.text
     assert "Website Content: A tower in Paris.;" in third.prompt.text
-    heights = [part.load().size[1] for part in third.prompt.media]
+    heights = [shown.size[1] for shown in pictures(third)]
     assert heights == [512, 512, 76, 6, 6]  # the slices, then the search result and the picture
     (message,) = first.prompt.messages
     place = next(at for at, part in enumerate(message.parts) if isinstance(part, Image))
     assert message.parts[place - 1].text.endswith("Question: ")  # type: ignore[union-attr]
     assert message.parts[place + 1].text.startswith("Where is this? \nThe image search result is: ")  # type: ignore[union-attr]
-    shown = [part.load().getpixel((0, 0))[0] for part in first.prompt.media]
+    shown = [picture.getpixel((0, 0))[0] for picture in pictures(first)]
     assert shown == [1, 2]
 
 

@@ -59,7 +59,10 @@ def missing_judge(path: Path) -> str | None:
 
 
 def open_task(spec: TaskSpec, rendering: Rendering | None, splits: Mapping[str, Any] | None) -> Task | None:
-    """A task written as a class of lm_eval's kind; None for a class of some other kind."""
+    """A task written as a class of lm_eval's or lmms_eval's kind; None for a class of some other kind."""
     from assay_compat.class_tasks import ClassTask, is_foreign_class
+    from assay_compat.lmms_tasks import is_lmms_class, open_lmms_task
 
+    if is_lmms_class(spec.config["class"]):
+        return open_lmms_task(spec, rendering, splits)
     return ClassTask(spec, rendering, splits) if is_foreign_class(spec.config["class"]) else None

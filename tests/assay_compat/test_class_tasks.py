@@ -263,3 +263,77 @@ def test_a_config_has_every_key_and_refuses_others() -> None:
 def test_an_ordinary_task_stays_ordinary(tmp_path: Path) -> None:
     spec = TaskSpec(name="t", dataset_path="x", test_split="test")
     assert type(open_task(spec)) is Task
+
+
+# --- lmms-eval ----------------------------------------------------------------------------------------
+
+OWN_DATA = """
+    from lmms_eval.api.task import ConfigurableTask
+
+    class Capitals(ConfigurableTask):
+        def __init__(self, *args, config=None, **kwargs):
+            super().__init__(*args, config=config, **kwargs)
+
+        def download(self, dataset_kwargs=None):
+            rows = [{"country": "Peru", "capital": dataset_kwargs["capital"]}]
+            self.dataset = {self.config.test_split: self.config.process_docs(rows)}
+
+    class Stock(ConfigurableTask):
+        pass
+
+    def process(rows):
+        from assay.tasks.rows import Rows
+        return Rows({**row, "country": row["country"].upper()} for row in rows)
+
+    def text(doc, keywords):
+        return doc["country"] + keywords["post"]
+
+    def nothing(doc):
+        return []
+"""
+
+
+def lmms_yaml(tmp_path: Path, kind: str, **more: Any) -> Path:
+    (tmp_path / "utils.py").write_text(dedent(OWN_DATA), "utf-8")
+    (tmp_path / "rows.jsonl").write_text('{"country": "Chad", "capital": "N\'Djamena"}\n', "utf-8")
+    path = tmp_path / "capitals.yaml"
+    path.write_text(
+        dedent(
+            f"""
+            task: capitals
+            class: !function utils.{kind}
+            dataset_path: json
+            dataset_kwargs: {json.dumps(more)}
+            test_split: test
+            output_type: generate_until
+            process_docs: !function utils.process
+            doc_to_visual: !function utils.nothing
+            doc_to_text: !function utils.text
+            doc_to_target: capital
+            lmms_eval_specific_kwargs: {{default: {{post: "?"}}}}
+            """
+        ),
+        "utf-8",
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "asked", "target"),
+    [
+        ("Capitals", {"capital": "Lima"}, "PERU?", "Lima"),
+        ("Stock", {"data_files": {"test": "rows.jsonl"}}, "CHAD?", "N'Djamena"),
+    ],
+)
+def test_a_class_of_lmms_eval_brings_its_data_and_the_file_says_the_rest(
+    tmp_path: Path, kind: str, more: dict[str, Any], asked: str, target: str
+) -> None:
+    task = open_task(load_task(lmms_yaml(tmp_path, kind, **more)), Rendering())
+    [(document, [request])] = task.render()
+    assert request.prompt.text == asked
+    assert task.target(document.fields) == target
+
+
+def test_what_a_class_of_lmms_eval_raises_says_where(tmp_path: Path) -> None:
+    with pytest.raises(BadTask, match="the class of the task `capitals` fails: KeyError"):
+        open_task(load_task(lmms_yaml(tmp_path, "Capitals")), Rendering())

@@ -29,7 +29,7 @@ def installed() -> Iterator[None]:
     known = dict(sys.modules)
     yield
     for name in set(sys.modules) - set(known):
-        if name.startswith(("lm_eval", *HELD)):
+        if name.startswith(("lm_eval", "lmms_eval", *HELD)):
             del sys.modules[name]
 
 
@@ -77,6 +77,61 @@ def test_the_names_published_tasks_import_are_there(tmp_path: Path) -> None:
     assert (instance.task_name, instance.doc_id, instance.repeats, instance.args) == ("task", 3, 1, ("a", {}))
 
 
+def test_the_names_tasks_of_lmms_eval_import_are_there(tmp_path: Path) -> None:
+    module = load_module(
+        helper(
+            tmp_path,
+            """
+            from lmms_eval import utils as lmms_utils
+            from lmms_eval.api.filter import Filter
+            from lmms_eval.api.instance import Instance
+            from lmms_eval.api.metrics import anls, levenshtein_distance
+            from lmms_eval.api.reasoning import strip_reasoning_tags
+            from lmms_eval.api.registry import register_filter
+            from lmms_eval.api.task import ConfigurableTask
+            from lmms_eval.filters import Filter as SameFilter
+            from lmms_eval.filters.extraction import ExtendedRegexFilter, MultiChoiceRegexFilter, RegexFilter
+            from lmms_eval.filters.selection import TakeFirstFilter
+            from lmms_eval.filters.transformation import MapFilter
+            from lmms_eval.loggers.evaluation_tracker import GeneralConfigTracker
+            from lmms_eval.utils import eval_logger, resolve_cache_dir, sanitize_model_name
+            """,
+        )
+    )
+    assert module.Filter is module.SameFilter
+    assert module.anls(["Bern"], ["bern"]) == {"anls": 1.0}
+    assert module.levenshtein_distance("kitten", "sitting") == 3
+    assert module.strip_reasoning_tags("<a>x</a> y", [["<a>", "</a>"]]) == "y"
+    assert module.GeneralConfigTracker._get_model_name("device=cpu,pretrained=a/b,x=1") == "a/b"
+    assert module.GeneralConfigTracker._get_model_name("x=1") == ""
+    assert module.sanitize_model_name("one/two/three:4") == "two__three__4"
+    assert module.resolve_cache_dir("videos", base_dir="/data") == "/data/videos"
+    assert module.resolve_cache_dir("/own", base_dir="/data") == "/own"
+    assert module.MapFilter({"a": 1}, 0).apply([["a", "b"]], [{}]) == [[1, 0]]
+    instance = module.Instance("generate_until", ("a",), 0, {"task": "t", "doc_id": 3, "repeats": 1})
+    assert (instance.task_name, instance.doc_id, instance.args) == ("t", 3, ("a",))
+
+
+def test_an_extended_filter_offers_its_searches_to_derived_classes(tmp_path: Path) -> None:
+    module = load_module(
+        helper(
+            tmp_path,
+            """
+            import re
+            from lmms_eval.filters.extraction import ExtendedRegexFilter
+
+            class Mine(ExtendedRegexFilter):
+                def apply(self, resps, docs):
+                    search = re.compile(r"(yes)|(no)")
+                    return [[self.find_match(search, self.filter_ignores(one), {"no": "N"}) for one in several]
+                            for several in resps]
+            """,
+        )
+    )
+    mine = module.Mine(ignore_case=True, ignore_punctuation=True, regexes_to_ignore=["x"])
+    assert mine.apply([["Yx-es", "NO", "?"]], [{}]) == [["yes", "N", []]]
+
+
 def test_what_helpers_register_is_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for registry in (FILTERS, AGGREGATIONS, METRICS):
         registry.names()
@@ -122,6 +177,14 @@ def test_a_task_tree_is_importable_under_its_own_name(tmp_path: Path) -> None:
 def test_what_nobody_has_is_a_missing_package(tmp_path: Path) -> None:
     helper(tmp_path, "from lm_eval.models.huggingface import HFLM\n\ndef question(doc): ...\n")
     with pytest.raises(MissingPackage, match="lm_eval"):
+        HelperFunction("utils.question", tmp_path, "t.yaml:1").load()
+
+
+def test_a_name_its_harness_does_not_have_is_named(tmp_path: Path) -> None:
+    helper(tmp_path, "from lmms_eval.azure_openai_compat import build_client\n\ndef question(doc): ...\n")
+    with pytest.raises(
+        MissingPackage, match=r"for `lmms_eval\.azure_openai_compat`, needs the package `lmms_eval`"
+    ):
         HelperFunction("utils.question", tmp_path, "t.yaml:1").load()
 
 

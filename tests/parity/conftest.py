@@ -17,16 +17,16 @@ def find_shared() -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def find_lm_eval_tasks() -> Path | None:
-    """The task files of lm_eval, without importing it: ASSAY_LM_EVAL_TASKS, else those of the installed package."""
-    named = os.environ.get("ASSAY_LM_EVAL_TASKS")
+def find_tasks(package: str) -> Path | None:
+    """The task files of a harness, without importing it: ASSAY_LM_EVAL_TASKS, else those of the installed package."""
+    named = os.environ.get(f"ASSAY_{package.upper()}_TASKS")
     if named:
         return Path(named) if Path(named).is_dir() else None
     try:
-        installed = distribution("lm_eval")
+        installed = distribution(package)
     except PackageNotFoundError:
         return None
-    folder = Path(str(installed.locate_file("lm_eval/tasks")))
+    folder = Path(str(installed.locate_file(f"{package}/tasks")))
     return folder if folder.is_dir() else None
 
 
@@ -42,7 +42,27 @@ def lm_eval_corpus() -> Path:
 @pytest.fixture(scope="session")
 def lm_eval_tasks() -> Path:
     """The task files the corpus was recorded from."""
-    tasks = find_lm_eval_tasks()
+    tasks = find_tasks("lm_eval")
     if tasks is None:
         pytest.skip("no task files of lm_eval: install it, or set ASSAY_LM_EVAL_TASKS to an unpacked wheel")
+    return tasks
+
+
+@pytest.fixture(scope="session")
+def lmms_eval_corpus() -> Path:
+    """The recorded corpus of lmms_eval."""
+    shared = find_shared()
+    if shared is None or not (shared / "oracle" / "lmms_eval").is_dir():
+        pytest.skip("no recorded corpus: set ASSAY_SHARED to the folder that holds oracle/lmms_eval")
+    return shared / "oracle" / "lmms_eval"
+
+
+@pytest.fixture(scope="session")
+def lmms_eval_tasks() -> Path:
+    """The task files the corpus was recorded from."""
+    tasks = find_tasks("lmms_eval")
+    if tasks is None:
+        pytest.skip(
+            "no task files of lmms_eval: install it, or set ASSAY_LMMS_EVAL_TASKS to an unpacked wheel"
+        )
     return tasks

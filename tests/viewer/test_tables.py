@@ -128,3 +128,36 @@ def test_a_notebook_gets_the_table_as_html(workspace: Path) -> None:
     html = run(workspace, "sums")._repr_html_()
     assert html.startswith("<pre>")
     assert "&lt;sums&gt;" in html
+
+
+def test_what_an_aggregation_says_of_each_part_is_listed_below_it(workspace: Path) -> None:
+    (workspace / "parts.py").write_text(
+        "def judge(doc, results):\n    return {'by_answer': (doc['answer'], results[0])}\n\n"
+        "def summed(items):\n    return {'all': len(items), 'first [1]': {'right': 0.25}}\n",
+        "utf-8",
+    )
+    write_task(workspace)
+    path = workspace / "sums.yaml"
+    config = yaml.safe_load(path.read_text("utf-8"))
+    config.pop("metric_list", None)
+    path.write_text(
+        yaml.safe_dump(config)
+        + "process_results: !function parts.judge\n"
+        + "metric_list:\n  - metric: by_answer\n    aggregation: !function parts.summed\n",
+        "utf-8",
+    )
+    text = results_text(run(workspace, "sums"))
+    lines = [" ".join(line) for line in cells(text)]
+    assert "all 6" in lines
+    assert "first [1] / right 0.2500" in lines
+    assert "all 6" in [" ".join(row) for row in cells(narrow_text(workspace))]
+
+
+def narrow_text(workspace: Path) -> str:
+    from rich.console import Console
+
+    stream = io.StringIO()
+    Console(file=stream, width=200, color_system=None).print(
+        results_table(run(workspace, "sums"), narrow=True)
+    )
+    return stream.getvalue()

@@ -26,6 +26,7 @@ from assay.core.specs import TaskSpec
 
 __all__ = ["HelperFunction", "execute_module", "load_module"]
 
+_FOREIGN = ("lm_eval", "lmms_eval")
 _NUMBERS = itertools.count()
 _MODULES: dict[tuple[str, int], ModuleType] = {}
 
@@ -135,8 +136,12 @@ class HelperFunction:
                 raise MissingPackage(
                     f"the helper `{self.reference}` needs a package: {error}", where=str(path)
                 ) from None
+            package, _, rest = error.name.partition(".")
+            user = f"the helper `{self.reference}`"
+            if rest and package in _FOREIGN:  # a name this harness does not have, or no longer
+                user = f"{user}, for `{error.name}`,"
             raise MissingPackage.of(
-                error.name, f"the helper `{self.reference}`", where=str(path or self.where)
+                package if rest and package in _FOREIGN else error.name, user, where=str(path or self.where)
             ) from None
         except SyntaxError as error:
             raise BadTask(f"helper file is not Python: {error.msg}", where=f"{path}:{error.lineno}") from None

@@ -13,7 +13,7 @@ from assay.store.runs import Run
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["accounts", "judges_text", "results_table", "results_text"]
+__all__ = ["accounts", "breakdown", "judges_text", "results_table", "results_text"]
 
 _ARROWS = {True: "↑", False: "↓", None: ""}
 
@@ -41,7 +41,7 @@ def results_table(run: Run, *, narrow: bool = False) -> Table:
             shots = "" if name == shown or facts.get("n_shot") is None else str(facts["n_shot"])
             names = [escape(estimate.pipeline), escape(estimate.metric)]
             arrow = _ARROWS[estimate.higher_is_better]
-            stderr = "" if estimate.stderr is None else f"± {digits(estimate.stderr)}"
+            stderr = _error(estimate)
             table.add_row(
                 label,
                 *(names if narrow else [shots, *names, arrow]),
@@ -50,8 +50,33 @@ def results_table(run: Run, *, narrow: bool = False) -> Table:
                 *(_joined(estimate) if narrow else _apart(estimate)),
                 style=style,
             )
+            for part, value in breakdown(estimate.value):
+                lead = ["", ""] if narrow else ["", "", ""]
+                table.add_row(*lead, f"  {escape(part)}", *([] if narrow else [""]), value, style="dim")
         shown = name
     return table
+
+
+def _error(estimate: Estimate) -> str:
+    """The standard error; and that of the documents' scores with clusters, which is on their scale."""
+    shown = [] if estimate.stderr is None else [f"± {digits(estimate.stderr)}"]
+    if estimate.clustered_stderr is not None:
+        shown.append(f"(clustered {digits(estimate.clustered_stderr)})")
+    return " ".join(shown)
+
+
+def breakdown(value: Any, *, before: str = "") -> Iterator[tuple[str, str]]:
+    """What an aggregation that returns a mapping says of each part: (name, number), nested names joined.
+
+    >>> list(breakdown({"logos": 0.5, "maps": {"old": 1}}))
+    [('logos', '0.5000'), ('maps / old', '1')]
+    """
+    for key, part in value.items() if isinstance(value, dict) else ():
+        name = f"{before} / {key}" if before else str(key)
+        if isinstance(part, dict):
+            yield from breakdown(part, before=name)
+        else:
+            yield name, number(part)
 
 
 def _apart(estimate: Estimate) -> list[str]:

@@ -75,9 +75,11 @@ def _show(records: Sequence[Checks], document: dict[str, Any], shown: int) -> No
     apart = document["apart"]
     if apart["requests"]["of"]:
         counts = ", ".join(f"{check} {apart[check]['identical']}/{apart[check]['of']}" for check in CHECKS)
-        click.echo(f"counted apart, because they use a global random state: {counts}")
+        click.echo(f"counted apart, see `excluded` and `scores_apart` in the JSON: {counts}")
     for reason, count in sorted(document["scores_apart"].items()):
         click.echo(f"scores not compared: {count} ({reason})")
+    if document["groups"]["of"]:
+        click.echo(f"groups and tags identical {document['groups']['identical']}/{document['groups']['of']}")
     for check in CHECKS:
         counts = document["total"][check]
         click.echo(f"{check} identical {counts['identical']}/{counts['of']}")

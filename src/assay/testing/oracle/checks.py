@@ -24,7 +24,10 @@ class Checks:
     metrics: str | None = None
     results: str | None = None
     excluded: str = ""
-    """Why the record is counted apart: what it shows depends on a global random state."""
+    """Why the record is counted apart: it depends on a global random state, or on other packages than are here."""
+
+    structure: bool = False
+    """A group or tag of which only the structure was recorded: counted by itself."""
 
     scores_apart: str = ""
     """Why only its scores are counted apart: they need the network, other packages, or were not recorded."""
@@ -53,7 +56,13 @@ def tally(records: Iterable[Checks]) -> dict[str, Any]:
     )
     tasks: dict[str, Any] = {}
     reasons: dict[str, int] = {}
+    groups = {"identical": 0, "of": 0}
     for checks in records:
+        if checks.structure:
+            tasks[checks.name] = {"structure": checks.requests or "identical"}
+            groups["of"] += 1
+            groups["identical"] += checks.requests is None
+            continue
         entry = {check: getattr(checks, check) or "identical" for check in CHECKS}
         tasks[checks.name] = {**entry, **({"excluded": checks.excluded} if checks.excluded else {})}
         if checks.scores_apart:
@@ -64,4 +73,4 @@ def tally(records: Iterable[Checks]) -> dict[str, Any]:
             counts = (apart if aside else total)[check]
             counts["of"] += 1
             counts["identical"] += getattr(checks, check) is None
-    return {"total": total, "apart": apart, "scores_apart": reasons, "tasks": tasks}
+    return {"total": total, "apart": apart, "scores_apart": reasons, "groups": groups, "tasks": tasks}

@@ -23,6 +23,7 @@ from assay.testing.oracle.corpus import find_corpus, read_records
 from assay.testing.oracle.groups import leaf_record, replay_group
 from assay.testing.oracle.lm_eval import Splits, datasets_of, replay_record, tasks_folder
 from assay.testing.oracle.lmms_eval import LmmsReplay
+from assay.testing.oracle.lmms_groups import compare_groups
 
 __all__ = ["Wanted", "replay", "replay_in_processes"]
 
@@ -80,6 +81,10 @@ def _replay_lmms(wanted: Wanted) -> Iterator[Checks]:
                 yield replayed.record(record, number)
     finally:
         replayed.close()
+    if wanted.share == 0 and not wanted.per_family and not wanted.family:
+        for checks in compare_groups(wanted.corpus.resolve(), root, _AFTER_TASKS):
+            if wanted.has({}, checks.task, checks.number):
+                yield checks
 
 
 def _replay_lm(wanted: Wanted) -> Iterator[Checks]:
@@ -151,9 +156,19 @@ def _work(wanted: Wanted) -> list[Checks]:
     datasets.disable_progress_bars()
     _skip_fingerprints()
     logging.disable(logging.WARNING)
+    _silence_loguru()
     warnings.simplefilter("ignore")
     with redirect_stdout(sys.stderr), allowed():
         return list(replay(wanted))
+
+
+def _silence_loguru() -> None:
+    """Helpers of lmms-eval log with loguru, each document on a line."""
+    try:
+        from loguru import logger
+    except ModuleNotFoundError:
+        return
+    logger.remove()
 
 
 def _skip_fingerprints() -> None:

@@ -174,6 +174,14 @@ def test_a_task_tree_is_importable_under_its_own_name(tmp_path: Path) -> None:
     assert (module.__name__, module.NUMBER, module.WORD) == ("lm_eval.tasks.b.utils", 5, "near")
 
 
+def test_a_reference_by_full_name_finds_the_tree_its_file_lies_in(tmp_path: Path) -> None:
+    tree = tmp_path / "lmms_eval" / "tasks"
+    helper(tree / "far", "def question(doc): return 'far'\n", "asking.py")
+    (tree / "near").mkdir()
+    function = HelperFunction("lmms_eval.tasks.far.asking.question", tree / "near", "t.yaml:1")
+    assert function({}) == "far"
+
+
 def test_what_nobody_has_is_a_missing_package(tmp_path: Path) -> None:
     helper(tmp_path, "from lm_eval.models.huggingface import HFLM\n\ndef question(doc): ...\n")
     with pytest.raises(MissingPackage, match="lm_eval"):

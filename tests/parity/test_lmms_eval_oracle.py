@@ -51,7 +51,7 @@ def test_a_task_of_every_family_is_identical(lmms_eval_corpus: Path, lmms_eval_t
     assert len(records) > 200
     assert unexplained(records) == {}
     identical = sum(checks.first is None for checks in records)
-    assert identical >= 0.7 * len(records), "too many tasks need packages that are not installed"
+    assert identical >= 0.6 * len(records), "too many tasks need packages that are not installed"
 
 
 def test_groups_and_tags_are_identical(lmms_eval_corpus: Path, lmms_eval_tasks: Path) -> None:

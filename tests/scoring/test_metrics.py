@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.errors import BadOption, MissingPackage
+from assay.scoring.distances import edit_distance
 from assay.scoring.metrics import METRICS, metric
-from assay.scoring.metrics.anls import anls, edit_distance
+from assay.scoring.metrics.anls import anls
 from assay.scoring.metrics.exact_match import exact_match
 from assay.scoring.metrics.hub import HubMetric
 from assay.stats.aggregations import AGGREGATIONS

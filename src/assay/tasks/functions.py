@@ -123,7 +123,8 @@ class HelperFunction:
         try:
             if path is not None:
                 return execute_module(path) if self.own_module else load_module(path)
-            compatibility_layers()
+            for layer in compatibility_layers():
+                layer.module_name(self.directory / "any.py")  # makes known the task tree this file lies in
             return importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             if path is None and error.name in (module_name, module_name.partition(".")[0]):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from assay.scoring.metrics.anls import edit_distance
+from assay.scoring.distances import edit_distance
 
 __all__ = ["cer", "wer"]
 

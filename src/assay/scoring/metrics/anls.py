@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from assay.scoring.distances import edit_distance
 from assay.scoring.metrics import metric
 
-__all__ = ["anls", "edit_distance"]
+__all__ = ["anls"]
 
 
 @metric("anls", output_types=("generate_until",))
@@ -28,23 +29,3 @@ def anls(*, references: Sequence[str], predictions: Sequence[Any], thresh_hold: 
         distances.append(edits / longest if longest else 0.0)
     similarity = 1 - min(distances)
     return similarity if similarity >= thresh_hold else 0.0
-
-
-def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
-    """The fewest characters (or words, of lists) to insert, delete or replace to make one the other.
-
-    >>> edit_distance("kitten", "sitting")
-    3
-    """
-    if first == second:
-        return 0
-    above = list(range(len(second) + 1))
-    for row, letter in enumerate(first, start=1):
-        line = [row]
-        for column, other in enumerate(second):
-            if letter == other:
-                line.append(above[column])
-            else:
-                line.append(1 + min(above[column], above[column + 1], line[column]))
-        above = line
-    return above[-1]

@@ -11,8 +11,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
+from assay.scoring.distances import edit_distance
 from assay.scoring.metrics import metric
-from assay.scoring.metrics.anls import edit_distance
 
 __all__ = ["character_error_rate", "plain_text", "word_error_rate"]
 

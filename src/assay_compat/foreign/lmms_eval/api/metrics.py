@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from assay.scoring.distances import edit_distance
 from assay.scoring.metrics.anls import anls as _anls
-from assay.scoring.metrics.anls import edit_distance
 from assay.stats.sums import mean
 
 __all__ = ["anls", "levenshtein_distance", "mean"]

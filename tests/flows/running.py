@@ -51,7 +51,10 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.log = folder / "asked.log"
+        self.judge_log = folder / "judged.log"
         self.broken = folder / "broken"
+        self._heard: list[str] = []
+        self._read: Counter[str] = Counter()
         plugin = folder / "plugin"
         about = plugin / "slow_model-1.0.dist-info"
         about.mkdir(parents=True)
@@ -100,8 +103,29 @@ class Bench:
 
     def asked(self, since: int = 0) -> list[str]:
         """The ids of the requests the model answered, in order."""
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        return [line for line in lines if line not in ("open", "close")][since:]
+        return _noted(self.log)[since:]
+
+    def judged(self) -> list[str]:
+        """The ids of the requests the judge answered, in order."""
+        return _noted(self.judge_log)
+
+    def all_asked(self) -> list[str]:
+        """What model and judge answered since the last `forget`. Not in order, but what is new comes last."""
+        for log, kind in ((self.log, "model"), (self.judge_log, "judge")):
+            lines = _noted(log)
+            self._heard += lines[self._read[kind] :]
+            self._read[kind] = len(lines)
+        return list(self._heard)
+
+    def has_asked_in_all(self, count: int) -> bool:
+        return len(self.all_asked()) >= count
+
+    def forget(self) -> None:
+        """Empty the books."""
+        for log in (self.log, self.judge_log):
+            log.unlink(missing_ok=True)
+        self._heard.clear()
+        self._read.clear()
 
     def has_asked(self, count: int, *, since: int = 0) -> bool:
         return len(self.asked(since)) >= count
@@ -113,6 +137,11 @@ class Bench:
         """The one run under an output folder."""
         (journal,) = (self.folder / output).glob(f"*/{FILE_NAME}")
         return journal.parent
+
+
+def _noted(log: Path) -> list[str]:
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [line for line in lines if line not in ("open", "close")]
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str], timeout_s: float = 60) -> bool:

@@ -27,6 +27,7 @@ class SlowModel:
         log: str,
         delay_ms: float = 3.0,
         window: int = 4,
+        in_flight: int = 1,
         broken: str = "",
         share: float = 0.2,
         likelihood: bool = True,
@@ -35,6 +36,7 @@ class SlowModel:
         self._log = Path(log)
         self._delay_s = delay_ms / 1000
         self._window = window
+        self._in_flight = in_flight
         self._broken = Path(broken) if broken else None
         self._share = share
         self._likelihood = likelihood
@@ -47,7 +49,11 @@ class SlowModel:
     @property
     def traits(self) -> Traits:
         kinds = {"generate", "chat", "image"} | ({"likelihood", "rolling"} if self._likelihood else set())
-        return Traits(abilities=frozenset(kinds), window=self._window)  # type: ignore[arg-type]
+        return Traits(
+            abilities=frozenset(kinds),  # type: ignore[arg-type]
+            window=self._window,
+            in_flight=self._in_flight,
+        )
 
     async def identify(self) -> Mapping[str, str]:
         return {"name": "slow", "revision": "1"}

@@ -3,61 +3,46 @@
 from __future__ import annotations
 
 import random
-import time
-from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.flows.kills import MOST_ON_THEIR_WAY, Ordeal, Tally
 from tests.flows.running import ASSAY, Bench, committed, contents, fingerprints, kill, wait_until
+from tests.flows.scenarios import DIALOGUES, JUDGED, MIXED, Scenario
 
 from assay.store.journal import FILE_NAME
 
-KILLS = 10
-WINDOW = 4
+KILLS = 2
 
 
 @pytest.mark.slow
-def test_a_run_killed_ten_times_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    tasks = bench.write_tasks(documents=30)
-    options = [*tasks, "--limit", "20", "--no_cache", "--seed", "3"]
-    whole = bench.finish(bench.command(*options, "--output_path", "whole", window=WINDOW))
-    assert whole.returncode == 0, whole.stderr
-    expected, total = contents(bench.run_folder("whole")), len(bench.asked())
-    assert {table for table in expected if not expected[table]} == {"judge_requests"}
-    bench.log.unlink()
+@pytest.mark.parametrize(
+    "scenario", [MIXED, DIALOGUES, JUDGED], ids=lambda scenario: scenario.name.replace(" ", "-")
+)
+def test_a_killed_run_ends_as_if_nothing_had_happened(tmp_path: Path, scenario: Scenario) -> None:
+    """A few points; `make soak` tries a hundred and more, each kind of run apart."""
+    tally = Ordeal(tmp_path, scenario, seed=20240613).survive(KILLS)
+    assert tally.points.total() == KILLS
+    assert (tally.repeated, tally.lost) == (0, 0)
+    assert tally.calls == tally.runs * tally.needed + tally.in_flight
 
-    generator = random.Random(20240613)
-    targets = sorted(generator.sample(range(1, total - 20), KILLS - 2))
-    command = bench.command(*options, "--output_path", "killed", window=WINDOW)
-    kept: set[str] = set()
-    seen = kills = 0
-    for target in [0, 0, *targets]:  # twice while it starts, then while it asks
-        process = bench.start(command)
-        if target == 0:
-            time.sleep(generator.uniform(0.05, 0.4))
-        else:
-            wait_until(partial(bench.has_asked, max(1, target - len(kept)), since=seen), process)
-            time.sleep(generator.uniform(0, 0.02))
-        kill(process)
-        kills += process.returncode == -9
-        asked = bench.asked(seen)
-        assert not fingerprints(asked) & kept, "what was on disk was asked again"
-        seen += len(asked)
-        journals = list((tmp_path / "killed").glob(f"*/{FILE_NAME}"))
-        kept = committed(journals[0].parent) if journals else set()
-    last = bench.finish(command)
-    assert last.returncode == 0, last.stderr
-    assert "continuing" in last.stderr
-    assert not fingerprints(bench.asked(seen)) & kept
 
-    assert kills >= KILLS - 1, "the last one may come too late on a busy machine"
-    assert contents(bench.run_folder("killed")) == expected
-    times = bench.asked_times()
-    assert len(times) == total
-    assert sum(times.values()) - total <= KILLS * (WINDOW + 16), (
-        "a window in flight, and what came during one commit"
-    )
+def test_an_answer_that_went_missing_would_be_noticed() -> None:
+    """The books are held against a journal that lost a row, one that has a row too many, and a model asked twice."""
+    ordeal = Ordeal.__new__(Ordeal)
+    ordeal.tally = Tally()
+    (mark,) = fingerprints(["r"])
+    for calls, kept, now in (
+        ([], {mark: [" 1"]}, {}),
+        ([], {mark: [" 1"]}, {mark: [" 2"]}),
+        (["r"], {mark: [" 1"]}, {mark: [" 1"]}),
+        (["r", "r"], {}, {mark: [" 1"]}),
+        ([], {}, {mark: [" 1"]}),
+        ([str(n) for n in range(MOST_ON_THEIR_WAY + 1)], {}, {}),
+    ):
+        with pytest.raises(AssertionError):
+            ordeal._account(calls, kept, now)
+    assert ordeal._account(["r", "s"], {}, {mark: [" 1"]}) == 1
 
 
 @pytest.mark.slow

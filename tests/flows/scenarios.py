@@ -1,0 +1,100 @@
+"""The kinds of runs that are killed: what each is made of, and how the slow model is set up for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.dialogues import GUESSING, write_guessing, write_lift
+from tests.flows.running import Bench
+from tests.making import Function, write_task
+
+SIX_ROUNDS = GUESSING.replace(
+    "    if guess ==",
+    "    if round_idx == 6:\n        return None, None, True, previous_output, info\n    if guess ==",
+)
+HELPER = """
+import random
+from lmms_eval.llm_judge import ServerConfig, get_server
+
+server = get_server("assay", ServerConfig(model_name="any"))
+
+def process(doc, results):
+    told = server.evaluate_binary(question=doc["question"], answer=doc["answer"], prediction=results[0])
+    return {"told": told["result"], "drawn": random.random()}
+"""
+RATED = {
+    "metric": "rated",
+    "judge": {"kind": "score", "range": [0, 3], "repeats": 2, "settings": {"temperature": 1.0}},
+}
+"""The slow model says a digit from 0 to 3 to everything, which is a rating on this scale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One kind of run."""
+
+    name: str
+    options: Callable[[Bench], list[str]]
+    """Writes the tasks, returns the arguments of `assay run`."""
+
+    model: dict[str, Any] = field(default_factory=lambda: {"window": 4})
+    empty: frozenset[str] = frozenset({"judge_requests"})
+    """Tables in which such a run leaves nothing; all others hold something."""
+
+
+def judged_tasks(folder: Path) -> list[str]:
+    """A task with a judge of Assay's, and one whose own helper asks a judge."""
+    rows = [{"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4)} for n in range(25)]
+    native = write_task(folder / "native", "rated", rows, metric_list=[RATED, {"metric": "exact_match"}])
+    metrics = [
+        {"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("told", "drawn")
+    ]
+    own = write_task(
+        folder / "own",
+        "own",
+        rows,
+        helpers=HELPER,
+        process_results=Function("utils.process"),
+        metric_list=metrics,
+    )
+    return [str(native), str(own)]
+
+
+def _mixed(bench: Bench) -> list[str]:
+    return [*bench.write_tasks(documents=30), "--limit", "20", "--seed", "3"]
+
+
+def _text(bench: Bench) -> list[str]:
+    return [*bench.write_tasks(documents=60)[:4], "quickstart_copy", "--limit", "60"]
+
+
+def _images(bench: Bench) -> list[str]:
+    return ["quickstart_shapes"]
+
+
+def _repeated(bench: Bench) -> list[str]:
+    rows = [{"question": f"What is {n} + {n}?", "answer": str(n % 4)} for n in range(20)]
+    drawn = {"do_sample": True, "temperature": 0.7}
+    often = write_task(bench.folder / "often", "often", rows, repeats=5, generation_kwargs=drawn)
+    return ["quickstart_vote", str(often), "--limit", "20"]
+
+
+def _dialogues(bench: Bench) -> list[str]:
+    guessing = write_guessing(bench.folder, 24, helpers=SIX_ROUNDS, repeats=2)
+    return [str(guessing), str(write_lift(bench.folder, 12))]
+
+
+def _judged(bench: Bench) -> list[str]:
+    judge = f"slow,log={bench.judge_log},delay_ms=4,window=4"
+    return [*judged_tasks(bench.folder / "tasks"), "--judge", judge]
+
+
+MIXED = Scenario(name="all kinds of tasks at once", options=_mixed)
+TEXT = Scenario(name="text", options=_text)
+IMAGES = Scenario(name="images", options=_images)
+REPEATED = Scenario(name="repeated", options=_repeated, model={"window": 2, "in_flight": 3})
+DIALOGUES = Scenario(name="dialogues", options=_dialogues)
+JUDGED = Scenario(name="judged", options=_judged, empty=frozenset())

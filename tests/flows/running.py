@@ -46,7 +46,7 @@ class Rank:
 
 
 class Bench:
-    """A folder with tasks and the slow model installed; commands run in it."""
+    """A folder with tasks and the models `slow` and `served` installed; commands run in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,9 +58,12 @@ class Bench:
         plugin = folder / "plugin"
         about = plugin / "slow_model-1.0.dist-info"
         about.mkdir(parents=True)
-        shutil.copy(Path(__file__).with_name("slow_model.py"), plugin)
+        for module in ("slow_model.py", "served_model.py"):
+            shutil.copy(Path(__file__).with_name(module), plugin)
         (about / "METADATA").write_text("Metadata-Version: 2.1\nName: slow-model\nVersion: 1.0\n")
-        (about / "entry_points.txt").write_text("[assay.models]\nslow = slow_model:SlowModel\n")
+        (about / "entry_points.txt").write_text(
+            "[assay.models]\nslow = slow_model:SlowModel\nserved = served_model:ServedModel\n"
+        )
         path = os.pathsep.join([str(plugin), *filter(None, [os.environ.get("PYTHONPATH")])])
         self.environment = {**os.environ, "PYTHONPATH": path, "ASSAY_HOME": str(folder / "home")}
 

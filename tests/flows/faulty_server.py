@@ -1,0 +1,156 @@
+"""A real HTTP server that answers prompts, keeps the books, and fails a share of the calls in every way there is."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Question = tuple[str, int]
+"""A prompt and the number of its repeat."""
+
+_Handler = BaseHTTPRequestHandler
+
+
+class FaultyServer:
+    """Says something new to every question it answers, so that an answer tells which call it came from."""
+
+    def __init__(self, share: float, seed: int) -> None:
+        self.share = share
+        self._seed = seed
+        self.port = 0
+        self.calls: Counter[Question] = Counter()
+        self.given: dict[Question, list[str]] = {}
+        """Every whole answer that went out, in order."""
+
+        self.faults: dict[Question, list[str]] = {}
+        self._attempts: Counter[Question] = Counter()
+        self._lock = threading.Lock()
+        self.stop = threading.Event()
+
+    @property
+    def fault_count(self) -> int:
+        return sum(map(len, self.faults.values()))
+
+    def forget(self) -> None:
+        """Empty the books of calls and faults; what was answered stays."""
+        self.calls.clear()
+        self.faults.clear()
+
+    def serve(self, handler: _Handler) -> None:
+        payload = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+        question = (payload["prompt"], payload["repeat"])
+        with self._lock:
+            self.calls[question] += 1
+            self._attempts[question] += 1
+            generator = random.Random(f"{self._seed} {question} {self._attempts[question]}")
+            kind = generator.choice(sorted(FAULTS)) if generator.random() < self.share else ""
+            text = f" {generator.randrange(4)} ({generator.randrange(10**9)})"
+            (self.faults if kind else self.given).setdefault(question, []).append(kind or text)
+        if kind:
+            FAULTS[kind](self, handler, text)
+        else:
+            send(handler, 200, said(text))
+
+
+def said(text: str) -> str:
+    return json.dumps({"choices": [{"text": text, "finish_reason": "stop"}]})
+
+
+def send(
+    handler: _Handler, status: int, body: str, *, content_type: str = "application/json", size: int = 0
+) -> None:
+    data = body.encode()
+    handler.send_response(status)
+    handler.send_header("Content-Type", content_type)
+    handler.send_header("Content-Length", str(size or len(data)))
+    handler.end_headers()
+    handler.wfile.write(data)
+    handler.close_connection = True
+
+
+def _reset(server: FaultyServer, handler: _Handler, text: str) -> None:
+    """The connection is torn, as when a server is killed."""
+    linger = struct.pack("ii", 1, 0)
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    handler.close_connection = True
+
+
+def _silence(server: FaultyServer, handler: _Handler, text: str) -> None:
+    server.stop.wait(60)
+    handler.close_connection = True
+
+
+def _trickle(server: FaultyServer, handler: _Handler, text: str) -> None:
+    """The head and half of the body come; the rest never does, and nobody hangs up."""
+    body = said(text)
+    send(handler, 200, body[: len(body) // 2], size=len(body))
+    handler.wfile.flush()
+    server.stop.wait(60)
+
+
+def _half(server: FaultyServer, handler: _Handler, text: str) -> None:
+    """Half of the body, and the line is closed."""
+    body = said(text)
+    send(handler, 200, body[: len(body) // 2], size=len(body))
+
+
+def _of(status: int, body: str, **details: Any) -> Callable[[FaultyServer, _Handler, str], None]:
+    return lambda server, handler, text: send(handler, status, body, **details)
+
+
+FAULTS: Mapping[str, Callable[[FaultyServer, _Handler, str], None]] = {
+    "rate limit": _of(429, "slow down"),
+    "internal error": _of(500, said(" 1")),
+    "overloaded": _of(503, "<html>try again later</html>", content_type="text/html"),
+    "torn connection": _reset,
+    "silence": _silence,
+    "stalled body": _trickle,
+    "half a body": _half,
+    "half of the JSON": _of(200, '{"choices": [{"text": " 1", "finish_'),
+    "no JSON": _of(200, "1"),
+    "no choices": _of(200, '{"choices": []}'),
+    "no text": _of(200, '{"choices": [{"text": null, "finish_reason": "stop"}]}'),
+    "a page instead": _of(200, said(" 1"), content_type="text/html"),
+    "nothing": _of(200, ""),
+}
+
+
+@contextmanager
+def serving(share: float, seed: int) -> Iterator[FaultyServer]:
+    """The server on a free port, for the length of a block."""
+    faulty = FaultyServer(share, seed)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            try:
+                faulty.serve(self)
+            except OSError:  # whoever asked went away
+                self.close_connection = True
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 128
+        daemon_threads = True
+        block_on_close = False
+
+    server = Server(("127.0.0.1", 0), Handler)
+    faulty.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield faulty
+    finally:
+        faulty.stop.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 from tests.flows.faulty_server import FaultyServer, Question, serving
 from tests.flows.running import ASSAY, Bench
@@ -41,7 +42,7 @@ class Storm:
         self.server = server
         self.documents = documents
         rows = [{"question": f"What is {n} + {n}?", "answer": str(n % 4)} for n in range(documents)]
-        digits = {"filter_list": [{"name": "digit", "filter": DIGIT}]}
+        digits: dict[str, Any] = {"filter_list": [{"name": "digit", "filter": DIGIT}]}
         drawn = {"do_sample": True, "temperature": 0.5}
         self.tasks = [
             str(write_task(bench.folder / "tasks", "once", rows, **digits)),

@@ -6,8 +6,6 @@ import base64
 import binascii
 import hashlib
 import io
-import urllib.error
-import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -117,6 +115,9 @@ def _inline(address: str, where: str) -> bytes:
 
 def _fetch(url: str) -> bytes:
     """The content behind an address, up to a size nobody needs."""
+    import urllib.error  # forty modules that few runs need
+    import urllib.request
+
     request = urllib.request.Request(url, headers={"User-Agent": "assay"})
     blocks: list[bytes] = []
     size = 0

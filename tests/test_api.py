@@ -82,9 +82,11 @@ def test_progress_is_shown_when_asked_for(workspace: Path, capsys: pytest.Captur
     assay.run(model=make_model(), tasks=[task])
     assert capsys.readouterr() == ("", "")
     assay.run(model=make_model(), tasks=[task], progress=True)
+    assert capsys.readouterr() == ("", ""), "a finished run has no progress to show"
+    assay.run(model=make_model(), tasks=[task], limit=5, progress=True)
     out, err = capsys.readouterr()
     assert out == ""
-    assert "6/6 documents" in err
+    assert "5/5 documents" in err
 
 
 # --- notebooks -----------------------------------------------------------------------------------------

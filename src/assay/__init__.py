@@ -14,6 +14,7 @@ _HOMES = {
     "run": "assay.api",
     "plan": "assay.api",
     "open_run": "assay.api",
+    "resume": "assay.api",
     "Run": "assay.api",
     "Plan": "assay.engine.plan",
     "RunSpec": "assay.core.runspec",
@@ -71,11 +72,12 @@ __all__ = [
     "Video",
     "open_run",
     "plan",
+    "resume",
     "run",
 ]
 
 if TYPE_CHECKING:
-    from assay.api import Run, open_run, plan, run
+    from assay.api import Run, open_run, plan, resume, run
     from assay.core.documents import Document
     from assay.core.errors import AssayError
     from assay.core.messages import Audio, Image, Message, Prompt, Text, Video

@@ -4,34 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from assay.core.errors import BadOption, Interrupted
-from assay.core.home import assay_home
 from assay.core.ports import Model
 from assay.core.progress import RunProgress
 from assay.core.runspec import RunSpec
 from assay.engine import run as engine
-from assay.engine.facts import facts_of, sandbox_facts
+from assay.engine.drift import compare_manifests
+from assay.engine.facts import sandbox_facts
 from assay.engine.foreign_code import ForeignCode
 from assay.engine.main_thread import run_beside_helpers
+from assay.engine.manifest import make_manifest
 from assay.engine.plan import Plan, make_plan
+from assay.engine.recall import RememberedModel, manifest_of, recall
+from assay.engine.rescore import Scoring, Wanted, rescore
+from assay.engine.starting import finished_run, open_journal
+from assay.engine.verify import Verification, current_identity
+from assay.engine.verify import verify as verify_run
 from assay.engine.watch import current_watch, watching
-from assay.store.cache import ResponseCache
-from assay.store.journal import FILE_NAME, Journal
+from assay.store.cache import ResponseCache, default_cache
+from assay.store.finding import find_run
 from assay.store.runs import Run as StoredRun
-from assay.viewer.lm_eval_files import write_files
+from assay.viewer.lm_eval_files import write_files_once
 from assay.viewer.progress import show_progress
 from assay.viewer.tables import results_text
 
-__all__ = ["Run", "open_run", "plan", "run"]
+__all__ = ["Run", "open_run", "plan", "resume", "run", "score", "verify"]
 
 T = TypeVar("T")
 
@@ -59,9 +66,9 @@ class Run(StoredRun):
 
 
 def open_run(path: str | Path) -> Run:
-    """The run kept in a folder (or the folder of a journal file)."""
-    folder = Path(path)
-    return Run(folder.parent if folder.name == FILE_NAME else folder)
+    """The run kept in a folder (or the folder of a journal file); or one of `./assay-runs`, by its id, the start of
+    its id, or `latest`."""
+    return Run(find_run(path))
 
 
 def plan(spec: RunSpec | None = None, **options: Any) -> Plan:
@@ -79,6 +86,7 @@ def run(
     *,
     progress: bool = False,
     on_plan: Callable[[Plan], None] | None = None,
+    command: Sequence[str] = (),
     **options: Any,
 ) -> Run:
     """Evaluate a model on tasks: ask what was not answered yet, judge, sum up, keep everything.
@@ -87,11 +95,109 @@ def run(
         spec: All options as one record; or give them as keywords, named as the flags are. Keywords win.
         progress: Show live progress on standard error.
         on_plan: Called when the plan stands, before anything is asked.
+        command: The command line it was asked for with, for the run's manifest.
         **options: `model` may also be an object that implements the `Model` port; `judge` too, or a list of them.
     """
     spec, model, judges = _spec(spec, options)
+    wishes = _Wishes(progress=progress, on_plan=on_plan, command=tuple(command))
     with watching(spec.helper_timeout):
-        return _wait(_run(spec, model, judges, progress, on_plan), beside_helpers=True)
+        return _wait(_run(spec, model, judges, wishes), beside_helpers=True)
+
+
+def resume(
+    run: str | Path | StoredRun,
+    *,
+    model: Model | None = None,
+    judges: Sequence[Model] = (),
+    progress: bool = False,
+    on_plan: Callable[[Plan], None] | None = None,
+    command: Sequence[str] = (),
+    **options: Any,
+) -> Run:
+    """Go on with a run where it stopped, with the options it was started with.
+
+    Args:
+        run: A run, its folder, its id, the start of its id, or `latest`.
+        model: The model itself, where it was an object and not a name.
+        judges: The judges, where they were objects.
+        progress: Show live progress on standard error.
+        on_plan: Called when the plan stands, before anything is asked.
+        command: The command line it was asked for with, for the run's manifest.
+        **options: Options that cannot change the result, such as `batch_size`; secrets that were not kept.
+
+    Raises:
+        BadOption: The task, the data or the model changed: what would go on is another run.
+    """
+    stored = run if isinstance(run, StoredRun) else Run(find_run(run))
+    recalled = recall(manifest_of(stored), options)
+    stored.close()
+    wishes = _Wishes(
+        progress=progress, on_plan=on_plan, command=tuple(command), resumed=(stored, recalled.manifest)
+    )
+    spec = replace(recalled.spec, refresh=recalled.spec.refresh and not stored.finished)
+    stored.close()
+    with watching(spec.helper_timeout):
+        return _wait(_run(spec, model, list(judges), wishes), beside_helpers=True)
+
+
+def score(
+    run: str | Path | StoredRun,
+    *,
+    tasks: Sequence[str] = (),
+    filters: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    dry_run: bool = False,
+) -> Scoring:
+    """Apply filters, metrics and judges once more to the answers a run has; its model is never asked.
+
+    Args:
+        run: A run, its folder, its id, the start of its id, or `latest`.
+        tasks: Only these of its tasks.
+        filters: Only these filter pipelines of the tasks; or registered filters.
+        metrics: Only these metrics of the tasks; or registered metrics.
+        dry_run: Keep nothing: the scoring is in a temporary folder.
+    """
+    opened = Run(run.folder if isinstance(run, StoredRun) else find_run(run))
+    manifest = manifest_of(opened)
+    spec = replace(recall(manifest, {}).spec, predict_only=False)
+    place = Path(tempfile.mkdtemp(prefix="assay-score-")) if dry_run else None
+    wanted = Wanted(tasks=tasks, filters=filters, metrics=metrics)
+    with ExitStack() as closing, watching(spec.helper_timeout):
+        closing.callback(opened.close)
+        cache = None
+        if not spec.no_cache and (known := default_cache()).exists():
+            cache = ResponseCache(known)
+            closing.callback(cache.close)
+
+        async def scored() -> Scoring:
+            async with _planned(spec, RememberedModel(manifest), []) as (whole, foreign):
+                return await rescore(
+                    opened, (manifest, make_manifest(whole)), whole, wanted, cache, foreign, place
+                )
+
+        return _wait(scored(), beside_helpers=True)
+
+
+def verify(run: str | Path | StoredRun) -> Verification:
+    """What changed since a run: reads its tasks again, renders its documents, asks nothing.
+
+    >>> verify("latest").drifts  # doctest: +SKIP
+    ()
+    """
+    stored = Run(run.folder if isinstance(run, StoredRun) else find_run(run))
+    manifest = manifest_of(stored)
+    spec = recall(manifest, {}).spec
+
+    async def verified() -> Verification:
+        async with _planned(spec, RememberedModel(manifest), []) as (plan, foreign):
+            identity = await current_identity(spec, manifest)
+            return await foreign.run(lambda: verify_run(stored, manifest, plan, identity))
+
+    try:
+        with watching(spec.helper_timeout):
+            return _wait(verified(), beside_helpers=True)
+    finally:
+        stored.close()
 
 
 def _spec(spec: RunSpec | None, options: dict[str, Any]) -> tuple[RunSpec, Model | None, list[Model]]:
@@ -115,18 +221,34 @@ def _spec(spec: RunSpec | None, options: dict[str, Any]) -> tuple[RunSpec, Model
     return replace(spec, **RunSpec.read(options)), model, judges
 
 
-async def _run(
-    spec: RunSpec,
-    model: Model | None,
-    judges: list[Model],
-    progress: bool,
-    on_plan: Callable[[Plan], None] | None,
-) -> Run:
-    with ExitStack() as opened:
-        foreign = ForeignCode()
-        opened.callback(foreign.close)
-        planned = await foreign.run(lambda: _made_plan(spec, model, judges))
-        return await _carried_out(planned, foreign, progress, on_plan)
+@dataclass(frozen=True, kw_only=True)
+class _Wishes:
+    """How to go about a run, apart from what it is."""
+
+    progress: bool = False
+    on_plan: Callable[[Plan], None] | None = None
+    command: tuple[str, ...] = ()
+    resumed: tuple[StoredRun, Mapping[str, Any]] | None = None
+    """The run that must be gone on with, and its manifest."""
+
+
+async def _run(spec: RunSpec, model: Model | None, judges: list[Model], wishes: _Wishes) -> Run:
+    async with _planned(spec, model, judges) as (planned, foreign):
+        if wishes.resumed is not None:
+            planned = _same_run(planned, *wishes.resumed)
+        return await _carried_out(planned, foreign, wishes)
+
+
+@asynccontextmanager
+async def _planned(
+    spec: RunSpec, model: Model | None, judges: list[Model]
+) -> AsyncIterator[tuple[Plan, ForeignCode]]:
+    """A plan, and where the helpers of its tasks run."""
+    foreign = ForeignCode()
+    try:
+        yield await foreign.run(lambda: _made_plan(spec, model, judges)), foreign
+    finally:
+        foreign.close()
 
 
 def _made_plan(spec: RunSpec, model: Model | None, judges: list[Model]) -> Plan:
@@ -136,35 +258,46 @@ def _made_plan(spec: RunSpec, model: Model | None, judges: list[Model]) -> Plan:
         return asyncio.run(make_plan(spec, model=model, judges=judges))
 
 
-async def _carried_out(
-    planned: Plan, foreign: ForeignCode, progress: bool, on_plan: Callable[[Plan], None] | None
-) -> Run:
+async def _carried_out(planned: Plan, foreign: ForeignCode, wishes: _Wishes) -> Run:
     spec = planned.spec
     started = time.monotonic()
     with ExitStack() as opened:
         cache: ResponseCache | None = None
         if not spec.no_cache:
-            kept = Path(spec.use_cache).expanduser() if spec.use_cache else assay_home() / "cache.sqlite"
-            cache = ResponseCache(kept)
+            kept = Path(spec.use_cache).expanduser() if spec.use_cache else default_cache()
+            cache = ResponseCache(kept, refresh=spec.refresh)
             opened.callback(cache.close)
-        if on_plan is not None:
-            on_plan(planned)
-        journal = Journal.create(planned.folder)
-        opened.callback(journal.close)
-        facts = facts_of(planned)
-        known = journal.facts()
-        journal.set_facts({**facts, "started": known.get("started", facts["started"])}).result()
-        counters = RunProgress()
-        shown: AbstractContextManager[None] = show_progress(counters) if progress else nullcontext()
-        with shown:
-            await engine.run(planned, journal, cache, counters, foreign)
-        seconds = journal.facts().get("seconds", 0.0) + time.monotonic() - started
-        ended = {"ended": time.time(), "seconds": seconds, **sandbox_facts(planned)}
-        journal.set_facts(ended).result()
+        if wishes.on_plan is not None:
+            wishes.on_plan(planned)
+        if finished_run(planned) is None:
+            journal = open_journal(planned, wishes.command)
+            opened.callback(journal.close)
+            counters = RunProgress()
+            shown: AbstractContextManager[None] = (
+                show_progress(counters) if wishes.progress else nullcontext()
+            )
+            with shown:
+                await engine.run(planned, journal, cache, counters, foreign)
+            seconds = journal.facts().get("seconds", 0.0) + time.monotonic() - started
+            ended = {"ended": time.time(), "seconds": seconds, **sandbox_facts(planned)}
+            journal.set_facts(ended).result()
     finished = Run(planned.folder)
     if spec.output_path is not None:
-        finished.files = write_files(finished, spec.output_path, samples=spec.log_samples)
+        finished.files = write_files_once(finished, spec.output_path, samples=spec.log_samples)
     return finished
+
+
+def _same_run(planned: Plan, run: StoredRun, manifest: Mapping[str, Any]) -> Plan:
+    """The plan, kept where the run is; refused when it would be another run."""
+    if planned.digest != manifest.get("digest", planned.digest) or planned.run_id != manifest["run_id"]:
+        changes = compare_manifests(manifest, make_manifest(planned))
+        named = "; ".join(f"{change.kind}: {change.what}" for change in changes[:3]) or "its options changed"
+        raise BadOption(
+            f"the run cannot be continued, because it would be another one: {named}",
+            where=str(run.folder),
+            hint=f"`assay run --from {run.folder}` starts anew with the same options and keeps every answer that fits",
+        )
+    return replace(planned, folder=run.folder)
 
 
 @contextmanager

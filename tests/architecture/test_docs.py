@@ -30,7 +30,27 @@ PACKAGES = sorted(
     if (path / "__init__.py").is_file() and path.name != "builtin_tasks"
 )
 HEADINGS = ["What it is for", "Its words", "What it does not know", "Its arrow"]
-COMMAND_FLAGS = {"--config", "--help", "--jobs", "--json", "--no_data", "--verbosity", "--version"}
+COMMAND_FLAGS = {
+    "--config",
+    "--dry_run",
+    "--filter",
+    "--format",
+    "--from",
+    "--help",
+    "--ignore",
+    "--in",
+    "--jobs",
+    "--json",
+    "--metric",
+    "--no_data",
+    "--older_than",
+    "--output",
+    "--scoring",
+    "--threshold",
+    "--verbosity",
+    "--version",
+    "--yes",
+}
 """Flags of commands that are not options of a run."""
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -103,7 +123,11 @@ def test_generated_pages_are_current() -> None:
 def test_every_flag_that_is_shown_exists(page: Path) -> None:
     known = {f"--{name}" for name, _, _ in run_options()} | COMMAND_FLAGS
     text = page.read_text("utf-8")
-    commands = [line for line in text.splitlines() if re.search(r"\bassay (run|plan|ls|show|check)\b", line)]
+    commands = [
+        line
+        for line in text.splitlines()
+        if re.search(r"\bassay (run|plan|ls|show|check|runs|resume|verify|score|export|cache)\b", line)
+    ]
     quoted = re.findall(r"`(--\w[\w-]*)", text)
     shown = {flag for line in commands for flag in re.findall(r"(?<!\S)--\w[\w-]*", line)} | {*quoted}
     assert {flag.replace("-", "_").replace("__", "--", 1) for flag in shown} <= known

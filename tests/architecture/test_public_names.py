@@ -35,6 +35,7 @@ PUBLIC = {
     "Video",
     "open_run",
     "plan",
+    "resume",
     "run",
 }
 

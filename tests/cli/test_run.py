@@ -138,7 +138,7 @@ def test_the_table_goes_to_stdout_and_talk_to_stderr(assay_command: Assay) -> No
     assert "done  6/6 documents" in called.err
     assert "\x1b[" not in called.out + called.err
     again = assay_command(*RUN, "tasks/one.yaml")
-    assert "continuing scripted" in again.err
+    assert "already finished: scripted" in again.err
     assert again.out == called.out
 
 

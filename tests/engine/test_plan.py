@@ -264,6 +264,7 @@ SAME = {
     "max_rounds": {"max_rounds": 7},
     "sandbox": {"sandbox": "limits"},
     "sandbox_args": {"sandbox_args": {"python": "python3"}},
+    "refresh": {"refresh": True},
 }
 OTHER: dict[str, dict[str, Any]] = {
     "num_fewshot": {"num_fewshot": 1},

@@ -180,5 +180,5 @@ def test_the_first_command_of_a_newcomer(bench: Bench) -> None:
     assert "done  24/24 documents" in first.stderr
     assert (bench.folder / "home" / "cache.sqlite").is_file()
     again = bench.finish([*ASSAY, "run", "--limit", "4"])
-    assert "continuing embedded" in again.stderr
+    assert "already finished: embedded" in again.stderr
     assert again.stdout == first.stdout

@@ -12,6 +12,7 @@ import pytest
 from assay.core.responses import LogProbability, Response, Usage
 from assay.store.journal import FILE_NAME, Journal
 from assay.store.samples import read_samples
+from assay.store.seal import break_seal
 
 VERSION_1 = """
 CREATE TABLE facts (
@@ -185,6 +186,7 @@ def test_a_journal_of_the_second_format_gets_the_table_of_the_judges(tmp_path: P
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
         connection.execute("DROP TABLE judge_requests")
         connection.execute("PRAGMA user_version=2")
+    break_seal(tmp_path / FILE_NAME)
     for opened in (Journal.read, Journal.create):
         with closing(opened(tmp_path)) as journal:
             assert journal.count("judge_requests") == 0

@@ -36,11 +36,11 @@ RESPONSES = st.builds(
 @given(response=RESPONSES)
 def test_a_response_survives_the_way_into_a_row_and_back(response: Response) -> None:
     assert response_from_row(response_row("f", response, source="model", at=1.0)) == response
-    number, fingerprint, text, logprob, greedy, source, at, details = answered_row(
+    number, fingerprint, text, logprob, greedy, source, at, details, crc = answered_row(
         7, "f", response, source="model", at=1.0
     )
     assert (number, source, at) == (7, "model", 1.0)
-    assert response_from_answered((fingerprint, text, logprob, greedy, details)) == response
+    assert response_from_answered((fingerprint, text, logprob, greedy, details, crc)) == response
 
 
 @pytest.mark.parametrize(

@@ -125,10 +125,14 @@ def test_a_damaged_journal_says_so_when_it_is_read(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[8192:] = b"\xa5" * (len(data) - 8192)
     path.write_bytes(data)
+    with pytest.raises(DamagedStore, match="damaged") as caught:
+        Journal.read(tmp_path)
+    assert str(path) in caught.value.where
+    (tmp_path / "journal.sums").unlink()  # without its seal, SQLite notices when it gets there
     journal = Journal.read(tmp_path)
     with pytest.raises(DamagedStore, match="damaged") as caught:
         journal.facts()
-    assert str(path) in caught.value.where
+    assert "assay runs repair" in caught.value.hint
     journal.close()
 
 
@@ -183,3 +187,35 @@ def test_a_finished_run_can_be_read_where_nothing_can_be_written(tmp_path: Path)
 def test_a_device_in_the_place_of_the_folder_is_refused() -> None:
     with pytest.raises(BadOutput):
         Journal.create(Path(os.devnull) / "run")
+
+
+def write_format_1(path: Path) -> None:
+    """A cache as the first format had it: responses without sums."""
+    schema = CACHE_SCHEMA.tables.replace("at REAL NOT NULL,", "at REAL NOT NULL")
+    schema = schema.replace("    crc INTEGER ", "    -- ")
+    with sqlite3.connect(path) as connection:
+        connection.executescript(schema)
+        connection.execute(
+            "INSERT INTO responses (fingerprint, text, finish, source, at) VALUES ('a', 'x', '', 'm', 1)"
+        )
+        connection.execute("PRAGMA user_version=1")
+    connection.close()
+
+
+def test_a_file_of_an_older_format_is_brought_up_to_date_when_it_is_written(tmp_path: Path) -> None:
+    write_format_1(tmp_path / "x.sqlite")
+    for _ in range(2):
+        connection = connect(tmp_path / "x.sqlite", CACHE_SCHEMA)
+        assert connection.execute("SELECT text, crc FROM responses").fetchall() == [("x", None)]
+        assert connection.execute("PRAGMA user_version").fetchone() == (CACHE_SCHEMA.version,)
+        connection.close()
+
+
+def test_a_file_of_an_older_format_is_read_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    write_format_1(path)
+    before = path.read_bytes()
+    connection = connect(path, CACHE_SCHEMA, readonly=True)
+    assert connection.execute("SELECT text, crc FROM responses").fetchall() == [("x", None)]
+    connection.close()
+    assert path.read_bytes() == before

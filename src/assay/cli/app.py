@@ -21,6 +21,12 @@ COMMANDS = {
     "plan": ("assay.cli.plan", "Say what a run would do, and everything that is wrong with it."),
     "check": ("assay.cli.check", "Find everything that is wrong with tasks, before anybody runs them."),
     "show": ("assay.cli.show", "Show the exact prompts, targets and choices of a task."),
+    "runs": ("assay.cli.runs", "List the runs that are kept; show, repair, remove them."),
+    "resume": ("assay.cli.resume", "Go on with a run where it stopped."),
+    "score": ("assay.cli.score", "Apply filters and metrics again to the answers a run has."),
+    "verify": ("assay.cli.verify", "Say what changed since a run: data, prompts, code, versions."),
+    "export": ("assay.cli.export", "Write a run in a format other programs read."),
+    "cache": ("assay.cli.cache", "List and prune the answers that runs share."),
     "ls": ("assay.cli.ls", "List tasks, groups, tags, models, metrics, filters, options."),
 }
 
@@ -92,7 +98,7 @@ app = _Commands(
 def call(arguments: list[str]) -> int:
     """Run the command line; returns the exit code."""
     try:
-        code = app.main(args=arguments, prog_name="assay", standalone_mode=False)
+        code = app.main(args=arguments, prog_name="assay", standalone_mode=False, obj=list(arguments))
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, click.Abort, Interrupted):
         command = mask_text(shlex.join(["assay", *arguments]))

@@ -11,7 +11,7 @@ import click
 from assay.core.errors import BadOption
 from assay.core.runspec import Option, RunSpec, run_options
 
-__all__ = ["OptionsCommand", "add_run_options", "spec_from"]
+__all__ = ["OptionsCommand", "add_run_options", "given_options", "spec_from"]
 
 
 class _Value(click.ParamType[Any]):
@@ -107,9 +107,14 @@ def _default_text(default: Any) -> str:
 
 def spec_from(values: dict[str, Any], config: Path | None) -> RunSpec:
     """Options from a config file, then from flags, which win."""
+    return RunSpec.of(given_options(values, config), where=str(config) if config else "")
+
+
+def given_options(values: dict[str, Any], config: Path | None) -> dict[str, Any]:
+    """The options somebody gave, in a config file or as flags, which win; not the defaults."""
     settings: dict[str, Any] = {}
     if config is not None:
-        settings |= _read_config(config)
+        settings |= {str(name).replace("-", "_"): value for name, value in _read_config(config).items()}
     for name, value in values.items():
         if value is None or value == ():
             continue
@@ -118,7 +123,7 @@ def spec_from(values: dict[str, Any], config: Path | None) -> RunSpec:
             if isinstance(value, tuple) and value and isinstance(value[0], list)
             else value
         )
-    return RunSpec.of(settings, where=str(config) if config else "")
+    return settings
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -260,6 +260,13 @@ class RunSpec:
     no_cache: bool = option(
         False, "Leave the shared response cache alone.", "Output", flag=True, shapes_result=False
     )
+    refresh: bool = option(
+        False,
+        "Ask again what was answered before, and replace the old answers.",
+        "Output",
+        flag=True,
+        shapes_result=False,
+    )
 
     def __post_init__(self) -> None:
         if self.limit is not None:

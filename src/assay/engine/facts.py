@@ -10,21 +10,22 @@ from dataclasses import asdict
 from typing import Any
 
 from assay.core.codec import to_plain
-from assay.core.secrets import without_secrets
+from assay.core.runspec import RunSpec
+from assay.core.secrets import mask_text, without_secrets
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.version import assay_version
 from assay.tasks.functions import HelperFunction
 
-__all__ = ["facts_of", "sandbox_facts", "shared_facts", "task_shots"]
+__all__ = ["facts_of", "kept_options", "sandbox_facts", "shared_facts", "task_shots"]
 
 
 def facts_of(plan: Plan) -> dict[str, Any]:
     """Options, plan, identity, versions; secrets removed."""
-    spec = without_secrets(asdict(plan.spec))
     return {
         "run_id": plan.run_id,
+        "digest": plan.digest,
         "model": plan.model.name,
-        "spec": to_plain(spec),
+        "spec": kept_options(plan.spec),
         "identity": dict(plan.identity),
         "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
         "top": list(plan.top),
@@ -50,6 +51,12 @@ def sandbox_facts(plan: Plan) -> dict[str, Any]:
     """Where programs ran and what that kept them from; nothing when there were none."""
     isolation = plan.programs.isolation
     return {} if isolation is None else {"sandbox": isolation.facts()}
+
+
+def kept_options(spec: RunSpec) -> dict[str, Any]:
+    """The options as they are written down: without secrets, also not those in the words that describe a judge."""
+    kept: dict[str, Any] = to_plain(without_secrets(asdict(spec)))
+    return {**kept, "judge": [mask_text(word) for word in spec.judge]}
 
 
 def _task_facts(planned: PlannedTask) -> dict[str, Any]:

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
-from assay.core.errors import BadOption, BadOutput, CannotAnswer
+from assay.core.errors import AssayError, BadOption, BadOutput, CannotAnswer
 from assay.core.runspec import RunSpec
 from assay.core.specs import TaskSpec
 from assay.engine.execution import Programs
 
-__all__ = ["check_corpus", "check_programs", "check_template", "check_writable"]
+__all__ = ["check_options", "check_programs", "check_writable"]
+
+
+def check_options(spec: RunSpec, folder: Path) -> list[AssayError]:
+    """Everything that is wrong with the options themselves; `folder` is where the run would be kept."""
+    problems: list[AssayError] = []
+    looks: tuple[Callable[[], None], ...] = (
+        lambda: check_writable(folder),
+        lambda: check_corpus(spec),
+        lambda: check_template(spec),
+        lambda: check_data_root(spec),
+    )
+    for look in looks:
+        try:
+            look()
+        except AssayError as error:
+            problems.append(error)
+    return problems
 
 
 def check_template(spec: RunSpec) -> None:
@@ -28,6 +46,16 @@ def check_corpus(spec: RunSpec) -> None:
     path = spec.decontamination_ngrams_path
     if path is not None and not Path(path).exists():
         raise BadOption(f"there is no corpus in `{path}`", where="--decontamination_ngrams_path")
+
+
+def check_data_root(spec: RunSpec) -> None:
+    """The folder that serves datasets exists: a misspelt one would be passed over in silence, and the hub asked."""
+    if spec.data_root is not None and not Path(spec.data_root).is_dir():
+        raise BadOption(
+            f"the data folder `{spec.data_root}` is not there",
+            where="--data_root",
+            hint="it holds datasets laid out as on the hub",
+        )
 
 
 def check_writable(folder: Path) -> None:

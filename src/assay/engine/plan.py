@@ -26,19 +26,18 @@ from assay.engine.abilities import ability, check_abilities
 from assay.engine.execution import Programs
 from assay.engine.foreign_code import seed_globals
 from assay.engine.judges import Bench, PlannedJudge
-from assay.engine.option_checks import check_corpus, check_programs, check_template, check_writable
-from assay.engine.run_names import output_folder, run_id_of, shape_of
+from assay.engine.option_checks import check_options, check_programs
+from assay.engine.run_names import output_folder, run_digest, run_name, task_digests
 from assay.models import make_model
 from assay.scoring.scorer import Scorer
 from assay.tasks.dialogue import check_dialogue
-from assay.tasks.digests import data_digest, spec_digest
 from assay.tasks.functions import HelperFunction
 from assay.tasks.index import TaskIndex, default_roots
 from assay.tasks.makers import loan
 from assay.tasks.selection import Selection, select
 from assay.tasks.task import Rendering, Task, open_task
 
-__all__ = ["Plan", "PlannedTask", "check_functions", "make_plan"]
+__all__ = ["Plan", "PlannedTask", "check_functions", "functions_in", "make_plan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +49,12 @@ class PlannedTask:
     documents: int
     digest: str
     """Changes when the task file, its helpers, its data or the way of asking changes."""
+
+    config_digest: str = ""
+    """Changes with the merged YAML and its helper files."""
+
+    data_digest: str = ""
+    """Changes with the documents, and those examples are drawn from."""
 
     @property
     def spec(self) -> TaskSpec:
@@ -72,6 +77,9 @@ class Plan:
     groups: Mapping[str, GroupSpec]
     top: tuple[str, ...]
     run_id: str
+    digest: str
+    """The whole hash of which the run's name shows the start."""
+
     folder: Path
     """Where the run is kept."""
 
@@ -145,12 +153,8 @@ async def make_plan(
         bench = Bench(spec, judges)
     except AssayError as error:
         _collect(problems, error)
-    try:
-        check_writable(folder)
-        check_corpus(spec)
-        check_template(spec)
-    except AssayError as error:
-        _collect(problems, error)
+    for problem in check_options(spec, folder):
+        _collect(problems, problem)
     tasks: dict[str, PlannedTask] = {}
     programs = Programs(spec.sandbox, spec.sandbox_args)
     with executing(programs):  # helpers may try one of their own when they are imported
@@ -173,13 +177,13 @@ async def make_plan(
         _collect(problems, error)
     if problems or model is None or bench is None:
         raise problems[0] if len(problems) == 1 else Problems(problems)
-    run_id = run_id_of(
+    digest = run_digest(
         spec,
-        model.name,
         identity,
         {name: planned.digest for name, planned in tasks.items()},
         {name: judge.identity for name, judge in seated.items()},
     )
+    run_id = run_name(spec, model.name, digest)
     return Plan(
         spec=spec,
         model=model,
@@ -188,6 +192,7 @@ async def make_plan(
         groups=selection.groups,
         top=tuple(selection.top),
         run_id=run_id,
+        digest=digest,
         folder=folder / run_id,
         judges=seated,
         house_judges=bench.house,
@@ -275,14 +280,8 @@ def _plan_task(
             _collect(problems, error)
     if problems or task is None or scorer is None:
         raise Problems(problems)
-    digest = digest_of(
-        {
-            "spec": spec_digest(task_spec),
-            "data": data_digest(task),
-            "shape": shape_of(spec),
-        }
-    )
-    return PlannedTask(task=task, scorer=scorer, documents=len(task), digest=digest)
+    digests = task_digests(spec, task_spec, task)
+    return PlannedTask(task=task, scorer=scorer, documents=len(task), **digests)
 
 
 def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:
@@ -310,8 +309,8 @@ def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:
 def check_functions(task_spec: TaskSpec) -> None:
     """Every `!function` leads to a function."""
     problems: list[AssayError] = []
-    values = {id(function) for function in _functions(task_spec.config.get("dataset_kwargs"))}
-    for function in _functions(task_spec.config):
+    values = {id(function) for function in functions_in(task_spec.config.get("dataset_kwargs"))}
+    for function in functions_in(task_spec.config):
         try:
             _ = function.value() if id(function) in values else function.load()
         except AssayError as error:
@@ -320,13 +319,14 @@ def check_functions(task_spec: TaskSpec) -> None:
         raise Problems(problems)
 
 
-def _functions(value: Any) -> list[HelperFunction]:
+def functions_in(value: Any) -> list[HelperFunction]:
+    """Every `!function` inside a value of a task file."""
     if isinstance(value, HelperFunction):
         return [value]
     if isinstance(value, Mapping):
-        return [function for item in value.values() for function in _functions(item)]
+        return [function for item in value.values() for function in functions_in(item)]
     if isinstance(value, (list, tuple)):
-        return [function for item in value for function in _functions(item)]
+        return [function for item in value for function in functions_in(item)]
     return []
 
 

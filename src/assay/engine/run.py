@@ -34,7 +34,7 @@ from assay.engine.rooms import Rooms
 from assay.engine.services import ModelServices, open_model
 from assay.engine.sittings import Court
 from assay.engine.summary import summarise
-from assay.store.cache import ResponseCache
+from assay.store.cache import KnownAnswers
 from assay.store.journal import Journal
 
 __all__ = ["run"]
@@ -49,7 +49,7 @@ _MOST_WRITES = 32
 async def run(
     plan: Plan,
     journal: Journal,
-    cache: ResponseCache | None,
+    cache: KnownAnswers | None,
     progress: RunProgress,
     foreign: ForeignCode | None = None,
 ) -> list[Estimate]:
@@ -75,7 +75,7 @@ class _Stream:
         self,
         plan: Plan,
         journal: Journal,
-        cache: ResponseCache | None,
+        cache: KnownAnswers | None,
         progress: RunProgress,
         foreign: ForeignCode,
     ) -> None:

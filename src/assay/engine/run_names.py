@@ -9,9 +9,15 @@ from typing import Any
 
 from assay.core.fingerprints import digest_of
 from assay.core.runspec import RunSpec
+from assay.core.specs import TaskSpec
 from assay.engine.version import assay_version
+from assay.tasks.digests import data_digest, spec_digest
+from assay.tasks.task import Task
 
-__all__ = ["output_folder", "run_id_of", "shape_of"]
+__all__ = ["output_folder", "run_digest", "run_name", "shape_of", "task_digests"]
+
+_SHOWN = 8
+"""Digits of the hash in a run's name. The whole hash is kept in the journal, so two runs of one name are noticed."""
 
 
 def output_folder(spec: RunSpec) -> Path:
@@ -28,14 +34,21 @@ def shape_of(spec: RunSpec) -> dict[str, Any]:
     return {key: value for key, value in spec.shape().items() if key not in named}
 
 
-def run_id_of(
+def task_digests(spec: RunSpec, task_spec: TaskSpec, task: Task) -> dict[str, str]:
+    """The hashes of a task as a run asks it: of the file with its helpers, of the data, and of both with the way of
+    asking. Apart, so that a later look can say what changed."""
+    config, data = spec_digest(task_spec), data_digest(task)
+    whole = digest_of({"spec": config, "data": data, "shape": shape_of(spec)})
+    return {"digest": whole, "config_digest": config, "data_digest": data}
+
+
+def run_digest(
     spec: RunSpec,
-    model: str,
     identity: Mapping[str, str],
     tasks: Mapping[str, str],
     judges: Mapping[str, Mapping[str, str]],
 ) -> str:
-    """Readable, and the same for the same work: re-issuing a command finds its run."""
+    """The same for the same work: re-issuing a command finds its run."""
     parts: dict[str, Any] = {
         "identity": dict(identity),
         "shape": shape_of(spec),
@@ -44,9 +57,13 @@ def run_id_of(
     }
     if judges:
         parts["judges"] = {name: dict(facts) for name, facts in judges.items()}
-    digest = digest_of(parts)
+    return digest_of(parts)
+
+
+def run_name(spec: RunSpec, model: str, digest: str) -> str:
+    """A name people can read: the model, the first task, how many more there are, the start of the hash."""
     words = [model, sorted(spec.tasks)[0].rstrip("/").removesuffix(".yaml")]
     slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)
     if len(spec.tasks) > 1:
         slug = f"{slug[:57]}-{len(spec.tasks) - 1}"
-    return f"{slug[:60]}-{digest[:8]}"
+    return f"{slug[:60]}-{digest[:_SHOWN]}"

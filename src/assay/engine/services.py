@@ -23,7 +23,7 @@ from assay.core.responses import Failure, Outcome, Response
 from assay.engine.asking import Backlog, ask
 from assay.engine.execution import Programs
 from assay.engine.judges import PlannedJudge
-from assay.store.cache import ResponseCache
+from assay.store.cache import KnownAnswers
 from assay.store.journal import Journal
 
 __all__ = ["ModelServices", "open_model"]
@@ -41,7 +41,7 @@ class ModelServices:
     def __init__(
         self,
         journal: Journal,
-        cache: ResponseCache | None,
+        cache: KnownAnswers | None,
         progress: RunProgress,
         judges: Mapping[str, PlannedJudge],
         programs: Programs | None = None,

@@ -7,29 +7,57 @@ import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from operator import itemgetter
 from pathlib import Path
+from typing import Protocol
 
-from assay.core.errors import BadOutput
+from assay.core.errors import AssayError, BadOutput
+from assay.core.home import assay_home
 from assay.core.responses import Response
-from assay.store.rows import INSERT_RESPONSE, SELECT_RESPONSE, response_from_row, response_row
-from assay.store.schema import CACHE_SCHEMA, connect
+from assay.store import rows
+from assay.store.lock import file_lock
+from assay.store.salvage import salvage
+from assay.store.schema import CACHE_SCHEMA, Malformed, connect
+from assay.store.sums import response_is_sound
 from assay.store.writer import GroupWriter
 
-__all__ = ["ResponseCache"]
+__all__ = ["KnownAnswers", "ResponseCache", "default_cache", "open_cache"]
 
 _CHUNK = 500
+_DAMAGE = ("malformed", "not a database")
 _LOG = logging.getLogger(__name__)
+
+
+def default_cache() -> Path:
+    """The cache all runs share."""
+    return assay_home() / "cache.sqlite"
+
+
+class KnownAnswers(Protocol):
+    """Answers that are known from elsewhere; a cache is one such place."""
+
+    def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
+        """Those known under these fingerprints."""
+        ...
+
+    def add(self, responses: Iterable[tuple[str, Response]], *, model: str) -> Future[None]:
+        """Keep some for later."""
+        ...
 
 
 class ResponseCache:
     """What models answered before. Failures are never in it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, refresh: bool = False) -> None:
         self.path = path
+        self._refresh = refresh
+        """Nothing is found, and what is added replaces what was there."""
+
         self._warned = False
+        self._damaged = False
         try:
-            self._reader = connect(path, CACHE_SCHEMA, durable=False)
+            self._reader = open_cache(path)
         except BadOutput as error:
             hint = "keep it in another file with --use_cache, or leave it alone with --no_cache"
             raise BadOutput(error.what, where=error.where, hint=hint) from None
@@ -37,42 +65,95 @@ class ResponseCache:
 
     def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
         """The responses known under these fingerprints. A cache that cannot be read knows nothing, and says so."""
+        if self._refresh:
+            return {}
         try:
             return self._find(fingerprints)
         except sqlite3.Error as error:
+            self._note(error)
             _LOG.warning("the response cache `%s` cannot be read, going on without it: %s", self.path, error)
             return {}
 
     def _find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
         found: dict[str, Response] = {}
+        unsound: list[tuple[str]] = []
         for start in range(0, len(fingerprints), _CHUNK):
             chunk = fingerprints[start : start + _CHUNK]
             marks = ",".join("?" * len(chunk))
-            for row in self._reader.execute(f"{SELECT_RESPONSE} WHERE fingerprint IN ({marks})", chunk):
-                found[row[0]] = response_from_row(row)
+            for row in self._reader.execute(f"{rows.SELECT_RESPONSE} WHERE fingerprint IN ({marks})", chunk):
+                if response_is_sound(row):
+                    found[row[0]] = rows.response_from_row(row)
+                else:
+                    unsound.append((row[0],))
+        if unsound:
+            _LOG.warning("%d answers in `%s` are damaged; they are not used", len(unsound), self.path)
+            self._writer.submit([(rows.DELETE_RESPONSE, unsound)])
         return found
 
     def add(self, responses: Iterable[tuple[str, Response]], *, model: str) -> Future[None]:
-        """Keep responses under their fingerprints; the first one kept stays."""
+        """Keep responses under their fingerprints; the first one kept stays, unless the cache is refreshed."""
         now = time.time()
-        rows = [
-            response_row(fingerprint, response, source=model, at=now) for fingerprint, response in responses
+        given = [
+            rows.response_row(fingerprint, response, source=model, at=now)
+            for fingerprint, response in responses
         ]
-        rows.sort(key=itemgetter(0))  # neighbours in the file are written together
-        kept = self._writer.submit([(INSERT_RESPONSE, rows)])
+        given.sort(key=itemgetter(0))  # neighbours in the file are written together
+        statement = rows.REPLACE_RESPONSE if self._refresh else rows.INSERT_RESPONSE
+        kept = self._writer.submit([(statement, given)])
         kept.add_done_callback(self._heard)
         return kept
 
     def _heard(self, kept: Future[None]) -> None:
         """A cache that cannot be written is a pity, not the end of a run."""
-        if not kept.cancelled() and kept.exception() is not None and not self._warned:
-            self._warned = True
-            _LOG.warning("answers are not kept for later runs: %s", kept.exception())
+        error = None if kept.cancelled() else kept.exception()
+        if error is not None:
+            self._note(error)
+            if not self._warned:
+                self._warned = True
+                _LOG.warning("answers are not kept for later runs: %s", error)
+
+    def _note(self, error: BaseException) -> None:
+        self._damaged = self._damaged or any(word in str(error) for word in _DAMAGE)
 
     def __len__(self) -> int:
         count: int = self._reader.execute("SELECT count(*) FROM responses").fetchone()[0]
         return count
 
     def close(self) -> None:
+        """Write what is waiting. A cache that turned out to be damaged is put aside, for the next to start well."""
         self._writer.close()
         self._reader.close()
+        if self._damaged:
+            try:
+                _rebuild(self.path)
+            except (AssayError, OSError) as error:
+                _LOG.warning("the damaged response cache cannot be put aside: %s", error)
+
+
+def open_cache(path: Path) -> sqlite3.Connection:
+    """The database; a damaged one is put aside and what is sound in it carried over."""
+    try:
+        return connect(path, CACHE_SCHEMA, durable=False)
+    except Malformed:
+        with path.open("rb") as file:
+            ours = file.read(16) == b"SQLite format 3\0" or path == default_cache()
+        if not ours:
+            raise  # a file of the user's that was named by mistake stays where it is
+    _rebuild(path)
+    return connect(path, CACHE_SCHEMA, durable=False)
+
+
+def _rebuild(path: Path) -> None:
+    """Put a sound cache in the place of a damaged one; of several processes that find it so, one does it."""
+    with file_lock(path.with_name(f"{path.name}-lock")):
+        if path.exists() and not _is_sound(path):
+            _LOG.warning("the response cache `%s` was damaged: %s", path, salvage(path, CACHE_SCHEMA))
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        with closing(connect(path, CACHE_SCHEMA, durable=False)) as connection:
+            found: tuple[str] = connection.execute("PRAGMA quick_check(1)").fetchone()
+            return found == ("ok",)
+    except (Malformed, sqlite3.DatabaseError):
+        return False

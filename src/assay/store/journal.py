@@ -7,12 +7,13 @@ what the journal holds is not asked again.
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,10 @@ from assay.store import rows
 from assay.store.known import KnownResponses
 from assay.store.lock import RunLock
 from assay.store.positions import Positions
+from assay.store.salvage import damaged_journal, make_sound
 from assay.store.schema import JOURNAL_SCHEMA, connect
+from assay.store.seal import break_seal, damaged_pages, seal
+from assay.store.sums import answered_is_sound
 from assay.store.tables import DOCUMENTS_PER_TASK
 from assay.store.writer import GroupWriter
 
@@ -33,6 +37,7 @@ __all__ = ["FILE_NAME", "Journal"]
 
 FILE_NAME = "journal.sqlite"
 _CHUNK = 500
+_LOG = logging.getLogger(__name__)
 _INSERT_TASK = "INSERT OR IGNORE INTO tasks VALUES (?,?,?)"
 
 
@@ -55,12 +60,17 @@ class Journal:
 
     @classmethod
     def create(cls, folder: Path) -> Journal:
-        """Open the journal in `folder` for writing, making both when missing."""
+        """Open the journal in `folder` for writing, making both when missing.
+
+        A damaged one is put aside, and what is sound in it carried over; that is said in the log.
+        """
         lock = RunLock(folder)
         lock.acquire()
         path = folder / FILE_NAME
         with ExitStack() as undo:
             undo.callback(lock.release)
+            make_sound(path)
+            break_seal(path)
             reader = undo.enter_context(closing(connect(path, JOURNAL_SCHEMA)))
             writer = GroupWriter(lambda: connect(path, JOURNAL_SCHEMA), name="journal")
             undo.pop_all()
@@ -72,6 +82,8 @@ class Journal:
         path = folder / FILE_NAME
         if not path.is_file():
             raise DamagedStore(f"there is no journal in `{folder}`", hint="`assay run` makes one")
+        if damaged := damaged_pages(path):
+            raise damaged_journal(path, f"{len(damaged)} of its pages changed since it was closed")
         return cls(path, connect(path, JOURNAL_SCHEMA, readonly=True), None, None)
 
     def close(self) -> None:
@@ -80,6 +92,7 @@ class Journal:
             self._writer.close()
         self._reader.close()
         if self._lock is not None:
+            seal(self.path)
             self._lock.release()
 
     # --- append ------------------------------------------------------------------------------------
@@ -212,7 +225,8 @@ class Journal:
 
     def facts(self) -> dict[str, Any]:
         """Everything said about the run."""
-        return {key: json.loads(value) for key, value in self.query("SELECT key, value FROM facts")}
+        with self.decoding():
+            return {key: json.loads(value) for key, value in self.query("SELECT key, value FROM facts")}
 
     def finished(self, task: str, *, retry_failed: bool = True) -> AbstractSet[int]:
         """Documents that need nothing more: judged, and not for want of an answer (unless that is taken as it is)."""
@@ -224,11 +238,25 @@ class Journal:
     def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
         """The responses known under these fingerprints."""
         wanted = set(fingerprints)
-        return {
-            row[0]: rows.response_from_answered(row)
-            for row in self._rows_of(fingerprints, rows.SELECT_ANSWERED)
-            if row[0] in wanted
-        }
+        found: dict[str, Response] = {}
+        unsound: list[str] = []
+        for row in self._rows_of(fingerprints, rows.SELECT_ANSWERED):
+            if row[0] in wanted:
+                if answered_is_sound(row):
+                    found[row[0]] = rows.response_from_answered(row)
+                else:
+                    unsound.append(row[0])
+        if unsound:
+            self._forget(unsound)
+        return found
+
+    def _forget(self, fingerprints: Sequence[str]) -> None:
+        """Answers that changed on the disk are no answers: they are asked for again."""
+        _LOG.warning("%d answers in `%s` are damaged; they are not used", len(fingerprints), self.path)
+        if self._writer is not None:
+            self._submit((rows.DELETE_ANSWERED, [(mark,) for mark in fingerprints])).result()
+            for mark in fingerprints:
+                self._known.forget(mark)
 
     def _kept(self, fingerprints: Sequence[str]) -> list[str]:
         """Those of the fingerprints under which something is kept, or about to be."""
@@ -272,9 +300,10 @@ class Journal:
 
     def verdicts(self, task: str) -> Iterator[tuple[str, str, int, str, Any]]:
         """(pipeline, metric, document, kind, value), in document order."""
-        for document, _, content in self.judged(task):
-            for pipeline, metric, kind, value, _ in rows.from_json(content):
-                yield pipeline, metric, document, kind, rows.verdict_value(value)
+        with self.decoding():
+            for document, _, content in self.judged(task):
+                for pipeline, metric, kind, value, _ in rows.from_json(content):
+                    yield pipeline, metric, document, kind, rows.verdict_value(value)
 
     def outcomes(self, task: str) -> dict[str, int]:
         """How many documents ended how."""
@@ -301,9 +330,10 @@ class Journal:
 
     def estimates(self) -> list[Estimate]:
         """The numbers at the end, if the run got there."""
-        return [
-            rows.estimate_from_text(content) for (content,) in self.query("SELECT content FROM estimates")
-        ]
+        with self.decoding():
+            return [
+                rows.estimate_from_text(content) for (content,) in self.query("SELECT content FROM estimates")
+            ]
 
     def count(self, table: str) -> int:
         """Rows in a table of the journal."""
@@ -332,4 +362,12 @@ class Journal:
         except sqlite3.ProgrammingError:
             raise  # our mistake, not the file's
         except sqlite3.DatabaseError as error:
-            raise DamagedStore(f"the journal is damaged: {error}", where=str(self.path)) from None
+            raise damaged_journal(self.path, error) from None
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """What cannot be decoded is damage, not a mistake of ours."""
+        try:
+            yield
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise damaged_journal(self.path, error) from None

@@ -53,6 +53,10 @@ class KnownResponses:
             found += rows[places[hashes[places] == wanted]].tolist()
         return found
 
+    def forget(self, fingerprint: str) -> None:
+        """A name whose row is not there any more; what is left of it is found out by whoever reads the row."""
+        self._recent.pop(fingerprint, None)
+
     def recent(self, fingerprint: str) -> bool:
         """Whether a name was added lately."""
         return fingerprint in self._recent

@@ -6,13 +6,14 @@ import json
 import os
 import socket
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from assay.core.errors import BadOutput, RunHeld
 
-__all__ = ["RunLock"]
+__all__ = ["RunLock", "file_lock", "is_held"]
 
 
 class RunLock:
@@ -37,7 +38,7 @@ class RunLock:
                 hint="choose another --output_path",
             ) from None
         try:
-            _lock(file)
+            _lock_soon(file)
         except OSError:
             file.seek(0)
             holder = _describe(file.read())
@@ -63,13 +64,45 @@ class RunLock:
             self._file = None
 
 
-def _lock(file: IO[str]) -> None:
-    """Lock without waiting; OSError when somebody has it. Systems without `fcntl` (Windows) go without a lock."""
+def is_held(folder: Path) -> bool:
+    """Whether some process is writing the run in a folder just now."""
+    try:
+        with (folder / "lock").open("r", encoding="utf-8") as file:
+            _lock(file, shared=True)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks, a file that may not be read
+        return False
+    return False
+
+
+@contextmanager
+def file_lock(path: Path) -> Iterator[None]:
+    """Wait for a lock on a file made for it, and hold it."""
+    with path.open("a+", encoding="utf-8") as file:
+        _lock(file, wait=True)
+        yield
+
+
+def _lock_soon(file: IO[str]) -> None:
+    """Lock, trying again for a moment: somebody who only looks (`is_held`) lets go at once."""
+    for _ in range(4):
+        with suppress(OSError):
+            return _lock(file)
+        time.sleep(0.02)
+    return _lock(file)
+
+
+def _lock(file: IO[str], *, shared: bool = False, wait: bool = False) -> None:
+    """Lock, by default without waiting: OSError when somebody has it. Systems without `fcntl` (Windows) go without a lock."""
     try:
         import fcntl
     except ModuleNotFoundError:
         return
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
 
 
 def _describe(text: str) -> str:

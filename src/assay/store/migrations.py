@@ -6,15 +6,16 @@ import json
 import math
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
 from assay.core.codec import encode
 from assay.store.tables import DOCUMENTS_PER_TASK
 
-__all__ = ["add_judges", "pack", "statements"]
+__all__ = ["add_judges", "add_sums", "pack", "statements"]
 
+_INSERT_ANSWERED = "INSERT INTO answered (id, fingerprint, text, logprob, greedy, source, at, details) VALUES (?,?,?,?,?,?,?,?)"
 _OLD = ("prompts", "documents", "requests", "responses", "answers", "verdicts", "outcomes")
 
 
@@ -36,7 +37,7 @@ def pack(connection: sqlite3.Connection, tables: str) -> None:
         connection.execute("INSERT INTO tasks VALUES (?,?,?)", (task, first, first + DOCUMENTS_PER_TASK - 1))
         connection.executemany("INSERT INTO asked VALUES (?,?,?,?,?)", _asked(connection, task, first))
         connection.executemany("INSERT INTO judged VALUES (?,?,?,?,?)", _judged(connection, task, first))
-    connection.executemany("INSERT INTO answered VALUES (?,?,?,?,?,?,?,?)", _answered(connection))
+    connection.executemany(_INSERT_ANSWERED, _answered(connection))
     for table in _OLD:
         connection.execute(f"DROP TABLE old_{table}")
 
@@ -46,6 +47,17 @@ def add_judges(connection: sqlite3.Connection, tables: str) -> None:
     for statement in statements(tables):
         if "CREATE TABLE judge_requests" in statement:
             connection.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
+
+
+def add_sums(table: str) -> Callable[[sqlite3.Connection, str], None]:
+    """A step that gives the responses of a file their sums; those that are there already have none."""
+
+    def step(connection: sqlite3.Connection, tables: str) -> None:
+        columns = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
+        if "crc" not in columns:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN crc INTEGER")
+
+    return step
 
 
 def _asked(connection: sqlite3.Connection, task: str, first: int) -> Iterator[tuple[Any, ...]]:

@@ -15,10 +15,14 @@ from assay.core.messages import Prompt, Text, Video
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import LogProbability, Response, Usage
 from assay.core.verdicts import Answer, Estimate, Score, Unscored, Verdict
+from assay.store.sums import checksum
 
 __all__ = [
+    "DELETE_ANSWERED",
+    "DELETE_RESPONSE",
     "INSERT_ANSWERED",
     "INSERT_RESPONSE",
+    "REPLACE_RESPONSE",
     "SELECT_ANSWERED",
     "SELECT_RESPONSE",
     "answered_row",
@@ -34,15 +38,14 @@ __all__ = [
     "verdicts_text",
 ]
 
-INSERT_ANSWERED = "INSERT INTO answered VALUES (?,?,?,?,?,?,?,?)"
-SELECT_ANSWERED = "SELECT fingerprint, text, logprob, greedy, details FROM answered"
-_RESPONSE_COLUMNS = (
-    "fingerprint, text, logprob, greedy, finish, reasoning, input_tokens, output_tokens, seconds, source, at"
-)
-INSERT_RESPONSE = (
-    f"INSERT INTO responses ({_RESPONSE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"
-    " ON CONFLICT(fingerprint) DO NOTHING"
-)
+INSERT_ANSWERED = "INSERT INTO answered VALUES (?,?,?,?,?,?,?,?,?)"
+SELECT_ANSWERED = "SELECT fingerprint, text, logprob, greedy, details, crc FROM answered"
+DELETE_ANSWERED = "DELETE FROM answered WHERE fingerprint = ?"
+_RESPONSE_COLUMNS = "fingerprint, text, logprob, greedy, finish, reasoning, input_tokens, output_tokens, seconds, source, at, crc"
+_INSERT = f"INTO responses ({_RESPONSE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
+INSERT_RESPONSE = f"INSERT {_INSERT} ON CONFLICT(fingerprint) DO NOTHING"
+REPLACE_RESPONSE = f"INSERT OR REPLACE {_INSERT}"
+DELETE_RESPONSE = "DELETE FROM responses WHERE fingerprint = ?"
 SELECT_RESPONSE = f"SELECT {_RESPONSE_COLUMNS} FROM responses"
 
 
@@ -52,16 +55,17 @@ def response_row(fingerprint: str, response: Response, *, source: str, at: float
     text, logprob, greedy = (
         (_exact(value), None, None) if isinstance(value, str) else (None, value.total, int(value.greedy))
     )
+    if logprob != logprob:
+        logprob = None  # as SQLite keeps NaN
     reasoning = None if response.reasoning is None else _exact(response.reasoning)
     tokens = (int(usage.input_tokens), int(usage.output_tokens)) if usage else (None, None)
-    return (
-        fingerprint, text, logprob, greedy, response.finish or "", reasoning, *tokens, response.seconds, source, at,
-    )  # fmt: skip
+    said = (fingerprint, text, logprob, greedy, response.finish or "", reasoning, *tokens)
+    return (*said, response.seconds, source, at, checksum(*said))
 
 
 def response_from_row(row: tuple[Any, ...]) -> Response:
     """A row as a response, named by its fingerprint."""
-    fingerprint, text, logprob, greedy, finish, reasoning, read, written, seconds, _, _ = row
+    fingerprint, text, logprob, greedy, finish, reasoning, read, written, seconds, *_ = row
     return Response(
         request_id=fingerprint,
         value=response_value(text, logprob, greedy),
@@ -100,15 +104,19 @@ def answered_row(
     number: int, fingerprint: str, response: Response, *, source: str, at: float
 ) -> tuple[Any, ...]:
     """A response as a row of a journal. Most have no details, so those share a column."""
-    value = response.value
+    value, details = response.value, _details(response)
     if isinstance(value, str):
-        return (number, fingerprint, _exact(value), None, None, source, at, _details(response))
-    return (number, fingerprint, None, value.total, int(value.greedy), source, at, _details(response))
+        text = _exact(value)
+        crc = checksum(fingerprint, text, None, None, details)
+        return (number, fingerprint, text, None, None, source, at, details, crc)
+    total, greedy = value.total, int(value.greedy)
+    crc = checksum(fingerprint, None, total if total == total else None, greedy, details)
+    return (number, fingerprint, None, total, greedy, source, at, details, crc)
 
 
 def response_from_answered(row: tuple[Any, ...]) -> Response:
     """A row of a journal as a response, named by its fingerprint."""
-    fingerprint, text, logprob, greedy, details = row
+    fingerprint, text, logprob, greedy, details, _ = row
     value = response_value(text, logprob, greedy)
     if details is None:
         return Response(request_id=fingerprint, value=value)

@@ -6,14 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from assay.core.errors import UserMistake
 from assay.core.verdicts import Estimate
 from assay.store.journal import FILE_NAME, Journal
+from assay.store.records import read_records
 from assay.store.samples import read_samples
 
-__all__ = ["Run"]
+__all__ = ["SCORINGS", "Run"]
+
+SCORINGS = "scorings"
+"""The folder of a run in which it is kept scored once more, by number."""
 
 
 @dataclass(eq=False)
@@ -38,12 +42,23 @@ class Run:
 
     @property
     def id(self) -> str:
+        """What the run is called; a scoring by its number."""
         return self.folder.name
 
     @property
     def finished(self) -> bool:
         """Whether every document ended and the numbers were drawn."""
         return "ended" in self.facts
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to do: it ended, and no document failed that could be asked again."""
+        if not self.finished:
+            return False
+        ((failed,),) = self.journal.query(
+            "SELECT count(*) FROM outcomes WHERE outcome IN ('failed', 'judge-failed')"
+        )
+        return not failed
 
     @property
     def model(self) -> str:
@@ -130,11 +145,45 @@ class Run:
 
     def documents(self, task: str) -> Iterator[dict[str, Any]]:
         """One row per judged document and filter pipeline: fields, target, prompts, responses, scores."""
-        return read_samples(self.journal, task)
+        with self.journal.decoding():
+            yield from read_samples(self.journal, task)
+
+    def records(self, task: str) -> Iterator[dict[str, Any]]:
+        """One record per document, failed ones too: what was asked, answered and judged, and how it ended."""
+        with self.journal.decoding():
+            yield from read_records(self.journal, task)
+
+    def scorings(self) -> list[Self]:
+        """The run as it was scored again later, the oldest first; each looks like a run of its own."""
+        numbers = sorted(
+            int(path.name)
+            for path in (self.folder / SCORINGS).glob("*")
+            if path.name.isdecimal() and (path / FILE_NAME).is_file()
+        )
+        return [type(self)(self.folder / SCORINGS / str(number)) for number in numbers]
+
+    def scored(self, number: int | None) -> Self:
+        """The run as it was scored: 0 when it was asked, 1 the first time after, None the last time.
+
+        Raises:
+            UserMistake: It was not scored that often.
+        """
+        found = [self, *self.scorings()]
+        by_name = {0: self, **{int(one.folder.name): one for one in found[1:]}}
+        if number is None:
+            return next((one for one in reversed(found) if one is self or one.finished), self)
+        if number not in by_name:
+            raise UserMistake(
+                f"the run has no scoring {number}",
+                where=str(self.folder),
+                hint=f"it has: {', '.join(map(str, by_name))}",
+            )
+        return by_name[number]
 
     def close(self) -> None:
         if "journal" in self.__dict__:
             self.journal.close()
+            del self.__dict__["journal"]  # it is opened again by whoever looks again
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.core.errors import BadOutput, DamagedStore
-from assay.store.migrations import add_judges, pack, statements
+from assay.store.migrations import add_judges, add_sums, pack, statements
 from assay.store.tables import CACHE_TABLES, JOURNAL_TABLES
 
-__all__ = ["CACHE_SCHEMA", "JOURNAL_SCHEMA", "Schema", "connect"]
+__all__ = ["CACHE_SCHEMA", "JOURNAL_SCHEMA", "Malformed", "Schema", "connect"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,14 @@ class Schema:
         return statements(self.tables)
 
 
-JOURNAL_SCHEMA = Schema(JOURNAL_TABLES, 3, 4_096, {1: pack, 2: add_judges})
-CACHE_SCHEMA = Schema(CACHE_TABLES, 1, 32_768)  # names are hashes, so pages are hit all over
+JOURNAL_SCHEMA = Schema(JOURNAL_TABLES, 4, 4_096, {1: pack, 2: add_judges, 3: add_sums("answered")})
+CACHE_SCHEMA = Schema(
+    CACHE_TABLES, 2, 32_768, {1: add_sums("responses")}
+)  # names are hashes, so pages are hit all over
+
+
+class Malformed(DamagedStore):
+    """A file SQLite cannot make sense of, unlike one that is merely not ours or newer."""
 
 
 def connect(
@@ -132,7 +138,8 @@ def _version_of_ours(connection: sqlite3.Connection, path: Path, schema: Schema,
     complete = version == schema.version and tables.issuperset(
         re.findall(r"CREATE TABLE (\w+)", schema.tables)
     )
-    older = 0 < version < schema.version and "facts" in tables  # only journals have older formats
+    first = re.findall(r"CREATE TABLE (\w+)", schema.tables)[0]
+    older = 0 < version < schema.version and first in tables
     if not (complete or older or (empty and not readonly)):
         raise DamagedStore("the file is a database, but not one of Assay's", where=str(path))
     return version
@@ -141,4 +148,8 @@ def _version_of_ours(connection: sqlite3.Connection, path: Path, schema: Schema,
 def _explained(error: sqlite3.DatabaseError, path: Path) -> BadOutput | DamagedStore:
     if isinstance(error, sqlite3.OperationalError):
         return BadOutput(f"cannot write `{path}`: {error}", hint="is the disk full, or the folder read-only?")
-    return DamagedStore(f"the file is damaged or not a journal: {error}", where=str(path))
+    return Malformed(
+        f"the file is damaged or not a journal: {error}",
+        where=str(path),
+        hint="`assay runs repair` keeps what is sound",
+    )

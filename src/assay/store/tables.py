@@ -32,7 +32,8 @@ CREATE TABLE answered (
     text TEXT, logprob, greedy INTEGER,  -- logprob has no type, because REAL makes 0.0 of -0.0; NULL is NaN
     source TEXT NOT NULL,       -- model | judge | cache
     at REAL NOT NULL,
-    details TEXT                -- JSON of what else is known: finish, reasoning, tokens, seconds
+    details TEXT,               -- JSON of what else is known: finish, reasoning, tokens, seconds
+    crc INTEGER                 -- over what the response says; NULL where it was written before there was one
 );
 CREATE TABLE failures (         -- every attempt that came to nothing; kept, counted, asked again
     fingerprint TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL
@@ -96,6 +97,7 @@ CREATE TABLE responses (
     finish TEXT NOT NULL, reasoning TEXT,
     input_tokens INTEGER, output_tokens INTEGER, seconds REAL,
     source TEXT NOT NULL,       -- the model's name
-    at REAL NOT NULL
+    at REAL NOT NULL,
+    crc INTEGER                 -- over what the response says; NULL where it was written before there was one
 ) WITHOUT ROWID;
 """

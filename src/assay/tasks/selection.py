@@ -85,6 +85,9 @@ def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
         _add_folder(path, index, selection)
         return
     matches = [name for name in index.names() if fnmatchcase(name, word)] if _is_glob(word) else []
+    if not matches and path.is_dir() and _holds_tasks(path):
+        _add_folder(path, index, selection)  # a bare name is a folder when nothing else is called that
+        return
     if not matches:
         raise _unknown(word, index)
     covered = {
@@ -116,6 +119,11 @@ def _path(word: str) -> Path:
         return Path(word).expanduser()
     except RuntimeError:  # `~nobody`
         return Path(word)
+
+
+def _holds_tasks(folder: Path) -> bool:
+    """Whether there is a YAML file in a folder, or one level below: a misspelt name must not walk a whole disk."""
+    return any(any(folder.glob(pattern)) for pattern in ("*.yaml", "*/*.yaml"))
 
 
 def _add_folder(folder: Path, index: TaskIndex, selection: Selection) -> None:

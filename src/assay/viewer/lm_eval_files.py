@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,15 +19,20 @@ from assay.core.codec import to_plain
 from assay.core.errors import BadOutput
 from assay.store.runs import Run
 
-__all__ = ["results_document", "samples_rows", "write_files"]
+__all__ = ["results_document", "samples_rows", "write_files", "write_files_once"]
 
 _NAME_KEYS = ("peft", "delta", "pretrained", "model", "path", "engine")
 
 
 def write_files(
-    run: Run, output_path: str, *, samples: bool = True, now: datetime | None = None
+    run: Run,
+    output_path: str,
+    *,
+    samples: bool = True,
+    now: datetime | None = None,
+    tasks: Sequence[str] | None = None,
 ) -> list[Path]:
-    """Write the results and, if wanted, the samples; returns the files, results first."""
+    """Write the results and, if wanted, the samples (of some tasks); returns the files, results first."""
     date = (now or datetime.now().astimezone()).replace(tzinfo=None).isoformat().replace(":", "-")
     path = Path(output_path).expanduser()
     name = model_name(run)
@@ -38,7 +45,7 @@ def write_files(
         folder.mkdir(parents=True, exist_ok=True)
         hashes, written = {}, []
         if samples:
-            for task in run.tasks:
+            for task in run.tasks if tasks is None else tasks:
                 file = folder / f"samples_{task.replace('/', '__')}_{date}.jsonl"
                 hashes[task] = _write_samples(run, task, file)
                 written.append(file)
@@ -47,6 +54,25 @@ def write_files(
     except OSError as error:
         raise BadOutput(f"cannot write the result files: {error}", where=str(folder)) from None
     return [results_path, *written]
+
+
+def write_files_once(run: Run, output_path: str, *, samples: bool = True) -> list[Path]:
+    """As `write_files`; but a finished run whose files are there already is not written a second time."""
+    note = run.folder / "files.json"
+    purpose = {"output_path": os.path.abspath(Path(output_path).expanduser()), "samples": samples}  # noqa: PTH100
+    purpose["ended"] = run.facts.get("ended")
+    try:
+        known = json.loads(note.read_text("utf-8"))
+        files = [run.folder / name for name in known["files"]]
+        if known["purpose"] == purpose and all(file.is_file() for file in files):
+            return [Path(os.path.relpath(file)) for file in files]
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # no note yet, or not one that can be read: the files are written
+    files = write_files(run, output_path, samples=samples)
+    relative = [os.path.relpath(file, run.folder) for file in files]
+    with suppress(OSError):
+        note.write_text(json.dumps({"purpose": purpose, "files": relative}, indent=2), "utf-8")
+    return files
 
 
 def model_name(run: Run) -> str:

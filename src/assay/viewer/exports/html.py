@@ -1,0 +1,58 @@
+"""The table of results as one HTML page without scripts, to be looked at or pasted somewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TextIO
+
+from assay.core.printable import printable
+from assay.store.runs import Run
+from assay.viewer.tables import digits, number, rows_of
+
+__all__ = ["write_html"]
+
+_STYLE = """body { font: 15px/1.4 system-ui, sans-serif; margin: 2rem; color: #222; background: #fff; }
+table { border-collapse: collapse; } th, td { padding: .25rem .75rem; border-bottom: 1px solid #ddd; }
+th { text-align: left; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+tr.group { font-weight: 600; } .bad { color: #b00020; }
+@media (prefers-color-scheme: dark) { body { color: #eee; background: #181818; } th, td { border-color: #444; } }"""
+_ARROWS = {True: "↑", False: "↓", None: ""}
+
+
+def write_html(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
+    """A row per number, groups before their tasks; every text escaped."""
+    title = _text(f"{run.model}: {run.id}")
+    stream.write(f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n')
+    stream.write(f"<style>\n{_STYLE}\n</style>\n<h1>{_text(run.model)}</h1>\n<p>{_text(run.id)}</p>\n")
+    titles = ("task", "filter", "metric", "")
+    numbers = ("shots", "value", "± stderr", "scored", "unscored", "failed")
+    heads = "".join(f"<th>{title}</th>" for title in titles)
+    heads += "".join(f'<th class="n">{title}</th>' for title in numbers)
+    stream.write(f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n")
+    for depth, name, facts, estimate in rows_of(run):
+        if name not in tasks and name not in run.groups:
+            continue
+        label = f'<td style="padding-left:{0.75 + depth}rem">{_text(facts.get("alias") or name)}</td>'
+        row = ' class="group"' if name in run.groups else ""
+        if estimate is None:
+            stream.write(f'<tr{row}>{label}<td colspan="9"></td></tr>\n')
+            continue
+        texts = (estimate.pipeline, estimate.metric, _ARROWS[estimate.higher_is_better])
+        shots = "" if facts.get("n_shot") is None else str(facts["n_shot"])
+        error = "" if estimate.stderr is None else f"± {digits(estimate.stderr)}"
+        cells = "".join(f"<td>{_text(text)}</td>" for text in texts)
+        cells += "".join(
+            f'<td class="n">{_text(text)}</td>'
+            for text in (shots, number(estimate.value), error, str(estimate.scored))
+        )
+        cells += "".join(
+            f'<td class="n{" bad" if count else ""}">{count}</td>'
+            for count in (estimate.unscored, estimate.failed)
+        )
+        stream.write(f"<tr{row}>{label}{cells}</tr>\n")
+    stream.write("</tbody>\n</table>\n</html>\n")
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))

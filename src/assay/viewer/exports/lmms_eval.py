@@ -1,0 +1,148 @@
+"""The files lmms-eval writes: `<date>_results.json` and `<date>_samples_<task>.jsonl` in a folder named by the model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from assay.core.codec import to_plain
+from assay.store.runs import Run
+from assay.viewer.exports.rows import dumped
+from assay.viewer.lm_eval_files import results_document, sanitised
+
+__all__ = ["lmms_samples", "write_lmms_eval"]
+
+_NAMES = "peft delta pretrained model model_version model_name model_id path engine".split()
+_NOT_THEIRS = (
+    "pretty_env_info",
+    "transformers_version",
+    "lm_eval_version",
+    "upper_git_hash",
+    "eot_token_id",
+    "max_length",
+)
+
+
+def write_lmms_eval(run: Run, tasks: Sequence[str], folder: Path) -> list[Path]:
+    """Write results and samples; returns the files, results first."""
+    date = datetime.now().astimezone().strftime("%Y%m%d_%H%M%S")
+    place = folder / _folder_name(run)
+    place.mkdir(parents=True, exist_ok=True)
+    hashes, written = {}, []
+    for task in tasks:
+        file = place / f"{date}_samples_{task.replace('/', '__')}.jsonl"
+        written.append(file)
+        with file.open("w", encoding="utf-8") as stream:
+            seen: list[str] = []
+            for row in lmms_samples(run, task):
+                seen.append(f"sample_{len(seen)}{row['doc_hash']}")
+                stream.write(dumped(row) + "\n")
+        hashes[task] = _sha("".join(seen))
+    results = place / f"{date}_results.json"
+    results.write_text(
+        json.dumps(_results(run, tasks, hashes), indent=2, ensure_ascii=False, default=str), "utf-8"
+    )
+    return [results, *written]
+
+
+def _folder_name(run: Run) -> str:
+    """The last two parts of the model's name, as lmms-eval finds it among the arguments; else the model's own."""
+    arguments = run.facts.get("spec", {}).get("model_args", {})
+    name = next((str(arguments[key]) for key in _NAMES if key in arguments), run.model)
+    return sanitised("/".join(name.split("/")[-2:]))
+
+
+def _results(run: Run, tasks: Sequence[str], hashes: Mapping[str, str]) -> dict[str, Any]:
+    document = results_document(run)
+    facts = run.facts
+    kept = {*tasks, *run.groups}
+    for key in ("results", "configs", "versions", "n-shot", "higher_is_better", "n-samples"):
+        document[key] = {name: value for name, value in document[key].items() if name in kept}
+    for entry in document["results"].values():
+        entry.pop("name", None)
+        entry.pop("sample_len", None)
+    document["n-samples"] = {
+        name: {key: counts[key] for key in ("original", "effective")}
+        for name, counts in document["n-samples"].items()
+    }
+    started, ended = facts.get("started"), facts.get("ended")
+    return {
+        **{key: value for key, value in document.items() if key not in _NOT_THEIRS},
+        "lmms_eval_version": None,
+        "git_branch": None,
+        "usage": _usage(run, tasks),
+        "task_hashes": dict(hashes),
+        "model_name_sanitized": _folder_name(run),
+        "start_time": started,
+        "end_time": ended,
+    }
+
+
+def _usage(run: Run, tasks: Sequence[str]) -> dict[str, int]:
+    """Tokens read and written over all requests that say so."""
+    total = {"input_tokens": 0, "output_tokens": 0}
+    for task in tasks:
+        for record in run.records(task):
+            for request in record["requests"]:
+                for key in total:
+                    total[key] += request.get(key) or 0
+    return total
+
+
+def lmms_samples(run: Run, task: str) -> Iterator[dict[str, Any]]:
+    """The rows of a samples file: one per document and filter, the filter itself not named."""
+    for record in run.records(task):
+        requests = record["requests"]
+        responses = _by_request(requests)
+        for pipeline, values in record["answers"].items():
+            answers: Any = _as_text(to_plain(values))
+            shown: dict[str, Any] = {
+                "doc_id": record["document"],
+                "target": str(record["target"]),
+                "input": requests[0]["prompt"] if requests else "",
+            }
+            raw: Any = _as_text(responses)
+            raw = raw[0] if len(raw) == 1 else raw
+            answers = answers[0] if len(answers) == 1 else answers
+            if raw != answers and raw != [answers]:
+                shown["resps"] = raw
+            yield {
+                **shown,
+                "filtered_resps": answers,
+                "token_counts": [_tokens(request) for request in requests if not request.get("repeat")],
+                "doc_hash": _sha(json.dumps(to_plain(record["fields"]), indent=2, ensure_ascii=False)),
+                **{
+                    verdict["metric"]: to_plain(verdict["value"])
+                    for verdict in record["verdicts"]
+                    if verdict["filter"] == pipeline and verdict["kind"] != "unscored"
+                },
+            }
+
+
+def _by_request(requests: list[dict[str, Any]]) -> list[list[Any]]:
+    """The responses of each request, one per repeat."""
+    grouped: list[list[Any]] = []
+    for request in requests:
+        if not request.get("repeat"):
+            grouped.append([])
+        rated = request["response"] is None and "logprob" in request
+        grouped[-1].append([request["logprob"], request["greedy"]] if rated else request["response"])
+    return grouped
+
+
+def _tokens(request: dict[str, Any]) -> dict[str, int] | None:
+    if "input_tokens" not in request:
+        return None
+    return {key: request[key] for key in ("input_tokens", "output_tokens")}
+
+
+def _as_text(value: Any) -> Any:
+    return [_as_text(item) for item in value] if isinstance(value, list) else str(value)
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,197 @@
+"""Files that were damaged on the disk: noticed, never believed, and what is sound in them is used."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import make_model, write_choices, write_task
+
+import assay
+from assay.core.errors import AssayError, DamagedStore
+from assay.store.care import repair_run
+from assay.store.journal import FILE_NAME
+
+MANY = [{"question": f"What is {n} + 1?", "answer": str(n + 1 if n % 3 else n)} for n in range(120)]
+SEEDS = range(4)
+
+
+def answers(request: Any) -> Any:
+    """Right most of the time; long, so that records spill over their pages."""
+    from assay.core.responses import LogProbability
+
+    if hasattr(request, "continuation"):
+        return LogProbability(-1.0 - len(request.continuation) / 7 - request.document, False)
+    number = int(request.prompt.text.partition("What is ")[2].partition(" +")[0])
+    return str(number + 1) if number % 40 else "I do not know. " * 700
+
+
+class Bench:
+    """A finished run, to be damaged, copied and run again; nothing comes out of the shared cache."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tasks = [str(write_task(folder, "sums", MANY)), str(write_choices(folder, rows=60))]
+        self.folder = folder
+        self.first = self.run("first")
+        self.results = self.first.results
+        self.first.close()
+
+    def run(self, output: str, **options: Any) -> assay.Run:
+        self.model = make_model(answers)
+        return assay.run(
+            model=self.model,
+            tasks=self.tasks,
+            output_path=output,
+            log_samples=False,
+            no_cache=True,
+            **options,
+        )
+
+    def copy(self, name: str) -> Path:
+        shutil.copytree(self.first.folder, self.folder / name / self.first.id)
+        return self.folder / name / self.first.id
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("damaged")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield Bench(folder)
+
+
+@pytest.fixture(autouse=True)
+def there(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(bench.folder)
+
+
+def flip(path: Path, seed: int) -> None:
+    """Change one to four bytes anywhere in a file."""
+    draw = random.Random(seed)
+    data = bytearray(path.read_bytes())
+    for _ in range(draw.choice([1, 1, 2, 4])):
+        data[draw.randrange(len(data))] ^= draw.randrange(1, 256)
+    path.write_bytes(data)
+
+
+def cut(path: Path, seed: int) -> None:
+    """Take away the end of a file."""
+    data = path.read_bytes()
+    path.write_bytes(data[: random.Random(seed).randrange(1, len(data))])
+
+
+def blot(path: Path, seed: int) -> None:
+    """Overwrite a stretch of a file with zeros, as a lost sector does."""
+    draw = random.Random(seed)
+    data = bytearray(path.read_bytes())
+    start, length = draw.randrange(len(data)), draw.choice([512, 4096, 20_000])
+    data[start : start + length] = bytes(len(data[start : start + length]))
+    path.write_bytes(data)
+
+
+DAMAGES = {"flip": flip, "cut": cut, "blot": blot}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_run_is_noticed_and_goes_on_to_the_same_numbers(
+    bench: Bench, damage: Any, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = bench.copy(f"{damage.__name__}-{seed}")
+    before = (folder / FILE_NAME).read_bytes()
+    damage(folder / FILE_NAME, seed)
+    if (folder / FILE_NAME).read_bytes() == before:
+        pytest.skip("the bytes were zeros already")
+    with pytest.raises(DamagedStore, match="damaged") as caught:
+        print(assay.open_run(folder).results)
+    assert "assay runs repair" in caught.value.hint
+    with caplog.at_level(logging.WARNING):
+        again = bench.run(folder.parent.name)
+    assert again.folder.resolve() == folder.resolve()
+    assert "was damaged" in caplog.text
+    assert again.results == bench.results
+    assert again.complete
+    again.close()
+    assert list(folder.glob("journal.damaged-*.sqlite")), "the damaged file is kept"
+
+
+def test_most_answers_outlive_a_damaged_page(bench: Bench) -> None:
+    folder = bench.copy("one-page")
+    data = bytearray((folder / FILE_NAME).read_bytes())
+    page = len(data) // 4096 // 2
+    data[page * 4096 : (page + 1) * 4096] = b"\xa5" * 4096
+    (folder / FILE_NAME).write_bytes(data)
+    again = bench.run("one-page")
+    assert again.results == bench.results
+    again.close()
+    assert len(bench.model.asked) < 100, "of 240 requests"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_without_its_seal_a_damaged_journal_is_never_a_traceback(
+    bench: Bench, damage: Any, seed: int
+) -> None:
+    folder = bench.copy(f"unsealed-{damage.__name__}-{seed}")
+    damage(folder / FILE_NAME, seed)
+    (folder / "journal.sums").unlink()
+    run = assay.open_run(folder)
+    try:
+        list(run.documents("sums"))
+        assert run.results.keys() <= {"sums", "choices"}
+    except AssayError as error:
+        refused = str(error)
+    else:
+        refused = "damaged, and not noticed"
+    finally:
+        run.close()
+    assert "damaged" in refused or "not one of Assay's" in refused
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_repaired_run_can_be_resumed_without_its_journal(bench: Bench, seed: int) -> None:
+    folder = bench.copy(f"repaired-{seed}")
+    DAMAGES[["flip", "cut", "blot"][seed % 3]](folder / FILE_NAME, seed + 100)
+    salvaged = repair_run(folder)
+    if salvaged is None:
+        pytest.skip("the bytes were zeros already")
+    assert repair_run(folder) is None, "once is enough"
+    model = make_model(answers)
+    again = assay.resume(folder, model=model, no_cache=True)
+    assert again.results == bench.results
+    assert len(model.asked) <= 240 - salvaged.responses
+    again.close()
+
+
+def test_even_a_file_of_noise_is_repaired_to_an_empty_run(bench: Bench) -> None:
+    folder = bench.copy("noise")
+    (folder / FILE_NAME).write_bytes(random.Random(1).randbytes(50_000))
+    salvaged = repair_run(folder)
+    assert salvaged is not None
+    assert salvaged.responses == 0
+    model = make_model(answers)
+    again = assay.resume(folder, model=model, no_cache=True)
+    assert again.results == bench.results
+    again.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_cache_gives_no_wrong_answer_and_is_rebuilt(
+    bench: Bench, damage: Any, seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = tmp_path / "cache.sqlite"
+    options: dict[str, Any] = {"tasks": bench.tasks, "log_samples": False, "use_cache": str(cache)}
+    assay.run(model=make_model(answers), output_path=str(tmp_path / "one"), **options).close()
+    damage(cache, seed)
+    two = assay.run(model=make_model(answers), output_path=str(tmp_path / "two"), **options)
+    assert two.results == bench.results
+    two.close()
+    model = make_model(answers)
+    three = assay.run(model=model, output_path=str(tmp_path / "three"), **options)
+    assert three.results == bench.results
+    three.close()

@@ -83,7 +83,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 def _task(planned: PlannedTask, helpers: dict[str, str]) -> dict[str, Any]:
     task, spec = planned.task, planned.spec
-    own = _helper_files(spec)
+    own = _helper_files(spec, helpers)
     helpers |= own
     return {
         "path": spec.path,
@@ -175,11 +175,12 @@ def _source(thing: Any) -> str:
     return _name(thing)
 
 
-def _helper_files(spec: TaskSpec) -> dict[str, str]:
-    """Every helper file a task names, and the Python files beside it, which it may import; with hashes."""
+def _helper_files(spec: TaskSpec, known: Mapping[str, str]) -> dict[str, str]:
+    """Every helper file a task names, and the Python files beside it, which it may import; with hashes, those that
+    another task had computed already as they are."""
     folders = {path.parent.resolve() for function in functions_in(spec.config) if (path := function.path)}
     files = (file for folder in sorted(folders) for file in sorted(folder.glob("*.py")))
-    return {str(file): digest_bytes(file.read_bytes()) for file in files}
+    return {str(file): known.get(str(file)) or digest_bytes(file.read_bytes()) for file in files}
 
 
 def _command(command: Sequence[str]) -> list[str]:

@@ -68,6 +68,8 @@ def damaged_pages(path: Path, *, thorough: bool = False) -> list[int] | None:
     except OSError:
         return list(range(len(expected)))
     pages = max(len(expected), len(found))
+    if expected != found and _read(seal_path(path)) != known:
+        return None  # somebody began to write it while we looked
     return [
         number
         for number in range(pages)

@@ -121,7 +121,10 @@ class Prompt:
     @property
     def text(self) -> str:
         """All text of the prompt, for people and for adapters that take plain text."""
-        return "".join(message.text for message in self.messages)
+        if len(self.messages) == 1 and len(self.messages[0].parts) == 1:  # by far the most frequent case
+            part = self.messages[0].parts[0]
+            return part.text if isinstance(part, Text) else ""
+        return "".join([message.text for message in self.messages])
 
     @property
     def media(self) -> tuple[Media, ...]:
@@ -133,7 +136,11 @@ class Prompt:
     @property
     def has_media(self) -> bool:
         """Whether there is anything but text."""
-        return any(type(part) is not Text for message in self.messages for part in message.parts)
+        for message in self.messages:  # no generator: this is asked of every request
+            for part in message.parts:
+                if type(part) is not Text:
+                    return True
+        return False
 
     @property
     def continues(self) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Generic, TypeVar
 
 from assay.core.errors import BadOption, UnknownName
+from assay.core.plugins import plugins
 
 __all__ = ["Registry"]
 
@@ -98,11 +99,11 @@ class Registry(Generic[T]):
     def names(self) -> list[str]:
         """Every name, built-in or installed, sorted."""
         self._load_builtins()
-        installed = {plugin.name for plugin in entry_points(group=f"assay.{self.plural}")}
+        installed = {plugin.name for plugin in plugins(f"assay.{self.plural}")}
         return sorted({*self._items, *self._lazy, *installed})
 
     def _plugins(self, name: str) -> list[EntryPoint]:
-        return list(entry_points(group=f"assay.{self.plural}", name=name))
+        return [plugin for plugin in plugins(f"assay.{self.plural}") if plugin.name == name]
 
     def _load_builtins(self) -> None:
         if not self._loaded:

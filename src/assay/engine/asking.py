@@ -96,7 +96,8 @@ def arranged(window: list[Request]) -> list[Request]:
 def _likeness(request: Request) -> tuple[tuple[str, ...], str, int]:
     prompt = request.prompt
     text = prompt.text
-    return tuple([part.digest for part in prompt.media]), text[:_BEGINNING], -len(text)
+    media = tuple([part.digest for part in prompt.media]) if prompt.has_media else ()
+    return media, text[:_BEGINNING], -len(text)
 
 
 class _Breaks:

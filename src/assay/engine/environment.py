@@ -13,11 +13,12 @@ import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from assay.core.fingerprints import digest_bytes, digest_text
+from assay.core.plugins import plugins
 from assay.core.secrets import mask_text
 from assay.engine.version import assay_version
 
@@ -36,7 +37,7 @@ def versions() -> dict[str, Any]:
     """Assay, Python, and the packages that matter and are installed, plugins of Assay among them."""
     packages = {name: found for name in _PACKAGES if (found := _version(name))}
     for kind in _PLUGINS:
-        for plugin in entry_points(group=f"assay.{kind}"):
+        for plugin in plugins(f"assay.{kind}"):
             if plugin.dist is not None and plugin.dist.name != "assay":
                 packages[plugin.dist.name] = plugin.dist.version
     return {

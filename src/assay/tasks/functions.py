@@ -15,13 +15,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from difflib import get_close_matches
 from functools import lru_cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
 from assay.core.errors import AssayError, BadTask, MissingPackage
 from assay.core.fingerprints import digest_bytes, digest_text
+from assay.core.plugins import plugins
 from assay.core.specs import TaskSpec
 
 __all__ = ["HelperFunction", "execute_module", "load_module"]
@@ -157,7 +157,7 @@ class HelperFunction:
 @lru_cache(maxsize=1)
 def compatibility_layers() -> tuple[CompatibilityLayer, ...]:
     """Installed layers that make foreign import names work for helper files; made to work here, once."""
-    layers: list[CompatibilityLayer] = [plugin.load() for plugin in entry_points(group="assay.compat")]
+    layers: list[CompatibilityLayer] = [plugin.load() for plugin in plugins("assay.compat")]
     for layer in layers:
         layer.install()
     return tuple(layers)

@@ -64,7 +64,10 @@ def test_visuals_stand_before_the_text_in_one_user_message(make_task: MakeTask) 
     assert message.text == "Q0"
 
 
-@pytest.mark.parametrize(("visuals", "count"), [([], 0), (None, 0), (picture({}) * 3, 3)])
+@pytest.mark.parametrize(
+    ("visuals", "count"),
+    [([], 0), (None, 0), (picture({}) * 3, 3), (picture({})[0], 1), ([picture({}), picture({}) * 2], 3)],
+)
 def test_there_may_be_none_or_several_visuals(make_task: MakeTask, visuals: Any, count: int) -> None:
     assert len(first_prompt(make_task(doc_to_visual=lambda fields: visuals)).media) == count
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -96,7 +96,7 @@ class Visuals:
         made = self.visual(fields, self.keywords) if takes_two else self.visual(fields)
         if made is None or made == []:
             return []
-        return made if isinstance(made, (list, tuple)) else [made]
+        return list(_flat(made))
 
     def _message(self, message: Any) -> Message:
         role: Any = message.get("role") if isinstance(message, Mapping) else None
@@ -129,6 +129,15 @@ class Visuals:
                 return audio_part(part["url"], where=self.where)
             case _:
                 return video_part(part if isinstance(part["url"], str) else part["url"], where=self.where)
+
+
+def _flat(made: Any) -> Iterator[Any]:
+    """What a helper returned, one by one: a medium alone, a list, lists in lists."""
+    if isinstance(made, (list, tuple)):
+        for one in made:
+            yield from _flat(one)
+    else:
+        yield made
 
 
 def specific_keywords(given: Mapping[str, Any] | None, model_name: str) -> Mapping[str, Any] | None:

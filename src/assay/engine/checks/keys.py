@@ -73,7 +73,7 @@ _MAKERS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "doc_to_image": (lambda value: isinstance(value, (str, list)), "a column, a list or a function"),
     "doc_to_audio": (lambda value: isinstance(value, (str, list)), "a column, a list or a function"),
-    "doc_to_visual": (callable, "a function"),
+    "doc_to_visual": (lambda value: callable(value) or isinstance(value, str), "a function or a column"),
     "doc_to_messages": (callable, "a function"),
     "description": (lambda value: isinstance(value, str), "a text, a template or a function"),
 }

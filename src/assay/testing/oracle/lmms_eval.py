@@ -325,8 +325,16 @@ def _recorded(request: Mapping[str, Any]) -> dict[str, Any]:
     """What is compared of a recorded request."""
     keys = ("doc_id", "idx", "ctx", "generation_kwargs", "continuation")
     kept = {key: request[key] for key in keys if key in request}
-    visuals = request.get("visuals") or []
-    return {**kept, "visuals": visuals if isinstance(visuals, list) else [visuals]}
+    return {**kept, "visuals": list(_one_by_one(request.get("visuals") or []))}
+
+
+def _one_by_one(visuals: Any) -> Iterator[Any]:
+    """Recorded visuals without lists in lists, or with a list around one alone."""
+    if isinstance(visuals, list):
+        for one in visuals:
+            yield from _one_by_one(one)
+    else:
+        yield visuals
 
 
 def _metric_of(key: str, names: set[str]) -> str:

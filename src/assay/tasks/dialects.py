@@ -2,7 +2,7 @@
 
 The dialect of a task file is, in this order: what its key `dialect` says; the harness whose task folder it lies in
 (`…/lmms_eval/tasks/…`); lmms-eval's when it has a key or an output type that only lmms-eval knows; else lm-eval's.
-`docs/concepts/tasks.md` lists what depends on it.
+`docs/guides/dialects.md` lists what depends on it.
 """
 
 from __future__ import annotations

@@ -307,3 +307,9 @@ def test_a_run_on_a_terminal_draws_bars_and_ends_with_the_table(workspace: Path)
     assert "━" in shown
     assert "exact_match" in shown
     assert "stored in" in shown
+
+
+def test_prompts_of_a_judged_task_are_shown_without_a_judge(workspace: Path, assay_command: Assay) -> None:
+    path = write_task(workspace, metric_list=[{"metric": "right", "judge": {"kind": "binary"}}])
+    assert assay_command("show", str(path)).code == 0
+    assert "none is named" in assay_command("plan", str(path)).err

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Assay
-from tests.making import ROWS, write_task
+from tests.making import ROWS, Function, write_task
 
 from assay.testing import ScriptedModel
 
@@ -281,3 +281,20 @@ def test_one_failure_in_a_hundred_is_allowed(
     many = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(100)]
     path = write_task(workspace / "tasks", "many", many)
     assert assay_command(*RUN, str(path)).code == code
+
+
+def test_a_task_without_a_single_score_is_no_success(
+    workspace: Path, assay_command: Assay, scripted: ScriptedModel
+) -> None:
+    metrics = [{"metric": "length", "aggregation": "mean", "higher_is_better": True}]
+    path = write_task(
+        workspace / "tasks",
+        "broken",
+        helpers="def length(doc, results):\n    raise ValueError('no length')\n",
+        process_results=Function("utils.length"),
+        metric_list=metrics,
+    )
+    called = assay_command(*RUN, str(path))
+    assert called.code == 1
+    assert "error: no document of `broken` has a score: 6 unscored" in called.err
+    assert "unscored: broken, document 0: ValueError: no length" in called.out

@@ -10,8 +10,9 @@ import pytest
 from tests.engine.test_checking_groups import GROUPS, findings_of, kinds
 from tests.making import ROWS, Function, write_choices, write_task, write_texts
 
+from assay.engine.checks.checking import CheckOptions, check
 from assay.engine.checks.kinds import KINDS
-from assay.tasks.index import builtin_root
+from assay.tasks.index import TaskIndex, builtin_root
 
 HELPERS = """
 import json
@@ -259,6 +260,15 @@ def test_a_name_in_two_files_is_found(tmp_path: Path) -> None:
     write_task(tmp_path / "a")
     write_task(tmp_path / "b")
     assert kinds(findings_of(tmp_path)) == [("warning", "defined-twice")]
+
+
+def test_a_name_in_two_collections_is_nobodys_mistake(tmp_path: Path) -> None:
+    root = tmp_path / "lmms_eval" / "tasks"
+    write_task(root, "quickstart_copy")
+    index = TaskIndex.build([builtin_root(), root])
+    (subject,) = check(["quickstart_copy"], index, CheckOptions()).subjects
+    assert kinds(subject.findings) == [("note", "defined-twice")]
+    assert subject.findings[0].hint == "`assay/quickstart_copy` asks for the other one"
 
 
 @pytest.mark.parametrize(

@@ -103,3 +103,11 @@ def test_what_failed_is_asked_again_unless_it_is_to_be_taken_as_it_is(workspace:
     assert model.asked == []
     assert "failed" not in assay.run(model=model, tasks=[str(path)]).outcomes("sums")
     assert [request.document for request in model.asked] == [4]
+
+
+def test_where_nothing_was_scored_nobody_knows_what_the_number_might_be(workspace: Path) -> None:
+    helpers = "def length(doc, results):\n    raise ValueError(doc)\n"
+    metrics = [{"metric": "length", "aggregation": "mean", "higher_is_better": True}]
+    finished = run(workspace, helpers=helpers, process_results=Function("utils.length"), metric_list=metrics)
+    assert [(estimate.value, estimate.bounds) for estimate in finished.estimates] == [(None, None)]
+    assert accounts(finished) == ["sums: 9 unscored, 1 failed"]

@@ -375,3 +375,32 @@ def test_progress_counts_what_happened(workspace: Path) -> None:
     assert (first.stage, first.asked, first.cached, dict(first.failures)) == ("done", 5, 0, {"timeout": 1})
     assert (task.done, task.total, task.endings["failed"], task.scored, task.mean) == (6, 6, 1, 5, 1.0)
     assert (second.tasks["sums"].reused, second.tasks["sums"].done, second.asked) == (5, 6, 0)
+
+
+def test_every_request_that_is_not_asked_again_counts_as_reused(workspace: Path) -> None:
+    from tests.making import planned
+
+    from assay.core.progress import RunProgress
+    from assay.engine import run as engine
+    from assay.store.cache import ResponseCache
+    from assay.store.journal import Journal
+
+    twice = [*ROWS, *ROWS]  # the same question for two documents: one response, two requests
+
+    path = str(write_task(workspace, rows=twice))
+    cache = ResponseCache(workspace / "cache.sqlite")
+
+    def once(folder: str) -> RunProgress:
+        plan = planned(make_model(), tasks=[path], output_path=folder)
+        progress = RunProgress()
+        journal = Journal.create(plan.folder)
+        try:
+            asyncio.run(engine.run(plan, journal, cache, progress))
+        finally:
+            journal.close()
+        return progress
+
+    first, second = once("one"), once("two")
+    cache.close()
+    assert (first.asked, first.cached) == (len(ROWS), 0)
+    assert (second.asked, second.cached) == (0, len(twice))

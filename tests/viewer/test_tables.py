@@ -150,14 +150,27 @@ def test_what_an_aggregation_says_of_each_part_is_listed_below_it(workspace: Pat
     lines = [" ".join(line) for line in cells(text)]
     assert "all 6" in lines
     assert "first [1] / right 0.2500" in lines
-    assert "all 6" in [" ".join(row) for row in cells(narrow_text(workspace))]
+    assert "all 6" in [" ".join(row) for row in cells(text_of_width(run(workspace, "sums"), 60))]
 
 
-def narrow_text(workspace: Path) -> str:
+def text_of_width(finished: assay.Run, width: int) -> str:
     from rich.console import Console
 
     stream = io.StringIO()
-    Console(file=stream, width=200, color_system=None).print(
-        results_table(run(workspace, "sums"), narrow=True)
-    )
+    Console(file=stream, width=width, color_system=None).print(results_table(finished, width=width))
     return stream.getvalue()
+
+
+def test_the_whole_table_is_shown_wherever_it_fits(workspace: Path) -> None:
+    write_task(workspace)
+    finished = run(workspace, "sums")
+    whole = max(len(line.rstrip()) for line in results_text(finished).splitlines())
+    assert "unscored" in text_of_width(finished, whole + 1)
+    narrow = text_of_width(finished, whole - 1)
+    assert "unscored" not in narrow
+    assert cells(narrow)[1] == ["sums", "exact_match", "1.0000", "±", "0.0000", "6"]
+
+
+def test_a_narrow_table_names_filters_where_there_are_any(workspace: Path) -> None:
+    write_task(workspace, filter_list=[{"name": "first", "filter": [{"function": "take_first"}]}])
+    assert "first" in text_of_width(run(workspace, "sums"), 60)

@@ -9,13 +9,11 @@ from typing import Any
 
 import click
 
+from assay.core.endings import ENDINGS
 from assay.core.errors import BadOption
 from assay.core.printable import printable
 
 __all__ = ["announce", "command_line", "report", "start_logging"]
-
-_WIDE = 115
-"""Columns of a terminal that hold the whole table."""
 
 
 def start_logging(verbosity: str) -> None:
@@ -64,6 +62,16 @@ def check_failures(run: Any, allowed: float) -> None:
             where=str(run.folder),
             hint="repeat the command to ask them again",
         )
+    for task in run.tasks:
+        counts = run.outcomes(task)
+        scored = [estimate.scored for estimate in run.estimates if estimate.task == task]
+        if scored and not any(scored) and set(counts) - {"skipped"}:
+            ended = ", ".join(f"{counts[ending]} {ending}" for ending in ENDINGS if ending in counts)
+            raise TooManyFailures(
+                f"no document of `{task}` has a score: {ended}",
+                where=str(run.folder),
+                hint="the first reason is above",
+            )
 
 
 def report(run: Any, *, as_json: bool, max_failures: float | None = None) -> None:
@@ -88,7 +96,7 @@ def print_run(run: Any) -> None:
     if not console.is_terminal:
         click.echo(run.table())
     else:
-        console.print(results_table(run, narrow=console.width < _WIDE))
+        console.print(results_table(run, width=console.width))
         for line in judges_text(run):
             click.echo(line)
     click.echo(f"stored in {run.folder}")

@@ -146,7 +146,7 @@ def _print_run(summary: Any, opened: Any, manifest: dict[str, Any] | None) -> No
     console = Console()
     if opened.estimates:
         if console.is_terminal:
-            console.print(results_table(opened, narrow=console.width < 115))
+            console.print(results_table(opened, width=console.width))
         else:
             click.echo(results_text(opened))
     for one in opened.scorings():

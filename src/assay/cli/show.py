@@ -45,7 +45,7 @@ def command(
     if documents < 1:
         raise BadOption("at least one document must be shown", where="--documents")
     values["tasks"] = ([name for word in task_names for name in word.split(",") if name],)
-    spec = spec_from(values, config)
+    spec = replace(spec_from(values, config), predict_only=True)  # prompts need no judge
     if spec.samples is None:
         spec = replace(spec, limit=documents)
 

@@ -38,10 +38,10 @@ def with_bounds(planned: PlannedTask, estimates: Sequence[Estimate], journal: Jo
 
 
 def _is_share(planned: PlannedTask, estimate: Estimate) -> bool:
-    """Whether the number is a mean of values between 0 and 1, as far as its name and value tell."""
+    """Whether the number is a mean of values between 0 and 1, as far as it tells: where nothing was scored, nobody knows."""
     if aggregation_name(planned.scorer.use_of(estimate.metric).aggregation) != "mean":
         return False
-    return estimate.value is None or (isinstance(estimate.value, (int, float)) and 0 <= estimate.value <= 1)
+    return isinstance(estimate.value, (int, float)) and 0 <= estimate.value <= 1
 
 
 def _certain_sums(planned: PlannedTask, journal: Journal) -> dict[tuple[str, str], float | None]:

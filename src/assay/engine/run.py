@@ -227,15 +227,16 @@ class _Stream:
             from_cache = self.cache.find([mark for mark in wanted if mark not in known])
             self.writes.append(self.journal.add_responses(from_cache.items(), source="cache"))
             known |= from_cache
-        self.progress.cached += len(known)
         pending: list[Request] = []
         complete: list[OpenDocument] = []
+        reused = 0
         for document in chunk:
             for at in range(document.answered, len(document.requests)):
                 request, mark = document.requests[at], document.fingerprints[at]
                 if mark in known:
                     document.outcomes[at] = known[mark]
                     document.missing -= 1
+                    reused += 1
                 elif mark in self.waiting:
                     self.waiting[mark].append((document, at))
                 else:
@@ -245,6 +246,7 @@ class _Stream:
             if document.missing == 0:
                 complete.append(document)
             document.requests = lightened(document.requests)
+        self.progress.cached += reused
         return complete, self.media.share(pending)
 
     def _append_documents(self, chunk: Sequence[OpenDocument]) -> None:

@@ -18,14 +18,27 @@ __all__ = ["accounts", "breakdown", "judges_text", "results_table", "results_tex
 _ARROWS = {True: "↑", False: "↓", None: ""}
 
 
-def results_table(run: Run, *, narrow: bool = False) -> Table:
-    """A table for a terminal; `narrow` folds names and joins the counts, so that no number is ever cut."""
+def results_table(run: Run, *, width: int | None = None) -> Table:
+    """A table for a terminal of this width: where the whole one is wider, names fold and the counts are joined, so
+    that no number is ever cut."""
+    from rich.console import Console
+
+    table = _table(run, narrow=False)
+    if width is not None and Console(width=10_000).measure(table).maximum > width:
+        return _table(run, narrow=True)
+    return table
+
+
+def _table(run: Run, *, narrow: bool) -> Table:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for title in ("task", "filter", "metric") if narrow else ("task", "shots", "filter", "metric", ""):
+    filters = not narrow or any(estimate.pipeline != "none" for estimate in run.estimates)
+    padding = (0, 1, 0, 0) if narrow else (0, 1)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=padding)
+    titles = ("task", *(("filter",) if filters else ()), "metric")
+    for title in titles if narrow else ("task", "shots", "filter", "metric", ""):
         side: Any = "right" if title == "shots" else "left"
         table.add_column(title, justify=side, no_wrap=not narrow, overflow="fold")
     for title in ("value", "± stderr", *(("documents",) if narrow else ("scored", "unscored", "failed"))):
@@ -39,7 +52,7 @@ def results_table(run: Run, *, narrow: bool = False) -> Table:
             table.add_row(label, style=style)
         else:
             shots = "" if name == shown or facts.get("n_shot") is None else str(facts["n_shot"])
-            names = [escape(estimate.pipeline), escape(estimate.metric)]
+            names = [*([escape(estimate.pipeline)] if filters else []), escape(estimate.metric)]
             arrow = _ARROWS[estimate.higher_is_better]
             stderr = _error(estimate)
             table.add_row(
@@ -51,7 +64,7 @@ def results_table(run: Run, *, narrow: bool = False) -> Table:
                 style=style,
             )
             for part, value in breakdown(estimate.value):
-                lead = ["", ""] if narrow else ["", "", ""]
+                lead = [""] * (3 if not narrow else len(titles) - 1)
                 table.add_row(*lead, f"  {escape(part)}", *([] if narrow else [""]), value, style="dim")
         shown = name
     return table

@@ -65,12 +65,16 @@ def _walk_groups(chosen: Chosen) -> dict[str, tuple[Findings, list[GroupNode]]]:
 def _defined_twice(index: TaskIndex) -> dict[str, list[Finding]]:
     found: dict[str, list[Finding]] = {}
     for name, used, hidden in index.shadowed:
+        known, other = index.label(used), index.label(hidden)
+        apart = (
+            bool(known and other) and known != other
+        )  # two collections that both have it: nobody's mistake
         finding = Finding(
-            severity="warning",
+            severity="note" if apart else "warning",
             kind="defined-twice",
             what=f"`{name}` is defined twice: {used} counts, {hidden} does not",
             where=str(used),
-            hint="rename one of them",
+            hint=f"`{other}/{name}` asks for the other one" if apart else "rename one of them",
         )
         found.setdefault(name, []).append(finding)
     return found

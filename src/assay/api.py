@@ -27,6 +27,7 @@ from assay.engine.manifest import make_manifest
 from assay.engine.plan import Plan, make_plan
 from assay.engine.recall import RememberedModel, manifest_of, recall
 from assay.engine.rescore import Scoring, Wanted, rescore
+from assay.engine.run_names import kept_beside
 from assay.engine.starting import finished_run, open_journal
 from assay.engine.verify import Verification, current_identity
 from assay.engine.verify import verify as verify_run
@@ -135,6 +136,7 @@ def resume(
         progress=progress, on_plan=on_plan, command=tuple(command), resumed=(stored, recalled.manifest)
     )
     spec = replace(recalled.spec, refresh=recalled.spec.refresh and not stored.finished)
+    spec = spec if "output_path" in options else kept_beside(spec, stored.folder)
     stored.close()
     with watching(spec.helper_timeout):
         return _wait(_run(spec, model, list(judges), wishes), beside_helpers=True)
@@ -321,11 +323,17 @@ def _stopped_by_termination() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _wait(work: Coroutine[Any, Any, T], *, beside_helpers: bool = False) -> T:
-    """Run to the end, also inside a notebook, whose loop is already running."""
+def _in_a_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        return False
+    return True
+
+
+def _wait(work: Coroutine[Any, Any, T], *, beside_helpers: bool = False) -> T:
+    """Run to the end, also inside a notebook, whose loop is already running."""
+    if not _in_a_loop():  # not inside an `except`, which would be in every traceback of a helper
         return _run_here(work, run_beside_helpers if beside_helpers else asyncio.run)
     done: Future[T] = Future()
     stop: list[Callable[[], object]] = []

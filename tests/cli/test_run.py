@@ -297,4 +297,23 @@ def test_a_task_without_a_single_score_is_no_success(
     called = assay_command(*RUN, str(path))
     assert called.code == 1
     assert "error: no document of `broken` has a score: 6 unscored" in called.err
-    assert "unscored: broken, document 0: ValueError: no length" in called.out
+    assert "unscored: broken, document 0 and 5 more: ValueError: no length (utils.py:2)" in called.out
+
+
+def test_several_reasons_are_shown_each_with_its_first_document(
+    workspace: Path, assay_command: Assay, scripted: ScriptedModel
+) -> None:
+    path = write_task(
+        workspace / "tasks",
+        "broken",
+        helpers="def length(doc, results):\n    raise ValueError(doc['answer'])\n",
+        process_results=Function("utils.length"),
+        metric_list=[{"metric": "length", "aggregation": "mean", "higher_is_better": True}],
+    )
+    called = assay_command(*RUN, str(path))
+    shown = [line for line in called.out.splitlines() if line.startswith("unscored: broken, document ")]
+    assert [line.split(":")[1].split()[-1] for line in shown] == ["0", "1", "2"]
+    assert "more reasons: `assay export " in called.out
+    run = next(Path("assay-runs").iterdir())
+    exported = assay_command("export", str(run), "--format", "jsonl").out
+    assert "During handling" not in exported, "the traceback is the helper's, nothing of ours is before it"

@@ -153,6 +153,19 @@ def test_a_run_is_resumed_with_the_options_it_was_started_with(
     assert (results["n-shot"], results["n-samples"]["one"]["effective"]) == ({"one": 1}, 4)
 
 
+@pytest.mark.parametrize("output", ["out", "out/numbers.json"])
+def test_a_run_that_was_moved_keeps_its_files_where_it_is_now(assay_command: Assay, output: str) -> None:
+    assay_command(*RUN, "--output_path", output)
+    Path("out").rename("moved")
+    before = set(Path("moved").rglob("*.json"))
+    called = assay_command("resume", "latest", "--in", "moved")
+    assert called.code == 0, called.err
+    assert not Path("out").exists()
+    (shown,) = [line.split()[1] for line in called.out.splitlines() if line.startswith("results ")]
+    assert Path(shown).parts[0] == "moved"
+    assert before <= set(Path("moved").rglob("*.json"))
+
+
 def test_a_finished_run_is_resumed_by_showing_it(assay_command: Assay, scripted: ScriptedModel) -> None:
     assay_command(*RUN)
     asked = len(scripted.asked)

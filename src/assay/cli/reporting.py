@@ -15,6 +15,9 @@ from assay.core.printable import printable
 
 __all__ = ["announce", "command_line", "report", "start_logging"]
 
+_REASONS = 3
+"""Reasons shown for each task."""
+
 
 def start_logging(verbosity: str) -> None:
     """Log to standard error from this level on."""
@@ -109,23 +112,28 @@ def print_run(run: Any) -> None:
 
 
 def _print_reasons(run: Any) -> None:
-    """How documents ended that were not scored, and why: the first of each task, with its number."""
+    """How documents ended that were not scored, and why: a few reasons of each task, with the first document of each."""
+    from assay.viewer.reasons import reason
     from assay.viewer.tables import accounts
 
     for line in accounts(run):
         click.echo(printable(line))
     for task in run.tasks:
-        query = "SELECT document, outcome, why FROM outcomes WHERE task = ? AND why != ''"
-        for document, outcome, why in list(run.journal.query(f"{query} ORDER BY document LIMIT 1", (task,))):
-            reason = why.strip().splitlines()[-1] if why.strip() else "no reason given"
-            click.echo(printable(f"{outcome}: {task}, document {document}: {reason}"))
+        query = (
+            "SELECT min(document), count(*), outcome, why FROM outcomes WHERE task = ? AND why != ''"
+            " GROUP BY outcome, why ORDER BY min(document)"
+        )
+        rows = list(run.journal.query(f"{query} LIMIT {_REASONS + 1}", (task,)))
+        for document, count, outcome, why in rows[:_REASONS]:
+            more = f" and {count - 1} more" if count > 1 else ""
+            click.echo(printable(f"{outcome}: {task}, document {document}{more}: {reason(why)}"))
+        if len(rows) > _REASONS:
+            click.echo(
+                f"more reasons: `assay export {shlex.quote(str(run.folder))} --format jsonl` has all, whole"
+            )
     for estimate in run.estimates:
         if estimate.why and estimate.scored:
-            click.echo(
-                printable(
-                    f"no value: {estimate.task}, {estimate.metric}: {estimate.why.strip().splitlines()[-1]}"
-                )
-            )
+            click.echo(printable(f"no value: {estimate.task}, {estimate.metric}: {reason(estimate.why)}"))
 
 
 def _show_command(spec: Any) -> str:

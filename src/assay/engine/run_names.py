@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from assay.engine.version import assay_version
 from assay.tasks.digests import data_digest, spec_digest
 from assay.tasks.task import Task
 
-__all__ = ["output_folder", "run_digest", "run_name", "shape_of", "task_digests"]
+__all__ = ["kept_beside", "output_folder", "run_digest", "run_name", "shape_of", "task_digests"]
 
 _SHOWN = 8
 """Digits of the hash in a run's name. The whole hash is kept in the journal, so two runs of one name are noticed."""
@@ -26,6 +27,15 @@ def output_folder(spec: RunSpec) -> Path:
         return Path("assay-runs")
     path = Path(spec.output_path).expanduser()
     return path.parent if path.suffix == ".json" else path
+
+
+def kept_beside(spec: RunSpec, folder: Path) -> RunSpec:
+    """The options with result files beside the folder of the run: it may have been moved, or copied."""
+    if spec.output_path is None or output_folder(spec).resolve() == folder.resolve().parent:
+        return spec
+    path = Path(spec.output_path)
+    moved = folder.parent / path.name if path.suffix == ".json" else folder.parent
+    return replace(spec, output_path=str(moved))
 
 
 def shape_of(spec: RunSpec) -> dict[str, Any]:

@@ -153,8 +153,9 @@ def _unknown(text: str, known: list[str], folders: Sequence[str | Path]) -> Unkn
         return UnknownName(
             f"there are no runs in {places}", hint="give the path of a run, or where to look with --in DIR"
         )
+    look = " ".join(["assay runs", *(f"--in {folder}" for folder in folders)])
     close = get_close_matches(text, known, n=1)
     guess = f"did you mean `{close[0]}`? " if close else ""
     return UnknownName(
-        f"no run in {places} is called `{text}`", hint=f"{guess}`assay runs` shows all {len(known)}"
+        f"no run in {places} is called `{text}`", hint=f"{guess}`{look}` shows all {len(known)}"
     )

@@ -11,6 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 from assay.core.errors import BadOption, UnknownName
 from assay.core.verdicts import Estimate
 from assay.store.runs import Run
+from assay.viewer.reasons import reason
 from assay.viewer.tables import number
 
 __all__ = ["Threshold", "parse_threshold", "unmet", "write_junit", "write_thresholds"]
@@ -100,14 +101,14 @@ def _cases(run: Run, task: str, judged: tuple[str, str] | None) -> Iterator[tupl
     """(document, element, message, text); no element for one that passed."""
     for record in run.records(task):
         document, outcome, why = record["document"], record["outcome"], record["why"].strip()
-        reason = f": {why.splitlines()[-1]}" if why else ""
+        because = f": {reason(why)}" if why else ""
         judged_at_all = any(verdict["kind"] != "unscored" for verdict in record["verdicts"])
         if outcome in ("open", "failed"):
-            yield document, "error", f"not answered{reason}", why
+            yield document, "error", f"not answered{because}", why
         elif outcome == "judge-failed":
-            yield document, "error", f"not judged{reason}", why
+            yield document, "error", f"not judged{because}", why
         elif not judged_at_all and outcome != "skipped":
-            yield document, "failure", f"{outcome}{reason}", why
+            yield document, "failure", f"{outcome}{because}", why
         elif _is_wrong(record, judged):
             ending = "" if outcome == "scored" else f" ({outcome})"
             metric = judged[1] if judged else ""

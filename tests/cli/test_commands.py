@@ -313,3 +313,26 @@ def test_prompts_of_a_judged_task_are_shown_without_a_judge(workspace: Path, ass
     path = write_task(workspace, metric_list=[{"metric": "right", "judge": {"kind": "binary"}}])
     assert assay_command("show", str(path)).code == 0
     assert "none is named" in assay_command("plan", str(path)).err
+
+
+HEARD = "def hear(doc):\n    return {'type': 'audio', 'array': [0.0] * 16, 'sampling_rate': 16000}\n"
+
+
+def test_a_task_the_default_model_cannot_answer_is_shown_all_the_same(
+    workspace: Path, assay_command: Assay
+) -> None:
+    path = write_task(workspace, helpers=HEARD, doc_to_visual=Function("utils.hear"))
+    called = assay_command("show", str(path), "-n", "1")
+    assert called.code == 0, called.err
+    assert "<audio>" in called.out
+    assert assay_command("show", str(path), "--model", "ocr").code == 2, (
+        "a model that is named is asked about"
+    )
+
+
+def test_options_that_reach_no_prompt_are_noted(workspace: Path, assay_command: Assay) -> None:
+    seen = "from PIL import Image\n\n\ndef look(doc):\n    return [Image.new('RGB', (8, 8))]\n"
+    path = write_task(workspace, helpers=seen, doc_to_visual=Function("utils.look"))
+    said = "sums: a model that chats gets the media and the question alone, --num_fewshot changes nothing"
+    assert said in "".join(assay_command("plan", str(path), "--num_fewshot", "2")[1:])
+    assert "changes nothing" not in "".join(assay_command("plan", str(path))[1:])

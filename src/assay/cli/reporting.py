@@ -12,6 +12,7 @@ import click
 from assay.core.endings import ENDINGS
 from assay.core.errors import BadOption
 from assay.core.printable import printable
+from assay.core.runspec import RunSpec
 
 __all__ = ["announce", "command_line", "report", "start_logging"]
 
@@ -139,6 +140,8 @@ def _print_reasons(run: Any) -> None:
 def _show_command(spec: Any) -> str:
     """The command that shows the prompts of this very run."""
     words = ["assay", "show", *spec["tasks"]]
+    if spec["model"] != RunSpec().model:
+        words += ["--model", spec["model"]]
     for folder in spec["include_path"]:
         words += ["--include_path", folder]
     for name in ("data_root", "num_fewshot", "system_instruction"):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from assay.cli.options import OptionsCommand, add_run_options, spec_from
-from assay.core.errors import BadOption
+from assay.core.errors import BadOption, CannotAnswer, Problems
+from assay.core.ports import Ability, Traits
 from assay.core.printable import printable
+from assay.core.runspec import RunSpec
 
 __all__ = ["command"]
 
@@ -53,7 +55,13 @@ def command(
     from assay.core.ports import Previews
     from assay.engine.plan import helper_border
 
-    plan = api.plan(spec)
+    try:
+        plan = api.plan(spec)
+    except (CannotAnswer, Problems) as error:
+        problems = error.problems if isinstance(error, Problems) else [error]
+        if spec.model != RunSpec().model or not all(isinstance(one, CannotAnswer) for one in problems):
+            raise
+        plan = api.plan(spec, model=_Reader())  # nobody named a model: show what any would be asked
     preview = plan.model.preview if isinstance(plan.model, Previews) else None
     shown = []
     for planned in plan.tasks.values():
@@ -67,6 +75,25 @@ def command(
 
 
 add_run_options(command, _OPTIONS)
+
+
+class _Reader:
+    """Takes every prompt and answers none: stands for a model where none was named."""
+
+    name = "any model"
+    traits = Traits(abilities=frozenset(get_args(Ability)))
+
+    async def identify(self) -> dict[str, str]:
+        return {"name": self.name}
+
+    async def open(self) -> None:
+        """Nothing to open."""
+
+    def answer(self, window: Any) -> Any:
+        raise NotImplementedError("prompts are shown, not answered")
+
+    async def close(self) -> None:
+        """Nothing to close."""
 
 
 def _rows(planned: Any, preview: Any) -> list[dict[str, Any]]:

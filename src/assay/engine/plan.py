@@ -196,9 +196,20 @@ async def make_plan(
         folder=folder / run_id,
         judges=seated,
         house_judges=bench.house,
-        notes=(*selection.notes, *bench.notes),
+        notes=(*selection.notes, *bench.notes, *_without_effect(spec, tasks)),
         programs=programs,
     )
+
+
+def _without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """Options that reach no prompt of a task, though they were asked for."""
+    given = {"--num_fewshot": spec.num_fewshot, "--system_instruction": spec.system_instruction}
+    flags = " and ".join(flag for flag, value in given.items() if value)
+    alone = [name for name, planned in tasks.items() if planned.task.asks_alone]
+    if not flags or not alone:
+        return []
+    named = ", ".join(alone[:3]) + (", …" if len(alone) > 3 else "")
+    return [f"{named}: a model that chats gets the media and the question alone, {flags} changes nothing"]
 
 
 def _select(spec: RunSpec, index: TaskIndex | None, problems: list[AssayError]) -> Selection:

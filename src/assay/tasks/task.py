@@ -220,6 +220,12 @@ class Task(TaskDocuments):
         return self.visuals.prompt(fields, text, chat=True)
 
     @property
+    def asks_alone(self) -> bool:
+        """Whether prompts are the task's own messages or media and question: no examples, no system message."""
+        own = self.visuals.messages is not None or self.visuals.visual is not None
+        return own and self.rendering.chat_messages and self.spec.output_type in _CHATS
+
+    @property
     def has_media(self) -> bool:
         """Whether prompts may hold more than text."""
         spec = self.spec

@@ -88,11 +88,17 @@ def of_others(rows: list[Any]) -> list[Any]:
     return [row for row in rows if (row[0], row[1]) != ("fragile", BAD)]
 
 
+_KEPT: dict[str, list[Any]] = {}
+
+
 @pytest.fixture
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    monkeypatch.chdir(folder)
-    return outcome(folder, "pass", "")[1]
+    """What a run says whose helpers behave; made once."""
+    if not _KEPT:
+        folder = tmp_path_factory.mktemp("undisturbed")
+        monkeypatch.chdir(folder)
+        _KEPT.update(outcome(folder, "pass", "")[1])
+    return _KEPT
 
 
 ENDS = {

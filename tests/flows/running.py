@@ -101,7 +101,11 @@ class Bench:
 
     def finish(self, command: list[str], **details: Any) -> subprocess.CompletedProcess[str]:
         process = self.start(command, **details)
-        out, err = process.communicate(timeout=120)
+        try:
+            out, err = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            kill(process)
+            raise
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def asked(self, since: int = 0) -> list[str]:

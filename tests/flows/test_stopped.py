@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.flows.running import ASSAY, Bench, committed, contents, fingerprints, kill, wait_until
+from tests.flows.small_disks import CannotMount, fill
 
 from assay.store.journal import FILE_NAME
 
@@ -153,6 +154,24 @@ def test_a_full_disk_is_said_plainly_and_the_run_goes_on_later(bench: Bench, roo
     assert later.returncode == 0, later.stderr
     assert not fingerprints(bench.asked()) & kept
     assert len(contents(bench.run_folder("out"))["responses"]) == 300
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("size_kb", "cache_too"), [(16, False), (700, False), (900, True)], ids=["at-once", "later", "cache-too"]
+)
+def test_a_small_disk_fills_up_and_the_run_goes_on_when_there_is_room(
+    tmp_path: Path, size_kb: int, cache_too: bool
+) -> None:
+    try:
+        filled = fill(tmp_path, size_kb, cache_too=cache_too)
+    except CannotMount as error:
+        pytest.skip(f"a small file system cannot be mounted here: {error}")
+    if cache_too:  # what only the cache could still hold is not asked again either
+        assert filled.kept + filled.asked_after <= filled.needed
+    else:
+        assert filled.kept + filled.asked_after == filled.needed
+    assert (filled.kept > 0) == (size_kb > 16), "one of them is full before anything is answered"
 
 
 # --- the happy path ------------------------------------------------------------------------------------

@@ -6,9 +6,33 @@ import sys
 
 __all__ = ["main"]
 
+_PATIENCE_S = 3.0
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `assay` command."""
     from assay.cli.app import call
 
-    sys.exit(call(sys.argv[1:] if arguments is None else arguments))
+    code = call(sys.argv[1:] if arguments is None else arguments)
+    _let_go_of_threads(code)
+    sys.exit(code)
+
+
+def _let_go_of_threads(code: int) -> None:
+    """End the program although foreign code left threads that do not end: Python itself would wait for them for ever."""
+    import atexit
+    import os
+    import threading
+    import time
+    from contextlib import suppress
+
+    until = time.monotonic() + _PATIENCE_S
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.main_thread():
+            thread.join(max(0.0, until - time.monotonic()))
+            if thread.is_alive():
+                atexit._run_exitfuncs()
+                with suppress(ValueError, OSError):  # closed, or nobody listens
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                os._exit(code)

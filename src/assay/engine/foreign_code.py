@@ -8,11 +8,15 @@ each piece.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
 
 from assay.core.fingerprints import digest_text
 from assay.engine.baton import Crew
@@ -28,6 +32,7 @@ class ForeignCode(Crew):
 
     def __init__(self) -> None:
         super().__init__("assay-foreign-code")
+        self._surroundings = _Surroundings()
 
     async def run(self, work: Callable[[], T]) -> T:
         """Do the work when its turn comes; what it raises is raised here."""
@@ -37,7 +42,9 @@ class ForeignCode(Crew):
             if not done.set_running_or_notify_cancel():
                 return
             try:
-                done.set_result(work())
+                with self._surroundings:
+                    made = work()
+                done.set_result(made)
             except HelperStopped:  # a signal came: whoever waits is being cancelled as well
                 done.set_exception(CancelledError())
             except BaseException as error:  # noqa: BLE001 - handed to whoever waits
@@ -45,6 +52,39 @@ class ForeignCode(Crew):
 
         self.put(do)
         return await asyncio.wrap_future(done)
+
+
+class _Surroundings:
+    """What the process looks like to foreign code, and what it looks like again when no piece is under way.
+
+    Standard output is for results alone, so what helpers print goes to standard error. A helper that moves to another
+    folder or swaps the streams does so for itself. Several pieces may be under way, where all but one wait.
+    """
+
+    def __init__(self) -> None:
+        self._inside = 0
+        self._guard = threading.Lock()
+        self._streams: tuple[TextIO, TextIO] = (sys.stdout, sys.stderr)
+        self._place: Path | None = None
+
+    def __enter__(self) -> None:
+        with self._guard:
+            self._inside += 1
+            if self._inside == 1:
+                self._streams = sys.stdout, sys.stderr
+                self._place = None
+                with suppress(OSError):  # a folder that was removed meanwhile
+                    self._place = Path.cwd()
+            sys.stdout = sys.stderr = self._streams[1]
+
+    def __exit__(self, *_: object) -> None:
+        with self._guard:
+            self._inside -= 1
+            output, errors = self._streams
+            sys.stdout, sys.stderr = (errors if self._inside else output), errors
+            with suppress(OSError):
+                if self._place is not None and Path.cwd() != self._place:
+                    os.chdir(self._place)
 
 
 def seed_globals(seed: tuple[int | None, ...]) -> None:

@@ -12,7 +12,7 @@ from assay.core.responses import Failure
 from assay.engine.dialogue import Talks
 from assay.engine.judging import OpenDocument
 from assay.engine.plan import PlannedTask
-from assay.engine.watch import TookTooLong, current_watch
+from assay.engine.watch import HelperQuit, TookTooLong, current_watch
 from assay.tasks.task import Pass
 
 __all__ = ["open_document", "pass_over"]
@@ -42,7 +42,7 @@ def open_document(
 
 def pass_over(rendering: Pass, document: Document) -> bool:
     """Pass over a document that is finished; one whose own code does not come to an end, all the same. Always true."""
-    with suppress(TookTooLong), current_watch():
+    with suppress(TookTooLong, HelperQuit), current_watch():
         rendering.skip(document)
     return True
 

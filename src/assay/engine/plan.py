@@ -377,12 +377,14 @@ def helper_border(spec: TaskSpec) -> Iterator[None]:
         yield
     except AssayError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if Path(frame.filename).parent == Path(spec.path).resolve().parent]
         frame = (own or frames)[-1]
+        ending = isinstance(error, SystemExit)
+        said = f"ends the program: exit {error}" if ending else f"fails: {type(error).__name__}: {error}"
         raise BadTask(
-            f"the code of the task `{spec.name}` fails: {type(error).__name__}: {error}",
+            f"the code of the task `{spec.name}` {said}",
             where=f"{frame.filename}:{frame.lineno}, {frame.name}",
             hint=f"the task is described in {spec.path}",
         ) from error

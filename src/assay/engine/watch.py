@@ -21,7 +21,7 @@ from typing import Any
 
 from assay.core.errors import AssayError
 
-__all__ = ["HelperStopped", "TookTooLong", "Watch", "current_watch", "watching"]
+__all__ = ["HelperQuit", "HelperStopped", "TookTooLong", "Watch", "current_watch", "watching"]
 
 _TICK_S = 0.5
 _SIGNAL = getattr(signal, "SIGVTALRM", None)
@@ -34,6 +34,16 @@ class HelperStopped(BaseException):
 
 class TookTooLong(AssayError):
     """A piece of foreign code used up its time: what a `with current_watch()` raises then."""
+
+
+class HelperQuit(AssayError):
+    """A piece of foreign code tried to end the program, or raised what is meant to pass every border."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> HelperQuit:
+        if isinstance(error, SystemExit):
+            return cls(f"the task's own code ends the program: exit {error.code}")
+        return cls(f"the task's own code raises {type(error).__name__}: {error}")
 
 
 class Watch:
@@ -55,12 +65,15 @@ class Watch:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        """Whatever ended the piece becomes an ordinary error, unless the run is being stopped."""
         self._since = None
         if self._struck:  # what was meant for this piece must not hit the next one
             self._struck = False
             _send(threading.get_ident(), None)
         if kind is HelperStopped and not self._stopping:
             raise TookTooLong(self._reason) from error
+        if not (error is None or isinstance(error, (Exception, HelperStopped, KeyboardInterrupt))):
+            raise HelperQuit.of(error) from error
 
     @property
     def is_late(self) -> bool:

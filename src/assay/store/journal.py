@@ -174,7 +174,7 @@ class Journal:
         """What nobody answered, under its fingerprint."""
         now = time.time()
         given = [
-            (key, failure.kind, rows.storable(failure.message), failure.attempts, now)
+            (key, rows.storable(failure.kind), rows.storable(failure.message), failure.attempts, now)
             for key, failure in failures
         ]
         return self._submit(("INSERT INTO failures VALUES (?,?,?,?,?)", given))

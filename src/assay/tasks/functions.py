@@ -148,6 +148,10 @@ class HelperFunction:
             raise BadTask(f"helper file is not Python: {error.msg}", where=f"{path}:{error.lineno}") from None
         except AssayError:
             raise
+        except SystemExit as error:
+            raise BadTask(
+                f"helper file ends the program when imported: exit {error}", where=str(path)
+            ) from None
         except Exception as error:  # helper border: importing foreign code may raise anything
             raise BadTask(
                 f"helper file fails when imported: {type(error).__name__}: {error}", where=str(path)

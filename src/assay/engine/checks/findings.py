@@ -78,8 +78,6 @@ def guarded(findings: Findings, kind: str, spec: TaskSpec) -> Iterator[None]:
             yield
     except AssayError as error:
         findings.raised(kind, error)
-    except SystemExit as stop:
-        findings.error(kind, f"the code of the task ends the program: exit {stop.code}", spec.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

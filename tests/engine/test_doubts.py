@@ -111,3 +111,17 @@ def test_where_nothing_was_scored_nobody_knows_what_the_number_might_be(workspac
     finished = run(workspace, helpers=helpers, process_results=Function("utils.length"), metric_list=metrics)
     assert [(estimate.value, estimate.bounds) for estimate in finished.estimates] == [(None, None)]
     assert accounts(finished) == ["sums: 9 unscored, 1 failed"]
+
+
+def test_a_task_whose_filter_looks_across_documents_is_taken_as_it_is_too(workspace: Path) -> None:
+    helpers = "def across(responses, documents):\n    return [values[0] for values in responses]\n"
+    across = {"function": "custom", "filter_fn": Function("utils.across")}
+    path = write_task(
+        workspace, rows=ROWS, helpers=helpers, filter_list=[{"name": "all", "filter": [across]}]
+    )
+    assay.run(model=make_model(oddly), tasks=[str(path)])
+    model = make_model()
+    assert assay.run(model=model, tasks=[str(path)], retry_failed=False).outcomes("sums")["failed"] == 1
+    assert model.asked == []
+    assert "failed" not in assay.run(model=model, tasks=[str(path)]).outcomes("sums")
+    assert [request.document for request in model.asked] == [4]

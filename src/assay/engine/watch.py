@@ -24,6 +24,9 @@ from assay.core.errors import AssayError
 __all__ = ["HelperQuit", "HelperStopped", "TookTooLong", "Watch", "current_watch", "watching"]
 
 _TICK_S = 0.5
+_GRACE_S = 3.0
+"""A second blow would hit whoever is just dealing with the first one."""
+
 _SIGNAL = getattr(signal, "SIGVTALRM", None)
 """The alarm signal itself is left to helpers, some of which use it."""
 
@@ -49,12 +52,15 @@ class HelperQuit(AssayError):
 class Watch:
     """One thread's watch over the foreign code it runs. Entering costs two assignments."""
 
-    __slots__ = ("_own_limit_s", "_since", "_stopping", "_struck")
+    __slots__ = ("_own_limit_s", "_patient_until", "_since", "_stopping", "_struck")
 
     def __init__(self) -> None:
         self._own_limit_s: float | None = None
         self._since: float | None = None
         self._stopping = False
+        self._patient_until = 0.0
+        """Not struck again before: what was struck needs a moment to come to its end."""
+
         self._struck = False
         """An exception was sent to this thread and may still be under way."""
 
@@ -67,6 +73,7 @@ class Watch:
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         """Whatever ended the piece becomes an ordinary error, unless the run is being stopped."""
         self._since = None
+        self._patient_until = 0.0
         if self._struck:  # what was meant for this piece must not hit the next one
             self._struck = False
             _send(threading.get_ident(), None)
@@ -94,7 +101,9 @@ class Watch:
 
     def check(self) -> None:
         """Raise in the foreign code if its time is over. Called by the signal handler, in its thread."""
-        if self.is_late:
+        now = time.monotonic()
+        if self.is_late and now >= self._patient_until:
+            self._patient_until = now + _GRACE_S
             raise HelperStopped(self._reason)
 
     @property

@@ -12,6 +12,7 @@ import numpy
 import pytest
 
 from assay.engine.baton import Crew
+from assay.engine.watch import current_watch
 
 
 def done_by(crew: Crew, work: Any) -> Any:
@@ -163,3 +164,29 @@ def test_a_lock_that_foreign_code_holds_while_it_waits_does_not_stop_everything(
 
     assert done_by(crew, lambda: crew.each(piece, range(4))) == [0, 1, 2, 3]
     crew.close()
+
+
+def test_a_run_that_is_stopped_ends_nobody_who_waits_for_the_baton() -> None:
+    """Its place in the queue would stay taken, and everybody behind it would wait for nobody."""
+    crew = Crew("test")
+    asked = threading.Event()
+    late: list[bool] = []
+
+    def piece(item: int) -> None:
+        with current_watch() as watch:
+            if item == 0:
+                with crew.pause():
+                    asked.wait(10)
+                    first.append(watch)
+            else:
+                asked.set()
+                while not crew._returning:  # the first one wants to go on, and this one has the baton
+                    time.sleep(0.001)
+                first[0]._stopping = True  # what Ctrl-C does
+                late.append(first[0].is_late)
+                first[0]._stopping = False
+
+    first: list[Any] = []
+    done_by(crew, lambda: crew.each(piece, range(2)))
+    crew.close()
+    assert late == [False]

@@ -277,9 +277,9 @@ class _Tray(Backlog):
             return window
 
     async def _linger(self, count: int) -> None:
-        enough = self._changed.wait_for(lambda: len(self._waiting) >= count or self._closed)
         try:
-            await asyncio.wait_for(enough, _LINGER_S)
+            async with asyncio.timeout(_LINGER_S):  # `wait_for` of Python 3.11 may lose a cancellation
+                await self._changed.wait_for(lambda: len(self._waiting) >= count or self._closed)
         except TimeoutError:
             return
 

@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 from assay.engine.baton import Crew
-from assay.engine.watch import HelperStopped
+from assay.engine.watch import HelperStopped, current_watch
 
 
 def done_by(crew: Crew, work: Any) -> Any:
@@ -190,3 +190,29 @@ def test_a_piece_that_hangs_keeps_nobody_waiting_once_the_crew_is_closed() -> No
         done_by(crew, lambda: crew.each(piece, range(4)))
     assert not never.is_set()
     never.set()
+
+
+def test_a_run_that_is_stopped_ends_nobody_who_waits_for_the_baton() -> None:
+    """Its place in the queue would stay taken, and everybody behind it would wait for nobody."""
+    crew = Crew("test")
+    asked = threading.Event()
+    late: list[bool] = []
+
+    def piece(item: int) -> None:
+        with current_watch() as watch:
+            if item == 0:
+                with crew.pause():
+                    asked.wait(10)
+                    first.append(watch)
+            else:
+                asked.set()
+                while not crew._returning:  # the first one wants to go on, and this one has the baton
+                    time.sleep(0.001)
+                first[0]._stopping = True  # what Ctrl-C does
+                late.append(first[0].is_late)
+                first[0]._stopping = False
+
+    first: list[Any] = []
+    done_by(crew, lambda: crew.each(piece, range(2)))
+    crew.close()
+    assert late == [False]

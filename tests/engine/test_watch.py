@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import socket
 import threading
 import time
@@ -189,3 +190,15 @@ def test_an_aggregation_that_hangs_costs_its_number_and_not_the_run(workspace: P
     (estimate,) = assay.run(model=make_model(), tasks=[str(path)], helper_timeout=0.05).estimates
     assert estimate.value is None
     assert "took longer" in estimate.why
+
+
+def test_ctrl_c_is_heard_while_the_main_thread_waits() -> None:
+    async def interrupted_elsewhere() -> None:
+        await asyncio.sleep(0.1)  # the main thread waits for work by now
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # reaches the main thread by its flag alone
+        await asyncio.sleep(20)
+
+    begun = time.monotonic()
+    with watching(0), pytest.raises(KeyboardInterrupt):
+        run_beside_helpers(interrupted_elsewhere())
+    assert time.monotonic() - begun < 15

@@ -71,7 +71,16 @@ class Crew:
         ):  # a thread that foreign code started itself: it waits without troubling anybody
             yield
             return
-        states = _generator_states()
+        with current_watch().paused():  # nothing may end this half-way: others count on who has the baton
+            states = _generator_states()
+            self._lay_down()
+            try:
+                yield
+            finally:
+                self._take_up()
+                _set_generator_states(states)
+
+    def _lay_down(self) -> None:
         batch: _Batch[Any, Any] | None = getattr(self._here, "batch", None)
         self._here.holds = False
         with self._turn:
@@ -82,22 +91,21 @@ class Crew:
             if self._work:
                 self._staff()
             self._turn.notify_all()
-        try:
-            with current_watch().paused():
-                yield
-        finally:
-            ticket = object()
-            with self._turn:
-                self._returning.append(ticket)
+
+    def _take_up(self) -> None:
+        ticket = object()
+        with self._turn:
+            self._returning.append(ticket)
+            try:
                 self._turn.wait_for(
                     lambda: self._closed or (not self._running and self._returning[0] is ticket),
                     self._patience_s,
                 )
+            finally:  # also when Ctrl-C ends the wait: whoever runs is counted, and gives it back at its end
                 self._returning.remove(ticket)
                 self._paused -= 1
                 self._running += 1
-            self._here.holds = True
-            _set_generator_states(states)
+        self._here.holds = True
 
     def each(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """The function of every item, begun in order; while one waits for the world, the next is begun.

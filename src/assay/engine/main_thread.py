@@ -9,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import queue
 import signal
+import socket
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
-from assay.engine.watch import HelperStopped, current_watch
+from assay.engine.watch import HelperStopped, current_watch, wake_main_thread
 
 __all__ = ["borrowed", "run_beside_helpers"]
 
 T = TypeVar("T")
+
+_KNOCK_S = 0.05
 
 _lent: list[_Beside[Any]] = []
 
@@ -58,7 +62,7 @@ class _Beside(Generic[T]):
         self._task: asyncio.Task[T] | None = None
         self._results: list[T] = []
         self._error: BaseException | None = None
-        self._interrupted = False
+        self._interrupted = self._stopped = False
         self._thread = threading.Thread(target=self._run, name="assay-loop", daemon=True)
 
     def start(self) -> None:
@@ -110,16 +114,46 @@ class _Beside(Generic[T]):
         for number in before:
             signal.signal(number, self._stop)
         try:
-            yield
+            with self._hearing_at_once(frozenset(before)):
+                yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @contextmanager
+    def _hearing_at_once(self, numbers: frozenset[int]) -> Iterator[None]:
+        """Knock at the main thread when a signal comes.
+
+        Python acts on signals there, between two steps. One that arrives just before it begins to wait, or in another
+        thread, would be acted on when the wait is over: with a silent judge, minutes later.
+        """
+        ear, mouth = socket.socketpair()
+        mouth.setblocking(False)
+
+        def knock() -> None:
+            while heard := ear.recv(64):  # a byte for each signal
+                while not numbers.isdisjoint(heard) and not self._stopped:
+                    wake_main_thread()
+                    time.sleep(_KNOCK_S)
+
+        knocking = threading.Thread(target=knock, name="assay-signals", daemon=True)
+        knocking.start()
+        before = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            self._stopped = True
+            mouth.close()
+            knocking.join()
+            ear.close()
+
     def _stop(self, number: int, _: FrameType | None) -> None:
+        self._stopped = True
         if number == signal.SIGINT:
             if self._interrupted:
                 raise KeyboardInterrupt
             self._interrupted = True
-        if self._loop is not None and self._task is not None:
+        if self._loop is not None and self._task is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._task.cancel)
         current_watch().stop()

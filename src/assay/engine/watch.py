@@ -21,7 +21,15 @@ from typing import Any
 
 from assay.core.errors import AssayError
 
-__all__ = ["HelperQuit", "HelperStopped", "TookTooLong", "Watch", "current_watch", "watching"]
+__all__ = [
+    "HelperQuit",
+    "HelperStopped",
+    "TookTooLong",
+    "Watch",
+    "current_watch",
+    "wake_main_thread",
+    "watching",
+]
 
 _TICK_S = 0.5
 _GRACE_S = 3.0
@@ -203,6 +211,12 @@ def _watch(stop: threading.Event) -> None:
             else:
                 watch._struck = True
                 _send(thread, HelperStopped)
+
+
+def wake_main_thread() -> None:
+    """End what the main thread waits for, so that it attends to signals; nothing where nobody is watching."""
+    if _SIGNAL is not None and signal.getsignal(_SIGNAL) is _look:
+        _interrupt(threading.main_thread().ident or 0, _SIGNAL)
 
 
 def _interrupt(thread: int, number: signal.Signals) -> None:

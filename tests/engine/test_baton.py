@@ -12,6 +12,7 @@ import numpy
 import pytest
 
 from assay.engine.baton import Crew
+from assay.engine.watch import HelperStopped
 
 
 def done_by(crew: Crew, work: Any) -> Any:
@@ -163,3 +164,29 @@ def test_a_lock_that_foreign_code_holds_while_it_waits_does_not_stop_everything(
 
     assert done_by(crew, lambda: crew.each(piece, range(4))) == [0, 1, 2, 3]
     crew.close()
+
+
+def test_a_piece_that_hangs_keeps_nobody_waiting_once_the_crew_is_closed() -> None:
+    crew = Crew("test")
+    hangs, asked, never = threading.Event(), threading.Event(), threading.Event()
+
+    def piece(item: int) -> None:
+        if item == 1:
+            hangs.set()
+            never.wait(timeout=20)
+            return
+        with crew.pause():
+            asked.wait(timeout=20)
+
+    def close() -> None:
+        hangs.wait(
+            timeout=20
+        )  # in another thread than the one that asks for the batch, which waits for it now
+        asked.set()
+        crew.close()
+
+    threading.Thread(target=close, daemon=True).start()
+    with pytest.raises(HelperStopped):
+        done_by(crew, lambda: crew.each(piece, range(4)))
+    assert not never.is_set()
+    never.set()

@@ -103,3 +103,17 @@ def test_what_failed_is_asked_again_unless_it_is_to_be_taken_as_it_is(workspace:
     assert model.asked == []
     assert "failed" not in assay.run(model=model, tasks=[str(path)]).outcomes("sums")
     assert [request.document for request in model.asked] == [4]
+
+
+def test_a_task_whose_filter_looks_across_documents_is_taken_as_it_is_too(workspace: Path) -> None:
+    helpers = "def across(responses, documents):\n    return [values[0] for values in responses]\n"
+    across = {"function": "custom", "filter_fn": Function("utils.across")}
+    path = write_task(
+        workspace, rows=ROWS, helpers=helpers, filter_list=[{"name": "all", "filter": [across]}]
+    )
+    assay.run(model=make_model(oddly), tasks=[str(path)])
+    model = make_model()
+    assert assay.run(model=model, tasks=[str(path)], retry_failed=False).outcomes("sums")["failed"] == 1
+    assert model.asked == []
+    assert "failed" not in assay.run(model=model, tasks=[str(path)]).outcomes("sums")
+    assert [request.document for request in model.asked] == [4]

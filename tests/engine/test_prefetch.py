@@ -17,6 +17,7 @@ import assay
 from assay.core.errors import BadMedia
 from assay.core.messages import Image, Media, Message, Prompt, Text, Video
 from assay.core.requests import Generate, Request, Settings
+from assay.core.responses import Failure
 from assay.engine import run
 from assay.engine.asking import Backlog
 from assay.engine.prefetch import Prefetch, held_bytes, lightened, size_bytes
@@ -322,3 +323,36 @@ def test_documents_that_wait_for_a_barrier_hold_no_pictures(
 
 
 BARRIER = "def across(responses, docs):\n    return [each[0] for each in responses]\n"
+
+
+@pytest.mark.parametrize("megabytes", [0, 1024])
+@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("helpers", [BY_PATH, OPENED])
+def test_a_jury_sees_what_the_model_saw_also_when_it_answers_only_at_the_second_start(
+    workspace: Path, helpers: str, across: bool, megabytes: int
+) -> None:
+    sizes: list[tuple[int, int]] = []
+    down = [True]
+
+    def judge(asked: Request) -> Any:
+        if down[0]:
+            return Failure(request_id="", kind="timeout", message="too slow")
+        sizes.append(asked.prompt.media[0].load().size)
+        return "VERDICT: CORRECT"
+
+    function = {"function": "custom", "filter_fn": Function("utils.across")}
+    task = write_task(
+        workspace, "seen", write_pictures(workspace, 20), doc_to_visual=Function("utils.doc_to_visual"),
+        doc_to_text="{{question}}", helpers=helpers + BARRIER,
+        filter_list=[{"name": "all", "filter": [function]}] if across else None,
+        metric_list=[{"metric": "judged", "judge": {"kind": "binary", "media": True}}],
+    )  # fmt: skip
+    model = ScriptedModel(lambda asked: "yes", window=3)
+    options: dict[str, Any] = {"judge": ScriptedModel(judge, name="judge"), "media_memory_mb": megabytes}
+    first = assay.run(model=model, tasks=[str(task)], **options)
+    assert first.outcomes("seen") == {"judge-failed": 20}
+    down[0] = False
+    finished = assay.run(model=model, tasks=[str(task)], **options)
+    assert finished.outcomes("seen") == {"scored": 20}
+    assert len(model.asked) == 20
+    assert sorted(sizes) == [(8, 4 + number // 2) for number in range(20)]

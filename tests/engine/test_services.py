@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.making import ROWS, Function, make_model, planned, write_choices, write_task
@@ -14,6 +15,7 @@ import assay
 from assay.core.errors import AssayError, BadOption, BadTask, CannotAnswer, Problems
 from assay.core.requests import Request
 from assay.core.responses import Failure, Outcome, Response, Usage
+from assay.engine.services import _LINGER_S, _Tray
 from assay.testing import ScriptedModel
 
 BINARY = [{"metric": "judged", "judge": {"kind": "binary"}}]
@@ -350,6 +352,31 @@ def test_a_metric_that_fails_leaves_nothing_to_the_judge(workspace: Path) -> Non
     done = run(path, judge)
     assert (len(judge.asked), estimate(done).scored, estimate(done).unscored) == (5, 5, 1)
     assert outcomes(done)[3][0] == "unscored" and "own code" in outcomes(done)[3][1]
+
+
+def test_those_who_stop_waiting_for_a_full_window_leave_the_tray_to_others() -> None:
+    async def cancelled_while_they_linger(ticks: int) -> None:
+        tray = _Tray(100)
+        await tray.put([cast(Any, "a request")])
+        takers = [asyncio.create_task(tray.take(2)) for _ in range(5)]
+        await asyncio.sleep(_LINGER_S)
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        for taker in takers:
+            taker.cancel()
+        await asyncio.gather(*takers, return_exceptions=True)
+        await tray.close()
+        closed.append(ticks)
+
+    def cancel_at_every_moment() -> None:
+        for ticks in range(10):
+            asyncio.run(cancelled_while_they_linger(ticks))
+
+    closed: list[int] = []
+    thread = threading.Thread(target=cancel_at_every_moment, daemon=True)  # one that hangs is left behind
+    thread.start()
+    thread.join(20)
+    assert closed == list(range(10))
 
 
 def test_a_misplaced_judge_is_found_by_check(workspace: Path) -> None:

@@ -34,13 +34,17 @@ def right_below(limit: int) -> Any:
     return answer
 
 
+def estimate(task: str, metric: str, value: float, scored: int) -> Estimate:
+    return Estimate(task=task, metric=metric, pipeline="none", value=value, scored=scored)
+
+
 def estimates(
     workspace: Path, tasks: list[str], answers: Any = right_answers, **options: Any
 ) -> dict[str, Estimate]:
     run = assay.run(
         model=make_model(answers), tasks=tasks, include_path=[str(workspace)], no_cache=True, **options
     )
-    return {f"{estimate.task} {estimate.metric},{estimate.pipeline}": estimate for estimate in run.estimates}
+    return {f"{one.task} {one.metric},{one.pipeline}": one for one in run.estimates}
 
 
 def test_a_task_has_a_mean_an_error_and_a_denominator(workspace: Path) -> None:
@@ -124,9 +128,6 @@ def test_tasks_come_in_the_order_they_were_asked_for_then_groups(workspace: Path
 
 
 def test_a_task_weighs_as_many_documents_as_its_best_covered_metric() -> None:
-    def estimate(task: str, metric: str, value: float, scored: int) -> Estimate:
-        return Estimate(task=task, metric=metric, pipeline="none", value=value, scored=scored)
-
     by_task = {
         "a": [estimate("a", "acc", 1.0, 1), estimate("a", "other", 0.0, 6)],
         "b": [estimate("b", "acc", 0.0, 2)],
@@ -134,3 +135,28 @@ def test_a_task_weighs_as_many_documents_as_its_best_covered_metric() -> None:
     group = GroupSpec(name="g", members=("a", "b"), metrics=(GroupMetric(metric="acc"),))
     (found,) = estimate_group(group, ["a", "b"], by_task)
     assert (found.value, found.scored) == (6 / 8, 3)
+
+
+def test_of_a_metric_that_a_group_names_twice_the_last_one_counts(workspace: Path) -> None:
+    write_task(workspace, "one", ROWS[:2])
+    write_task(workspace, "two", ROWS)
+    twice = [{"metric": "exact_match", "weight_by_size": sized} for sized in (True, False)]
+    write_group(workspace, "both", ["one", "two"], *twice)
+    found = estimates(workspace, ["both"], right_below(2))
+    assert found["both exact_match,none"].value == pytest.approx((1 + 2 / 6) / 2)
+
+
+def test_metrics_that_two_names_of_an_lmms_eval_group_mean_are_pooled_once() -> None:
+    by_task = {name: [estimate(name, metric, 1.0, 2) for metric in ("acc", "acc_norm")] for name in "ab"}
+    metrics = (GroupMetric(metric="acc"), GroupMetric(metric="acc_norm"))
+    group = GroupSpec(name="g", members=("a", "b"), metrics=metrics, dialect="lmms_eval")
+    assert [one.metric for one in estimate_group(group, ["a", "b"], by_task)] == ["acc", "acc_norm"]
+
+
+def test_an_aggregation_of_a_group_that_fails_costs_its_number_and_says_why(workspace: Path) -> None:
+    write_task(workspace, "one", helpers="def pooled(values, sizes, weight_by_size):\n    return 1 / 0\n")
+    group = "group: all\ntask: [one]\naggregate_metric_list:\n  - metric: exact_match\n"
+    (workspace / "all.yaml").write_text(group + "    aggregation: !function utils.pooled\n", "utf-8")
+    found = estimates(workspace, ["all"])["all exact_match,none"]
+    assert (found.value, found.stderr, found.scored) == (None, None, 6)
+    assert "ZeroDivisionError" in found.why

@@ -65,7 +65,8 @@ def watched(piece: Callable[[], Any]) -> str:
 
 async def in_the_main_thread(piece: Callable[[], Any]) -> Any:
     done: Future[Any] = Future()
-    assert borrowed(lambda: done.set_result(piece()))
+    while not borrowed(lambda: done.set_result(piece())):  # it may not be back from the last piece yet
+        await asyncio.sleep(0.01)
     return await asyncio.wrap_future(done)
 
 

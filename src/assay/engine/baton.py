@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from assay.engine.main_thread import borrowed
-from assay.engine.watch import current_watch
+from assay.engine.watch import HelperStopped, current_watch
 
 __all__ = ["Crew"]
 
@@ -90,7 +90,8 @@ class Crew:
             with self._turn:
                 self._returning.append(ticket)
                 self._turn.wait_for(
-                    lambda: not self._running and self._returning[0] is ticket, self._patience_s
+                    lambda: self._closed or (not self._running and self._returning[0] is ticket),
+                    self._patience_s,
                 )
                 self._returning.remove(ticket)
                 self._paused -= 1
@@ -102,6 +103,9 @@ class Crew:
         """The function of every item, begun in order; while one waits for the world, the next is begun.
 
         Called by work of this crew. What an item raises is raised here, once all are done.
+
+        Raises:
+            HelperStopped: The crew was closed before all were done. An item that hangs keeps nobody waiting.
         """
         batch = _Batch(function, items)
         before = getattr(self._here, "batch", None)
@@ -109,17 +113,21 @@ class Crew:
             self._go_on(batch)
         finally:
             self._here.batch = before
-        if not batch.done.is_set():
-            with self.pause():
-                batch.done.wait()
+        if not batch.done:
+            with self.pause(), self._turn:
+                self._turn.wait_for(lambda: batch.done or self._closed)
+        if not batch.done:
+            raise HelperStopped("the run is being stopped")
         return batch.results()
 
     def _go_on(self, batch: _Batch[Any, Any]) -> None:
         self._here.batch = batch
         batch.offered = False
-        while batch.do_next():
+        while not self._closed and batch.do_next():
             pass
         self._here.batch = None
+        with self._turn:
+            self._turn.notify_all()  # whoever waits for the batch looks whether it is done
 
     def _staff(self) -> None:
         """A thread more where all wait for the world, the main one first; called with the lock held."""
@@ -154,11 +162,12 @@ class Crew:
 
 
 class _Batch(Generic[T, R]):
-    """Items that several threads take from, one after the other; touched only by whoever holds the baton."""
+    """Items that several threads take from, one after the other; at once only where one lost its patience."""
 
     def __init__(self, function: Callable[[T], R], items: Sequence[T]) -> None:
         self._function = function
         self._items = items
+        self._lock = threading.Lock()
         self._next = 0
         self._open = len(items)
         self._results: dict[int, R] = {}
@@ -166,9 +175,10 @@ class _Batch(Generic[T, R]):
         self.offered = False
         """Whether its remaining items wait in the queue for another thread."""
 
-        self.done = threading.Event()
-        if not items:
-            self.done.set()
+    @property
+    def done(self) -> bool:
+        """Whether every item came to its end."""
+        return not self._open
 
     def offer(self) -> bool:
         """Whether the rest has to be put into the queue, which is done once."""
@@ -179,17 +189,17 @@ class _Batch(Generic[T, R]):
 
     def do_next(self) -> bool:
         """Do the next item; False when all have been begun."""
-        if self._next >= len(self._items):
-            return False
-        at = self._next
-        self._next += 1
+        with self._lock:
+            if self._next >= len(self._items):
+                return False
+            at = self._next
+            self._next += 1
         try:
             self._results[at] = self._function(self._items[at])
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the batch
             self._errors[at] = error
-        self._open -= 1
-        if not self._open:
-            self.done.set()
+        with self._lock:
+            self._open -= 1
         return True
 
     def results(self) -> list[R]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.core.documents import Document
+from assay.core.messages import Media
 from assay.core.requests import Request
 from assay.scoring.judges.jury import Jury
 from assay.scoring.judges.prompts import as_text
@@ -17,9 +18,15 @@ __all__ = ["make_case"]
 
 
 def make_case(
-    task: Task, jury: Jury, document: Document, requests: Sequence[Request], response: Any, target: Any
+    task: Task,
+    jury: Jury,
+    document: Document,
+    requests: Sequence[Request],
+    response: Any,
+    target: Any,
+    media: Sequence[Media] = (),
 ) -> Case:
-    """What a jury is given of a document.
+    """What a jury is given of a document; `media` are those the model saw.
 
     Raises:
         BadTask: The texts the judge is to read cannot be made.
@@ -41,7 +48,7 @@ def make_case(
         response=_written(response),
         reference=reference,
         fields=fields,
-        media=prompt.media if spec.media else (),
+        media=tuple(media) if spec.media else (),
     )
 
 

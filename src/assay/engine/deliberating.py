@@ -60,7 +60,9 @@ async def deliberate(
 def _make_case(task: Task, jury: Jury, opened: OpenDocument, answer: Answer) -> Case | str:
     """The case, or why there is none."""
     try:
-        return make_case(task, jury, opened.document, opened.requests, answer.values[0], opened.target)
+        return make_case(
+            task, jury, opened.document, opened.requests, answer.values[0], opened.target, opened.shown
+        )
     except AssayError as error:
         return str(error)
     except Exception:  # noqa: BLE001 - helper border: the task's own functions may be called

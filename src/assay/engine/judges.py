@@ -68,7 +68,7 @@ class Bench:
         document, requests = first
         for jury in scorer.juries:
             target = task.target(dict(document.fields)) if jury.spec.reference is None else None
-            case = make_case(task, jury, document, requests, "…", target)
+            case = make_case(task, jury, document, requests, "…", target, requests[0].prompt.media)
             asked = jury.requests(case, task.name, document.index)
             for seat, rounds in asked:
                 self._check_abilities(jury, seat, {_KINDS[type(part)] for part in rounds[0][0].prompt.media})

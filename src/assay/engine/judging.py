@@ -14,6 +14,7 @@ from typing import Any
 from assay.core.codec import encode
 from assay.core.documents import Document
 from assay.core.endings import ending_of
+from assay.core.messages import Media
 from assay.core.requests import Request, RollingLikelihood
 from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Answer, Evidence, Score, Unscored, Verdict
@@ -40,8 +41,16 @@ class OpenDocument:
     target: Any = None
     """What `doc_to_target` made of it; None where it was not made, or could not be."""
 
+    shown: tuple[Media, ...] = ()
+    """The media of its first prompt, where a jury is to see them too."""
+
     talks: Talks | None = None
     """Its dialogues, where answers lead to further questions."""
+
+    @property
+    def name(self) -> str:
+        """What it is known by in its run."""
+        return f"{self.document.task}:{self.document.index}"
 
     @property
     def answered(self) -> int:

@@ -65,6 +65,11 @@ class PlannedTask:
         """Its own code may ask judges or execute programs while it judges a document."""
         return self.spec.process_results is not None or self.spec.unsafe_code
 
+    @property
+    def judged_apart(self) -> bool:
+        """Whether each document is judged without the others: no filter looks across them."""
+        return all(pipeline.per_document for pipeline in self.scorer.pipelines)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

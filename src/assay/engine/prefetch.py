@@ -59,7 +59,7 @@ class Prefetch:
         )
         self._shared: dict[str, _Shared] = {}
         self._needed: dict[str, tuple[str, ...]] = {}
-        """Request id -> the media it needs."""
+        """Request id, or who else holds them -> the media that are needed."""
 
         self._ahead: deque[str] = deque()
         self._busy = 0
@@ -86,16 +86,25 @@ class Prefetch:
         self._pump()
         return [request for _, request in ordered]
 
+    def hold(self, name: str, media: Sequence[Media]) -> tuple[Media, ...]:
+        """The media, shared, for somebody who looks at them after the model: until `done(name)`."""
+        if media:
+            self._need(name, media, tuple(dict.fromkeys(_key(part) for part in media)))
+        return tuple(self._sharing(part) for part in media)
+
     def _admit(self, request: Request, keys: tuple[str, ...]) -> Request:
+        self._need(request.id, request.prompt.media, keys)
+        return replace(request, prompt=_with_parts(request.prompt, self._sharing))
+
+    def _need(self, name: str, media: Sequence[Media], keys: tuple[str, ...]) -> None:
         with self._lock:
-            self._needed[request.id] = keys
-            for part in request.prompt.media:
+            self._needed[name] = keys
+            for part in media:
                 if _key(part) not in self._shared:
                     self._shared[_key(part)] = _Shared(part, size=part.held_bytes)
                     self._total += part.held_bytes
             for key in keys:
                 self._shared[key].uses += 1
-        return replace(request, prompt=_with_parts(request.prompt, self._sharing))
 
     def _sharing(self, part: Media) -> Media:
         """A part that holds nothing itself: a model that remembers its requests remembers no pictures."""

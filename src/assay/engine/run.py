@@ -31,7 +31,7 @@ from assay.engine.opening import open_document, pass_over
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.prefetch import FIRST_WITH_MEDIA, Prefetch, lightened
 from assay.engine.rooms import Rooms
-from assay.engine.services import ModelServices, open_model
+from assay.engine.services import ModelServices, first_of, open_model
 from assay.engine.sittings import Court
 from assay.engine.summary import summarise
 from assay.store.cache import KnownAnswers
@@ -136,7 +136,7 @@ class _Stream:
                     await self.rooms.begin(name, len(documents))
                     await self._judge(name, documents)
         except* AssayError as several:
-            raise _first(several) from None
+            raise first_of(several) from None
         await self._written()
 
     async def close(self) -> None:
@@ -181,8 +181,9 @@ class _Stream:
 
     def _chunks(self, planned: PlannedTask) -> Iterator[list[OpenDocument]]:
         """Render what is not finished, a chunk at a time."""
-        barrier = not all(pipeline.per_document for pipeline in planned.scorer.pipelines)
-        finished = set() if barrier else self._finished(planned.task.name)
+        finished = self._finished(planned.task.name)
+        if not planned.judged_apart and len(finished) < planned.documents:
+            finished = frozenset()  # its documents are judged together, or not at all
         counters = self.progress.tasks[planned.task.name]
         rendering = planned.task.begin()
         documents = iter(planned.task.documents())
@@ -211,10 +212,20 @@ class _Stream:
         if len(self.writes) > _MOST_WRITES:  # nothing to ask, so nothing else waits for the disk
             await self._written()
         await self.rooms.begin(planned.task.name, len(chunk))
+        self._show(planned, chunk)
         complete, pending = self._look_up(chunk)
         await self._complete(planned.task.name, complete)
         await self.backlog.put(pending)
         await self.media.room(self.backlog)
+
+    def _show(self, planned: PlannedTask, chunk: Sequence[OpenDocument]) -> None:
+        """Hold on to what juries are to see: within the budget, unless documents wait for each other."""
+        if self.plan.spec.predict_only or not any(jury.spec.media for jury in planned.scorer.juries):
+            return
+        for document in chunk:
+            media = [part for request in document.requests[:1] for part in request.prompt.media]
+            together = not planned.judged_apart
+            document.shown = tuple(media) if together else self.media.hold(document.name, media)
 
     def _look_up(self, chunk: list[OpenDocument]) -> tuple[list[OpenDocument], Sequence[Request]]:
         """Answer from memory what can be: the documents that are complete, and the requests to be asked."""
@@ -341,7 +352,7 @@ class _Stream:
     async def _end(self, task: str, documents: list[OpenDocument]) -> None:
         if not documents:
             return
-        if all(pipeline.per_document for pipeline in self.plan.tasks[task].scorer.pipelines):
+        if self.plan.tasks[task].judged_apart:
             await self._judge(task, documents)
         else:
             self.held.setdefault(task, []).extend(documents)
@@ -365,6 +376,8 @@ class _Stream:
         )
         if planned.scorer.juries and score:
             await deliberate(planned, documents, judged, self.services, self.foreign)
+            for document in documents:
+                self.media.done(document.name)
         self.writes.append(self.journal.add_judged(task, judged.outcomes, judged.answers, judged.verdicts))
         counters = self.progress.tasks[task]
         counters.done += len(documents)
@@ -382,9 +395,3 @@ class _Stream:
             except AssayError:
                 if not quietly:
                     raise
-
-
-def _first(several: BaseExceptionGroup[AssayError]) -> AssayError:
-    """The error behind a group of them: one mistake stops everything, so the first one is the reason."""
-    first = several.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first

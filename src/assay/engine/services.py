@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from assay.core.errors import AssayError, CannotAnswer
@@ -26,7 +27,7 @@ from assay.engine.judges import PlannedJudge
 from assay.store.cache import KnownAnswers
 from assay.store.journal import Journal
 
-__all__ = ["ModelServices", "open_model"]
+__all__ = ["ModelServices", "first_of", "open_model"]
 
 _LINGER_S = 0.02
 """How long a window waits to become full. The rest of it may depend on its own answers."""
@@ -204,7 +205,7 @@ class _Desk:
         try:
             await ask(self.model, self._backlog, self._receive)
         except* AssayError as several:  # it broke again and again: its documents wait for the next start
-            self._broken = _first(several)
+            self._broken = first_of(several)
             await self._backlog.close()  # nobody takes from it any more, so nobody may wait for room in it
             for request_id, mark in list(self._marks.items()):
                 self._refuse(request_id, mark)
@@ -277,11 +278,10 @@ class _Tray(Backlog):
             return window
 
     async def _linger(self, count: int) -> None:
-        enough = self._changed.wait_for(lambda: len(self._waiting) >= count or self._closed)
-        try:
-            await asyncio.wait_for(enough, _LINGER_S)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            # not `wait_for`: that waits in a task of its own, which would keep the lock if this one is cancelled
+            async with asyncio.timeout(_LINGER_S):
+                await self._changed.wait_for(lambda: len(self._waiting) >= count or self._closed)
 
 
 async def open_model(model: Model) -> None:
@@ -309,6 +309,7 @@ def _went_wrong(task: asyncio.Task[None]) -> bool:
     return task.cancelled() or task.exception() is not None
 
 
-def _first(several: BaseExceptionGroup[AssayError]) -> AssayError:
+def first_of(several: BaseExceptionGroup[AssayError]) -> AssayError:
+    """The error behind a group of them: one mistake stops everything, so the first one is the reason."""
     first = several.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+    return first_of(first) if isinstance(first, BaseExceptionGroup) else first

@@ -208,10 +208,10 @@ def estimate_group(
     """The numbers of a group from those of its tasks, never from those of groups inside it.
 
     A task weighs as many documents as its best covered metric has, as in lm-eval: a metric that speaks of some
-    documents only weighs no less for it.
+    documents only weighs no less for it. Of a metric that is named twice, or meant by two names, the last one counts.
     """
     sizes = {leaf: max((one.scored for one in by_task[leaf]), default=0) for leaf in leaves}
-    estimates = []
+    estimates: dict[tuple[str, str], Estimate] = {}
     for wanted in group.metrics:
         numbers = [
             estimate
@@ -220,18 +220,30 @@ def estimate_group(
             if isinstance(estimate.value, (int, float))
         ]
         for members in _members(group, wanted, numbers):
-            shares = [Part(value=one.value, stderr=one.stderr, size=sizes[one.task]) for one in members]
-            pooled_error = True if group.dialect == "lmms_eval" else None
-            pooled = pool(shares, weight_by_size=wanted.weight_by_size, pooled_error=pooled_error)
-            if callable(wanted.aggregation):
-                values, counts = [share.value for share in shares], [share.size for share in shares]
-                value = wanted.aggregation(values, counts, wanted.weight_by_size)
-                pooled = replace(pooled, value=value, stderr=None)
-            bounds = pooled_bounds(
-                members, [share.size for share in shares], weight_by_size=wanted.weight_by_size
-            )
-            estimates.append(replace(_pooled(group.name, pooled, members), bounds=bounds))
-    return estimates
+            estimate = _estimate_group(group, wanted, members, [sizes[one.task] for one in members])
+            estimates[estimate.metric, estimate.pipeline] = estimate
+    return list(estimates.values())
+
+
+def _estimate_group(
+    group: GroupSpec, wanted: GroupMetric, members: list[Estimate], sizes: list[int]
+) -> Estimate:
+    shares = [
+        Part(value=one.value, stderr=one.stderr, size=size) for one, size in zip(members, sizes, strict=True)
+    ]
+    pooled_error = True if group.dialect == "lmms_eval" else None
+    pooled = pool(shares, weight_by_size=wanted.weight_by_size, pooled_error=pooled_error)
+    estimate = _pooled(group.name, pooled, members)
+    if not callable(wanted.aggregation):
+        return replace(estimate, bounds=pooled_bounds(members, sizes, weight_by_size=wanted.weight_by_size))
+    value: Any = None
+    why = ""
+    try:
+        with current_watch():
+            value = wanted.aggregation([one.value for one in members], sizes, wanted.weight_by_size)
+    except Exception:  # noqa: BLE001 - helper border: an aggregation may be the group's own
+        why = traceback.format_exc(limit=-2)
+    return replace(estimate, value=value, stderr=None, method="", why=why)
 
 
 def _members(group: GroupSpec, wanted: GroupMetric, numbers: Sequence[Estimate]) -> Iterator[list[Estimate]]:

@@ -185,3 +185,20 @@ def test_an_aggregation_that_hangs_costs_its_number_and_not_the_run(workspace: P
     (estimate,) = assay.run(model=make_model(), tasks=[str(path)], helper_timeout=0.05).estimates
     assert estimate.value is None
     assert "took longer" in estimate.why
+
+
+def test_a_run_that_ends_leaves_the_limit_of_another_as_it_was() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def another_run() -> None:
+        with watching(0):
+            begun.set()
+            end.wait(20)
+
+    thread = threading.Thread(target=another_run)
+    thread.start()
+    assert begun.wait(20)
+    with watching(LIMIT_S):
+        end.set()
+        thread.join(20)
+        assert watched(lambda: time.sleep(20)) != "it came to an end"

@@ -13,6 +13,7 @@ from assay.core.executing import execute_all, executing
 from assay.core.programs import Bounds, Execution, Isolation, Program
 from assay.core.runspec import RunSpec
 from assay.engine.execution import Programs, allowed, permitted
+from assay.engine.foreign_code import ForeignCode
 from assay.sandboxes import SANDBOXES
 
 
@@ -127,3 +128,29 @@ def test_others_may_go_on_while_somebody_waits(counting: type[Counting]) -> None
         programs.pause = pause
         execute_all(programs_of(2))
     assert order == ["down", "up"]
+
+
+def test_helper_code_of_one_run_executes_nothing_in_the_sandbox_of_another(counting: type[Counting]) -> None:
+    other, refuses = threading.Event(), Programs("counting")
+    refuses.allowed = False
+    over = threading.Event()
+
+    def another_run() -> None:
+        with executing(refuses):
+            other.set()
+            over.wait(20)
+
+    async def one_run() -> list[Execution]:
+        foreign = ForeignCode()
+        with allowed("counting"):
+            threading.Thread(target=another_run, daemon=True).start()
+            await asyncio.to_thread(other.wait, 20)
+            try:
+                return await foreign.run(
+                    lambda: foreign.each(lambda _: execute_all(programs_of(1))[0], [0, 1])
+                )
+            finally:
+                over.set()
+                foreign.close()
+
+    assert [done.succeeded for done in asyncio.run(one_run())] == [True, True]

@@ -354,6 +354,42 @@ def test_a_metric_that_fails_leaves_nothing_to_the_judge(workspace: Path) -> Non
     assert outcomes(done)[3][0] == "unscored" and "own code" in outcomes(done)[3][1]
 
 
+TWO_SERVERS = """
+from assay.core.messages import Message, Prompt, Text
+from assay.core.requests import Settings
+from assay.engine.sittings import current_sitting
+from assay.testing import ScriptedModel
+
+class Served(ScriptedModel):
+    async def identify(self):
+        return {"url": self.url}
+
+def server(url):
+    model = Served(lambda request: url, name="judge-4")
+    model.url = url
+    return model
+
+SERVERS = [server("here"), server("there")]
+
+def process(doc, results):
+    prompt = Prompt((Message("user", (Text(doc["question"]),)),))
+    said = [current_sitting().ask(one, prompt, Settings({"until": []})).value for one in SERVERS]
+    return {"both": float(said == ["here", "there"])}
+"""
+
+
+def test_two_judges_of_one_name_that_helpers_bring_are_told_apart(workspace: Path) -> None:
+    path = write_task(
+        workspace,
+        helpers=TWO_SERVERS,
+        process_results=Function("utils.process"),
+        metric_list=[{"metric": "both", "aggregation": "mean", "higher_is_better": True}],
+    )
+    done = assay.run(model=make_model(), tasks=[str(path)])
+    assert estimate(done, "both").value == 1.0
+    assert sorted(done.judges) == ["judge-4", "judge-4 (2)"]
+
+
 def test_those_who_stop_waiting_for_a_full_window_leave_the_tray_to_others() -> None:
     async def cancelled_while_they_linger(ticks: int) -> None:
         tray = _Tray(100)

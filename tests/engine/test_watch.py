@@ -202,3 +202,20 @@ def test_ctrl_c_is_heard_while_the_main_thread_waits() -> None:
     with watching(0), pytest.raises(KeyboardInterrupt):
         run_beside_helpers(interrupted_elsewhere())
     assert time.monotonic() - begun < 15
+
+
+def test_a_run_that_ends_leaves_the_limit_of_another_as_it_was() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def another_run() -> None:
+        with watching(0):
+            begun.set()
+            end.wait(20)
+
+    thread = threading.Thread(target=another_run)
+    thread.start()
+    assert begun.wait(20)
+    with watching(LIMIT_S):
+        end.set()
+        thread.join(20)
+        assert watched(lambda: time.sleep(20)) != "it came to an end"

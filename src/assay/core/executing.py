@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 from assay.core.errors import CannotAnswer
@@ -29,15 +30,21 @@ class Executor(Protocol):
 
 
 _OPEN: list[Executor] = []
+"""For threads that helper code starts itself: the run that was begun last."""
+
+_HERE: ContextVar[Executor | None] = ContextVar("executor", default=None)
+"""That of the run the calling code belongs to: several may go on at once."""
 
 
 @contextmanager
 def executing(executor: Executor) -> Iterator[None]:
     """While this is open, programs are run by `executor`."""
     _OPEN.append(executor)
+    token = _HERE.set(executor)
     try:
         yield
     finally:
+        _HERE.reset(token)
         _OPEN.remove(executor)
 
 
@@ -47,9 +54,10 @@ def execute_all(programs: Sequence[Program]) -> list[Execution]:
     Raises:
         CannotAnswer: No run is going on, or it does not allow it.
     """
-    if not _OPEN:
+    executor = _HERE.get() or (_OPEN[-1] if _OPEN else None)
+    if executor is None:
         raise CannotAnswer(
             "programs written by a model are executed only within a run",
             hint="`with assay.engine.execution.allowed():` allows it outside of one",
         )
-    return _OPEN[-1].execute_all(programs)
+    return executor.execute_all(programs)

@@ -12,6 +12,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from assay.engine.main_thread import borrowed
@@ -47,9 +49,9 @@ class Crew:
         self._here = threading.local()
 
     def put(self, work: Callable[[], None]) -> None:
-        """Do this when its turn comes. What it raises is its own business."""
+        """Do this when its turn comes, in the context of who asks for it. What it raises is its own business."""
         with self._turn:
-            self._work.append(work)
+            self._work.append(partial(copy_context().run, work))
             self._staff()
             self._turn.notify_all()
 
@@ -85,7 +87,7 @@ class Crew:
         self._here.holds = False
         with self._turn:
             if batch is not None and batch.offer():
-                self._work.appendleft(lambda: self._go_on(batch))
+                self._work.appendleft(partial(copy_context().run, self._go_on, batch))
             self._running -= 1
             self._paused += 1
             if self._work:

@@ -58,10 +58,15 @@ class ModelServices:
         for name, judge in judges.items():
             self.seat(name, judge.model, judge.identity)
 
-    def seat(self, name: str, model: Model, identity: Mapping[str, str]) -> None:
-        """Make a model known as a judge. It is opened when first asked, or by `open`."""
-        if name not in self._desks:
-            self._desks[name] = _Desk(name, model, digest_of(dict(identity)), self)
+    def seat(self, name: str, model: Model, identity: Mapping[str, str]) -> str:
+        """Make a model known as a judge, and say under which name. It is opened when first asked, or by `open`."""
+        digest, seat, number = digest_of(dict(identity)), name, 1
+        while seat in self._desks and self._desks[seat].digest != digest:
+            number += 1  # another judge is called that
+            seat = f"{name} ({number})"
+        if seat not in self._desks:
+            self._desks[seat] = _Desk(seat, model, digest, self)
+        return seat
 
     def traits(self, name: str) -> Traits:
         """What a judge can do."""

@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar, Token
 
 from assay.core.messages import Prompt
 from assay.core.ports import Model
@@ -29,14 +30,18 @@ class _Here(threading.local):
 
 _HERE = _Here()
 _OUTSIDE: list[Sitting] = []
-"""For threads that foreign code starts itself, and for aggregations: the run that is going on."""
+"""For threads that foreign code starts itself: the run that was begun last."""
+
+_RUN: ContextVar[Sitting | None] = ContextVar("run", default=None)
+"""For aggregations: the run they belong to, of which several may go on at once."""
 
 
 def current_sitting() -> Sitting | None:
     """The sitting the calling code belongs to; None outside of a run."""
     if _HERE.sitting is not None:
         return _HERE.sitting
-    return _OUTSIDE[-1].inner() if _OUTSIDE else None
+    outside = _RUN.get() or (_OUTSIDE[-1] if _OUTSIDE else None)
+    return None if outside is None else outside.inner()
 
 
 class Court:
@@ -53,12 +58,15 @@ class Court:
         """That of the document whose code runs at the moment."""
 
         self._outside = Sitting(self, "", -1)
+        self._before: Token[Sitting | None]
 
     def __enter__(self) -> Court:
         _OUTSIDE.append(self._outside)
+        self._before = _RUN.set(self._outside)
         return self
 
     def __exit__(self, *_: object) -> None:
+        _RUN.reset(self._before)
         _OUTSIDE.remove(self._outside)
 
     @contextmanager
@@ -124,9 +132,7 @@ class Sitting:
         if isinstance(judge, str):
             name = judge
         else:
-            identity = await judge.identify()
-            name = judge.name
-            services.seat(name, judge, identity)
+            name = services.seat(judge.name, judge, await judge.identify())
         key = (prompt.digest, settings.digest)
         with self._lock:
             repeat, number = self._asked[key], self._asked.total()

@@ -100,7 +100,10 @@ class Watch:
 
     @property
     def _limit_s(self) -> float:
-        return _limit_s[0] if self._own_limit_s is None else self._own_limit_s
+        if self._own_limit_s is not None:
+            return self._own_limit_s
+        limits = _limits_s[-1:]  # another run may end meanwhile
+        return limits[0] if limits else 0.0
 
     def stop(self) -> None:
         """End what runs now, and let nothing more begin in this thread."""
@@ -149,8 +152,8 @@ class _Local(threading.local):
 _guard = threading.Lock()
 _watches: dict[int, Watch] = {}
 _local = _Local()
-_limit_s = [0.0]
-"""The limit of the run that is going on."""
+_limits_s: list[float] = []
+"""The limits of the runs that are going on; the one that was begun last counts."""
 
 
 def current_watch() -> Watch:
@@ -161,8 +164,7 @@ def current_watch() -> Watch:
 @contextmanager
 def watching(limit_s: float) -> Iterator[None]:
     """While the block runs, foreign code in any thread is ended after this long; 0 for never."""
-    before = _limit_s[0]
-    _limit_s[0] = limit_s
+    _limits_s.append(limit_s)
     stop = threading.Event()
     watcher = threading.Thread(target=_watch, args=(stop,), name="assay-watch", daemon=True)
     with _timer():
@@ -172,7 +174,7 @@ def watching(limit_s: float) -> Iterator[None]:
         finally:
             stop.set()
             watcher.join()
-            _limit_s[0] = before
+            _limits_s.remove(limit_s)
             for watch in list(_watches.values()):
                 watch._stopping = False
 

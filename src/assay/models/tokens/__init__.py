@@ -1,0 +1,35 @@
+"""What every adapter that works on tokens shares: pairs, windows, stop strings, thinking. Pure functions, no tokenizer of its own.
+
+The meaning is lm-evaluation-harness's, so that scores can be compared; where it would crash (a continuation without
+tokens), `Unanswerable` says why, and the adapter makes that one request's failure of it.
+"""
+
+from __future__ import annotations
+
+from assay.models.tokens.pairs import (
+    EncodeTexts,
+    Pair,
+    TextEncoder,
+    Unanswerable,
+    encode_pair,
+    encode_pairs,
+    fit_pair,
+    fit_prompt,
+)
+from assay.models.tokens.rolling import rolling_windows
+from assay.models.tokens.stopping import StopWatch, cut_at_stops, split_thinking
+
+__all__ = [
+    "EncodeTexts",
+    "Pair",
+    "StopWatch",
+    "TextEncoder",
+    "Unanswerable",
+    "cut_at_stops",
+    "encode_pair",
+    "encode_pairs",
+    "fit_pair",
+    "fit_prompt",
+    "rolling_windows",
+    "split_thinking",
+]

@@ -1,0 +1,118 @@
+"""Pairs of tokens are split where lm-evaluation-harness splits them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from assay.models.tokens import (
+    Pair,
+    TextEncoder,
+    Unanswerable,
+    encode_pair,
+    encode_pairs,
+    fit_pair,
+    fit_prompt,
+)
+
+BOS = 1
+
+
+class Words:
+    """A tokenizer whose tokens are words with the space before them; `calls` counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.calls = 0
+
+    def __call__(self, texts: Sequence[str], special: bool) -> list[list[int]]:
+        self.calls += 1
+        return [([BOS] if special else []) + self._one(text) for text in texts]
+
+    def _one(self, text: str) -> list[int]:
+        begin, found = (len("<s>"), [BOS]) if text.startswith("<s>") else (0, [])
+        word = ""
+        for letter in text[begin:]:
+            if letter == " " and word.strip():
+                found.append(self.names.setdefault(word, 10 + len(self.names)))
+                word = ""
+            word += letter
+        return [*found, self.names.setdefault(word, 10 + len(self.names))] if word else found
+
+
+def encoder(**changes: object) -> TextEncoder:
+    return TextEncoder(**{"encode": Words(), "prefix_token": BOS, "prefix_text": "<s>", **changes})  # type: ignore[arg-type]
+
+
+def test_the_continuation_is_what_the_context_does_not_account_for() -> None:
+    assert encode_pair("the sky is", " blue today", encoder()) == Pair([1, 10, 11, 12], [13, 14])
+
+
+def test_white_space_at_the_end_of_the_context_moves_to_the_continuation() -> None:
+    made = encoder()
+    assert encode_pair("the sky ", "is", made) == encode_pair("the sky", " is", made)
+
+
+@pytest.mark.parametrize(
+    ("context", "add_bos", "expected"),
+    [
+        ("a", None, [1, 10]),
+        ("a", True, [1, 10]),
+        ("a", False, [10]),
+        ("<s>a", None, [1, 10]),  # a template wrote the start token: the tokenizer adds none
+        ("<s>a", True, [1, 10]),
+    ],
+)
+def test_a_start_token_is_added_once(context: str, add_bos: bool | None, expected: list[int]) -> None:
+    assert encode_pair(context, " b", encoder(add_bos=add_bos)) == Pair(expected, [11])
+
+
+def test_an_empty_context_is_the_prefix_token() -> None:
+    assert encode_pair("", "b", encoder()) == Pair([BOS], [10])
+    assert encode_pair(" ", "b", encoder(add_bos=False)) == Pair([BOS], [10])
+
+
+def test_a_continuation_that_brings_the_prefix_token_gives_it_to_the_context() -> None:
+    assert encode_pair("", "<s>b", encoder()) == Pair([BOS], [10])
+
+
+def test_models_with_an_encoder_read_the_two_apart() -> None:
+    assert encode_pair("a ", "b", encoder(), apart=True) == Pair([BOS, 10], [11])
+
+
+@pytest.mark.parametrize(("context", "continuation"), [("a", ""), ("", ""), ("", "<s>")])
+def test_nothing_to_score_is_said(context: str, continuation: str) -> None:
+    with pytest.raises(Unanswerable, match="nothing to score"):
+        encode_pair(context, continuation, encoder())
+
+
+def test_one_bad_pair_does_not_cost_the_others_and_the_tokenizer_is_asked_once() -> None:
+    words = Words()
+    found = encode_pairs([("a", " b"), ("a", ""), ("a", " c")], encoder(encode=words))
+    assert [type(one) for one in found] == [Pair, Unanswerable, Pair]
+    assert words.calls == 1
+
+
+def test_many_pairs_are_encoded_as_each_alone() -> None:
+    texts = [("a b", " c"), ("", "d"), ("<s>a", " e"), ("a b ", "f"), (" ", "g")]
+    for apart in (False, True):
+        made = encoder()
+        alone = [encode_pair(*text, made, apart=apart) for text in texts]
+        assert encode_pairs(texts, made, apart=apart) == alone
+
+
+def test_a_context_that_is_too_long_loses_its_left() -> None:
+    pair = Pair([1, 2, 3, 4], [5, 6])
+    assert fit_pair(pair, 10) is pair
+    assert fit_pair(pair, 4) == Pair([2, 3, 4], [5, 6])
+    assert len(fit_pair(pair, 4).inputs) == 4
+    assert fit_pair(pair, 2) == Pair([4], [5, 6])
+    with pytest.raises(Unanswerable, match="2 tokens, the model holds 1"):
+        fit_pair(pair, 1)
+
+
+def test_a_prompt_leaves_room_for_the_answer() -> None:
+    assert fit_prompt([1, 2, 3, 4], 5, 3) == [3, 4]
+    with pytest.raises(Unanswerable, match="no room"):
+        fit_prompt([1], 4, 4)

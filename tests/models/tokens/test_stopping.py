@@ -1,0 +1,82 @@
+"""Stop strings are exact, also across token borders."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.models.tokens import StopWatch, cut_at_stops, split_thinking
+
+
+@pytest.mark.parametrize(
+    ("text", "stops", "expected"),
+    [
+        ("yes\nno", ["\n"], "yes"),
+        ("yes", ["\n"], "yes"),
+        ("yes", [""], "yes"),
+        ("a END\nb", ["END\n", "\n"], "a "),
+        ("a END\nb", ["\n", "END\n"], "a END"),  # in their order, as lm-eval does it
+        ("\nyes", ["\n"], ""),
+    ],
+)
+def test_text_is_cut_at_the_first_stop(text: str, stops: list[str], expected: str) -> None:
+    assert cut_at_stops(text, stops) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hm</think>\n\nyes", ("hm", "yes")),
+        ("a</think>b</think> c", ("a</think>b", "c")),
+        (" yes", (None, "yes")),
+    ],
+)
+def test_thinking_ends_at_the_last_mark(text: str, expected: tuple[str | None, str]) -> None:
+    assert split_thinking(text, "</think>") == expected
+
+
+def decode(tokens: list[int]) -> str:
+    """Tokens are slices of three bytes, in base 256: characters are cut anywhere."""
+    pieces = [token.to_bytes(3, "big").lstrip(b"\0") for token in tokens]
+    return b"".join(pieces).decode("utf-8", "replace")
+
+
+def tokens_of(text: str, cuts: list[int]) -> list[int]:
+    content, found = text.encode(), []
+    sizes = iter(cuts)
+    while content:
+        size = next(sizes, 1)
+        found.append(int.from_bytes(content[:size], "big"))
+        content = content[size:]
+    return found
+
+
+@given(
+    st.text("ab\nß€🙂", max_size=20),
+    st.lists(st.text("ab\nß€🙂", min_size=1, max_size=4), min_size=1, max_size=3),
+    st.lists(st.integers(1, 3), max_size=60),
+)
+def test_a_stop_is_heard_with_the_token_that_completes_it(
+    text: str, stops: list[str], cuts: list[int]
+) -> None:
+    tokens = tokens_of(text, cuts)
+    watch = StopWatch(stops, decode)
+    heard = next((at + 1 for at, token in enumerate(tokens) if watch.hear(token)), None)
+    for count in range(len(tokens) + 1):
+        sure = decode(tokens[:count])
+        if not sure.endswith("\ufffd") and any(stop in sure for stop in stops):
+            assert heard == count
+            return
+    if heard is not None:
+        assert any(stop in decode(tokens[:heard]) for stop in stops)
+
+
+def test_stops_count_only_after_the_end_of_thinking() -> None:
+    watch = StopWatch(["\n"], decode, after="</t>")
+    heard = [watch.hear(token) for token in tokens_of("a\nb</t>\nc", [2] * 9)]
+    assert heard.index(True) == 3
+
+
+def test_a_watch_without_stops_never_stops() -> None:
+    assert not any(StopWatch(["", ""], decode).hear(token) for token in tokens_of("a\nb", []))

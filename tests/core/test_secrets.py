@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.secrets import mask_text, without_secrets
+from assay.core.secrets import know_secret, mask_text, redacted, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,16 @@ def test_a_command_line_is_shown_without_its_secrets() -> None:
     )
     assert "s3cret" not in shown
     assert "model=x" in shown
+
+
+def test_a_key_that_is_known_is_taken_out_of_what_others_say() -> None:
+    know_secret("sk-planted-1234567890")
+    said = "401: Incorrect API key provided: sk-planted-1234567890."
+    assert redacted(said) == "401: Incorrect API key provided: ***."
+    assert "planted" not in mask_text(said)
+    assert "planted" not in str(without_secrets({"message": [said]}))
+
+
+def test_a_word_too_short_to_be_a_key_blanks_nothing_out() -> None:
+    know_secret("none")
+    assert redacted("there is none") == "there is none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import TracebackType
 
 __all__ = ["main"]
 
@@ -13,9 +14,19 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `assay` command."""
     from assay.cli.app import call
 
+    sys.excepthook = _print_crash
     code = call(sys.argv[1:] if arguments is None else arguments)
     _let_go_of_threads(code)
     sys.exit(code)
+
+
+def _print_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """An error nobody expected, as Python prints it; without keys, which a library may have put into its message."""
+    from traceback import format_exception
+
+    from assay.core.secrets import redacted
+
+    sys.stderr.write(redacted("".join(format_exception(kind, error, trace))))
 
 
 def _let_go_of_threads(code: int) -> None:

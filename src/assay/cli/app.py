@@ -12,7 +12,7 @@ import click
 
 from assay.core.errors import AssayError, Interrupted, Problems, UnknownName
 from assay.core.printable import printable
-from assay.core.secrets import mask_text
+from assay.core.secrets import mask_text, redacted
 
 __all__ = ["call"]
 
@@ -127,12 +127,12 @@ def print_error(error: AssayError) -> None:
         click.secho(f"{error.what}", err=True, bold=True)
         return
     click.secho("error: ", err=True, fg="red", bold=True, nl=False)
-    click.echo(printable(error.what), err=True)
+    click.echo(printable(redacted(error.what)), err=True)
     if error.where:
-        click.echo(printable(f"  at {error.where}"), err=True)
+        click.echo(printable(redacted(f"  at {error.where}")), err=True)
     if error.hint:
         click.secho("\nhint: ", err=True, fg="cyan", nl=False)
-        click.echo(printable(error.hint), err=True)
+        click.echo(printable(redacted(error.hint)), err=True)
 
 
 def print_usage_error(error: click.ClickException, arguments: list[str]) -> None:

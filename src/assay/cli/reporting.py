@@ -13,6 +13,7 @@ from assay.core.endings import ENDINGS
 from assay.core.errors import BadOption
 from assay.core.printable import printable
 from assay.core.runspec import RunSpec
+from assay.core.secrets import redacted
 
 __all__ = ["announce", "command_line", "report", "start_logging"]
 
@@ -27,7 +28,16 @@ def start_logging(verbosity: str) -> None:
         raise BadOption(
             f"`{verbosity}` is not a log level", where="--verbosity", hint="DEBUG, INFO, WARNING or ERROR"
         )
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_WithoutKeys("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+class _WithoutKeys(logging.Formatter):
+    """Libraries log what servers say, and some servers echo the key they were sent."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted(super().format(record))
 
 
 def command_line() -> tuple[str, ...]:

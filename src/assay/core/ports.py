@@ -14,7 +14,18 @@ from assay.core.programs import Execution, Isolation, Program
 from assay.core.requests import Request
 from assay.core.responses import Outcome
 
-__all__ = ["Ability", "Filter", "Model", "Prepares", "Previews", "Sandbox", "Services", "Sink", "Traits"]
+__all__ = [
+    "Ability",
+    "Billed",
+    "Filter",
+    "Model",
+    "Prepares",
+    "Previews",
+    "Sandbox",
+    "Services",
+    "Sink",
+    "Traits",
+]
 
 Ability = Literal["generate", "likelihood", "rolling", "chat", "image", "audio", "video"]
 
@@ -85,6 +96,16 @@ class Prepares(Protocol):
 
     def prepare(self, part: Media) -> None:
         """Decode a part with `assay.media` as `answer` will; called in a thread, before the part's first use."""
+        ...
+
+
+@runtime_checkable
+class Billed(Protocol):
+    """A model somebody charges for by the token. Optional: a model without it costs nothing."""
+
+    @property
+    def billed_as(self) -> str:
+        """What the price table calls it: `provider/model`, `openai/gpt-4o-mini`. Empty: a server of one's own."""
         ...
 
 

@@ -21,10 +21,23 @@ class LogProbability:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens read and written."""
+    """Tokens read and written, and what they cost where somebody charges for them."""
 
     input_tokens: int = 0
+    """Every token read, those the service had in its cache included."""
+
     output_tokens: int = 0
+    """Every token written, thinking included."""
+
+    cached_tokens: int = 0
+    """Of the tokens read, those the service had in its cache, which are cheaper."""
+
+    batched: bool = False
+    """Whether it was asked through a batch API, which is cheaper, too."""
+
+    cost_usd: float | None = None
+    """What it cost; an adapter fills it in where the service says it, else the engine does from its price table.
+    None: nobody charges, or nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

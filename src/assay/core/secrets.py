@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["mask_text", "without_secrets"]
+__all__ = ["know_secret", "mask_text", "redacted", "without_secrets"]
 
 _WORDS = frozenset(
     "key token secret password passwd authorization auth credential credentials header headers".split()
@@ -16,6 +16,33 @@ _HARMLESS = frozenset(
 )
 _IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 _ASSIGNED = re.compile(r"([\w-]+)(\"?\s*[=:]\s*\"?)([^,\s\"'}]+)")
+
+
+_KNOWN: set[str] = set()
+_SHORTEST = 8
+"""A shorter key would blank out ordinary words; nobody gives out such keys."""
+
+
+def know_secret(value: str) -> str:
+    """Remember a key while the process lives, so that `redacted` takes it out of whatever others say; gives it back.
+
+    Whoever reads a key from the environment or a keyring calls this: a server may echo it in an error.
+    """
+    if len(value) >= _SHORTEST:
+        _KNOWN.add(value)
+    return value
+
+
+def redacted(text: str) -> str:
+    """The text without any key that is known.
+
+    >>> redacted("Incorrect API key: " + know_secret("doctest-key-1"))
+    'Incorrect API key: ***'
+    """
+    for secret in _KNOWN:
+        if secret in text:
+            text = text.replace(secret, "***")
+    return text
 
 
 def without_secrets(value: Any) -> Any:
@@ -28,7 +55,7 @@ def without_secrets(value: Any) -> Any:
         return {key: "***" if _is_secret(key) else without_secrets(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [without_secrets(item) for item in value]
-    return _IN_URL.sub("***@", value) if isinstance(value, str) else value
+    return redacted(_IN_URL.sub("***@", value)) if isinstance(value, str) else value
 
 
 def mask_text(text: str) -> str:
@@ -40,7 +67,7 @@ def mask_text(text: str) -> str:
     hidden = _ASSIGNED.sub(
         lambda found: f"{found[1]}{found[2]}***" if _is_secret(found[1]) else found[0], text
     )
-    return _IN_URL.sub("***@", hidden)
+    return redacted(_IN_URL.sub("***@", hidden))
 
 
 def _is_secret(key: Any) -> bool:

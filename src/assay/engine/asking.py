@@ -15,6 +15,7 @@ from assay.core.errors import AssayError, BadData
 from assay.core.ports import Model
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome
+from assay.core.secrets import redacted
 
 __all__ = ["Backlog", "arranged", "ask"]
 
@@ -126,7 +127,9 @@ async def _worker(
             breaks.count += 1
             if breaks.count >= _BREAKS_ALLOWED:
                 raise AssayError(
-                    f"the model `{model.name}` broke {breaks.count} times in a row: {type(error).__name__}: {error}",
+                    redacted(
+                        f"the model `{model.name}` broke {breaks.count} times in a row: {type(error).__name__}: {error}"
+                    ),
                     hint="everything answered so far is saved; repeat the command to go on",
                 ) from error
             message = f"{type(error).__name__}: {error}"
@@ -138,13 +141,13 @@ async def _worker(
 
 def _fail(unanswered: Iterable[str], kind: str, message: str, receive: Callable[[Outcome], None]) -> None:
     for key in sorted(unanswered):
-        receive(Failure(request_id=key, kind=kind, message=message))
+        receive(Failure(request_id=key, kind=kind, message=redacted(message)))
 
 
 def _sound(request: Request, outcome: Outcome) -> Outcome:
     """An answer of the wrong kind, or a log-probability that is not a number, is not an answer."""
-    if isinstance(outcome, Failure):
-        return outcome
+    if isinstance(outcome, Failure):  # a server may echo the key it was sent
+        return replace(outcome, message=redacted(outcome.message))
     value = outcome.value
     if (
         type(value) is LogProbability

@@ -21,6 +21,7 @@ from assay.core.programs import Execution, Program
 from assay.core.progress import JudgeProgress, RunProgress
 from assay.core.requests import Generate, Request, fingerprint
 from assay.core.responses import Failure, Outcome, Response
+from assay.core.secrets import redacted
 from assay.engine.asking import Backlog, ask
 from assay.engine.execution import Programs
 from assay.engine.judges import PlannedJudge
@@ -301,7 +302,7 @@ async def open_model(model: Model) -> None:
         raise
     except Exception as error:
         raise AssayError(
-            f"the model `{model.name}` cannot be opened: {type(error).__name__}: {error}",
+            redacted(f"the model `{model.name}` cannot be opened: {type(error).__name__}: {error}"),
             hint="nothing was asked; put it right and repeat the command",
         ) from error
 

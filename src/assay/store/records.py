@@ -81,6 +81,10 @@ def _response(response: Response) -> dict[str, Any]:
         shown["finish"] = response.finish
     if response.usage is not None:
         shown |= {"input_tokens": response.usage.input_tokens, "output_tokens": response.usage.output_tokens}
+        if response.usage.cached_tokens:
+            shown["cached_tokens"] = response.usage.cached_tokens
+        if response.usage.cost_usd is not None:
+            shown["cost_usd"] = response.usage.cost_usd
     if response.reasoning is not None:
         shown["reasoning"] = response.reasoning
     return shown

@@ -121,15 +121,22 @@ def response_from_answered(row: tuple[Any, ...]) -> Response:
     if details is None:
         return Response(request_id=fingerprint, value=value)
     known = json.loads(details)
-    read, written = known.get("input_tokens"), known.get("output_tokens")
     return Response(
         request_id=fingerprint,
         value=value,
         finish=known.get("finish", ""),
-        usage=None if read is None else Usage(read, written),
+        usage=_usage(known),
         seconds=known.get("seconds"),
         reasoning=known.get("reasoning"),
     )
+
+
+def _usage(known: Mapping[str, Any]) -> Usage | None:
+    read = known.get("input_tokens")
+    if read is None:
+        return None
+    cached, batched = known.get("cached_tokens", 0), known.get("batched", False)
+    return Usage(read, known.get("output_tokens", 0), cached, batched, known.get("cost_usd"))
 
 
 def _details(response: Response) -> str | None:
@@ -144,6 +151,10 @@ def _details(response: Response) -> str | None:
         "seconds": response.seconds,
         "reasoning": response.reasoning,
     }
+    if usage is not None and (usage.cached_tokens or usage.batched or usage.cost_usd is not None):
+        known["cached_tokens"] = int(usage.cached_tokens) or None
+        known["batched"] = usage.batched or None
+        known["cost_usd"] = usage.cost_usd
     return _storable_json(to_json({key: value for key, value in known.items() if value is not None}))
 
 

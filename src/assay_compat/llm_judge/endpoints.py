@@ -23,6 +23,7 @@ from assay.core.messages import Message, Text
 from assay.core.ports import Traits
 from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, Finish, Outcome, Response, Usage
+from assay.core.secrets import know_secret
 
 __all__ = ["Endpoint", "EndpointModel", "missing_endpoint", "open_ai_endpoint"]
 
@@ -172,7 +173,7 @@ def open_ai_endpoint(model: str, **patience: Any) -> Endpoint:
     base = (
         os.environ.get("OPENAI_API_URL") or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     )
-    headers = {"Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY', '')}"}
+    headers = {"Authorization": f"Bearer {know_secret(os.environ.get('OPENAI_API_KEY', ''))}"}
     return Endpoint(url=chat_url(base), model=model, headers=headers, **patience)
 
 

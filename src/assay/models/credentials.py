@@ -1,0 +1,80 @@
+"""Where keys come from: the environment, else a keyring. Never an argument, which would end up in files and histories."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from assay.core.errors import BadOption
+from assay.core.secrets import know_secret
+
+__all__ = ["KEYRING_SERVICE", "find_key", "key_or_error", "refuse_keys"]
+
+KEYRING_SERVICE = "assay"
+"""The service under which a keyring holds keys; the user name is that of the environment variable."""
+
+_KEYS = frozenset({"api_key", "apikey", "api-key", "auth_token", "access_token", "openai_api_key"})
+
+
+def find_key(variables: Sequence[str]) -> str | None:
+    """The key in the first of these environment variables that is set, else in the keyring; None where there is none.
+
+    From here on it is known as a secret, so that nothing that is written or shown holds it.
+    """
+    for variable in variables:
+        if found := os.environ.get(variable, "").strip():
+            return know_secret(found)
+    keyring = _keyring()
+    for variable in variables if keyring is not None else ():
+        if kept := _from_keyring(keyring, variable):
+            return know_secret(kept)
+    return None
+
+
+def key_or_error(variables: Sequence[str], *, who: str) -> str:
+    """The key, or an error that says where it is looked for."""
+    found = find_key(variables)
+    if found is None:
+        names = " or ".join(f"`{name}`" for name in variables)
+        raise BadOption(
+            f"there is no key for {who}",
+            where="environment",
+            hint=f"set {names}, or keep it in a keyring: keyring set {KEYRING_SERVICE} {variables[0]}",
+        )
+    return found
+
+
+def refuse_keys(
+    arguments: Mapping[str, Any], *, variables: Sequence[str], where: str = "--model_args"
+) -> None:
+    """Keys are not taken as arguments: those end up in shell histories, process lists and files.
+
+    Raises:
+        BadOption: One of the arguments is a key.
+    """
+    for name, value in arguments.items():
+        if name.lower() in _KEYS and value not in (None, "", "EMPTY"):
+            know_secret(str(value))
+            raise BadOption(
+                f"`{name}` is not taken as an argument: it would end up in histories and files",
+                where=where,
+                hint=f"set `{variables[0]}` in the environment, or keep it in a keyring: "
+                f"keyring set {KEYRING_SERVICE} {variables[0]}",
+            )
+
+
+def _keyring() -> Any:
+    try:
+        return import_module("keyring")
+    except ImportError:
+        return None
+
+
+def _from_keyring(keyring: Any, variable: str) -> str | None:
+    try:
+        found = keyring.get_password(KEYRING_SERVICE, variable)
+    except Exception:  # noqa: BLE001 - a keyring is locked, headless or broken in as many ways as there are keyrings
+        return None
+    return found.strip() if isinstance(found, str) and found.strip() else None

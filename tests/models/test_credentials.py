@@ -1,0 +1,50 @@
+"""Keys come from the environment or a keyring, and are known as secrets from then on."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from assay.core.errors import BadOption
+from assay.core.secrets import redacted
+from assay.models.credentials import find_key, key_or_error, refuse_keys
+
+
+def test_the_first_variable_that_is_set_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FIRST_KEY", raising=False)
+    monkeypatch.setenv("SECOND_KEY", " sk-from-environment ")
+    assert find_key(["FIRST_KEY", "SECOND_KEY"]) == "sk-from-environment"
+    assert redacted("bad key sk-from-environment") == "bad key ***"
+
+
+def test_a_keyring_is_asked_when_the_environment_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {("assay", "SOME_KEY"): "sk-from-keyring"}
+    keyring = SimpleNamespace(get_password=lambda service, name: kept.get((service, name)))
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    assert find_key(["SOME_KEY"]) == "sk-from-keyring"
+
+
+def test_a_keyring_that_cannot_be_opened_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def locked(service: str, name: str) -> str:
+        raise RuntimeError("no desktop")
+
+    monkeypatch.setitem(sys.modules, "keyring", SimpleNamespace(get_password=locked))
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    with pytest.raises(BadOption, match="there is no key for Claude") as caught:
+        key_or_error(["SOME_KEY"], who="Claude")
+    assert "set `SOME_KEY`" in caught.value.hint
+
+
+def test_a_key_as_an_argument_is_refused_and_not_repeated() -> None:
+    with pytest.raises(BadOption, match="`api_key` is not taken as an argument") as caught:
+        refuse_keys({"model": "x", "api_key": "sk-as-argument"}, variables=["SOME_KEY"])
+    assert "sk-as-argument" not in str(caught.value)
+    assert "SOME_KEY" in caught.value.hint
+    assert redacted("sk-as-argument") == "***"
+
+
+def test_placeholders_for_servers_without_keys_are_no_keys() -> None:
+    refuse_keys({"api_key": "EMPTY", "model": "x"}, variables=["SOME_KEY"])

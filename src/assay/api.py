@@ -149,6 +149,7 @@ def score(
     filters: Sequence[str] = (),
     metrics: Sequence[str] = (),
     dry_run: bool = False,
+    **options: Any,
 ) -> Scoring:
     """Apply filters, metrics and judges once more to the answers a run has; its model is never asked.
 
@@ -158,10 +159,15 @@ def score(
         filters: Only these filter pipelines of the tasks; or registered filters.
         metrics: Only these metrics of the tasks; or registered metrics.
         dry_run: Keep nothing: the scoring is in a temporary folder.
+        **options: `judge` and `judge_args`, as `run` takes them: others than those the run had.
     """
+    if unknown := options.keys() - {"judge", "judge_args"}:
+        raise BadOption(
+            f"`score` has no option `{min(unknown)}`", where="score", hint="the answers stay as they are"
+        )
     opened = Run(run.folder if isinstance(run, StoredRun) else find_run(run))
     manifest = manifest_of(opened)
-    spec = replace(recall(manifest, {}).spec, predict_only=False)
+    spec, _, judges = _spec(replace(recall(manifest, {}).spec, predict_only=False), options)
     place = Path(tempfile.mkdtemp(prefix="assay-score-")) if dry_run else None
     wanted = Wanted(tasks=tasks, filters=filters, metrics=metrics)
     with ExitStack() as closing, watching(spec.helper_timeout):
@@ -172,7 +178,7 @@ def score(
             closing.callback(cache.close)
 
         async def scored() -> Scoring:
-            async with _planned(spec, RememberedModel(manifest), []) as (whole, foreign):
+            async with _planned(spec, RememberedModel(manifest), judges) as (whole, foreign):
                 return await rescore(
                     opened, (manifest, make_manifest(whole)), whole, wanted, cache, foreign, place
                 )

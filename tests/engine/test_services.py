@@ -12,6 +12,7 @@ import pytest
 from tests.making import ROWS, Function, make_model, planned, write_choices, write_task
 
 import assay
+from assay import api
 from assay.core.errors import AssayError, BadOption, BadTask, CannotAnswer, Problems
 from assay.core.requests import Request
 from assay.core.responses import Failure, Outcome, Response, Usage
@@ -432,3 +433,25 @@ def test_a_misplaced_judge_is_found_by_check(workspace: Path) -> None:
     (subject,) = check([str(fine)], TaskIndex.build([])).subjects
     assert not [one for one in subject.findings if one.severity != "note"]
     assert issubclass(BadTask, AssayError)
+
+
+def test_a_judged_run_is_scored_again_by_another_judge_and_its_model_is_not_asked(workspace: Path) -> None:
+    path = write_task(workspace, metric_list=[{"metric": "correct", "judge": {"kind": "binary"}}])
+    model = make_model()
+    strict = ScriptedModel(lambda request: "VERDICT: incorrect", name="strict")
+    mild = ScriptedModel(lambda request: "VERDICT: correct", name="mild")
+    done = assay.run(model=model, tasks=[str(path)], judge=strict)
+    asked, judged = len(model.asked), len(strict.asked)
+
+    same = api.score(done, judge=strict)
+    other = api.score(done, judge=mild)
+
+    assert [one.value for one in (*done.estimates, *same.run.estimates, *other.run.estimates)] == [
+        0.0,
+        0.0,
+        1.0,
+    ]
+    assert (len(model.asked), len(strict.asked)) == (asked, judged)  # nothing was asked twice
+    assert len(mild.asked) == judged
+    assert not same.changed and not same.notes
+    assert any("mild" in note for note in other.notes)

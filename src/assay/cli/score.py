@@ -25,6 +25,7 @@ Examples:
   assay score latest
   assay score latest --dry_run --metric exact_match --metric f1
   assay score results/my-run --tasks gsm8k --filter flexible-extract
+  assay score latest --judge openai,model=gpt-5
 """
 
 
@@ -45,6 +46,10 @@ Examples:
     metavar="NAME",
     help="Only this metric of the tasks, or a registered one.",
 )
+@click.option(
+    "--judge", multiple=True, metavar="NAME", help="Another judge than the run had; as of `assay run`."
+)
+@click.option("--judge_args", metavar="ARGS", help="Arguments every judge gets: key=value,key=value or JSON.")
 @click.option("--dry_run", is_flag=True, help="Print the numbers, keep nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @in_option
@@ -53,6 +58,8 @@ def command(
     task_names: tuple[str, ...],
     filters: tuple[str, ...],
     metrics: tuple[str, ...],
+    judge: tuple[str, ...],
+    judge_args: str | None,
     dry_run: bool,
     as_json: bool,
     folders: tuple[str, ...],
@@ -64,7 +71,10 @@ def command(
 
     opened = api.Run(found(run, folders))
     tasks = [name for word in task_names for name in word.split(",") if name]
-    scoring = api.score(opened, tasks=tasks, filters=filters, metrics=metrics, dry_run=dry_run)
+    others: dict[str, Any] = {"judge": list(judge)} if judge else {}
+    if judge_args is not None:
+        others["judge_args"] = judge_args
+    scoring = api.score(opened, tasks=tasks, filters=filters, metrics=metrics, dry_run=dry_run, **others)
     try:
         rows = _rows(opened, scoring)
         if as_json:

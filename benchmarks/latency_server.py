@@ -1,0 +1,109 @@
+"""A server that speaks the OpenAI protocol, answers anything after a fixed time, and costs next to nothing.
+
+    python benchmarks/latency_server.py [--latency_ms 50]        # prints its port
+
+Written against asyncio's protocol interface, so that what a client costs can be told from what the server costs: about
+0.03 ms of CPU a request. Chat completions get a fixed text; completions with `echo` get one log-probability a word.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+
+CHAT = {
+    "id": "x",
+    "object": "chat.completion",
+    "model": "latency",
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "The answer is 42."},
+            "finish_reason": "stop",
+        }
+    ],
+    "usage": {"prompt_tokens": 12, "completion_tokens": 6, "total_tokens": 18},
+}
+
+
+def _framed(body: bytes) -> bytes:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+CHAT_REPLY = _framed(json.dumps(CHAT).encode())
+
+
+def _logprobs(prompt: list[int] | str, index: int, more: int) -> dict[str, object]:
+    """What a server says of a prompt that is echoed: nothing of the first token, -0.5 of the others."""
+    count = (len(prompt) if isinstance(prompt, list) else len(prompt.split())) + more
+    tokens = [f"t{number}" for number in range(count)]
+    values = [None, *[-0.5] * (count - 1)]
+    tops = [None, *[{f"t{number}": -0.5} for number in range(1, count)]]
+    offsets = list(range(0, 5 * count, 5))
+    logprobs = {"tokens": tokens, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets}
+    return {"index": index, "text": "", "logprobs": logprobs, "finish_reason": "length"}
+
+
+def _completion(payload: dict[str, object]) -> bytes:
+    prompt = payload.get("prompt")
+    several = isinstance(prompt, list) and prompt and not isinstance(prompt[0], int)
+    prompts = prompt if several else [prompt]
+    more = int(payload.get("max_tokens") or 0)  # type: ignore[call-overload]
+    choices = [_logprobs(one, number, more) for number, one in enumerate(prompts)]  # type: ignore[arg-type]
+    usage = {"prompt_tokens": 12, "completion_tokens": 1, "total_tokens": 13}
+    return _framed(json.dumps({"model": "latency", "choices": choices, "usage": usage}).encode())
+
+
+class Connection(asyncio.Protocol):
+    latency_s = 0.05
+    calls = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._buffer = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
+            head = bytes(self._buffer[:end])
+            length = 0
+            for line in head.split(b"\r\n")[1:]:
+                if line[:15].lower() == b"content-length:":
+                    length = int(line[15:])
+            if len(self._buffer) < end + 4 + length:
+                return
+            body = bytes(self._buffer[end + 4 : end + 4 + length])
+            del self._buffer[: end + 4 + length]
+            self._answer(head.split(b" ", 2)[1], body)
+
+    def _answer(self, path: bytes, body: bytes) -> None:
+        type(self).calls += 1
+        if path.endswith(b"/chat/completions"):
+            reply = CHAT_REPLY
+        elif path.endswith(b"/completions"):
+            reply = _completion(json.loads(body))
+        elif path.endswith(b"/models"):
+            reply = _framed(b'{"object": "list", "data": [{"id": "latency"}]}')
+        else:
+            reply = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+        asyncio.get_running_loop().call_later(self.latency_s, self._transport.write, reply)
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--latency_ms", type=float, default=50.0)
+    parser.add_argument("--port", type=int, default=0)
+    options = parser.parse_args()
+    Connection.latency_s = options.latency_ms / 1000
+    server = await asyncio.get_running_loop().create_server(
+        Connection, "127.0.0.1", options.port, backlog=1024
+    )
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

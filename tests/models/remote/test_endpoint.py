@@ -1,0 +1,185 @@
+"""One call with its retries, against a server that fails as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.models.remote.scripted_server import Act, Asked, ScriptedServer, replying, scripted
+
+from assay.core.errors import AssayError, UserMistake
+from assay.models.remote import endpoint as module
+from assay.models.remote.address import parse_address
+from assay.models.remote.endpoint import Answered, Endpoint
+from assay.models.remote.faults import BadReply, NotAnswered, Patience
+from assay.models.remote.keys import Key
+
+QUICK = Patience(retries=4, timeout_s=0.3, total_s=20, first_wait_s=0.005, longest_wait_s=0.02)
+
+
+def read_word(value: Any) -> str:
+    if not value["choices"]:
+        raise BadReply("there are no choices")
+    return str(value["choices"][0])
+
+
+def asking(
+    replies: list[list[Act]],
+    use: Callable[[Endpoint, ScriptedServer], Awaitable[Any]] | None = None,
+    *,
+    patience: Patience = QUICK,
+    key: Key | None = None,
+) -> tuple[Any, ScriptedServer]:
+    """Call a server that gives these replies in turn, the last one ever after; what came of it, or the error."""
+
+    async def once(endpoint: Endpoint, server: ScriptedServer) -> Any:
+        try:
+            return await endpoint.post("/say", {"q": 1}, read_word)
+        except (NotAnswered, AssayError) as error:
+            return error
+
+    async def go() -> tuple[Any, ScriptedServer]:
+        left = list(replies)
+
+        def script(asked: Asked) -> list[Act]:
+            return left.pop(0) if len(left) > 1 else left[0]
+
+        async with scripted(script) as server:
+            endpoint = Endpoint(parse_address(server.url), patience=patience, key=key)
+            try:
+                return await (use or once)(endpoint, server), server
+            finally:
+                await endpoint.close()
+
+    return asyncio.run(go())
+
+
+GOOD = replying({"choices": ["yes"]})
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        replying({}, 429, Retry_After="0.01"),
+        replying({}, 500),
+        replying({}, 503),
+        [b""],
+        [30.0],
+        replying(b'{"choices": ["y'),
+        replying({"choices": []}),
+        replying({"other": 1}),
+        replying({"choices": ["no"]}, Content_Type="text/html"),
+        replying(b"\xff\xfe"),
+        replying(b""),
+    ],
+    ids=["429", "500", "503", "dropped", "stall", "half", "empty", "shape", "page", "bytes", "nothing"],
+)
+def test_what_can_heal_is_tried_again(bad: list[Act]) -> None:
+    answered, server = asking([bad, bad, GOOD])
+    assert isinstance(answered, Answered), answered
+    assert (answered.value, answered.attempts, len(server.asked)) == ("yes", 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, "bad request"), (403, "not allowed"), (404, "not found"), (413, "too large")]
+)
+def test_what_cannot_heal_is_asked_once(status: int, kind: str) -> None:
+    error, server = asking([replying({"error": {"message": "no"}}, status), GOOD])
+    assert isinstance(error, NotAnswered) and len(server.asked) == 1
+    failure = error.failure("id")
+    assert (failure.kind, failure.message, failure.attempts) == (kind, f"{status}: no", 1)
+
+
+def test_the_number_of_tries_is_bounded() -> None:
+    error, server = asking([replying({}, 500)])
+    assert isinstance(error, NotAnswered)
+    assert error.attempts == len(server.asked) == 5
+
+
+def test_all_tries_together_are_bounded_in_time() -> None:
+    patience = Patience(retries=1000, timeout_s=0.05, total_s=0.3, first_wait_s=0.01, longest_wait_s=0.02)
+    error, server = asking([[30.0]], patience=patience)
+    assert isinstance(error, NotAnswered) and error.fault.kind == "timeout"
+    assert 2 <= len(server.asked) <= 8
+
+
+def test_a_wrong_key_stops_everything_and_names_the_variable() -> None:
+    body = {"error": {"message": "Incorrect API key provided: sk-secret"}}
+    error, _ = asking([replying(body, 401)], key=Key("sk-secret", "MY_KEY"))
+    assert isinstance(error, UserMistake) and error.exit_code == 2
+    assert "MY_KEY" in error.hint and "sk-secret" not in str(error)
+    error, _ = asking([replying(body, 401)])
+    assert isinstance(error, UserMistake) and "OPENAI_API_KEY" in error.hint
+
+
+def test_an_empty_account_stops_everything() -> None:
+    error, server = asking([replying({"error": {"code": "insufficient_quota", "message": "pay"}}, 429)])
+    assert isinstance(error, UserMistake) and "no credit" in error.what
+    assert len(server.asked) == 1
+
+
+def test_retry_after_is_waited_for() -> None:
+    async def use(endpoint: Endpoint, server: ScriptedServer) -> float:
+        began = asyncio.get_running_loop().time()
+        await endpoint.post("/say", {}, read_word)
+        return asyncio.get_running_loop().time() - began
+
+    seconds, _ = asking([replying({}, 429, Retry_After="0.2"), GOOD], use)
+    assert seconds >= 0.2
+
+
+def test_a_used_up_limit_is_not_run_into() -> None:
+    headers = {"x_ratelimit_remaining_requests": "0", "x_ratelimit_reset_requests": "200ms"}
+
+    async def use(endpoint: Endpoint, server: ScriptedServer) -> float:
+        began = asyncio.get_running_loop().time()
+        for _ in range(2):
+            await endpoint.post("/say", {}, read_word)
+        return asyncio.get_running_loop().time() - began
+
+    seconds, _ = asking([replying({"choices": ["a"]}, 200, **headers), GOOD], use)
+    assert seconds >= 0.19
+
+
+def test_a_slow_call_holds_no_other() -> None:
+    async def use(endpoint: Endpoint, server: ScriptedServer) -> list[str]:
+        done: list[str] = []
+
+        async def one(name: str) -> None:
+            await endpoint.post("/say", {"name": name}, read_word)
+            done.append(name)
+
+        await asyncio.gather(*[one(str(number)) for number in range(30)])
+        return done
+
+    done, server = asking([[0.25, *GOOD], GOOD], use)
+    assert len(done) == 30 and done[-1] == "0"
+    assert server.most_open <= 8
+
+
+def test_a_server_that_is_gone_for_good_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_GONE_AFTER_S", 0.05)
+
+    async def go() -> None:
+        async with scripted(lambda asked: []) as server:
+            url = server.url
+        patience = Patience(retries=1000, first_wait_s=0.01, longest_wait_s=0.02)
+        endpoint = Endpoint(parse_address(url), patience=patience)
+        with pytest.raises(AssayError, match="any more"):
+            await endpoint.post("/say", {}, read_word)
+
+    asyncio.run(go())
+
+
+def test_a_call_that_is_cancelled_frees_its_place() -> None:
+    async def use(endpoint: Endpoint, server: ScriptedServer) -> int:
+        task = asyncio.create_task(endpoint.post("/say", {}, read_word))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return endpoint.gate.active
+
+    active, _ = asking([[30.0]], use)
+    assert active == 0

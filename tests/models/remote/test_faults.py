@@ -1,0 +1,102 @@
+"""What heals, what does not, and how long to wait."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from email.utils import formatdate
+
+import pytest
+
+from assay.models.remote.connection import Reply
+from assay.models.remote.faults import Fault, Patience, fault_of, wait_of
+
+
+def told(status: int, body: object = None, **headers: str) -> Fault | None:
+    data = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
+    return fault_of(Reply(status, {name.replace("_", "-"): text for name, text in headers.items()}, data))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "heals", "busy"),
+    [
+        (429, "rate limit", True, True),
+        (500, "server error", True, False),
+        (502, "server error", True, False),
+        (503, "server error", True, True),
+        (504, "server error", True, False),
+        (408, "timeout", True, False),
+        (409, "server error", True, False),
+        (400, "bad request", False, False),
+        (422, "bad request", False, False),
+        (401, "not allowed", False, False),
+        (403, "not allowed", False, False),
+        (404, "not found", False, False),
+        (413, "too large", False, False),
+        (418, "bad request", False, False),
+        (301, "not found", False, False),
+    ],
+)
+def test_every_status_is_one_kind_of_fault(status: int, kind: str, heals: bool, busy: bool) -> None:
+    fault = told(status)
+    assert fault is not None
+    assert (fault.kind, fault.heals, fault.busy) == (kind, heals, busy)
+
+
+def test_a_good_status_is_no_fault() -> None:
+    assert told(200) is None
+
+
+def test_the_servers_own_words_are_kept() -> None:
+    for body in (
+        {"error": {"message": "no such thing", "code": "x"}},
+        {"error": "no such thing"},
+        {"detail": "no such thing"},
+        b"<html><b>no such</b> thing</html>",
+    ):
+        fault = told(400, body)
+        assert fault is not None and "no such" in fault.message and "thing" in fault.message
+
+
+def test_a_rate_limit_that_is_an_empty_account_does_not_heal() -> None:
+    fault = told(429, {"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}})
+    assert fault is not None and (fault.kind, fault.heals) == ("no credit", False)
+
+
+def test_a_prompt_beyond_the_context_has_its_own_name() -> None:
+    fault = told(400, {"error": {"message": "maximum context length is 8192", "code": None}})
+    assert fault is not None and fault.kind == "too long"
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({}, None),
+        ({"retry-after": "2.5"}, 2.5),
+        ({"retry-after-ms": "250"}, 0.25),
+        ({"retry-after": "soon"}, None),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}, 360.0),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "120ms"}, 0.12),
+        ({"x-ratelimit-remaining-requests": "5", "x-ratelimit-reset-requests": "6m0s"}, None),
+    ],
+)
+def test_the_server_says_how_long_it_wants_to_be_left_alone(
+    headers: dict[str, str], wait: float | None
+) -> None:
+    assert wait_of(headers) == wait
+
+
+def test_a_date_to_retry_after_is_understood() -> None:
+    wait = wait_of({"retry-after": formatdate(time.time() + 20, usegmt=True)})
+    assert wait is not None and 15 < wait < 21
+
+
+def test_pauses_double_with_jitter_and_never_undercut_the_server() -> None:
+    patience = Patience(first_wait_s=1.0, longest_wait_s=10.0)
+    generator = random.Random(1)
+    plain, asked = Fault("x", "", heals=True), Fault("x", "", heals=True, wait_s=7.0)
+    for failed, most in ((1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0), (5, 10.0), (9, 10.0)):
+        pauses = {patience.pause(failed, plain, generator) for _ in range(50)}
+        assert most / 2 <= min(pauses) and max(pauses) <= most and len(pauses) > 40
+        assert all(7.0 <= patience.pause(failed, asked, generator) <= 8.0 for _ in range(50))

@@ -1,0 +1,164 @@
+"""The HTTP client against a server that sends whatever the test writes."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from typing import Any
+
+import pytest
+from tests.models.remote.scripted_server import Act, Script, replying, scripted
+
+from assay.models.remote.address import parse_address
+from assay.models.remote.connection import Broken, Reply, TooSlow, Unreachable
+from assay.models.remote.http import HttpClient
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+def called(script: Script, times: int = 1, timeout_s: float = 5.0) -> tuple[list[Any], Any]:
+    """Call a scripted server one time after the other: replies or errors, and the server's books."""
+
+    async def go() -> tuple[list[Any], Any]:
+        async with scripted(script) as server:
+            client = HttpClient(parse_address(f"{server.url}/v1"), headers={"X-Test": "1"})
+            results: list[Any] = []
+            for number in range(times):
+                try:
+                    body = f'{{"number": {number}}}'.encode()
+                    results.append(await client.call("POST", "/chat", body, timeout_s=timeout_s))
+                except (Broken, TooSlow, Unreachable) as error:
+                    results.append(error)
+            await client.close()
+            return results, server
+
+    return asyncio.run(go())
+
+
+def test_a_call_arrives_as_it_was_made_and_its_reply_comes_back() -> None:
+    (reply,), server = called(lambda asked: replying({"said": asked.json["number"]}))
+    assert reply == Reply(200, reply.headers, b'{"said": 0}')
+    assert reply.content_type == "application/json"
+    (asked,) = server.asked
+    assert (asked.method, asked.path, asked.headers["x-test"]) == ("POST", "/v1/chat", "1")
+    assert asked.headers["host"] == f"127.0.0.1:{server.port}"
+
+
+def test_connections_are_kept() -> None:
+    replies, server = called(lambda asked: replying({}), times=5)
+    assert [reply.status for reply in replies] == [200] * 5
+    assert server.connections == 1
+
+
+def test_a_connection_the_server_closes_is_not_used_again() -> None:
+    replies, server = called(lambda asked: replying({}, Connection="close"), times=3)
+    assert [reply.status for reply in replies] == [200] * 3
+    assert server.connections == 3
+
+
+def _chunk(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+_CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "acts",
+    [
+        [_CHUNKED + _chunk(b'{"a": ') + _chunk(b"1}") + b"0\r\n\r\n"],
+        [_CHUNKED, _chunk(b'{"a": '), 0.01, _chunk(b"1}"), b"0\r\n", 0.01, b"X-Trail: 1\r\n\r\n"],
+        [HEAD + b"Content-Length: 8\r\n\r\n" + b'{"a": 1}'],
+        [bytes([byte]) for byte in HEAD + b"Content-Length: 8\r\n\r\n" + b'{"a": 1}'],
+        [HEAD + b"\r\n" + b'{"a": ', 0.01, b"1}", b""],
+        [b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"Content-Length: 8\r\n\r\n" + b'{"a": 1}'],
+    ],
+    ids=["chunks", "chunks that trickle", "a length", "byte by byte", "until it closes", "continue first"],
+)
+def test_every_way_to_send_a_body_is_read(acts: list[Act]) -> None:
+    (reply,), _ = called(lambda asked: acts)
+    assert reply.body == b'{"a": 1}'
+
+
+def test_a_compressed_body_is_unpacked() -> None:
+    packed = gzip.compress(b'{"a": 1}')
+    (reply,), _ = called(lambda asked: replying(packed, Content_Encoding="gzip"))
+    assert reply.body == b'{"a": 1}'
+
+
+@pytest.mark.parametrize(
+    ("acts", "kind", "says"),
+    [
+        ([b""], Broken, "before the reply"),
+        ([HEAD + b'Content-Length: 50\r\n\r\n{"a"', b""], Broken, "in the middle"),
+        ([_CHUNKED + b"5\r\n{", b""], Broken, "in the middle"),
+        ([b"SSH-2.0-server\r\n\r\n", 1.0], Broken, "not an HTTP reply"),
+        ([HEAD + b"Content-Length: many\r\n\r\n", 1.0], Broken, "not an HTTP reply"),
+        ([HEAD + b"Content-Length: -5\r\n\r\n", 1.0], Broken, "not an HTTP reply"),
+        ([_CHUNKED + b"zz\r\n", 1.0], Broken, "not an HTTP reply"),
+        (replying(b"junk", Content_Encoding="gzip"), Broken, "not an HTTP reply"),
+        (replying(b"junk", Content_Encoding="br"), Broken, "not an HTTP reply"),
+        ([30.0], TooSlow, "0.2 s"),
+        ([HEAD + b"Content-Length: 50\r\n\r\n{", 30.0], TooSlow, "0.2 s"),
+    ],
+)
+def test_what_is_not_a_whole_reply_is_an_error(acts: list[Act], kind: type[Exception], says: str) -> None:
+    (error,), _ = called(lambda asked: acts, timeout_s=0.2)
+    assert type(error) is kind, error
+    assert says in str(error)
+
+
+def test_a_late_reply_never_reaches_the_next_call() -> None:
+    def script(asked: Any) -> list[Act]:
+        number = asked.json["number"]
+        return [0.3 if number == 0 else 0.0, *replying({"said": number})]
+
+    (late, reply), server = called(script, times=2, timeout_s=0.15)
+    assert isinstance(late, TooSlow)
+    assert reply.body == b'{"said": 1}'
+    assert server.connections == 2
+
+
+def test_a_reply_nobody_asked_for_ends_the_connection() -> None:
+    def script(asked: Any) -> list[Act]:
+        return replying({"said": asked.json["number"]}) + (
+            replying({"said": "more"}) if asked.json["number"] == 0 else []
+        )
+
+    replies, server = called(script, times=3)
+    assert [reply.body for reply in replies if isinstance(reply, Reply)][-1] == b'{"said": 2}'
+    assert b"more" not in b"".join(reply.body for reply in replies if isinstance(reply, Reply))
+    assert server.connections == 2
+
+
+def test_nobody_there_is_unreachable() -> None:
+    async def go() -> None:
+        async with scripted(lambda asked: []) as server:
+            port = server.port
+        client = HttpClient(parse_address(f"http://127.0.0.1:{port}"), headers={})
+        with pytest.raises(Unreachable):
+            await client.call("GET", "/", timeout_s=1)
+
+    asyncio.run(go())
+
+
+def test_a_header_cannot_smuggle_another_one_in() -> None:
+    with pytest.raises(ValueError, match="line break"):
+        HttpClient(parse_address("http://localhost"), headers={"X": "1\r\nAuthorization: x"})
+
+
+def test_plain_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> None:
+        async with scripted(lambda asked: replying({"via": "proxy"})) as proxy:
+            monkeypatch.setenv("http_proxy", f"http://me:pass%20word@127.0.0.1:{proxy.port}")
+            monkeypatch.delenv("no_proxy", raising=False)
+            monkeypatch.delenv("NO_PROXY", raising=False)
+            client = HttpClient(parse_address("http://models.example/v1"), headers={})
+            reply = await client.call("POST", "/chat", b"{}", timeout_s=5)
+            assert reply.body == b'{"via": "proxy"}'
+            (asked,) = proxy.asked
+            assert asked.path == "http://models.example/v1/chat"
+            assert asked.headers["proxy-authorization"] == "Basic bWU6cGFzcyB3b3Jk"
+            await client.close()
+
+    asyncio.run(go())

@@ -10,11 +10,11 @@ import pytest
 from tests.models.remote.scripted_server import Act, Asked, ScriptedServer, replying, scripted
 
 from assay.core.errors import AssayError, UserMistake
+from assay.core.secrets import know_secret
 from assay.models.remote import endpoint as module
 from assay.models.remote.address import parse_address
 from assay.models.remote.endpoint import Answered, Endpoint
 from assay.models.remote.faults import BadReply, NotAnswered, Patience
-from assay.models.remote.keys import Key
 
 QUICK = Patience(retries=4, timeout_s=0.3, total_s=20, first_wait_s=0.005, longest_wait_s=0.02)
 
@@ -30,7 +30,7 @@ def asking(
     use: Callable[[Endpoint, ScriptedServer], Awaitable[Any]] | None = None,
     *,
     patience: Patience = QUICK,
-    key: Key | None = None,
+    key_variable: str = "",
 ) -> tuple[Any, ScriptedServer]:
     """Call a server that gives these replies in turn, the last one ever after; what came of it, or the error."""
 
@@ -47,7 +47,7 @@ def asking(
             return left.pop(0) if len(left) > 1 else left[0]
 
         async with scripted(script) as server:
-            endpoint = Endpoint(parse_address(server.url), patience=patience, key=key)
+            endpoint = Endpoint(parse_address(server.url), patience=patience, key_variable=key_variable)
             try:
                 return await (use or once)(endpoint, server), server
             finally:
@@ -106,8 +106,9 @@ def test_all_tries_together_are_bounded_in_time() -> None:
 
 
 def test_a_wrong_key_stops_everything_and_names_the_variable() -> None:
-    body = {"error": {"message": "Incorrect API key provided: sk-secret"}}
-    error, _ = asking([replying(body, 401)], key=Key("sk-secret", "MY_KEY"))
+    body = {"error": {"message": "Incorrect API key provided: sk-secret-of-a-test"}}
+    know_secret("sk-secret-of-a-test")
+    error, _ = asking([replying(body, 401)], key_variable="MY_KEY")
     assert isinstance(error, UserMistake) and error.exit_code == 2
     assert "MY_KEY" in error.hint and "sk-secret" not in str(error)
     error, _ = asking([replying(body, 401)])

@@ -1,6 +1,6 @@
 """One call to a server, with all that belongs to it: its turn, its retries, its time limit, its error.
 
-endpoint = Endpoint(parse_address("http://localhost:8000/v1"), headers={...}, key=key, patience=Patience())
+endpoint = Endpoint(parse_address("http://localhost:8000/v1"), headers={...}, patience=Patience())
 answered = await endpoint.post("/chat/completions", payload, read)
 answered.value          # what `read` made of the JSON; `read` raises BadReply for what is no answer
 await endpoint.close()
@@ -18,12 +18,11 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from assay.core.errors import AssayError, UserMistake
-from assay.core.secrets import mask_text
+from assay.core.secrets import redacted
 from assay.models.remote.address import Address
 from assay.models.remote.connection import Broken, Reply, TooSlow, Unreachable
 from assay.models.remote.faults import BadReply, Fault, NotAnswered, Patience, fault_of, wait_of
 from assay.models.remote.http import HttpClient
-from assay.models.remote.keys import Key
 from assay.models.remote.traffic import Gate, lane_of
 
 __all__ = ["Answered", "Endpoint"]
@@ -64,8 +63,7 @@ class Endpoint:
         address: Address,
         *,
         headers: Mapping[str, str] | None = None,
-        key: Key | None = None,
-        key_names: tuple[str, ...] = (),
+        key_variable: str = "",
         patience: Patience | None = None,
         num_concurrent: int = 32,
         rpm: float | None = None,
@@ -81,8 +79,9 @@ class Endpoint:
         self.calls = 0
         """Calls that went out, retries included."""
 
-        self._key = key
-        self._key_names = key_names
+        self._key_variable = key_variable
+        """Where the key belongs, for whoever has to put it right."""
+
         self._http = HttpClient(
             address,
             headers=headers or {},
@@ -179,8 +178,7 @@ class Endpoint:
 
     async def _wait(self, fault: Fault, failed: int, patience: Patience, began: float) -> None:
         """Wait before the next try, or give up."""
-        if self._key is not None:
-            fault = replace(fault, message=mask_text(self._key.hide(fault.message)))
+        fault = replace(fault, message=redacted(fault.message))
         if fault.status == 401 or fault.kind == "no credit":
             raise self._hopeless(fault)
         pause_s = patience.pause(failed, fault, self._jitter)
@@ -213,15 +211,9 @@ class Endpoint:
                 f"{server} has no credit left: {fault.message}",
                 hint="everything answered so far is saved; repeat the command to go on",
             )
-        name = self._key.source if self._key else (self._key_names or ("OPENAI_API_KEY",))[0]
-        if self._key is None:
-            return UserMistake(
-                f"{server} wants a key: {fault.message}",
-                where="--model_args",
-                hint=f"export {name}=…, or name another variable with api_key_env=NAME",
-            )
+        name = self._key_variable or "OPENAI_API_KEY"
         return UserMistake(
-            f"{server} does not take the key of `{name}`: {fault.message}",
+            f"{server} does not take the key, or wants one: {fault.message}",
             where="--model_args",
             hint=f"put the right key into {name}, or name another variable with api_key_env=NAME",
         )

@@ -1,0 +1,33 @@
+"""Where a server is."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.core.errors import BadOption
+from assay.models.remote.address import parse_address
+
+
+@pytest.mark.parametrize(
+    "text", ["localhost:8000", "ftp://host", "http://", "http://host:port", "http://ho st/", ""]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(BadOption):
+        parse_address(text)
+
+
+def test_an_address_with_a_password_is_refused_without_being_shown() -> None:
+    with pytest.raises(BadOption) as raised:
+        parse_address("https://me:sk-secret@host/v1")
+    assert "sk-secret" not in str(raised.value)
+
+
+def test_an_address_is_taken_apart() -> None:
+    address = parse_address("https://host/openai/deployments/x/?api-version=2024-10-21")
+    assert (address.port, address.path, address.query) == (
+        443,
+        "/openai/deployments/x",
+        "api-version=2024-10-21",
+    )
+    assert address.url == "https://host/openai/deployments/x?api-version=2024-10-21"
+    assert parse_address("http://[::1]:8000/v1").host_header == "[::1]:8000"

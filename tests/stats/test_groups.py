@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
 from assay.core.errors import AssayError
-from assay.stats.groups import Part, pool
+from assay.stats.groups import Part, pool, stratified_interval
 
 PARTS = [
     Part(value=0.61, stderr=0.0421, size=100),
@@ -39,3 +42,36 @@ def test_tasks_of_one_document_have_no_pooled_error() -> None:
 def test_no_tasks_are_not_zero() -> None:
     with pytest.raises(AssayError, match="nothing to pool"):
         pool([])
+
+
+def test_strata_give_the_error_of_their_weighted_mean() -> None:
+    parts = [Part(value=0.2, stderr=0.03, size=100), Part(value=0.9, stderr=0.01, size=300)]
+    micro, macro = (stratified_interval(parts, weight_by_size=by_size) for by_size in (True, False))
+    assert micro is not None and macro is not None
+    assert (micro.low + micro.high) / 2 == pytest.approx(0.725)
+    assert micro.half_width == pytest.approx(1.97 * math.hypot(0.25 * 0.03, 0.75 * 0.01), rel=0.01)
+    assert (macro.low + macro.high) / 2 == pytest.approx(0.55)
+    assert macro.half_width == pytest.approx(1.98 * math.hypot(0.03, 0.01) / 2, rel=0.01)
+    assert stratified_interval([*parts, Part(value=1.0, stderr=None, size=5)]) is None
+
+
+def test_strata_cover_and_agree_with_the_pooled_error() -> None:
+    """Tasks of very different levels: each document's spread is small within its own task."""
+    draw = np.random.default_rng(1)
+    covered = 0
+    levels, sizes = np.array([0.02, 0.5, 0.98]), np.array([50, 20, 130])
+    truth = float((levels * sizes).sum() / sizes.sum())
+    for _ in range(1000):
+        scores = [
+            (draw.random(size) < level).astype(float) for level, size in zip(levels, sizes, strict=True)
+        ]
+        parts = [
+            Part(value=float(one.mean()), stderr=float(one.std(ddof=1) / np.sqrt(len(one))), size=len(one))
+            for one in scores
+        ]
+        found, whole = stratified_interval(parts), pool(parts)
+        assert found is not None and whole.stderr is not None
+        covered += found.low <= truth <= found.high
+        assert whole.value == pytest.approx((found.low + found.high) / 2)
+        assert found.half_width == pytest.approx(2 * whole.stderr, rel=0.15)
+    assert covered / 1000 == pytest.approx(0.95, abs=0.03)

@@ -22,7 +22,7 @@ from assay.stats.classification import f1_of_rows, mcc_of_rows
 from assay.stats.sums import plain_floats, row_sums, sample_deviation
 from assay.stats.translation import TRANSLATION, translation_of_rows
 
-__all__ = ["RESAMPLED", "bootstrap_error", "replicates", "resampled_rows"]
+__all__ = ["RESAMPLED", "bootstrap_error", "replicates", "resampled_rows", "row_scorer"]
 
 Rows = NDArray[np.intp]
 Scorer = Callable[[Rows], list[float]]
@@ -44,7 +44,7 @@ def bootstrap_error(name: str, values: Sequence[Any], iterations: int) -> float 
 
 def replicates(name: str, values: Sequence[Any], iterations: int) -> list[float]:
     """The aggregation of each resample, in order. Chunks run in threads: NumPy lets others work meanwhile."""
-    score = _row_scorer(name, values) or _one_by_one(name, values)
+    score = row_scorer(name, values) or _one_by_one(name, values)
     height = min(_CHUNK, iterations)
     chunks = iterations // height if height > 0 else 0
 
@@ -79,26 +79,28 @@ def _twister(seed: int) -> np.random.RandomState:
     return draw
 
 
-def _row_scorer(name: str, values: Sequence[Any]) -> Scorer | None:
+def row_scorer(name: str, values: Sequence[Any]) -> Scorer | None:
+    """What computes an aggregation of many selections of documents at once, each a row of numbers; None where there is
+    no way to."""
     if name in TRANSLATION:
         return translation_of_rows(name, values)
     if name == "f1":
         return f1_of_rows(values)
-    if name == "ratio":
-        return _ratios(values)
+    if name in ("ratio", "weighted_perplexity", "bits_per_byte"):
+        return _ratios(name, values)
     if name == "matthews_corrcoef":
         return mcc_of_rows(values)
     numbers = plain_floats(values)
     if numbers is None:
         return None
     if name == "perplexity":
-        size = len(numbers)
-        return lambda rows: [math.exp(-(total / size)) for total in row_sums(numbers[rows]).tolist()]
+        return lambda rows: [math.exp(-(total / rows.shape[1])) for total in row_sums(numbers[rows]).tolist()]
     if name == "nanmean":
         return _nanmeans(numbers)
     if name == "median" and not np.isnan(numbers).any():
-        middle = len(numbers) // 2
-        return lambda rows: np.partition(numbers[rows], middle, axis=1)[:, middle].tolist()
+        return lambda rows: np.partition(numbers[rows], rows.shape[1] // 2, axis=1)[
+            :, rows.shape[1] // 2
+        ].tolist()
     return None
 
 
@@ -114,12 +116,17 @@ def _nanmeans(numbers: NDArray[np.float64]) -> Scorer:
     return score
 
 
-def _ratios(values: Sequence[Any]) -> Scorer:
+def _ratios(name: str, values: Sequence[Any]) -> Scorer:
     tops, bottoms = np.asarray(values, dtype=np.float64).T
+    per_unit: dict[str, Callable[[Any], Any]] = {
+        "weighted_perplexity": lambda share: np.exp(-share),
+        "bits_per_byte": lambda share: -share / math.log(2),
+    }
+    scale = per_unit.get(name, lambda share: share)
 
     def score(rows: Rows) -> list[float]:
         with np.errstate(invalid="ignore", divide="ignore"):  # a resample of nothing but empty references
-            return [float(value) for value in tops[rows].sum(axis=1) / bottoms[rows].sum(axis=1)]
+            return [float(value) for value in scale(tops[rows].sum(axis=1) / bottoms[rows].sum(axis=1))]
 
     return score
 

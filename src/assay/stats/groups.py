@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.core.errors import AssayError
+from assay.stats.distributions import t_quantile
+from assay.stats.intervals import Interval
 from assay.stats.sums import left_sum
 
-__all__ = ["Part", "pool"]
+__all__ = ["Part", "pool", "stratified_interval"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +69,31 @@ def _error_of_means(parts: Sequence[Part]) -> float | None:
             return None
         squares.append(part.stderr**2)
     return math.sqrt(left_sum(squares)) / len(parts)
+
+
+def stratified_interval(
+    parts: Sequence[Part], *, weight_by_size: bool = True, level: float = 0.95
+) -> Interval | None:
+    """The interval of a group's mean, its tasks being strata: each contributes its own error, weighted as its mean is.
+
+    `weight_by_size` gives the micro mean (every document alike), otherwise the macro mean (every task alike). For
+    the micro mean that is nearly upstream's pooled error. Degrees of freedom after Welch and Satterthwaite, which matter
+    where a task has few documents. None when a task has no standard error.
+
+    >>> parts = [Part(value=1.0, stderr=0.1, size=30), Part(value=0.0, stderr=0.1, size=10)]
+    >>> round(stratified_interval(parts, weight_by_size=False).half_width, 4)
+    0.145
+    """
+    size = sum(part.size for part in parts)
+    shares = [part.size / size if weight_by_size else 1 / len(parts) for part in parts]
+    variance, uncertainty = 0.0, 0.0
+    for part, share in zip(parts, shares, strict=True):
+        if part.stderr is None or part.size < 2:
+            return None
+        own = (share * part.stderr) ** 2
+        variance += own
+        uncertainty += own**2 / (part.size - 1)
+    value = sum(part.value * share for part, share in zip(parts, shares, strict=True))
+    degrees = variance**2 / uncertainty if uncertainty > 0 else float(size)
+    half = t_quantile((1 + level) / 2, degrees) * math.sqrt(variance)
+    return Interval(low=value - half, high=value + half, method="stratified", level=level)

@@ -1,0 +1,190 @@
+"""Intervals for one number: what the mean of a metric could be, were the documents drawn anew.
+
+A standard error times 1.96 is an interval for many independent documents. These are for the others: few documents
+(Wilson, Beta), questions that share a text (clusters), scores that are not 0 or 1 (Student's t). After Miller,
+"Adding Error Bars to Evals" (arXiv 2411.00640) and Bowyer et al., "Position: Don't Use the CLT in LLM Evals With Fewer
+Than a Few Hundred Datapoints" (arXiv 2503.01747).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from assay.core.errors import AssayError
+from assay.stats.distributions import beta_quantile, normal_quantile, t_quantile
+
+__all__ = [
+    "Clusters",
+    "Interval",
+    "clopper_pearson",
+    "cluster_codes",
+    "cluster_error",
+    "clustered_interval",
+    "design_effect",
+    "is_binary",
+    "jeffreys",
+    "mean_interval",
+    "t_interval",
+    "wilson",
+]
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.intp]
+Clusters = Sequence[Any] | NDArray[Any]
+"""The cluster each document belongs to: any names, or numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Where a number probably is, and by which method that was found."""
+
+    low: float
+    high: float
+    method: str
+    level: float = 0.95
+
+    @property
+    def half_width(self) -> float:
+        """Half its length: the number behind a ±."""
+        return (self.high - self.low) / 2
+
+
+def mean_interval(values: ArrayLike, clusters: Clusters | None = None, *, level: float = 0.95) -> Interval:
+    """The interval of a mean by the method that fits: clustered where documents belong together, Wilson's for 0 and 1,
+    Student's t for the rest.
+
+    >>> mean_interval([1, 1, 1, 1, 1]).method
+    'wilson'
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    if clusters is not None:
+        codes, count = cluster_codes(clusters)
+        if 1 < count < len(numbers):
+            return clustered_interval(numbers, codes, level=level)
+    if is_binary(numbers):
+        return wilson(int(numbers.sum()), len(numbers), level=level)
+    return t_interval(numbers, level=level)
+
+
+def is_binary(values: Floats) -> bool:
+    """Whether every value is 0 or 1."""
+    return bool(((values == 0) | (values == 1)).all())
+
+
+def wilson(successes: float, total: float, *, level: float = 0.95) -> Interval:
+    """Wilson's score interval of a proportion: right for few documents, and for scores near 0 and 1.
+
+    >>> interval = wilson(10, 10)
+    >>> round(interval.low, 3), interval.high
+    (0.722, 1.0)
+    """
+    _check_total(total)
+    z = normal_quantile((1 + level) / 2)
+    share, spread = successes / total, z * z / total
+    middle = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / total + spread / (4 * total)) / (1 + spread)
+    low, high = max(0.0, middle - half), min(1.0, middle + half)
+    return Interval(
+        low=0.0 if successes == 0 else low,
+        high=1.0 if successes == total else high,
+        method="wilson",
+        level=level,
+    )
+
+
+def jeffreys(successes: int, total: int, *, level: float = 0.95) -> Interval:
+    """The Beta interval with Jeffreys' prior: the middle of the Bayesian answer, close to nominal for few documents."""
+    _check_total(total)
+    tail = (1 - level) / 2
+    first, second = successes + 0.5, total - successes + 0.5
+    low = 0.0 if successes == 0 else beta_quantile(tail, first, second)
+    high = 1.0 if successes == total else beta_quantile(1 - tail, first, second)
+    return Interval(low=low, high=high, method="beta", level=level)
+
+
+def clopper_pearson(successes: int, total: int, *, level: float = 0.95) -> Interval:
+    """The exact interval of a proportion: never covers too rarely, and is wider for it."""
+    _check_total(total)
+    tail = (1 - level) / 2
+    low = 0.0 if successes == 0 else beta_quantile(tail, successes, total - successes + 1)
+    high = 1.0 if successes == total else beta_quantile(1 - tail, successes + 1, total - successes)
+    return Interval(low=low, high=high, method="exact", level=level)
+
+
+def t_interval(values: ArrayLike, *, level: float = 0.95) -> Interval:
+    """The mean of independent values, with Student's t for the spread nobody told us."""
+    numbers = np.asarray(values, dtype=np.float64)
+    if len(numbers) < 2:
+        raise AssayError("an interval needs at least two documents")
+    error = float(numbers.std(ddof=1)) / math.sqrt(len(numbers))
+    return _around(float(numbers.mean()), error, len(numbers) - 1, "t", level)
+
+
+def clustered_interval(values: ArrayLike, clusters: Clusters, *, level: float = 0.95) -> Interval:
+    """The mean of documents that come in clusters: Student's t with one degree less than there are clusters.
+
+    Where every document scores the same 0 or 1 there is no spread to go by: each cluster counts as one document then.
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    codes, count = cluster_codes(clusters)
+    if count < 2:
+        raise AssayError("an interval needs at least two clusters")
+    error = cluster_error(numbers, codes, count)
+    if error == 0 and is_binary(numbers):
+        few = wilson(count * float(numbers.mean()), count, level=level)
+        return Interval(low=few.low, high=few.high, method="clustered", level=level)
+    return _around(float(numbers.mean()), error, count - 1, "clustered", level)
+
+
+def cluster_codes(clusters: Clusters) -> tuple[Codes, int]:
+    """Clusters by number, and how many there are; a document without one (None) is a cluster of its own.
+
+    >>> cluster_codes(["a", "b", "a", None])
+    (array([0, 1, 0, 2]), 3)
+    """
+    if isinstance(clusters, np.ndarray) and clusters.dtype.kind in "iu":
+        return clusters.astype(np.intp, copy=False), int(clusters.max(initial=-1)) + 1
+    known: dict[Any, int] = {}
+    codes = np.fromiter(
+        (known.setdefault(object() if name is None else name, len(known)) for name in clusters),
+        dtype=np.intp,
+        count=len(clusters),
+    )
+    return codes, len(known)
+
+
+def cluster_error(values: Floats, codes: Codes, count: int) -> float:
+    """The standard error of a mean over clusters, corrected for their number: G / (G - 1).
+
+    Miller's equation 4 (`clusters.clustered_error`, as lmms-eval reports it) lacks the correction, which makes it too
+    small for few clusters. With one document in each cluster this is the plain standard error.
+
+    >>> round(cluster_error(np.array([1.0, 1.0, 0.0, 0.0]), np.array([0, 0, 1, 1]), 2), 4)
+    0.5
+    """
+    steps = np.bincount(codes, weights=values - values.mean(), minlength=count)
+    return math.sqrt(float((steps * steps).sum()) * count / (count - 1)) / len(values)
+
+
+def design_effect(values: ArrayLike, clusters: Clusters) -> float:
+    """How many times the clusters enlarge the variance of the mean; documents worth counting are n over this."""
+    numbers = np.asarray(values, dtype=np.float64)
+    codes, count = cluster_codes(clusters)
+    plain = float(numbers.var(ddof=1)) / len(numbers)
+    return cluster_error(numbers, codes, count) ** 2 / plain if plain > 0 and count > 1 else 1.0
+
+
+def _around(middle: float, error: float, degrees: float, method: str, level: float) -> Interval:
+    half = t_quantile((1 + level) / 2, degrees) * error
+    return Interval(low=middle - half, high=middle + half, method=method, level=level)
+
+
+def _check_total(total: float) -> None:
+    if total <= 0:
+        raise AssayError("a proportion of no documents has no interval")

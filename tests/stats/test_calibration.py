@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from assay.core.errors import AssayError
+from assay.stats.calibration import cohen_kappa, flip_rate, prediction_powered
+
+
+def test_kappa_is_that_of_scikit_learn() -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    draw = np.random.default_rng(1)
+    first = draw.integers(0, 3, size=80).tolist()
+    second = [one if draw.random() < 0.6 else int(draw.integers(0, 3)) for one in first]
+    assert cohen_kappa(first, second) == pytest.approx(metrics.cohen_kappa_score(first, second))
+
+
+def test_kappa_of_one_constant_answer_says_nothing() -> None:
+    assert cohen_kappa([1, 1], [1, 1]) is None
+
+
+def labels_and_judge(
+    draw: np.random.Generator, count: int, right: float, bias: float
+) -> tuple[np.ndarray, np.ndarray]:
+    truth = (draw.random(count) < 0.6).astype(float)
+    wrong = np.where(draw.random(count) < bias, 1.0, 1 - truth)
+    return truth, np.where(draw.random(count) < right, truth, wrong)
+
+
+@pytest.mark.parametrize(("right", "bias"), [(0.95, 0.5), (0.8, 1.0), (0.5, 0.5)])
+def test_the_interval_covers_however_bad_the_judge_is(right: float, bias: float) -> None:
+    draw = np.random.default_rng(2)
+    covered, judge_alone, narrower = 0, 0, 0
+    for _ in range(1000):
+        truth, judged = labels_and_judge(draw, 1100, right, bias)
+        found = prediction_powered(truth[:100], judged[:100], judged[100:])
+        covered += found.interval.low <= 0.6 <= found.interval.high
+        narrower += found.stderr < found.labels_stderr
+        judge_alone += abs(judged.mean() - 0.6) < 1.96 * judged.std() / np.sqrt(1100)
+    assert covered / 1000 >= 0.93
+    if bias == 1.0:
+        assert judge_alone < 100
+    if right > 0.7:
+        assert narrower > 950
+
+
+def test_a_perfect_judge_is_worth_all_its_labels() -> None:
+    draw = np.random.default_rng(3)
+    truth, _ = labels_and_judge(draw, 5000, 1.0, 0.0)
+    found = prediction_powered(truth[:50], truth[:50], truth[50:])
+    assert found.weight == pytest.approx(1.0, abs=0.05)
+    assert found.worth > 2000
+
+
+def test_a_judge_that_says_one_thing_is_not_trusted() -> None:
+    found = prediction_powered([1.0, 0.0, 1.0], [1.0] * 3, [1.0] * 50)
+    assert found.weight == 0.0
+    assert found.value == pytest.approx(2 / 3)
+
+
+def test_minds_changed_by_places_are_counted() -> None:
+    assert flip_rate(["A", "B", "tie"], ["A", "A", "tie"]) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: flip_rate(["A"], []),
+        lambda: cohen_kappa([], []),
+        lambda: prediction_powered([1.0], [1.0], [1.0, 0.0]),
+        lambda: prediction_powered([1.0, 0.0], [1.0], [1.0, 0.0]),
+    ],
+)
+def test_too_little_is_an_error(wrong: object) -> None:
+    with pytest.raises(AssayError):
+        wrong()  # type: ignore[operator]

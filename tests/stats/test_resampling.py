@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from assay.stats.aggregations import aggregate
+from assay.stats.resampling import bootstrap_interval, bootstrap_means, compare_corpora, percentiles
+
+
+@pytest.mark.parametrize("kind", ["binary", "continuous", "skewed"])
+def test_means_of_resamples_are_spread_as_those_drawn_one_by_one(kind: str) -> None:
+    draw = np.random.default_rng(1)
+    values = {
+        "binary": (draw.random(300) < 0.1).astype(float),
+        "continuous": draw.random(700),
+        "skewed": draw.lognormal(sigma=2.0, size=700),
+    }[kind]
+    quick = bootstrap_means(values, 40_000, seed=2)
+    slow = values[draw.integers(0, len(values), size=(20_000, len(values)))].mean(axis=1)
+    for share in (2.5, 16, 50, 84, 97.5):
+        scale = np.std(slow)
+        assert abs(np.percentile(quick, share) - np.percentile(slow, share)) < 0.06 * scale
+    assert np.std(quick) == pytest.approx(values.std() / math.sqrt(len(values)), rel=0.02)
+
+
+def test_the_percentile_interval_is_scipys() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    values = np.random.default_rng(3).exponential(size=400)
+    wanted = stats.bootstrap(
+        (values,), np.mean, method="percentile", n_resamples=5000, rng=4
+    ).confidence_interval
+    found = percentiles(bootstrap_means(values, 50_000))
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), abs=0.01)
+
+
+def pairs(count: int, share: float, seed: int) -> list[tuple[int, int]]:
+    draw = random.Random(seed)
+    golds = [random.Random(99 + at).randrange(2) for at in range(count)]
+    return [(gold, gold if draw.random() < share else 1 - gold) for gold in golds]
+
+
+def test_a_corpus_metric_has_an_interval_around_it() -> None:
+    values = pairs(400, 0.8, 1)
+    found = bootstrap_interval("f1", values)
+    assert found is not None
+    assert found.low < aggregate("f1", values) < found.high
+    assert 0.04 < found.half_width < 0.06
+
+
+@pytest.mark.parametrize("name", ["f1", "matthews_corrcoef"])
+def test_corpora_are_compared_pair_by_pair(name: str) -> None:
+    weak, strong = pairs(300, 0.6, 1), pairs(300, 0.9, 2)
+    found = compare_corpora(name, weak, strong)
+    assert found is not None
+    assert (found.first, found.second) == pytest.approx((aggregate(name, weak), aggregate(name, strong)))
+    assert found.interval.low < found.value < found.interval.high
+    assert found.p_value < 0.001
+    same = compare_corpora(name, weak, weak)
+    assert same is not None and same.p_value == 1.0 and same.value == 0.0
+
+
+@pytest.mark.parametrize("name", ["ratio", "weighted_perplexity", "bits_per_byte", "perplexity", "median"])
+def test_the_numbers_compared_are_those_the_aggregation_gives(name: str) -> None:
+    draw = random.Random(5)
+    if name in ("perplexity", "median"):
+        columns = [[-draw.random() for _ in range(50)] for _ in range(2)]
+    else:
+        columns = [[(-draw.random() * 9, draw.randint(1, 9)) for _ in range(50)] for _ in range(2)]  # type: ignore[misc]
+    found = compare_corpora(name, columns[0], columns[1], resamples=200)
+    assert found is not None
+    assert (found.first, found.second) == pytest.approx(
+        (aggregate(name, columns[0]), aggregate(name, columns[1]))
+    )
+
+
+def test_what_cannot_be_resampled_has_no_comparison() -> None:
+    assert compare_corpora("acc_all", [1, 2], [1, 2]) is None
+
+
+def test_false_alarms_of_corpus_comparisons_are_rare() -> None:
+    alarms = 0
+    for seed in range(200):
+        found = compare_corpora("f1", pairs(80, 0.7, 2 * seed), pairs(80, 0.7, 2 * seed + 1), resamples=200)
+        alarms += found is not None and found.p_value <= 0.05
+    assert alarms <= 22

@@ -16,6 +16,8 @@ MODELS: Registry[Callable[..., Model]] = Registry("model")
 """Name -> a class or function that takes the model's arguments. Importing an adapter is left to its first use."""
 
 MODELS.add_lazy("embedded", "assay.models.embedded:EmbeddedModel")
+for _name in ("hf", "hf-auto", "huggingface"):
+    MODELS.add_lazy(_name, "assay.models.hf:HfModel")
 MODELS.add_lazy("ocr", "assay.models.ocr:OcrModel")
 MODELS.add_lazy("speech", "assay.models.speech:SpeechModel")
 MODELS.add_lazy("moonshine", "assay.models.speech:SpeechModel")

@@ -1,0 +1,49 @@
+"""What a kind of transformers model has to offer `HfModel`: the seam between text and multimodal models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from assay.core.ports import Ability
+from assay.core.requests import Request
+from assay.core.responses import Outcome
+
+__all__ = ["Backend"]
+
+
+class Backend(Protocol):
+    """Loads and runs one kind of model. The constructor does no work; torch is imported by `load`.
+
+    `encode` and `answer` run in two threads of their own, so that the tokens of the next window are made while the model
+    computes this one.
+    """
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """Known from the checkpoint's small files."""
+        ...
+
+    @property
+    def needs(self) -> frozenset[Ability]: ...
+
+    @property
+    def model_seconds(self) -> float:
+        """Seconds spent inside the model so far; the rest of the time it waited for Python."""
+        ...
+
+    def load(self) -> None: ...
+
+    def preview(self, request: Request) -> str:
+        """What the model will read; works without `load`."""
+        ...
+
+    def encode(self, window: Sequence[Request]) -> Any:
+        """Whatever `answer` needs of a window: templates applied, texts to tokens, media decoded."""
+        ...
+
+    def answer(self, encoded: Any) -> Iterator[Outcome]:
+        """One outcome per request of the window, in any order, each as soon as it is known."""
+        ...
+
+    def unload(self) -> None: ...

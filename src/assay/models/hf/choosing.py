@@ -1,0 +1,50 @@
+"""From logits to the next token of each row: the most likely one, or drawn from each row's own numbers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from assay.models.hf.jobs import Choice
+
+__all__ = ["choose_tokens"]
+
+
+def choose_tokens(logits: Any, choices: Sequence[Choice], draws: Sequence[random.Random | None]) -> list[int]:
+    """One token per row of `[rows, vocabulary]`. A row's draw does not depend on the other rows."""
+    import torch
+
+    with torch.inference_mode():
+        tokens = logits.argmax(-1)
+        groups: dict[Choice, list[int]] = {}
+        for row, choice in enumerate(choices):
+            if not choice.is_greedy:
+                groups.setdefault(choice, []).append(row)
+        for choice, rows in groups.items():
+            numbers = [draw.random() for row in rows if (draw := draws[row]) is not None]
+            tokens[rows] = _drawn(logits[rows].float(), choice, torch.tensor(numbers, device=logits.device))
+        found: list[int] = tokens.tolist()
+        return found
+
+
+def _drawn(logits: Any, choice: Choice, numbers: Any) -> Any:
+    """Draw by walking along the probabilities until the number is reached; sorted only where a limit needs it."""
+    import torch
+
+    logits = logits / choice.temperature
+    limited = choice.top_p < 1 or 0 < choice.top_k < logits.shape[-1]
+    order = None
+    if limited:
+        count = choice.top_k if 0 < choice.top_k < logits.shape[-1] else logits.shape[-1]
+        logits, order = logits.topk(count, dim=-1)
+    probabilities = logits.softmax(-1).double()
+    if choice.min_p > 0:
+        probabilities[probabilities < choice.min_p * probabilities.amax(-1, keepdim=True)] = 0
+    if choice.top_p < 1:
+        before = probabilities.cumsum(-1) - probabilities
+        probabilities[before >= choice.top_p] = 0  # the most likely one always stays
+    along = probabilities.cumsum(-1)
+    reached = numbers[:, None].double() * along[:, -1:]
+    places = torch.searchsorted(along, reached, right=True).clamp(max=along.shape[-1] - 1)
+    return places[:, 0] if order is None else order.gather(-1, places)[:, 0]

@@ -1,0 +1,187 @@
+"""A loaded model of text and everything that decides how it computes: what it shares, how much at once, how long it may read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+from assay.core.responses import Failure, Outcome
+from assay.models.hf.arguments import HfArguments
+from assay.models.hf.checkpoint import Checkpoint
+from assay.models.hf.jobs import Job, Writer
+from assay.models.hf.loading import load_config, load_weights, torch_dtype
+from assay.models.hf.memory import Budget
+from assay.models.hf.vocabulary import Vocabulary
+from assay.models.tokens import Pair, StopWatch
+
+__all__ = ["Engine"]
+
+_DEFAULT_MAX_LENGTH = 2048
+_UNSAID = 10**12
+"""Longer than this a tokenizer means: nobody said."""
+
+_LOGITS = 1 << 26
+"""Numbers of logits that are held at once."""
+
+
+class Engine:
+    """Computes. Everything about requests and texts is decided before."""
+
+    def __init__(
+        self, arguments: HfArguments, checkpoint: Checkpoint, vocabulary: Vocabulary, *, has_encoder: bool
+    ) -> None:
+        from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+        self._arguments = arguments
+        self._vocabulary = vocabulary
+        self._has_encoder = has_encoder
+        self._timed_seconds = 0.0
+        config = load_config(arguments, checkpoint)
+        auto_class = AutoModelForSeq2SeqLM if has_encoder else AutoModelForCausalLM
+        self.model = load_weights(arguments, config, auto_class, vocabulary.tokenizer)
+        self.max_length = arguments.max_length or max_length_of(config, vocabulary.tokenizer)
+        self.defaults = self.model.generation_config
+        self._ends = end_tokens(self.model, vocabulary.tokenizer)
+        self._softmax_dtype = (
+            torch_dtype(arguments.softmax_dtype, "softmax_dtype") if arguments.softmax_dtype else None
+        )
+        self._prepare(config)
+
+    def _prepare(self, config: Any) -> None:
+        from assay.models.hf.runner import Runner
+        from assay.models.hf.trial import can_share
+
+        arguments = self._arguments
+        mixed = arguments.mixed_precision_dtype
+        self._runner = Runner(
+            self.model, autocast_dtype=torch_dtype(mixed, "mixed_precision_dtype") if mixed else None
+        )
+        self.shares = (
+            not self._has_encoder and arguments.work_once and can_share(self._runner, self.max_length)
+        )
+        on_gpu = self._runner.device.type != "cpu"
+        batch = arguments.batch_size
+        usual = 4096 if on_gpu else 512
+        tokens = usual if batch == "auto" else min(usual, max(512, int(batch) * 512))
+        self._tokens = Budget(tokens, least=8)
+        self._rows = Budget((arguments.max_batch_size if on_gpu else 16) if batch == "auto" else int(batch))
+        vocabulary = int(getattr(config.get_text_config(decoder=True), "vocab_size", 1 << 15))
+        self._logit_rows = max(64, _LOGITS // vocabulary)
+        self._cache_bytes = (arguments.cache_memory_mb or 0) << 20 or _spare_bytes(self._runner.device)
+
+    @property
+    def model_seconds(self) -> float:
+        return self._runner.model_seconds + self._timed_seconds
+
+    def score(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, float, bool]]:
+        """Log-probability of each pair, and whether it is greedy; in any order."""
+        from assay.models.hf.encoder_decoder import score_encoded
+        from assay.models.hf.scoring import score_plainly, score_shared
+
+        if not pairs:
+            return iter(())
+        if self._has_encoder:
+            return score_encoded(
+                pairs, self.model, self._tokens, softmax_dtype=self._softmax_dtype, timed=self._timed
+            )
+        score = score_shared if self.shares else score_plainly
+        return score(
+            pairs, self._runner, self._tokens, rows=self._logit_rows, softmax_dtype=self._softmax_dtype
+        )
+
+    def write(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """The answers of each job."""
+        from assay.models.hf.plain_writing import write_plainly
+        from assay.models.hf.writing import write
+
+        own = [job for job in jobs if self.shares and job.others is None and job.limit > 0]
+        rest = [job for job in jobs if job not in own]
+        started = time.perf_counter()
+        if own:
+            for writer in write(
+                own,
+                self._runner,
+                self._tokens,
+                self._rows,
+                ends=self._ends,
+                seed=self._arguments.seed,
+                watch=self._watch,
+                cache_bytes=self._cache_bytes,
+            ):
+                yield from self._responses(writer, started)
+        if rest:
+            for result in write_plainly(
+                rest,
+                self.model,
+                self._rows,
+                ends=self._ends,
+                pad_token=pad_token(self._vocabulary.tokenizer),
+                seed=self._arguments.seed,
+                has_encoder=self._has_encoder,
+                watch=self._watch,
+                timed=self._timed,
+            ):
+                if isinstance(result, Writer):
+                    yield from self._responses(result, started)
+                else:
+                    job, error = result
+                    for request in job.requests:
+                        yield Failure(request_id=request.id, kind="bad request", message=str(error))
+
+    def _responses(self, writer: Writer, started: float) -> Iterator[Outcome]:
+        mark = self._arguments.think_end_token
+        yield from writer.responses(self._vocabulary, mark, time.perf_counter() - started)
+
+    def _watch(self, job: Job) -> StopWatch:
+        """Stop strings count in the answer, not in the thinking before it."""
+        mark = self._arguments.think_end_token
+        text = self._vocabulary.decode([mark], special=True) if isinstance(mark, int) else mark or ""
+        return StopWatch(job.stops, lambda tokens: self._vocabulary.decode(tokens, special=True), after=text)
+
+    def _timed(self, call: Callable[[], Any]) -> Any:
+        started = time.perf_counter()
+        try:
+            return call()
+        finally:
+            self._timed_seconds += time.perf_counter() - started
+
+
+def max_length_of(config: Any, tokenizer: Any) -> int:
+    """How many tokens a model can hold: what its config says, else its tokenizer, else 2048."""
+    text = getattr(config, "text_config", None) or config
+    for name in ("n_positions", "max_position_embeddings", "n_ctx"):
+        if (value := getattr(text, name, None)) is not None:
+            return int(value)
+    said = getattr(tokenizer, "model_max_length", None)
+    return int(said) if said is not None and said < _UNSAID else _DEFAULT_MAX_LENGTH
+
+
+def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Tokens that end an answer: those of the generation config, and the tokenizer's own."""
+    said = getattr(model.generation_config, "eos_token_id", None)
+    found = {*said} if isinstance(said, (list, tuple)) else {said}
+    found.add(tokenizer.eos_token_id)
+    return frozenset(int(token) for token in found if token is not None)
+
+
+def pad_token(tokenizer: Any) -> int:
+    """What rows are filled up with; any token does, since it is masked."""
+    for name in ("pad_token_id", "unk_token_id", "eos_token_id"):
+        if (token := getattr(tokenizer, name, None)) is not None:
+            return int(token)
+    return 0
+
+
+def _spare_bytes(device: Any) -> int:
+    """A quarter of the memory that is free now."""
+    import os
+
+    import torch
+
+    if device.type == "cuda":
+        return cast(int, torch.cuda.mem_get_info(device)[0]) // 4
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+    except (ValueError, OSError, AttributeError):  # not every system says
+        return 4 << 30

@@ -1,0 +1,141 @@
+"""Log-likelihoods of continuations, from a model that shares its work or the plain way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.models.hf.memory import Budget, free_memory, is_out_of_memory
+from assay.models.hf.prefix_tree import Node, build_tree, packed
+from assay.models.hf.runner import Computed, Runner
+from assay.models.hf.sharing import compute_tree
+from assay.models.tokens import Pair
+
+__all__ = ["Scored", "look_up", "score_plainly", "score_shared"]
+
+Scored = tuple[int, float, bool]
+"""Which pair, its log-probability, and whether it is what greedy decoding writes."""
+
+
+def score_shared(
+    pairs: Sequence[Pair], runner: Runner, budget: Budget, *, rows: int, softmax_dtype: Any = None
+) -> Iterator[Scored]:
+    """Each pair as soon as its last token is computed; what pairs share is computed once."""
+    tree = build_tree([pair.inputs for pair in pairs])
+    asked = _asked(tree, pairs)
+    totals = np.zeros(len(pairs))
+    greedy = np.ones(len(pairs), dtype=bool)
+    missing = np.array([len(pair.continuation) for pair in pairs])
+
+    def wanted(node: Node) -> NDArray[np.int64]:
+        found = asked.get(id(node))
+        return _NONE if found is None else found[3]
+
+    for computed in compute_tree(tree, wanted, runner, budget, rows=rows):
+        which, rows_of, targets = _questions(computed, asked)
+        if not len(which):
+            continue
+        log_probabilities, best = look_up(computed.logits, rows_of, targets, softmax_dtype)
+        np.add.at(totals, which, log_probabilities)
+        np.logical_and.at(greedy, which, best)
+        np.subtract.at(missing, which, 1)
+        for index in np.unique(which[missing[which] == 0]).tolist():
+            yield index, float(totals[index]), bool(greedy[index])
+
+
+_NONE = np.empty(0, np.int64)
+_Asked = dict[int, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]
+"""Of each node: pairs, places in the node, tokens asked for there; and the places once each, in order."""
+
+
+def _asked(tree: Node, pairs: Sequence[Pair]) -> _Asked:
+    """Whose continuation is scored in which node. The token at a place is predicted by the token before it."""
+    found: _Asked = {}
+    below: dict[int, list[int]] = {}
+    for node in reversed(list(tree.walk())):
+        members = node.ends + [index for child in node.children for index in below.pop(id(child))]
+        below[id(node)] = members
+        which, places, targets = [], [], []
+        for index in members:
+            pair = pairs[index]
+            first = len(pair.context) - 1
+            low, high = max(first, node.start), min(first + len(pair.continuation), node.end)
+            if low < high:
+                which.append(np.full(high - low, index, np.int64))
+                places.append(np.arange(low - node.start, high - node.start, dtype=np.int64))
+                targets.append(np.asarray(pair.continuation[low - first : high - first], np.int64))
+        if which:
+            each = np.concatenate(places)
+            found[id(node)] = (np.concatenate(which), each, np.concatenate(targets), np.unique(each))
+    return found
+
+
+def _questions(
+    computed: Computed, asked: _Asked
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The pairs, rows of logits and tokens a pass has answers for."""
+    which, rows, targets = [_NONE], [_NONE], [_NONE]
+    for piece in computed.pieces:
+        if id(piece.node) not in asked:
+            continue
+        who, places, tokens, _ = asked[id(piece.node)]
+        inside = (places >= piece.low) & (places < piece.high)
+        of = computed.rows[places[inside] - piece.low + piece.offset]
+        known = of >= 0
+        which.append(who[inside][known])
+        rows.append(of[known])
+        targets.append(tokens[inside][known])
+    return np.concatenate(which), np.concatenate(rows), np.concatenate(targets)
+
+
+def look_up(
+    logits: Any, rows: NDArray[np.int64], targets: NDArray[np.int64], softmax_dtype: Any
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Log-probabilities of tokens, and whether each is the most likely one. The vocabulary is gone through once a row."""
+    import torch
+
+    with torch.inference_mode():
+        logits = logits.to(softmax_dtype or torch.float32)
+        row, token = (torch.from_numpy(one).to(logits.device) for one in (rows, targets))
+        found = logits[row, token] - logits.logsumexp(-1)[row]
+        best = logits.argmax(-1)[row] == token
+        return found.double().cpu().numpy(), best.cpu().numpy()
+
+
+def score_plainly(
+    pairs: Sequence[Pair], runner: Runner, budget: Budget, *, rows: int, softmax_dtype: Any = None
+) -> Iterator[Scored]:
+    """Each pair on its own row, padded at its right, nothing shared but equal rows: for models that keep no plain cache."""
+    import torch
+
+    by_inputs: dict[tuple[int, ...], list[int]] = {}
+    for index, pair in enumerate(pairs):
+        by_inputs.setdefault(tuple(pair.inputs), []).append(index)
+    waiting = sorted(by_inputs, key=len, reverse=True)
+    while waiting:
+        longest = len(waiting[0])
+        batch = next(packed(waiting, [longest] * len(waiting), budget.size))
+        width = max(len(pairs[index].continuation) for one in batch for index in by_inputs[one])
+        first = min(len(one) for one in batch) - width
+        ids = torch.zeros((len(batch), longest), dtype=torch.long)
+        for number, one in enumerate(batch):
+            ids[number, : len(one)] = torch.tensor(one)
+        places = np.arange(max(first, 0), longest, dtype=np.int64)
+        try:
+            output = runner.forward(input_ids=ids.to(runner.device), use_cache=False, wanted=places)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error) or not budget.halve():
+                raise
+            free_memory(runner.device)
+            continue
+        budget.succeeded()
+        waiting = waiting[len(batch) :]
+        for number, one in enumerate(batch):
+            for index in by_inputs[one]:
+                continuation = np.asarray(pairs[index].continuation, np.int64)
+                at = np.arange(len(one) - len(continuation), len(one), dtype=np.int64) - places[0]
+                found, best = look_up(output.logits[number], at, continuation, softmax_dtype)
+                yield index, float(found.sum()), bool(best.all())

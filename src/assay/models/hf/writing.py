@@ -1,0 +1,254 @@
+"""Answers written token by token, many rows at once: prompts share their prefixes, rows leave when done and others join."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.models.hf.caches import KeptTokens, growing_cache
+from assay.models.hf.choosing import choose_tokens
+from assay.models.hf.jobs import Job, Writer
+from assay.models.hf.memory import Budget, free_memory, is_out_of_memory
+from assay.models.hf.prefix_tree import Node, build_tree
+from assay.models.hf.runner import Computed, Runner
+from assay.models.hf.sharing import compute_tree
+from assay.models.tokens import StopWatch
+
+__all__ = ["Begun", "prefill", "write"]
+
+_ROOM = 64
+"""Tokens a cache has room for before it is copied into a larger one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A job whose prompt is computed."""
+
+    job: int
+    past: KeptTokens
+    logits: Any
+    """Of the token after the prompt."""
+
+
+def prefill(prompts: Sequence[Sequence[int]], runner: Runner, budget: Budget) -> Iterator[Begun]:
+    """Each prompt as soon as it is computed, what prompts share computed once."""
+    tree = build_tree(prompts)
+    last: dict[int, Node] = {}
+    parents: dict[int, Node | None] = {id(tree): None}
+    for node in tree.walk():
+        parents.update((id(child), node) for child in node.children)
+        if node.ends:
+            last[id(node)] = node
+
+    def wanted(node: Node) -> NDArray[np.int64]:
+        ends = id(node) in last
+        return np.array([len(node.tokens) - 1] if ends else [], np.int64)
+
+    for computed in compute_tree(tree, wanted, runner, budget, keep=True):
+        for number, piece in enumerate(computed.pieces):
+            if not piece.node.ends or piece.high != len(piece.node.tokens):
+                continue
+            row = computed.rows[piece.offset + piece.high - piece.low - 1]
+            if row < 0:
+                continue
+            past = _path(computed, number, runner.device)
+            for job in piece.node.ends:
+                yield Begun(job, past, computed.logits[row])
+
+
+def _path(computed: Computed, number: int, device: Any) -> KeptTokens:
+    """What is kept of one path through a pass: everything before the pass, then the pieces it leads through."""
+    import torch
+
+    assert computed.past is not None
+    spans = []
+    at = number
+    while at >= 0:
+        piece = computed.pieces[at]
+        first = computed.past_length + piece.offset
+        spans.append(np.arange(first, first + piece.high - piece.low))
+        at = piece.parent
+    spans.append(np.arange(computed.past_length))
+    places = np.concatenate(spans[::-1])
+    return computed.past.picked(torch.from_numpy(places).to(device))
+
+
+class _Rows:
+    """Rows being written: their cache, padded at the left, and the token each has chosen last."""
+
+    def __init__(self) -> None:
+        self.writers: list[Writer] = []
+        self.tokens: list[int] = []
+        self.cache: Any = None
+        self.first: list[int] = []
+        """Where in the cache each row begins."""
+
+    def keep(self, rows: list[int]) -> None:
+        """Only these rows stay."""
+        self.writers, self.tokens = [self.writers[row] for row in rows], [self.tokens[row] for row in rows]
+        least = min((self.first[row] for row in rows), default=0)
+        self.first = [self.first[row] - least for row in rows]
+        if not rows:
+            self.cache = None
+            return
+        for layer in self.cache.layers:
+            layer.choose(rows, least, _ROOM)
+
+    def join(self, begun: Sequence[tuple[Writer, int, KeptTokens]]) -> None:
+        """Further rows beside those that are there."""
+        present = [self._past(row) for row in range(len(self.writers))]
+        rows = [*present, *(past for _, _, past in begun)]
+        longest = max(row.length for row in rows)
+        self.cache = growing_cache(rows, _ROOM)
+        self.first = [longest - row.length for row in rows]
+        self.writers += [writer for writer, _, _ in begun]
+        self.tokens += [token for _, token, _ in begun]
+
+    def _past(self, row: int) -> KeptTokens:
+        first = self.first[row]
+        layers = tuple(
+            (layer.keys[row : row + 1, :, first:], layer.values[row : row + 1, :, first:])
+            for layer in self.cache.layers
+        )
+        return KeptTokens(layers, layers[0][0].shape[2])
+
+
+def write(
+    jobs: Sequence[Job],
+    runner: Runner,
+    budget: Budget,
+    rows: Budget,
+    *,
+    ends: frozenset[int],
+    seed: int,
+    watch: Any,
+    cache_bytes: int = 1 << 62,
+) -> Iterator[Writer]:
+    """Every answer as soon as it is written. `watch(job)` makes what listens for its stop strings.
+
+    Rows join while there are fewer than `rows`, and while the caches of all, grown to their limits, fit into `cache_bytes`.
+    """
+    waiting = _begin(jobs, runner, budget, ends, seed, watch)
+    active = _Rows()
+    exhausted = False
+    while not exhausted or active.writers:
+        free = rows.size - len(active.writers)
+        if not exhausted and (not active.writers or free >= max(1, rows.size // 4)):
+            joining: list[tuple[Writer, int, KeptTokens]] = []
+            while len(joining) < max(free, 1) and (
+                not (active.writers or joining) or _bytes(active, joining) < cache_bytes
+            ):
+                found = next(waiting, None)
+                if found is None:
+                    exhausted = True
+                    break
+                writer, token, past = found
+                if writer.hear(token):
+                    yield writer
+                else:
+                    joining.append((writer, token, past))
+            if joining:
+                active.join(joining)
+        if active.writers:
+            yield from _step(active, runner, rows)
+
+
+def _bytes(active: _Rows, joining: Sequence[tuple[Writer, int, KeptTokens]]) -> int:
+    """What the caches of these rows, and of one more like the longest, take when all are written to their limits."""
+    writers = [*active.writers, *(writer for writer, _, _ in joining)]
+    past = joining[0][2] if joining else active._past(0)
+    longest = max(len(writer.job.tokens) + writer.job.limit for writer in writers)
+    return (len(writers) + 1) * longest * past.token_bytes
+
+
+def _begin(
+    jobs: Sequence[Job], runner: Runner, budget: Budget, ends: frozenset[int], seed: int, watch: Any
+) -> Iterator[tuple[Writer, int, KeptTokens]]:
+    """Writers with their first token, prompts in the order of the tree."""
+    for begun in prefill([job.tokens for job in jobs], runner, budget):
+        job = jobs[begun.job]
+        together = [job.requests] if job.choice.is_greedy else [[request] for request in job.requests]
+        for requests in together:
+            draw = None if job.choice.is_greedy else _draw(seed, requests[0])
+            listener: StopWatch = watch(job)
+            writer = Writer(job, requests, listener, ends, draw, len(job.tokens))
+            (token,) = choose_tokens(begun.logits[None], [job.choice], [draw])
+            yield writer, token, begun.past
+
+
+def _draw(seed: int, request: Any) -> random.Random:
+    """The numbers of one answer: they depend on what is asked and on which repeat it is, not on the company."""
+    own = request.settings.seed
+    return random.Random(
+        f"{seed if own is None else own} {request.prompt.digest} {request.repeat} {request.round}"
+    )
+
+
+def _step(active: _Rows, runner: Runner, rows: Budget) -> Iterator[Writer]:
+    """One token for every row; rows that are done leave."""
+    import torch
+
+    length = active.cache.layers[0].keys.shape[2]
+    tokens = torch.tensor(active.tokens, device=runner.device)[:, None]
+    positions = torch.tensor([[writer.length - 1] for writer in active.writers], device=runner.device)
+    mask = None
+    if any(active.first):
+        mask = torch.ones((len(active.first), length + 1), dtype=torch.long, device=runner.device)
+        for row, first in enumerate(active.first):
+            mask[row, :first] = 0
+    try:
+        output = runner.forward(
+            input_ids=tokens,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=active.cache,
+            use_cache=True,
+            wanted=_FIRST,
+        )
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        yield from _in_halves(active, runner, rows, length)
+        return
+    chosen = choose_tokens(
+        output.logits[:, -1],
+        [writer.job.choice for writer in active.writers],
+        [writer.draw for writer in active.writers],
+    )
+    stay = []
+    for row, (writer, token) in enumerate(zip(active.writers, chosen, strict=True)):
+        active.tokens[row] = token
+        if writer.hear(token):
+            yield writer
+        else:
+            stay.append(row)
+    if len(stay) < len(chosen):
+        active.keep(stay)
+
+
+_FIRST = np.zeros(1, np.int64)
+
+
+def _in_halves(active: _Rows, runner: Runner, rows: Budget, length: int) -> Iterator[Writer]:
+    """Memory ran out: the rows are written in two parts, one after the other, and fewer join from now on."""
+    if len(active.writers) < 2:
+        raise MemoryError("not even one answer fits into memory")
+    rows.size = min(rows.size, len(active.writers))
+    rows.halve()
+    for layer in active.cache.layers:  # the step may have got through some layers
+        layer.hold(layer.keys[:, :, :length], layer.values[:, :, :length], length)
+    free_memory(runner.device)
+    middle = len(active.writers) // 2
+    first, second = _Rows(), _Rows()
+    pasts = [active._past(row) for row in range(len(active.writers))]
+    parts = list(zip(active.writers, active.tokens, pasts, strict=True))
+    active.keep([])
+    for part, members in ((first, parts[:middle]), (second, parts[middle:])):
+        part.join(members)
+        while part.writers:
+            yield from _step(part, runner, rows)

@@ -252,6 +252,8 @@ def test_the_name_says_what_is_run(workspace: Path) -> None:
 
 SAME = {
     "max_failures": {"max_failures": 0.5},
+    "max_cost": {"max_cost": 5},
+    "batch_api": {"batch_api": True},
     "retry_failed": {"retry_failed": False},
     "helper_timeout": {"helper_timeout": 5},
     "batch_size": {"batch_size": 8},

@@ -38,18 +38,21 @@ def command(task_names: tuple[str, ...], as_json: bool, config: Path | None, **v
     from assay import api
 
     plan = api.plan(spec)
-    counts = plan.count_requests()
+
+    from assay.engine.forecast import forecast
+
+    expected = forecast(plan)
     if as_json:
-        click.echo(json.dumps(_document(plan, counts), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(_document(plan, expected), ensure_ascii=False, indent=2))
     else:
-        _print(plan, counts)
+        _print(plan, expected)
 
 
 add_run_options(command)
 
 
-def _document(plan: Any, counts: dict[str, dict[str, int]]) -> dict[str, Any]:
-    tasks = {}
+def _document(plan: Any, expected: Any) -> dict[str, Any]:
+    tasks, counts = {}, expected.counts
     for name, planned in plan.tasks.items():
         tasks[name] = {
             "documents": planned.documents,
@@ -72,10 +75,11 @@ def _document(plan: Any, counts: dict[str, dict[str, int]]) -> dict[str, Any]:
         "groups": {name: list(group.members) for name, group in plan.groups.items()},
         "documents": plan.documents,
         "requests": sum(sum(kinds.values()) for kinds in counts.values()),
+        "estimate": expected.plain(),
     }
 
 
-def _print(plan: Any, counts: dict[str, dict[str, int]]) -> None:
+def _print(plan: Any, expected: Any) -> None:
     from rich import box
     from rich.console import Console
     from rich.markup import escape
@@ -90,6 +94,7 @@ def _print(plan: Any, counts: dict[str, dict[str, int]]) -> None:
         ("requests", "right"),
     ):
         table.add_column(title, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    counts = expected.counts
     for name, planned in plan.tasks.items():
         kinds = counts[name]
         table.add_row(
@@ -108,9 +113,29 @@ def _print(plan: Any, counts: dict[str, dict[str, int]]) -> None:
     click.echo(
         f"{plan.documents} documents, {more}{total} requests to `{plan.model.name}`; would be stored in {plan.folder}"
     )
+    click.echo(_estimate(expected))
     for name, judge in plan.judges.items():
         use = "judges" if judge.needed else "is there for helpers that ask a judge"
         click.echo(f"the model `{name}` {use}")
     for note in plan.notes:
         click.echo(f"note: {note}")
     click.echo("no problems found")
+
+
+def _estimate(expected: Any) -> str:
+    """About how many tokens and how much money, as a range; and what it does not know."""
+    from assay.viewer.progress import amount
+    from assay.viewer.tables import dollars
+
+    def ends(span: Any, show: Any) -> str:
+        low, high = show(span.low), show(span.high)
+        return low if low == high else f"{low} to {high}"
+
+    said = f"estimate: {ends(expected.read, amount)} tokens read, {ends(expected.written, amount)} written"
+    if not expected.billed_as:
+        return said
+    if expected.cost_usd is None:
+        return f"{said}; cost unknown: no price for `{expected.billed_as}` (--prices FILE)"
+    return (
+        f"{said}; {ends(expected.cost_usd, dollars)} by prices of {expected.price_date}, judges not counted"
+    )

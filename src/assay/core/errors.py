@@ -14,6 +14,7 @@
     │   └── Problems           several of the above, reported together
     ├── DamagedStore           exit 1: a journal that is not what it should be
     ├── TooManyFailures        exit 1: more requests failed than allowed
+    ├── CostReached            exit 4: asking on would cost more than allowed; everything answered is saved
     └── Interrupted            exit 130: Ctrl-C; everything answered is saved
 
 Each error says *what*, *where* (file:line, key path) and a *hint*; the CLI prints it without a traceback.
@@ -32,6 +33,7 @@ __all__ = [
     "BadOutput",
     "BadTask",
     "CannotAnswer",
+    "CostReached",
     "DamagedStore",
     "Interrupted",
     "MissingPackage",
@@ -156,6 +158,12 @@ class DamagedStore(AssayError):
 
 class TooManyFailures(AssayError):
     """More requests failed than the user allows."""
+
+
+class CostReached(AssayError):
+    """What was asked for costs more than the user allows; everything answered is saved."""
+
+    exit_code = 4
 
 
 class Interrupted(AssayError):

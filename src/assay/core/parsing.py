@@ -15,6 +15,7 @@ __all__ = [
     "parse_arguments",
     "parse_batch_size",
     "parse_count",
+    "parse_dollars",
     "parse_limit",
     "parse_names",
     "parse_positive",
@@ -238,6 +239,17 @@ def parse_seconds(text: str) -> float:
         value = -1.0
     if not 0 <= value < float("inf"):
         raise BadOption(f"`{text}` is not a number of seconds")
+    return value
+
+
+def parse_dollars(text: str) -> float:
+    """An amount of money, `5`, `0.5` or `$5`."""
+    try:
+        value = float(text.strip().removeprefix("$"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise BadOption(f"`{text}` is not an amount of US dollars", hint="5 or 0.25")
     return value
 
 

@@ -7,7 +7,34 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-__all__ = ["JudgeProgress", "RunProgress", "TaskProgress"]
+from assay.core.responses import Failure, Outcome, Usage
+
+__all__ = ["JudgeProgress", "RunProgress", "TaskProgress", "TokenCount"]
+
+
+@dataclass(slots=True)
+class TokenCount:
+    """Tokens read and written in this start, and what they cost."""
+
+    read: int = 0
+    written: int = 0
+    cost_usd: float = 0.0
+    priced: int = 0
+    """Responses whose cost is known."""
+
+    unpriced: int = 0
+    """Responses somebody charges for, and nobody knows how much."""
+
+    def add(self, usage: Usage | None, *, billed: bool = False) -> None:
+        """Count what one response took; `billed`: somebody charges for it."""
+        if usage is not None:
+            self.read += usage.input_tokens
+            self.written += usage.output_tokens
+        if usage is not None and usage.cost_usd is not None:
+            self.cost_usd += usage.cost_usd
+            self.priced += 1
+        elif billed:
+            self.unpriced += 1
 
 
 @dataclass(slots=True)
@@ -68,8 +95,7 @@ class JudgeProgress:
     waiting: int = 0
     """Requests on their way."""
 
-    input_tokens: int = 0
-    output_tokens: int = 0
+    tokens: TokenCount = field(default_factory=TokenCount)
 
 
 @dataclass(slots=True)
@@ -87,13 +113,22 @@ class RunProgress:
     cached: int = 0
     """Requests answered from the journal or the cache."""
 
-    input_tokens: int = 0
-    output_tokens: int = 0
+    tokens: TokenCount = field(default_factory=TokenCount)
+    """What the model read and wrote in this start."""
+
     failures: Counter[str] = field(default_factory=Counter)
     """Failed requests by kind."""
 
     judges: dict[str, JudgeProgress] = field(default_factory=dict)
     """What the judges were asked, by name."""
+
+    def count(self, outcome: Outcome, *, billed: bool = False) -> None:
+        """Count what the model made of one request; `billed`: somebody charges for it."""
+        if isinstance(outcome, Failure):
+            self.failures[outcome.kind] += 1
+        else:
+            self.asked += 1
+            self.tokens.add(outcome.usage, billed=billed)
 
     @property
     def done(self) -> int:

@@ -16,6 +16,7 @@ from assay.core.parsing import (
     parse_arguments,
     parse_batch_size,
     parse_count,
+    parse_dollars,
     parse_limit,
     parse_names,
     parse_positive,
@@ -80,6 +81,10 @@ class RunSpec:
     batch_size: int | str = option(
         1, "Requests a local model computes together, or `auto`.", "Model", short="b", parse=parse_batch_size,
         metavar="N|auto", shapes_result=False,
+    )  # fmt: skip
+    batch_api: bool = option(
+        False, "Ask through the service's batch API: cheaper, and ready within a day.", "Model", flag=True,
+        shapes_result=False,
     )  # fmt: skip
     device: str | None = option(
         None, "Where a local model runs: cpu, cuda:0, …", "Model", metavar="DEVICE", shapes_result=False
@@ -204,6 +209,13 @@ class RunSpec:
         "Training texts (file or folder): report scores without the documents found in them, too.",
         "Run",
         metavar="PATH",
+    )
+    max_cost: float | None = option(
+        None, "Stop asking before the run costs more than this, judges included; repeat with more to go on.", "Run",
+        parse=parse_dollars, metavar="USD", shapes_result=False,
+    )  # fmt: skip
+    prices: str | None = option(
+        None, "Table of prices that go before those Assay knows.", "Run", metavar="FILE", shapes_result=False
     )
     max_failures: float = option(
         0.01, "The share of requests that may fail before the exit code is 1.", "Run", parse=parse_share,

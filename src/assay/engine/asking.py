@@ -17,7 +17,7 @@ from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome
 from assay.core.secrets import redacted
 
-__all__ = ["Backlog", "arranged", "ask"]
+__all__ = ["Admit", "Backlog", "arranged", "ask"]
 
 _BEGINNING = 256
 """Characters by which prompts are told to begin alike."""
@@ -80,13 +80,27 @@ class Backlog:
             self._closed = True
             self._changed.notify_all()
 
+    async def stop(self) -> None:
+        """Nothing more is to be asked: what waits is let go, what still comes is not taken."""
+        async with self._changed:
+            self._closed = True
+            self._room = 0
+            self._waiting = deque(maxlen=0)
+            self._changed.notify_all()
 
-async def ask(model: Model, backlog: Backlog, receive: Callable[[Outcome], None]) -> None:
+
+Admit = Callable[[Sequence[Request]], list[Request]]
+"""Those of some requests that may be asked; fewer than all means that nothing more may be."""
+
+
+async def ask(
+    model: Model, backlog: Backlog, receive: Callable[[Outcome], None], admit: Admit = list
+) -> None:
     """Work through the backlog with as many calls open as the model likes; hand each outcome on at once."""
     breaks = _Breaks()
     async with asyncio.TaskGroup() as group:
         for _ in range(model.traits.in_flight):
-            group.create_task(_worker(model, backlog, receive, breaks))
+            group.create_task(_worker(model, backlog, receive, breaks, admit))
 
 
 def arranged(window: list[Request]) -> list[Request]:
@@ -109,9 +123,12 @@ class _Breaks:
 
 
 async def _worker(
-    model: Model, backlog: Backlog, receive: Callable[[Outcome], None], breaks: _Breaks
+    model: Model, backlog: Backlog, receive: Callable[[Outcome], None], breaks: _Breaks, admit: Admit
 ) -> None:
-    while window := arranged(await backlog.take(model.traits.window)):
+    while taken := await backlog.take(model.traits.window):
+        window = arranged(admit(taken))
+        if len(window) < len(taken):
+            await backlog.stop()
         unanswered = {request.id: request for request in window}
         try:
             async for outcome in model.answer(window):

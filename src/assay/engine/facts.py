@@ -12,8 +12,10 @@ from typing import Any
 from assay.core.codec import to_plain
 from assay.core.runspec import RunSpec
 from assay.core.secrets import mask_text, without_secrets
+from assay.engine.costs import billed_as
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.version import assay_version
+from assay.models.prices import load_prices
 from assay.tasks.functions import HelperFunction
 
 __all__ = ["facts_of", "kept_options", "sandbox_facts", "shared_facts", "task_shots"]
@@ -28,6 +30,7 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "spec": kept_options(plan.spec),
         "identity": dict(plan.identity),
         "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
+        "billing": billing_facts(plan),
         "top": list(plan.top),
         "tasks": {name: _task_facts(planned) for name, planned in plan.tasks.items()},
         "groups": {
@@ -45,6 +48,18 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "platform": platform.platform(),
         "started": time.time(),
     }
+
+
+def billing_facts(plan: Plan) -> dict[str, Any]:
+    """Who is paid for, and by which prices; the model under an empty name, judges under theirs."""
+    prices = load_prices(plan.spec.prices)
+    facts = {}
+    for name, model in {"": plan.model, **{key: judge.model for key, judge in plan.judges.items()}}.items():
+        if billed := billed_as(model):
+            price = prices.find(billed)
+            known = {} if price is None else {"date": price.date, "from": price.where}
+            facts[name] = {"billed_as": billed, **known}
+    return facts
 
 
 def sandbox_facts(plan: Plan) -> dict[str, Any]:

@@ -7,7 +7,6 @@ columns, metrics nobody knows, a model that cannot answer. Nothing is asked and 
 from __future__ import annotations
 
 import traceback
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +21,8 @@ from assay.core.ports import Model
 from assay.core.requests import Request
 from assay.core.runspec import RunSpec
 from assay.core.specs import GroupSpec, TaskSpec
-from assay.engine.abilities import ability, check_abilities
+from assay.engine.abilities import check_abilities
+from assay.engine.costs import check_costs
 from assay.engine.execution import Programs
 from assay.engine.foreign_code import seed_globals
 from assay.engine.judges import Bench, PlannedJudge
@@ -113,20 +113,9 @@ class Plan:
         Raises:
             Problems: Tasks with a document that cannot be rendered. A run would count it as failed and go on.
         """
-        counts: dict[str, dict[str, int]] = {}
-        problems: list[AssayError] = []
-        for name, planned in self.tasks.items():
-            try:
-                with helper_border(planned.spec):
-                    kinds = Counter(
-                        ability(request) for _, requests in planned.task.render() for request in requests
-                    )
-                    counts[name] = {str(kind): count for kind, count in kinds.items()}
-            except AssayError as error:
-                _collect(problems, error)
-        if problems:
-            raise problems[0] if len(problems) == 1 else Problems(problems)
-        return counts
+        from assay.engine.forecast import forecast  # it knows the plan, so it is asked from here
+
+        return forecast(self).counts
 
     def leaves(self, group: str) -> list[str]:
         """The tasks inside a group, in order."""
@@ -178,6 +167,8 @@ async def make_plan(
     try:
         identity = await model.identify() if model is not None else {}
         seated = await bench.identify() if bench is not None else {}
+        if model is not None:
+            check_costs(spec, [model, *(judge.model for judge in seated.values())])
     except AssayError as error:
         _collect(problems, error)
     if problems or model is None or bench is None:

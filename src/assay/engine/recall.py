@@ -167,7 +167,7 @@ def _in_folder(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
     options["tasks"] = [task(word) for word in options.get("tasks", ())]
     options["include_path"] = [there(word) for word in options.get("include_path", ())]
-    for name in ("data_root", "decontamination_ngrams_path"):
+    for name in ("data_root", "decontamination_ngrams_path", "prices"):
         options[name] = there(options.get(name))
     options["model_args"] = {key: there(value) for key, value in (options.get("model_args") or {}).items()}
     return options

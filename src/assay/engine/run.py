@@ -22,6 +22,7 @@ from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Estimate
 from assay.engine.asking import Backlog, ask
 from assay.engine.collecting import few_collections
+from assay.engine.costs import open_ledger
 from assay.engine.deliberating import deliberate
 from assay.engine.dialogue import go_on
 from assay.engine.execution import permitted
@@ -106,7 +107,9 @@ class _Stream:
             dialogues=[name for name, planned in plan.tasks.items() if planned.task.is_dialogue],
             room_of_dialogues=2 * _CHUNK,
         )
-        self.services = ModelServices(journal, cache, progress, plan.judges, plan.programs)
+        self.ledger = open_ledger(plan.spec, journal)
+        self.account = self.ledger.account(plan.model)
+        self.services = ModelServices(journal, cache, progress, plan.judges, plan.programs, self.ledger)
         plan.programs.pause = self.foreign.pause
         self.court = Court(self.services, self.foreign, plan.house_judges)
         self.group = asyncio.TaskGroup()
@@ -125,19 +128,23 @@ class _Stream:
         try:
             async with asyncio.TaskGroup() as self.group:
                 recorder = self.group.create_task(self._record())
-                self.group.create_task(self._produce())
+                producer = self.group.create_task(self._produce())
                 await self._ask()
+                if self.ledger.reached:
+                    producer.cancel()
                 self.rendered = True
                 self.arrival.set()
                 await recorder
             async with asyncio.TaskGroup() as self.group:
-                for name in list(self.held):
+                for name in list(self.held) if not self.ledger.reached else ():
                     documents = self.held.pop(name)
                     await self.rooms.begin(name, len(documents))
                     await self._judge(name, documents)
         except* AssayError as several:
             raise first_of(several) from None
         await self._written()
+        if self.ledger.reached:
+            raise self.ledger.stopped()
 
     async def close(self) -> None:
         """Stop cleanly, whatever happened: what has arrived is written."""
@@ -158,7 +165,7 @@ class _Stream:
             await open_model(self.plan.model)
             self.opened = True
             self.progress.stage = "ask"
-            await ask(self.plan.model, self.backlog, self._receive)
+            await ask(self.plan.model, self.backlog, self._receive, self.account.admit)
 
     # --- documents to requests ---------------------------------------------------------------------
 
@@ -273,7 +280,7 @@ class _Stream:
 
     def _receive(self, outcome: Outcome) -> None:
         self.media.done(outcome.request_id)
-        self.arrived.append(outcome)
+        self.arrived.append(self.account.charge(outcome))
         self.arrival.set()
 
     async def _record(self) -> None:
@@ -309,7 +316,7 @@ class _Stream:
     async def _distribute(self, batch: Sequence[tuple[str, Outcome]]) -> None:
         complete: dict[str, list[OpenDocument]] = {}
         for mark, outcome in batch:
-            self._count(outcome)
+            self.progress.count(outcome, billed=self.account.billed)
             self.fingerprints.pop(outcome.request_id, None)
             for document, at in self.waiting.pop(mark):
                 document.outcomes[at] = outcome
@@ -318,15 +325,6 @@ class _Stream:
                     complete.setdefault(document.document.task, []).append(document)
         for task, documents in complete.items():
             await self._complete(task, documents)
-
-    def _count(self, outcome: Outcome) -> None:
-        if isinstance(outcome, Failure):
-            self.progress.failures[outcome.kind] += 1
-            return
-        self.progress.asked += 1
-        if outcome.usage is not None:
-            self.progress.input_tokens += outcome.usage.input_tokens
-            self.progress.output_tokens += outcome.usage.output_tokens
 
     async def _complete(self, task: str, documents: list[OpenDocument]) -> None:
         if not documents:

@@ -23,8 +23,10 @@ from assay.core.requests import Generate, Request, fingerprint
 from assay.core.responses import Failure, Outcome, Response
 from assay.core.secrets import redacted
 from assay.engine.asking import Backlog, ask
+from assay.engine.costs import Account, Ledger
 from assay.engine.execution import Programs
 from assay.engine.judges import PlannedJudge
+from assay.models.prices import PriceTable
 from assay.store.cache import KnownAnswers
 from assay.store.journal import Journal
 
@@ -47,8 +49,10 @@ class ModelServices:
         progress: RunProgress,
         judges: Mapping[str, PlannedJudge],
         programs: Programs | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self._programs = programs
+        self._ledger = ledger or Ledger(PriceTable())
         self._journal = journal
         self._cache = cache
         self._progress = progress
@@ -66,7 +70,7 @@ class ModelServices:
             number += 1  # another judge is called that
             seat = f"{name} ({number})"
         if seat not in self._desks:
-            self._desks[seat] = _Desk(seat, model, digest, self)
+            self._desks[seat] = _Desk(seat, model, digest, self, self._ledger.account(model))
         return seat
 
     def traits(self, name: str) -> Traits:
@@ -93,6 +97,9 @@ class ModelServices:
             return Failure(request_id=request.id, kind="stopped", message="the run was stopped")
         waiting = desk.waiting.get(mark)
         if waiting is None:
+            if not desk.account.admit([request]):
+                message = "the run may spend no more (--max_cost)"
+                return Failure(request_id=request.id, kind="cost limit", message=message)
             waiting = desk.waiting[mark] = asyncio.get_running_loop().create_future()
             counters.waiting += 1
             await desk.put(request, mark)
@@ -148,27 +155,28 @@ class ModelServices:
         except AssayError as error:
             desk.give_up(error)
             raise
-        self._count(self._progress.judges[desk.name], [outcome for _, outcome in arrived])
+        self._count(self._progress.judges[desk.name], desk, [outcome for _, outcome in arrived])
         for mark, outcome in arrived:
             desk.tell(mark, outcome)
 
-    def _count(self, counters: JudgeProgress, outcomes: Sequence[Outcome]) -> None:
+    def _count(self, counters: JudgeProgress, desk: _Desk, outcomes: Sequence[Outcome]) -> None:
         counters.waiting -= len(outcomes)
         for outcome in outcomes:
             if isinstance(outcome, Failure):
                 counters.failed += 1
                 continue
             counters.asked += 1
-            if outcome.usage is not None:
-                counters.input_tokens += outcome.usage.input_tokens
-                counters.output_tokens += outcome.usage.output_tokens
+            counters.tokens.add(outcome.usage, billed=desk.account.billed)
 
 
 class _Desk:
     """One judge at work."""
 
-    def __init__(self, name: str, model: Model, digest: str, services: ModelServices) -> None:
+    def __init__(
+        self, name: str, model: Model, digest: str, services: ModelServices, account: Account
+    ) -> None:
         self.name = name
+        self.account = account
         self.model = model
         self.digest = digest
         self.waiting: dict[str, asyncio.Future[Outcome]] = {}
@@ -217,7 +225,7 @@ class _Desk:
                 self._refuse(request_id, mark)
 
     def _receive(self, outcome: Outcome) -> None:
-        self._record(self._marks.pop(outcome.request_id), outcome)
+        self._record(self._marks.pop(outcome.request_id), self.account.charge(outcome))
 
     def _record(self, mark: str, outcome: Outcome) -> None:
         self._arrived.append((mark, outcome))

@@ -13,6 +13,7 @@ from assay.core.verdicts import Estimate
 from assay.store.journal import FILE_NAME, Journal
 from assay.store.records import read_records
 from assay.store.samples import read_samples
+from assay.store.usage import Spent, judges_spent, run_spent, tasks_spent
 
 __all__ = ["SCORINGS", "Run"]
 
@@ -131,6 +132,21 @@ class Run:
             judge: {name: int(number or 0) for name, number in zip(names, numbers, strict=True)}
             for judge, *numbers in rows
         }
+
+    @cached_property
+    def spent(self) -> Spent:
+        """Tokens the model took in this run, and what they cost."""
+        return run_spent(self.journal)
+
+    @cached_property
+    def spent_by_task(self) -> dict[str, Spent]:
+        """The same for each task; empty where no response says how many tokens it took."""
+        return tasks_spent(self.journal) if self.spent.any else {}
+
+    @cached_property
+    def spent_by_judge(self) -> dict[str, Spent]:
+        """The same for each judge: counted apart from the model."""
+        return judges_spent(self.journal)
 
     def judgements(self, task: str) -> Iterator[dict[str, Any]]:
         """What judges were asked about a task's documents and what they said, in document order; no reply is None."""

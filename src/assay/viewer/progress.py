@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from assay.core.endings import ENDINGS
-from assay.core.progress import JudgeProgress, RunProgress, TaskProgress
+from assay.core.progress import JudgeProgress, RunProgress, TaskProgress, TokenCount
+from assay.viewer.tables import dollars
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,6 +72,8 @@ def line(progress: RunProgress) -> str:
         pieces.append(f"ETA {duration(progress.eta_s)}")
     if progress.cached:
         pieces.append(f"{progress.cached} responses reused")
+    if used := tokens(progress.tokens, progress.seconds):
+        pieces.append(used)
     for name, judge in progress.judges.items():
         pieces.append(f"judge {name}: {_judged(judge)}")
     failures = ", ".join(f"{count} {kind}" for kind, count in sorted(progress.failures.items()))
@@ -81,7 +84,35 @@ def line(progress: RunProgress) -> str:
 
 def _judged(judge: JudgeProgress) -> str:
     counts = {"asked": judge.asked, "reused": judge.cached, "waiting": judge.waiting, "failed": judge.failed}
-    return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "nothing yet"
+    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "nothing yet"
+    used = tokens(judge.tokens)
+    return f"{said}, {used}" if used else said
+
+
+def tokens(count: TokenCount, seconds: float | None = None) -> str:
+    """Tokens read and written, how fast, and what they cost.
+
+    >>> tokens(TokenCount(read=120_000, written=900, cost_usd=0.25, priced=3), 10.0)
+    '120k+900 tokens (12.1k/s) $0.25'
+    """
+    total = count.read + count.written
+    if not total and not count.priced:
+        return ""
+    rate = f" ({amount(total / seconds)}/s)" if seconds else ""
+    cost = f" {dollars(count.cost_usd)}" if count.priced else " cost unknown" if count.unpriced else ""
+    return f"{amount(count.read)}+{amount(count.written)} tokens{rate}{cost}"
+
+
+def amount(number: float) -> str:
+    """A number in few letters.
+
+    >>> amount(12), amount(1234), amount(2_500_000)
+    ('12', '1.2k', '2.5M')
+    """
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.0f}"
 
 
 def render(progress: RunProgress) -> RenderableType:

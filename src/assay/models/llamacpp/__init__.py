@@ -1,0 +1,7 @@
+"""GGUF files, answered in this process by llama.cpp (the package `xllamacpp`; extra `assay[llamacpp]`)."""
+
+from __future__ import annotations
+
+from assay.models.llamacpp.adapter import LlamaCppModel
+
+__all__ = ["LlamaCppModel"]

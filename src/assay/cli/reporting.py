@@ -104,14 +104,14 @@ def print_run(run: Any) -> None:
     """The table, where everything is, and why documents have no score."""
     from rich.console import Console
 
-    from assay.viewer.tables import judges_text, results_table
+    from assay.viewer.tables import remarks, results_table
 
     console = Console()
     if not console.is_terminal:
         click.echo(run.table())
     else:
         console.print(results_table(run, width=console.width))
-        for line in judges_text(run):
+        for line in remarks(run):
             click.echo(line)
     click.echo(f"stored in {run.folder}")
     for file in run.files[:1]:

@@ -115,6 +115,10 @@ class RunSpec:
     system_instruction: str | None = option(
         None, "System message put before every prompt.", "Prompt", metavar="TEXT"
     )
+    mc_as_generation: bool = option(
+        False, "Ask multiple-choice tasks for the letter of a choice: another score, for models without log-likelihoods.",
+        "Prompt", flag=True,
+    )  # fmt: skip
     num_fewshot: int | None = option(
         None,
         "Examples before each question; a task that says 0 keeps 0.",

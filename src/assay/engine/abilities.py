@@ -28,10 +28,16 @@ def check_abilities(model: Model, task_spec: TaskSpec, requests: tuple[Request, 
             needed.add("chat")
     missing = sorted(needed - model.traits.abilities)
     if missing:
+        letters = missing == ["likelihood"] and task_spec.output_type == "multiple_choice"
+        other = (
+            "--mc_as_generation asks for the letter of a choice instead, which is another score; "
+            if letters
+            else ""
+        )
         raise CannotAnswer(
             f"the model `{model.name}` cannot answer `{task_spec.name}`: it does not do {', '.join(missing)}",
             where=task_spec.place("output_type"),
-            hint=f"it does: {', '.join(sorted(model.traits.abilities))}; `assay ls models` shows others",
+            hint=f"{other}it does: {', '.join(sorted(model.traits.abilities))}; `assay ls models` shows others",
         )
     unmet = sorted(model.traits.needs - needed)
     if unmet:

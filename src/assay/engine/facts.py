@@ -17,6 +17,7 @@ from assay.engine.plan import Plan, PlannedTask
 from assay.engine.version import assay_version
 from assay.models.prices import load_prices
 from assay.tasks.functions import HelperFunction
+from assay.tasks.lettered import is_lettered
 
 __all__ = ["facts_of", "kept_options", "sandbox_facts", "shared_facts", "task_shots"]
 
@@ -80,6 +81,7 @@ def _task_facts(planned: PlannedTask) -> dict[str, Any]:
         "alias": spec.alias,
         "path": spec.path,
         "output_type": spec.output_type,
+        **({"asked_for": "letters"} if is_lettered(task) else {}),
         "version": spec.version,
         "n_shot": task_shots(planned),
         "documents": planned.documents,

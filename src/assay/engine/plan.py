@@ -33,6 +33,7 @@ from assay.scoring.scorer import Scorer
 from assay.tasks.dialogue import check_dialogue
 from assay.tasks.functions import HelperFunction
 from assay.tasks.index import TaskIndex, default_roots
+from assay.tasks.lettered import LetteredTask, lettered_groups, lettered_notes
 from assay.tasks.makers import loan
 from assay.tasks.selection import Selection, select
 from assay.tasks.task import Rendering, Task, open_task
@@ -180,19 +181,20 @@ async def make_plan(
         {name: judge.identity for name, judge in seated.items()},
     )
     run_id = run_name(spec, model.name, digest)
+    opened = {name: planned.task for name, planned in tasks.items()}
     return Plan(
         spec=spec,
         model=model,
         identity=identity,
         tasks=tasks,
-        groups=selection.groups,
+        groups=lettered_groups(selection.groups, selection.leaves, opened),
         top=tuple(selection.top),
         run_id=run_id,
         digest=digest,
         folder=folder / run_id,
         judges=seated,
         house_judges=bench.house,
-        notes=(*selection.notes, *bench.notes, *_without_effect(spec, tasks)),
+        notes=(*selection.notes, *bench.notes, *_without_effect(spec, tasks), *lettered_notes(opened)),
         programs=programs,
     )
 
@@ -269,7 +271,7 @@ def _plan_task(
         _collect(problems, error)
     task, scorer = None, None
     try:
-        task = open_task(task_spec, rendering_of(spec, task_spec.name, model))
+        task = _opened(spec, task_spec, model)
         scorer = Scorer.of(task.spec, tags=spec.reasoning_tags)
     except AssayError as error:
         _collect(problems, error)
@@ -289,6 +291,12 @@ def _plan_task(
         raise Problems(problems)
     digests = task_digests(spec, task_spec, task)
     return PlannedTask(task=task, scorer=scorer, documents=len(task), **digests)
+
+
+def _opened(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Task:
+    task = open_task(task_spec, rendering_of(spec, task_spec.name, model))
+    letters = spec.mc_as_generation and task_spec.output_type == "multiple_choice"
+    return LetteredTask(task) if letters else task
 
 
 def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:

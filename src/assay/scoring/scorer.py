@@ -223,6 +223,7 @@ _OURS = frozenset(
         "assay.scoring.metrics.anls",
         "assay.scoring.metrics.error_rates",
         "assay.scoring.metrics.exact_match",
+        "assay.scoring.metrics.letters",
         "assay.scoring.metrics.pairs",
     }
 )

@@ -65,7 +65,8 @@ class Shots:
         return []
 
     @cached_property
-    def _shot_makers(self) -> tuple[Any, Any, Any, Any]:
+    def makers(self) -> tuple[Any, Any, Any, Any]:
+        """What makes an example's question, target, choices (or None) and the beginning of its answer."""
         own, place = self._task.spec.fewshot, self._task.spec.place("fewshot_config")
         text = (
             self._task.make_text
@@ -87,7 +88,7 @@ class Shots:
 
     def _write_shot(self, at: int) -> list[Turn]:
         fields = loan(self.pool[at])
-        text, target, make_choices, prefix = self._shot_makers
+        text, target, make_choices, prefix = self.makers
         own, spec = self._task.spec.fewshot, self._task.spec
         choices = make_choices(fields) if make_choices else None
         question = text(fields)

@@ -18,6 +18,7 @@ from typing import Any
 from assay.core.codec import to_plain
 from assay.core.errors import BadOutput
 from assay.store.runs import Run
+from assay.viewer.tables import letters_notes
 
 __all__ = ["results_document", "samples_rows", "write_files", "write_files_once"]
 
@@ -118,6 +119,7 @@ def results_document(run: Run, *, task_hashes: Mapping[str, str] | None = None) 
             }
             for task, facts_ in run.tasks.items()
         },
+        **({"notes": notes} if (notes := letters_notes(run)) else {}),
         **_usage(run),
         "config": {
             "model": spec.get("model"),

@@ -14,7 +14,16 @@ from assay.store.usage import Spent
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["accounts", "breakdown", "dollars", "judges_text", "results_table", "results_text", "spent_text"]
+__all__ = [
+    "accounts",
+    "breakdown",
+    "dollars",
+    "letters_notes",
+    "remarks",
+    "results_table",
+    "results_text",
+    "spent_text",
+]
 
 _ARROWS = {True: "↑", False: "↓", None: ""}
 
@@ -110,12 +119,12 @@ def results_text(run: Run, *, width: int = 10_000) -> str:
     stream = io.StringIO()
     Console(file=stream, width=width, color_system=None).print(results_table(run))
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
-    return "\n".join([*lines, *judges_text(run)])
+    return "\n".join([*lines, *remarks(run)])
 
 
-def judges_text(run: Run) -> list[str]:
-    """What the model took, then what the judges were asked, a line for each: counted apart."""
-    lines = []
+def remarks(run: Run) -> list[str]:
+    """What stands under the table: scores of another kind, what the model took, what each judge was asked and took."""
+    lines = letters_notes(run)
     if run.spent.any:
         asked = f"{run.spent.requests} request{'s' if run.spent.requests != 1 else ''}"
         lines.append(f"model {run.model}: {asked}; {spent_text(run.spent, _billed(run, ''))}")
@@ -131,6 +140,17 @@ def judges_text(run: Run) -> list[str]:
         said = f"; {spent_text(spent, _billed(run, name))}" if spent is not None and spent.any else ""
         lines.append(f"judge {name}: {requests} request{'s' if requests != 1 else ''}{more}{said}")
     return lines
+
+
+def letters_notes(run: Run) -> list[str]:
+    """A word about tasks that were asked for letters, whose scores must not be compared with likelihood scores."""
+    asked = [name for name, facts in run.tasks.items() if facts.get("asked_for") == "letters"]
+    if not asked:
+        return []
+    return [
+        f"{', '.join(asked)}: asked for the letter of a choice (--mc_as_generation);"
+        " acc_letter is not comparable with acc from log-likelihoods"
+    ]
 
 
 def spent_text(spent: Spent, billing: Mapping[str, Any] | None) -> str:

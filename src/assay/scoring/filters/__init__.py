@@ -23,6 +23,7 @@ FILTERS: Registry[Callable[..., Filter]] = Registry(
         "assay.scoring.filters.choices",
         "assay.scoring.filters.custom",
         "assay.scoring.filters.extraction",
+        "assay.scoring.filters.letters",
         "assay.scoring.filters.selection",
         "assay.scoring.filters.transformation",
     ),

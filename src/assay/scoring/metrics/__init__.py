@@ -39,6 +39,7 @@ METRICS: Registry[Metric] = Registry(
         "assay.scoring.metrics.error_rates",
         "assay.scoring.metrics.exact_match",
         "assay.scoring.metrics.hub",
+        "assay.scoring.metrics.letters",
         "assay.scoring.metrics.pairs",
     ),
 )

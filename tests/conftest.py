@@ -17,7 +17,7 @@ os.environ.update(
 settings.register_profile("assay", deadline=None, derandomize=True, database=None)
 settings.load_profile("assay")
 
-NEEDED = {"torch": ("torch", "transformers"), "ray": ("ray",), "browser": ("playwright",)}
+NEEDED = {"torch": ("torch", "transformers"), "ray": ("ray",), "browser": ("playwright",), "vllm": ("vllm",)}
 """The packages without which tests with this marker are skipped."""
 
 

@@ -23,6 +23,10 @@ MODELS.add_lazy("smollm2", "assay.models.smollm2:SmolLM2Model")
 MODELS.add_lazy("ocr", "assay.models.ocr:OcrModel")
 MODELS.add_lazy("speech", "assay.models.speech:SpeechModel")
 MODELS.add_lazy("moonshine", "assay.models.speech:SpeechModel")
+for _name in ("vllm", "vllm-vlm"):
+    MODELS.add_lazy(_name, "assay.models.vllm:VllmModel")
+for _name in ("vllm_chat", "vllm_generate"):
+    MODELS.add_lazy(_name, "assay.models.vllm:VllmChatModel")
 
 
 def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:

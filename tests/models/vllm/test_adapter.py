@@ -1,0 +1,101 @@
+"""What is known of a vLLM model without vLLM: name, abilities, identity, what it will read, and what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from tests.models.hf.tiny import tiny_checkpoint
+
+from assay.core.errors import BadOption, MissingPackage
+from assay.core.messages import Message, Prompt, Text
+from assay.core.requests import Generate, Settings
+from assay.models import MODELS, make_model
+from assay.models.vllm import VllmChatModel, VllmModel
+from assay.models.vllm.engine import _known
+
+WITHOUT_VLLM = pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A text model's small files; its weights are never looked at."""
+    made = tmp_path / "small"
+    made.mkdir()
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16"}
+    (made / "config.json").write_text(json.dumps(config))
+    (made / "model.safetensors").write_bytes(b"weights")
+    return made
+
+
+def test_it_is_found_under_the_names_people_know() -> None:
+    assert {MODELS.get(name) for name in ("vllm", "vllm-vlm")} == {VllmModel}
+    assert {MODELS.get(name) for name in ("vllm_chat", "vllm_generate")} == {VllmChatModel}
+
+
+def test_name_and_abilities_are_read_from_the_folder(folder: Path) -> None:
+    model = VllmModel(pretrained=str(folder))
+    assert model.name == "small"
+    assert model.traits.abilities == {"generate", "likelihood", "rolling"}
+    assert model.traits.window * model.traits.in_flight >= 256
+
+
+def test_a_chat_template_makes_it_chat(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    assert "chat" in VllmModel(pretrained=str(folder)).traits.abilities
+
+
+def test_a_model_that_thinks_gives_no_likelihoods(folder: Path) -> None:
+    thinking = VllmModel(pretrained=str(folder), enable_thinking=True, think_end_token="</think>")
+    assert thinking.traits.abilities == {"generate"}
+
+
+@WITHOUT_VLLM
+def test_without_vllm_it_says_how_to_get_it(folder: Path) -> None:
+    model = VllmModel(pretrained=str(folder))
+    for call in (model.identify, model.open):
+        with pytest.raises(MissingPackage, match="needs the package `vllm`") as caught:
+            asyncio.run(call())
+        assert "assay[vllm]" in caught.value.hint and "without a GPU" in caught.value.hint
+
+
+def test_its_files_are_its_identity(folder: Path) -> None:
+    before = VllmModel(pretrained=str(folder))._files()
+    assert "weights_sha256" in before and before == VllmModel(pretrained=str(folder))._files()
+    (folder / "model.safetensors").write_bytes(b"others!")
+    assert VllmModel(pretrained=str(folder))._files()["weights_sha256"] != before["weights_sha256"]
+    template = VllmModel(pretrained=str(folder), chat_template="{{ messages }}")._files()
+    assert template["chat_template"] and "chat_template" not in before
+
+
+def test_auto_names_the_numbers_of_the_checkpoint(folder: Path) -> None:
+    assert VllmModel(pretrained=str(folder))._dtype() == "auto (bfloat16)"
+    assert VllmModel(pretrained=str(folder), dtype="float32")._dtype() == "float32"
+
+
+def test_an_argument_neither_side_knows_is_named_with_the_nearest() -> None:
+    with pytest.raises(BadOption, match="`tensor_paralel_size`") as caught:
+        _known({"model": "x", "tensor_paralel_size": 2}, ["model", "tensor_parallel_size"])
+    assert "tensor_parallel_size" in caught.value.hint
+
+
+def test_arguments_vllm_had_once_are_let_go() -> None:
+    assert _known({"model": "x", "swap_space": 4}, ["model"]) == {"model": "x"}
+    assert _known({"model": "x", "swap_space": 4}, ["model", "swap_space"]) == {"model": "x", "swap_space": 4}
+
+
+def test_the_command_line_reaches_it() -> None:
+    arguments = {"pretrained": "some/model", "tensor_parallel_size": 2}
+    model = make_model("vllm", arguments, batch_size=1, device="cpu")
+    assert model.name == "some/model"
+
+
+@pytest.mark.torch
+def test_it_shows_what_the_model_will_read() -> None:
+    chat = Prompt((Message("system", (Text("Be brief."),)), Message("user", (Text("Hi"),))), chat=True)
+    request = Generate(task="t", document=0, prompt=chat, settings=Settings({}))
+    model = VllmModel(pretrained=str(tiny_checkpoint("llama")))
+    assert model.preview(request) == "<s>[system]Be brief.</s>\n[user]Hi</s>\n[assistant]"

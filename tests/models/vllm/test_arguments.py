@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay.core.errors import BadOption
+from assay.models.vllm.arguments import read_arguments
+
+
+def engine(**given: Any) -> dict[str, Any]:
+    return read_arguments({"pretrained": "gpt2", **given}).for_engine()
+
+
+def identity(**given: Any) -> dict[str, str]:
+    return read_arguments({"pretrained": "gpt2", **given}).identity()
+
+
+def test_what_nobody_says_is_left_to_the_engine_but_for_the_prefix_cache() -> None:
+    assert engine() == {
+        "model": "gpt2",
+        "dtype": "auto",
+        "tokenizer_mode": "auto",
+        "trust_remote_code": False,
+        "seed": 1234,
+        "enable_prefix_caching": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"max_length": "512"}, {"max_model_len": 512}),
+        ({"max_model_len": 512}, {"max_model_len": 512}),
+        ({"tokenizer": "a/b", "revision": "v2"}, {"tokenizer": "a/b", "revision": "v2"}),
+        ({"max_batch_size": 8}, {"max_num_seqs": 8}),
+        ({"max_batch_size": 8, "max_num_seqs": 4}, {"max_num_seqs": 4}),
+        ({"lora_local_path": "x"}, {"enable_lora": True, "max_lora_rank": 16}),
+        ({"max_images": 2}, {"limit_mm_per_prompt": {"image": 2}}),
+        ({"enable_prefix_caching": False}, {"enable_prefix_caching": False}),
+        ({"tensor_parallel_size": 2, "data_parallel_size": 4}, {"tensor_parallel_size": 2, "data_parallel_size": 4}),
+        ({"gpu_memory_utilization": 0.8, "swap_space": 4}, {"gpu_memory_utilization": 0.8, "swap_space": 4}),
+        ({"hf_overrides": '{"architectures": ["X"], "deep": true}'}, {"hf_overrides": {"architectures": ["X"], "deep": True}}),
+        ({"quantization": "awq", "trust_remote_code": "true"}, {"quantization": "awq", "trust_remote_code": True}),
+    ],
+)  # fmt: skip
+def test_arguments_reach_the_engine_under_its_names(given: dict[str, Any], wanted: dict[str, Any]) -> None:
+    made = engine(**given)
+    assert {key: made[key] for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    "key", ["batch_size", "device", "think_end_token", "max_gen_toks", "chat_template_args", "max_pixels"]
+)
+def test_what_is_not_the_engines_business_does_not_reach_it(key: str) -> None:
+    assert engine(**{key: "{}" if key == "chat_template_args" else "64"}) == engine()
+
+
+def test_lmms_evals_name_of_the_checkpoint_is_known() -> None:
+    assert read_arguments({"model": "gpt2"}).pretrained == "gpt2"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "needs `pretrained`"),
+        ({"pretrained": "gpt2", "max_length": "many"}, "`max_length`"),
+        ({"pretrained": "gpt2", "max_length": 0}, "less than 1"),
+        ({"pretrained": "gpt2", "max_length": 8, "max_model_len": 9}, "both given"),
+        ({"pretrained": "gpt2", "truncation_side": "top"}, "left, right, middle"),
+        ({"pretrained": "gpt2", "enable_thinking": True}, "needs `think_end_token`"),
+        ({"pretrained": "gpt2", "chat_template_args": {"enable_thinking": True}}, "needs `think_end_token`"),
+        ({"pretrained": "gpt2", "add_bos_token": "perhaps"}, "`add_bos_token`"),
+    ],
+)
+def test_bad_arguments_are_named(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadOption, match=message):
+        read_arguments(given)
+
+
+def test_thinking_said_to_the_template_is_thinking() -> None:
+    made = read_arguments(
+        {"pretrained": "x", "chat_template_args": {"enable_thinking": False, "date": "today"}}
+    )
+    assert made.enable_thinking is False and made.chat_template_args == {"date": "today"}
+    assert made.for_tokenizer().template_arguments == {"enable_thinking": False, "date": "today"}
+
+
+def test_what_changes_answers_is_in_the_identity_and_what_does_not_is_not() -> None:
+    assert identity() == {}
+    assert (
+        identity(tensor_parallel_size=2, gpu_memory_utilization=0.5, max_num_seqs=3, enforce_eager=True) == {}
+    )
+    assert identity(quantization="awq", max_length=64, seed=5) == {
+        "quantization": "awq",
+        "max_length": "64",
+        "seed": "5",
+    }
+    assert identity(kv_cache_dtype="fp8") == {"engine.kv_cache_dtype": "fp8"}
+    assert identity(rope_scaling={"b": 1, "a": 2}) == {"engine.rope_scaling": '{"a": 2, "b": 1}'}

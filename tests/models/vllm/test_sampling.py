@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay.core.messages import Prompt
+from assay.core.requests import Generate, Settings
+from assay.models.vllm.sampling import Sampling, sampling_of
+
+
+def asked(settings: dict[str, Any], *, repeat: int = 0, text: str = "Hi", **others: Any) -> Sampling:
+    request = Generate(
+        task="t", document=0, prompt=Prompt.of_text(text), settings=Settings(settings), repeat=repeat
+    )
+    return sampling_of(request, **{"end_text": "</s>", "default_tokens": 256, "seed": 1234, **others})
+
+
+def parameters(settings: dict[str, Any], **others: Any) -> dict[str, Any]:
+    return dict(asked(settings, **others).parameters)
+
+
+def test_a_task_that_says_nothing_is_answered_greedily_to_the_end_token() -> None:
+    assert parameters({}) == {
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": False,
+        "max_tokens": 256,
+        "stop": ["</s>"],
+        "temperature": 0.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({"until": "\n"}, {"stop": ["\n", "</s>"]}),
+        ({"until": ["Q:", "", "</s>"]}, {"stop": ["Q:", "</s>"]}),
+        ({"max_gen_toks": 7, "max_new_tokens": 9}, {"max_tokens": 7}),
+        ({"max_new_tokens": 9}, {"max_tokens": 9}),
+        ({"do_sample": False, "temperature": 0.7}, {"temperature": 0.0}),
+        ({"do_sample": True}, {"temperature": 1.0, "top_p": 1.0, "top_k": 0}),
+        ({"temperature": 0.5, "top_p": 0.9, "top_k": 5}, {"temperature": 0.5, "top_p": 0.9, "top_k": 5}),
+        ({"temperature": 0.5, "top_p": 0}, {"top_p": 1.0}),
+        ({"temperature": 0.5, "min_p": 0.1, "repetition_penalty": 1.2}, {"min_p": 0.1, "repetition_penalty": 1.2}),
+    ],
+)  # fmt: skip
+def test_settings_become_vllms_parameters(settings: dict[str, Any], wanted: dict[str, Any]) -> None:
+    made = parameters(settings)
+    assert {key: made[key] for key in wanted} == wanted
+
+
+@pytest.mark.parametrize("key", ["do_sample", "until", "max_gen_toks", "num_beams", "use_cache"])
+def test_what_vllm_does_not_know_is_not_said_to_it(key: str) -> None:
+    assert key not in parameters(
+        {"do_sample": False, "until": ["\n"], "max_gen_toks": 4, "num_beams": 1, "use_cache": True}
+    )
+
+
+def test_repeats_and_prompts_draw_differently_and_the_same_again() -> None:
+    drawn = {"temperature": 1.0}
+    seeds = [parameters(drawn, repeat=repeat)["seed"] for repeat in (0, 1, 0)]
+    assert seeds[0] == seeds[2] != seeds[1]
+    assert parameters(drawn, text="Ho")["seed"] != seeds[0]
+    assert parameters({**drawn, "seed": 7})["seed"] != seeds[0] != parameters(drawn, seed=7)["seed"]
+
+
+def test_greedy_answers_need_no_seed() -> None:
+    assert "seed" not in parameters({"seed": 7})
+
+
+def test_with_thinking_the_engine_hears_of_no_stop_string_but_the_answer_is_cut_at_it() -> None:
+    made = asked({"until": ["\n\n"]}, thinks=True)
+    assert made.parameters["stop"] == ["</s>"] and made.stops == ("\n\n", "</s>")
+
+
+def test_with_lmms_evals_habits_stops_are_not_heeded_and_answers_may_be_long() -> None:
+    made = asked({"until": ["\n\n"], "max_new_tokens": 16}, heeds_stops=False, least_tokens=4096)
+    assert made.stops == ("</s>",) and made.parameters["max_tokens"] == 4096
+    assert parameters({"max_new_tokens": 9000}, least_tokens=4096)["max_tokens"] == 9000

@@ -257,6 +257,8 @@ SAME = {
     "retry_failed": {"retry_failed": False},
     "helper_timeout": {"helper_timeout": 5},
     "batch_size": {"batch_size": 8},
+    "rpm": {"rpm": 60},
+    "tpm": {"tpm": 10000},
     "device": {"device": "cpu"},
     "output_path": {"output_path": "elsewhere"},
     "log_samples": {"log_samples": False},

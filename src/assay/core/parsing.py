@@ -12,6 +12,7 @@ from assay.core.secrets import mask_text
 
 __all__ = [
     "check_limit",
+    "parse_amount",
     "parse_arguments",
     "parse_batch_size",
     "parse_count",
@@ -228,6 +229,17 @@ def parse_share(text: str) -> float:
         value = -1.0
     if not 0 <= value <= 1:
         raise BadOption(f"`{text}` is not a share", hint="0.05 or 5%")
+    return value
+
+
+def parse_amount(text: str) -> float:
+    """A number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise BadOption(f"`{text}` is not a number above 0")
     return value
 
 

@@ -109,6 +109,23 @@ class Billed(Protocol):
         ...
 
 
+@runtime_checkable
+class Probes(Protocol):
+    """A model whose abilities have to be seen: a server. Optional; awaited before a plan is checked against `traits`."""
+
+    async def probe(self) -> Sequence[str]:
+        """Try what it can do, or remember it; afterwards `traits` says what was seen. What is worth knowing is returned.
+
+        A server that is not there is no error here: the run may be finished. `open` says so.
+        """
+        ...
+
+    @property
+    def seen(self) -> Mapping[str, Any]:
+        """What was seen, for the run's manifest."""
+        ...
+
+
 class Filter(Protocol):
     """Turns responses into answers. `responses[i]` are the values of document i's request, one per repeat."""
 

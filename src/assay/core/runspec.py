@@ -13,6 +13,7 @@ from typing import Any
 from assay.core.errors import BadOption, UnknownName
 from assay.core.parsing import (
     check_limit,
+    parse_amount,
     parse_arguments,
     parse_batch_size,
     parse_count,
@@ -89,6 +90,14 @@ class RunSpec:
     device: str | None = option(
         None, "Where a local model runs: cpu, cuda:0, …", "Model", metavar="DEVICE", shapes_result=False
     )
+    rpm: float | None = option(
+        None, "Requests per minute, for all models on one server together.", "Model", parse=parse_amount,
+        metavar="N", shapes_result=False,
+    )  # fmt: skip
+    tpm: float | None = option(
+        None, "Tokens per minute, for all models on one server together.", "Model", parse=parse_amount,
+        metavar="N", shapes_result=False,
+    )  # fmt: skip
     gen_kwargs: Mapping[str, Any] = option(
         {}, "Generation settings that override the task's.", "Model", parse=parse_arguments, metavar="ARGS"
     )

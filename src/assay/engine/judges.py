@@ -14,6 +14,7 @@ from assay.core.parsing import parse_arguments
 from assay.core.ports import Ability, Model
 from assay.core.runspec import RunSpec
 from assay.core.specs import TaskSpec
+from assay.engine.asked_model import budgets_of
 from assay.engine.cases import make_case
 from assay.models import make_model
 from assay.scoring.judges.jury import Jury, Seat
@@ -44,6 +45,7 @@ class Bench:
     def __init__(self, spec: RunSpec, given: Sequence[Model] = ()) -> None:
         self._given = {model.name: model for model in given}
         self._common = dict(spec.judge_args)
+        self._budgets = budgets_of(spec)
         self._models: dict[str, Model] = {}
         self._names: dict[str, str] = {}
         """How a judge is described -> the name it goes by."""
@@ -106,7 +108,7 @@ class Bench:
         arguments = {**self._common, **juror.arguments} if where == "--judge" else dict(juror.arguments)
         described = f"{juror.model} {canonical_json(arguments)}"
         if described not in self._names:
-            model = self._given.get(juror.model) or _made(juror.model, arguments, where)
+            model = self._given.get(juror.model) or _made(juror.model, arguments, self._budgets, where)
             if "generate" not in model.traits.abilities:
                 raise CannotAnswer(f"the model `{model.name}` cannot judge: it writes no texts", where=where)
             name, number = model.name, 1
@@ -148,8 +150,8 @@ def _juror(word: str) -> Juror:
     return Juror(name.strip(), parse_arguments(rest) if rest else {})
 
 
-def _made(name: str, arguments: Mapping[str, Any], where: str) -> Model:
+def _made(name: str, arguments: Mapping[str, Any], budgets: Mapping[str, Any], where: str) -> Model:
     try:
-        return make_model(name, arguments)
+        return make_model(name, arguments, **budgets)
     except AssayError as error:
         raise type(error)(error.what, where=where, hint=error.hint) from None

@@ -15,6 +15,7 @@ from typing import Any
 
 from assay.core.codec import to_plain
 from assay.core.fingerprints import digest_bytes, digest_of
+from assay.core.ports import Probes
 from assay.core.secrets import mask_text
 from assay.core.specs import TaskSpec
 from assay.engine.environment import code_digests, commits, hardware, versions
@@ -52,6 +53,7 @@ def make_manifest(plan: Plan, command: Sequence[str] = ()) -> dict[str, Any]:
             "name": plan.model.name,
             "identity": dict(plan.identity),
             "abilities": sorted(plan.model.traits.abilities),
+            **({"server": dict(plan.model.seen)} if isinstance(plan.model, Probes) else {}),
         },
         "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
         "seeds": dict(zip(_SEEDS, plan.spec.seed, strict=False)),

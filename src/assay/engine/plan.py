@@ -22,13 +22,13 @@ from assay.core.requests import Request
 from assay.core.runspec import RunSpec
 from assay.core.specs import GroupSpec, TaskSpec
 from assay.engine.abilities import check_abilities
+from assay.engine.asked_model import model_of, probed
 from assay.engine.costs import check_costs
 from assay.engine.execution import Programs
 from assay.engine.foreign_code import seed_globals
 from assay.engine.judges import Bench, PlannedJudge
 from assay.engine.option_checks import check_options, check_programs
 from assay.engine.run_names import output_folder, run_digest, run_name, task_digests
-from assay.models import make_model
 from assay.scoring.scorer import Scorer
 from assay.tasks.dialogue import check_dialogue
 from assay.tasks.functions import HelperFunction
@@ -137,11 +137,12 @@ async def make_plan(
     """
     problems: list[AssayError] = []
     selection = _select(spec, index, problems)
-    if model is None:
-        try:
-            model = make_model(spec.model, spec.model_args, batch_size=spec.batch_size, device=spec.device)
-        except AssayError as error:
-            _collect(problems, error)
+    seen: Sequence[str] = ()
+    try:
+        model = model_of(spec) if model is None else model
+        seen = await probed(model)
+    except AssayError as error:
+        _collect(problems, error)
     folder = output_folder(spec)
     bench = None
     try:
@@ -194,7 +195,7 @@ async def make_plan(
         folder=folder / run_id,
         judges=seated,
         house_judges=bench.house,
-        notes=(*selection.notes, *bench.notes, *_without_effect(spec, tasks), *lettered_notes(opened)),
+        notes=(*seen, *selection.notes, *bench.notes, *_without_effect(spec, tasks), *lettered_notes(opened)),
         programs=programs,
     )
 

@@ -12,11 +12,11 @@ from assay.core.documents import Document
 from assay.core.errors import AssayError
 from assay.core.requests import fingerprint
 from assay.core.runspec import RunSpec
+from assay.engine.asked_model import model_of
 from assay.engine.drift import Drift, compare_manifests
 from assay.engine.foreign_code import Draws
 from assay.engine.manifest import make_manifest
 from assay.engine.plan import Plan, PlannedTask
-from assay.models import make_model
 from assay.store import rows
 from assay.store.runs import Run
 
@@ -45,7 +45,7 @@ Identity = tuple[Mapping[str, str], str]
 async def current_identity(spec: RunSpec, manifest: Mapping[str, Any]) -> Identity:
     """Who the model is now; as it was, where that cannot be found out."""
     try:
-        model = make_model(spec.model, spec.model_args, batch_size=spec.batch_size, device=spec.device)
+        model = model_of(spec)
         return dict(await model.identify()), ""
     except AssayError as error:
         return manifest["model"]["identity"], f"the model and its template: {error.what}"

@@ -27,6 +27,11 @@ for _name in ("vllm", "vllm-vlm"):
     MODELS.add_lazy(_name, "assay.models.vllm:VllmModel")
 for _name in ("vllm_chat", "vllm_generate"):
     MODELS.add_lazy(_name, "assay.models.vllm:VllmChatModel")
+for _name in ("openai", "openai-chat-completions", "local-chat-completions"):
+    MODELS.add_lazy(_name, "assay.models.remote.openai:OpenAIModel")
+for _name in ("openai_compatible", "openai_compatible_chat", "async_openai", "gpt4v"):
+    MODELS.add_lazy(_name, "assay.models.remote.openai:openai_of_lmms_eval")
+MODELS.add_lazy("azure-openai-chat-completions", "assay.models.remote.openai:azure_openai")
 
 
 def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:

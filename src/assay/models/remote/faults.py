@@ -67,6 +67,8 @@ class Fault:
     """How long the server wants to be left alone, where it says so."""
 
     status: int = 0
+    code: str = ""
+    """What the server calls the error, beside its message."""
 
 
 class NotAnswered(Exception):
@@ -116,16 +118,18 @@ def fault_of(reply: Reply) -> Fault | None:
     message = f"{status}: {said}" if said else str(status)
     low = f"{code} {said}".lower()
     if status in (402, 429) and any(word in low for word in _NO_CREDIT):
-        return Fault("no credit", message, heals=False, status=status)
+        return Fault("no credit", message, heals=False, status=status, code=code)
     if status in _FINAL or 300 <= status < 400:
         kind = _FINAL.get(status, "not found")
         if kind == "bad request" and any(word in low for word in _TOO_LONG):
             kind = "too long"
-        return Fault(kind, message, heals=False, status=status)
+        return Fault(kind, message, heals=False, status=status, code=code)
     busy = status in (429, 503, 529)
     kind = _HEALING.get(status, "server error" if status >= 500 else "bad request")
     heals = status in _HEALING or status >= 500
-    return Fault(kind, message, heals=heals, busy=busy, wait_s=wait_of(reply.headers), status=status)
+    return Fault(
+        kind, message, heals=heals, busy=busy, wait_s=wait_of(reply.headers), status=status, code=code
+    )
 
 
 def wait_of(headers: Mapping[str, str]) -> float | None:

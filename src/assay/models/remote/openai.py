@@ -1,0 +1,283 @@
+"""`openai`: any server that speaks OpenAI's chat completions or responses API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from assay.core.errors import AssayError, BadMedia
+from assay.core.messages import Media, Text
+from assay.core.ports import Ability, Traits
+from assay.core.requests import Generate, Request
+from assay.core.responses import Failure, Outcome, Response, Usage
+from assay.models.remote import chat, responses_api
+from assay.models.remote.chat import Reading, chat_payload, read_chat, response_of
+from assay.models.remote.endpoint import Answered, Endpoint
+from assay.models.remote.faults import NotAnswered
+from assay.models.remote.media import Look, prepare
+from assay.models.remote.options import Options, read_options
+from assay.models.remote.probe import NoServer, look_at_chat
+from assay.models.remote.responses_api import read_responses, responses_payload
+from assay.models.remote.seen import Seen
+
+__all__ = ["OpenAIModel", "look_of", "no_server", "openai_of_lmms_eval", "seen_model"]
+
+_WINDOW = 8
+_CHARACTERS_PER_TOKEN = 4
+_FILTERED = ("content_filter", "content_policy", "responsibleaipolicyviolation")
+_NOT_HERE = frozenset(
+    "tokenizer tokenizer_backend tokenized_requests add_bos_token custom_prefix_token_id revision max_length".split()
+)
+"""Arguments of lm-eval's chat models that decide nothing where the server applies the template."""
+
+
+class OpenAIModel:
+    """A model behind OpenAI's protocol: text, pictures, sounds, videos as frames.
+
+    >>> OpenAIModel(model="m", base_url="http://localhost:8000/v1/chat/completions").name
+    'm'
+    """
+
+    def __init__(self, *, batch_size: Any = None, rpm: Any = None, tpm: Any = None, **arguments: Any) -> None:
+        arguments = {name: value for name, value in arguments.items() if name not in _NOT_HERE}
+        self._options = read_options("openai", {"rpm": rpm, "tpm": tpm, **arguments}, ())
+        self._look = look_of(self._options)
+        self._seen = Seen(long_limit_name=self._options.is_openai)
+        self._endpoint: Endpoint | None = None
+        self.served: Counter[tuple[str, str]] = Counter()
+        """What the server said it is, model and fingerprint, and in how many answers."""
+
+    @property
+    def name(self) -> str:
+        """The model as the server calls it."""
+        return self._options.model
+
+    @property
+    def traits(self) -> Traits:
+        """What was seen; where nobody looked, what such servers usually do."""
+        abilities: set[Ability] = {"generate", "chat", "image", "audio", "video"}
+        if self._seen.images is False:
+            abilities -= {"image", "video"}
+        if self._seen.audio is False:
+            abilities -= {"audio"}
+        if self._look.whole_videos:
+            abilities |= {"video"}
+        return Traits(
+            abilities=frozenset(abilities), window=_WINDOW, in_flight=max(1, self._options.num_concurrent)
+        )
+
+    async def identify(self) -> Mapping[str, str]:
+        """Server, model and every argument that shapes an answer. Asks nobody."""
+        return identity_of(self._options, f"openai {self._options.api}")
+
+    def preview(self, request: Request) -> str:
+        """The messages; the server's own template is not known here."""
+        return preview_of(request)
+
+    async def probe(self) -> Sequence[str]:
+        """Try what the server can do; afterwards `traits` says what was seen."""
+        self._seen, notes = await seen_model(self._options, self._seen, look_at_chat)
+        return notes
+
+    @property
+    def seen(self) -> Mapping[str, Any]:
+        """What the server was seen to do."""
+        return self._seen.facts()
+
+    def prepare(self, part: Media) -> None:
+        """Encode a medium ahead of its call; the engine does it in a thread."""
+        prepare(part, self._look)
+
+    async def open(self) -> None:
+        """Connect; a server that is not there, or wants another key, is known before the first request."""
+        endpoint = self._options.endpoint()
+        try:
+            if self._options.probe and not self._seen.generates:
+                self._seen = await look_at_chat(endpoint, self._options)
+        except NoServer as error:
+            await endpoint.close()
+            raise no_server(self._options, error) from None
+        except BaseException:
+            await endpoint.close()
+            raise
+        self._endpoint = endpoint
+
+    async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+        """Each request on its own, repeats of one prompt together where the server can."""
+        if len(window) == 1:
+            for outcome in await self._answer(window):
+                yield outcome
+            return
+        tasks = [asyncio.ensure_future(self._answer(group)) for group in self._groups(window)]
+        try:
+            for task in asyncio.as_completed(tasks):
+                for outcome in await task:
+                    yield outcome
+        finally:
+            for pending in tasks:
+                pending.cancel()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None:
+            await endpoint.close()
+
+    # --- one call ----------------------------------------------------------------------------------
+
+    def _groups(self, window: Sequence[Request]) -> list[Sequence[Request]]:
+        """Requests that one call can answer: repeats of one prompt."""
+        if not self._seen.n or self._options.api != "chat":
+            return [(request,) for request in window]
+        groups: dict[Any, list[Request]] = {}
+        for request in window:
+            alike = isinstance(request, Generate) and request.settings.temperature > 0
+            key = (request.prompt.digest, request.settings.digest, request.round) if alike else request.id  # type: ignore[union-attr]
+            groups.setdefault(key, []).append(request)
+        return list(groups.values())
+
+    async def _answer(self, group: Sequence[Request]) -> list[Outcome]:
+        endpoint, first = self._endpoint, group[0]
+        if endpoint is None:
+            raise RuntimeError("answer() was called before open()")
+        if not isinstance(first, Generate):
+            message = "chat completions give no probabilities of a prompt: `openai-completions` does"
+            return [Failure(request_id=one.id, kind="bad request", message=message) for one in group]
+        try:
+            body = await self._body(first, len(group))
+            answered = await self._call(endpoint, body, first)
+        except BadMedia as error:
+            return [Failure(request_id=one.id, kind="bad media", message=str(error)) for one in group]
+        except NotAnswered as error:
+            return [self._refused(one, error) for one in group]
+        return await self._share(group, answered)
+
+    async def _body(self, request: Generate, n: int) -> bytes:
+        if request.prompt.has_media:
+            return await asyncio.to_thread(self._written, request, n)
+        return self._written(request, n)
+
+    def _written(self, request: Generate, n: int) -> bytes:
+        if self._options.api == "responses":
+            payload = responses_payload(request, self._options, self._seen, self._look)
+        else:
+            payload = chat_payload(request, self._options, self._seen, self._look, n)
+        return json.dumps(payload).encode()
+
+    async def _call(self, endpoint: Endpoint, body: bytes, request: Generate) -> Answered[Reading]:
+        responses = self._options.api == "responses"
+        path = responses_api.PATH if responses else chat.PATH
+        lane, tokens = endpoint.lane, 0
+        if lane.tokens is not None:
+            limit = request.settings.max_tokens or self._options.max_gen_toks
+            tokens = limit + (0 if request.prompt.has_media else len(body) // _CHARACTERS_PER_TOKEN)
+        answered = await endpoint.post(path, body, read_responses if responses else read_chat, tokens=tokens)
+        reading = answered.value
+        self.served[reading.model, reading.system_fingerprint] += 1
+        if tokens and reading.usage is not None:
+            lane.settle(tokens, reading.usage.input_tokens + reading.usage.output_tokens)
+        return answered
+
+    async def _share(self, group: Sequence[Request], answered: Answered[Reading]) -> list[Outcome]:
+        """An answer each; a server that gives fewer than it was asked for is asked for the rest."""
+        reading = answered.value
+        outcomes: list[Outcome] = []
+        for at, (request, said) in enumerate(zip(group, reading.said, strict=False)):
+            assert isinstance(request, Generate)
+            usage = reading.usage if at == 0 or reading.usage is None else Usage()
+            outcomes.append(response_of(request, said, usage, self._options, answered.seconds))
+        for request in group[len(reading.said) :]:
+            outcomes += await self._answer((request,))
+        return outcomes
+
+    def _refused(self, request: Request, error: NotAnswered) -> Outcome:
+        """A failure; but a filter that stops a prompt is the model's refusal."""
+        fault = error.fault
+        if fault.status == 400 and any(word in f"{fault.code} {fault.message}".lower() for word in _FILTERED):
+            return Response(request_id=request.id, value="", finish="refused")
+        return error.failure(request.id)
+
+
+def openai_of_lmms_eval(
+    *, batch_size: Any = None, rpm: Any = None, tpm: Any = None, **arguments: Any
+) -> OpenAIModel:
+    """The same under lmms-eval's names, with the length lmms-eval gives where a task says none."""
+    return OpenAIModel(rpm=rpm, tpm=tpm, **{"max_gen_toks": 1024, **arguments})
+
+
+def azure_openai(
+    *, batch_size: Any = None, rpm: Any = None, tpm: Any = None, **arguments: Any
+) -> OpenAIModel:
+    """The same on Azure."""
+    return OpenAIModel(rpm=rpm, tpm=tpm, **{"azure_openai": True, **arguments})
+
+
+# --- shared with text completions ----------------------------------------------------------------------
+
+_SHAPING = (
+    "seed", "max_gen_toks", "max_length", "system_prompt", "eos_string", "think_end_token", "extra_body", "image_format",
+    "max_pixels", "max_size_in_mb", "max_frames_num", "fps", "video", "tokenizer", "tokenizer_backend", "add_bos_token",
+    "custom_prefix_token_id", "revision",
+)  # fmt: skip
+
+
+def identity_of(options: Options, api: str) -> dict[str, str]:
+    """Who answers: the server, the model and every argument that is not at its default."""
+    facts = {"name": options.model, "api": api, "base_url": options.address().url}
+    plain = Options(model=options.model)
+    for name in _SHAPING:
+        value = getattr(options, name)
+        if value != getattr(plain, name):
+            facts[name] = json.dumps(value, sort_keys=True, default=dict)
+    return facts
+
+
+def look_of(options: Options) -> Look:
+    """How pictures and videos are shown."""
+    return Look(
+        image_format=options.image_format,
+        max_pixels=options.max_pixels,
+        max_bytes=int(options.max_size_in_mb * 2**20),
+        max_frames=options.max_frames_num,
+        fps=options.fps,
+        whole_videos=options.video == "file",
+    )
+
+
+def preview_of(request: Request) -> str:
+    """Messages as people read them, media as placeholders."""
+    lines = []
+    for message in request.prompt.messages:
+        pieces = [
+            part.text if isinstance(part, Text) else f"<{type(part).__name__.lower()}>"
+            for part in message.parts
+        ]
+        lines.append(f"{message.role}: {''.join(pieces)}" if request.prompt.chat else "".join(pieces))
+    return "\n".join(lines)
+
+
+async def seen_model(options: Options, seen: Seen, look_at: Any) -> tuple[Seen, list[str]]:
+    """Look at the server while a plan is made. One that is not there is no mistake of the plan: the run may be finished."""
+    if not options.probe:
+        return seen, []
+    endpoint = options.endpoint()
+    try:
+        found: Seen = await look_at(endpoint, replace(options))
+    except NoServer as error:
+        return seen, [f"nobody answers at {options.address().url}: {error}"]
+    finally:
+        await endpoint.close()
+    return found, list(found.notes)
+
+
+def no_server(options: Options, error: NoServer) -> AssayError:
+    """The error for a server that is not there when it is needed."""
+    return AssayError(
+        f"nobody answers at {options.address().url}: {error}",
+        where="--model_args base_url",
+        hint="is the server running? repeat the command when it is",
+    )

@@ -1,0 +1,319 @@
+"""`openai` against the embedded model behind HTTP: the same answers as the model itself, and nothing believed unseen."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image as Pictures
+from tests.models.remote.asking import ask, chat, generate
+from tests.models.remote.embedded_server import ALL, EmbeddedServer, serving
+from tests.models.remote.scripted_server import Act, Asked, replying, scripted
+
+from assay.core.errors import BadOption, UserMistake
+from assay.core.requests import Likelihood
+from assay.core.responses import Failure, Response
+from assay.models import MODELS, make_model
+from assay.models.embedded.adapter import EmbeddedModel
+from assay.models.remote.openai import OpenAIModel
+
+
+def made(server: EmbeddedServer, **arguments: Any) -> OpenAIModel:
+    return OpenAIModel(model="embedded", base_url=server.url, **arguments)
+
+
+def questions() -> list[Any]:
+    red, blue = (Pictures.new("RGB", (48, 48), color) for color in ((200, 30, 30), (20, 40, 220)))
+    texts = [generate(f"What is {n} + {n + 1}?", document=n) for n in range(12)]
+    return [
+        *texts,
+        generate(chat("What is 2 + 3?", system="Be brief."), document=20),
+        generate(chat("What color is it?", picture=red), document=21),
+        generate(chat("What color is it?", picture=blue), document=22),
+        generate("Count from 1.", document=23, max_gen_toks=1, until=[]),
+    ]
+
+
+def test_answers_are_those_of_the_model_itself(server: EmbeddedServer) -> None:
+    requests = questions()
+    there, here = ask(made(server), requests), ask(EmbeddedModel(), requests)
+    for request in requests:
+        told, own = there[request.id], here[request.id]
+        assert isinstance(told, Response) and isinstance(own, Response)
+        assert (told.value, told.finish, told.usage) == (own.value, own.finish, own.usage)
+
+
+def test_the_responses_api_gives_the_same_answers(server: EmbeddedServer) -> None:
+    requests = questions()
+    there, here = ask(made(server, api="responses"), requests), ask(EmbeddedModel(), requests)
+    for request in requests:
+        told, own = there[request.id], here[request.id]
+        assert isinstance(told, Response) and isinstance(own, Response), told
+        assert told.value == own.value
+    (short,) = [there[request.id] for request in requests if request.document == 23]
+    assert isinstance(short, Response) and short.finish == "length"
+
+
+def test_what_the_server_says_it_is_is_seen(server: EmbeddedServer) -> None:
+    model = made(server)
+    ask(model, [generate("What is 1 + 1?")])
+    assert set(model.served) == {("embedded-of-the-server", "fp-1")}
+    assert model.seen["model"] == "embedded-of-the-server"
+    assert model.seen["system_fingerprint"] == "fp-1"
+
+
+def test_a_server_is_tried_once_a_day(server: EmbeddedServer) -> None:
+    before = server.calls["/v1/chat/completions"]
+    first = made(server)
+    assert asyncio.run(first.probe()) == []
+    tried = server.calls["/v1/chat/completions"] - before
+    assert 3 <= tried <= 6
+    assert {"generates", "images", "n", "logprobs"} <= first.seen.keys()
+    second = made(server)
+    asyncio.run(second.probe())
+    assert second.seen == first.seen
+    assert server.calls["/v1/chat/completions"] - before == tried
+
+
+def test_only_what_was_seen_is_believed() -> None:
+    with serving(knows=frozenset({"stop"})) as poor:
+        model = made(poor)
+        asyncio.run(model.probe())
+        seen = dict(model.seen)
+        assert not {"images", "n", "logprobs", "audio"} & seen.keys()
+        assert not {"image", "video", "audio"} & model.traits.abilities
+        repeats = [generate("Draw", repeat=n, do_sample=True, temperature=1.0) for n in range(4)]
+        before = poor.calls["/v1/chat/completions"]
+        assert len(ask(model, repeats)) == 4
+        assert poor.calls["/v1/chat/completions"] - before == 4, "each on its own"
+
+
+def test_repeats_are_drawn_in_one_call_where_the_server_can() -> None:
+    with serving() as served:
+        model = made(served)
+        asyncio.run(model.probe())
+        before = served.calls["/v1/chat/completions"]
+        repeats = [generate("Draw", repeat=n, do_sample=True, temperature=2.0) for n in range(6)]
+        found = ask(model, repeats)
+        assert served.calls["/v1/chat/completions"] - before == 1
+        texts = [found[request.id] for request in repeats]
+        assert all(isinstance(one, Response) for one in texts)
+        assert len({one.value for one in texts if isinstance(one, Response)}) > 1
+        assert sum(one.usage.input_tokens for one in texts if isinstance(one, Response) and one.usage) > 0
+
+
+def test_repeats_have_seeds_of_their_own(server: EmbeddedServer) -> None:
+    model = made(server, probe=False, seed=5)
+    ask(model, [generate("Draw", repeat=n, do_sample=True, temperature=1.0) for n in range(3)])
+    assert sorted(payload["seed"] for payload in server.payloads[-3:]) == [5, 6, 7]
+
+
+def test_stops_a_server_ignores_are_applied_here() -> None:
+    requests = [
+        generate(f"What is {n} + {n}?", document=n, until=["1", "\n", "a", "e", "o"]) for n in range(8)
+    ]
+    with serving(knows=ALL - {"stop"}) as deaf:
+        there = ask(made(deaf), requests)
+    here = ask(EmbeddedModel(), requests)
+    for request in requests:
+        told, own = there[request.id], here[request.id]
+        assert isinstance(told, Response) and isinstance(own, Response)
+        assert told.value == own.value
+
+
+def test_no_more_stops_are_sent_than_openai_takes(server: EmbeddedServer) -> None:
+    ask(made(server, probe=False, eos_string="</s>"), [generate("Hi", until=["a", "", "b", "c", "d", "e"])])
+    assert server.payloads[-1]["stop"] == ["a", "b", "c", "d"]
+
+
+def test_likelihoods_are_refused_with_a_hint(server: EmbeddedServer) -> None:
+    request = Likelihood(task="t", document=0, prompt=chat("The sky is"), continuation=" blue")
+    outcome = ask(made(server), [request])[request.id]
+    assert isinstance(outcome, Failure) and "openai-completions" in outcome.message
+
+
+def _asked_of(script: Any, requests: Any, **arguments: Any) -> tuple[Any, Any]:
+    async def go() -> tuple[Any, Any]:
+        async with scripted(script) as server:
+            model = OpenAIModel(model="m", base_url=f"{server.url}/v1", **arguments)
+            await model.open()
+            try:
+                return [outcome async for outcome in model.answer(requests)], server
+            finally:
+                await model.close()
+
+    return asyncio.run(go())
+
+
+def said(text: Any = "yes", finish: str = "stop", **more: Any) -> dict[str, Any]:
+    return {"choices": [{"message": {"content": text, **more}, "finish_reason": finish}], "model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("reply", "value", "finish", "reasoning"),
+    [
+        (said("5"), "5", "stop", None),
+        (said("5", "length"), "5", "length", None),
+        (said("", "content_filter"), "", "refused", None),
+        (said(None, "content_filter"), "", "refused", None),
+        (said(None, "stop", refusal="I cannot"), "I cannot", "refused", None),
+        (said("5", reasoning_content="2+3"), "5", "stop", "2+3"),
+        (said("5", reasoning="2+3"), "5", "stop", "2+3"),
+        (said(None, "length", reasoning_content="2+"), "", "length", "2+"),
+        (said([{"type": "text", "text": "5"}]), "5", "stop", None),
+        (said("hm</think>\n5"), "5", "stop", "hm"),
+    ],
+)
+def test_every_ending_has_its_word(reply: Any, value: str, finish: str, reasoning: str | None) -> None:
+    arguments = {"think_end_token": "</think>"} if "</think>" in str(reply) else {}
+    (outcome,), _ = _asked_of(lambda asked: replying(reply), [generate("q")], probe=False, **arguments)
+    assert isinstance(outcome, Response)
+    assert (outcome.value, outcome.finish, outcome.reasoning) == (value, finish, reasoning)
+
+
+@pytest.mark.parametrize("reply", [said(None), {"choices": []}, {}, [], said(5), {"choices": [{}]}])
+def test_what_is_no_answer_is_asked_again_and_then_a_failure(reply: Any) -> None:
+    (outcome,), server = _asked_of(
+        lambda asked: replying(reply), [generate("q")], probe=False, max_retries=2, retry_backoff_s=0.001
+    )
+    assert isinstance(outcome, Failure)
+    assert (outcome.kind, outcome.attempts, len(server.asked)) == ("bad reply", 3, 3)
+
+
+def test_a_prompt_a_filter_stops_is_refused_not_failed() -> None:
+    body = {"error": {"message": "The response was filtered", "code": "content_filter"}}
+    (outcome,), _ = _asked_of(lambda asked: replying(body, 400), [generate("q")], probe=False)
+    assert isinstance(outcome, Response) and outcome.finish == "refused"
+
+
+def test_settings_a_server_refuses_are_left_out() -> None:
+    def script(asked: Asked) -> list[Act]:
+        if asked.method == "GET":
+            return replying({}, 404)
+        payload = asked.json
+        if "max_tokens" in payload:
+            message = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+            return replying({"error": {"message": message}}, 400)
+        for name in ("temperature", "stop"):
+            if name in payload:
+                return replying({"error": {"message": f"'{name}' is not supported with this model."}}, 400)
+        return replying(said("a1b"))
+
+    (outcome,), server = _asked_of(script, [generate("q", until=["1"])])
+    assert isinstance(outcome, Response) and outcome.value == "a"
+    assert server.asked[-1].json.keys() == {"model", "messages", "max_completion_tokens", "seed"}
+
+
+def test_a_wrong_key_stops_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEY_OF_MINE", "sk-wrong-key-1234")
+    with serving(key="sk-right") as guarded:
+        model = made(guarded, api_key_env="TEST_KEY_OF_MINE")
+        with pytest.raises(UserMistake) as raised:
+            asyncio.run(model.probe())
+        assert raised.value.exit_code == 2
+        assert "TEST_KEY_OF_MINE" in raised.value.hint
+        assert "sk-wrong-key-1234" not in str(raised.value)
+        monkeypatch.setenv("TEST_KEY_OF_MINE", "sk-right")
+        assert len(ask(made(guarded, api_key_env="TEST_KEY_OF_MINE"), [generate("q")])) == 1
+
+
+def test_a_model_the_server_has_not_is_known_before_the_first_request(server: EmbeddedServer) -> None:
+    with pytest.raises(BadOption, match="does not know it") as raised:
+        asyncio.run(OpenAIModel(model="other", base_url=server.url).probe())
+    assert "embedded" in raised.value.hint
+
+
+def test_a_server_that_is_not_there_is_a_note_in_the_plan_and_an_error_when_asked() -> None:
+    with serving() as gone:
+        url = gone.url
+    model = OpenAIModel(model="embedded", base_url=url, max_retries=0)
+    (note,) = asyncio.run(model.probe())
+    assert "nobody answers" in note
+    with pytest.raises(Exception, match="nobody answers"):
+        asyncio.run(model.open())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({}, "which one to ask"),
+        ({"model": "m", "api_key": "sk-secret"}, "not taken as an argument"),
+        ({"model": "m", "num_concurent": 3}, "num_concurent"),
+        ({"model": "m", "timeout": "long"}, "timeout"),
+        ({"model": "m", "num_concurrent": -1}, "num_concurrent"),
+        ({"model": "m", "header": "x"}, "header"),
+        ({"model": "m", "base_url": "localhost"}, "not an address"),
+        ({"model": "m", "api": "telepathy"}, "chat or responses"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadOption, match=says) as raised:
+        make_model("openai", arguments)
+    assert "sk-secret" not in str(raised.value)
+
+
+def test_openai_itself_wants_a_key_before_the_first_request() -> None:
+    with pytest.raises(BadOption, match="no key") as raised:
+        asyncio.run(OpenAIModel(model="gpt-4o").probe())
+    assert "OPENAI_API_KEY" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "url"),
+    [
+        ({}, "https://api.openai.com/v1"),
+        ({"base_url": "http://localhost:8000/v1/chat/completions"}, "http://localhost:8000/v1"),
+        ({"base_url": "http://localhost:8000/v1/"}, "http://localhost:8000/v1"),
+        ({"base_url": "http://localhost:8000"}, "http://localhost:8000/v1"),
+        ({"base_url": "https://openrouter.ai/api/v1"}, "https://openrouter.ai/api/v1"),
+        (
+            {"base_url": "https://me.openai.azure.com", "api_version": "2024-10-21"},
+            "https://me.openai.azure.com/openai/deployments/m?api-version=2024-10-21",
+        ),
+    ],
+)
+def test_the_address_may_be_given_with_or_without_the_call(arguments: dict[str, Any], url: str) -> None:
+    identity = asyncio.run(OpenAIModel(model="m", **arguments).identify())
+    assert identity["base_url"] == url
+
+
+@pytest.mark.parametrize(
+    "name",
+    "openai openai-chat-completions local-chat-completions openai_compatible async_openai openai_compatible_chat gpt4v".split(),
+)
+def test_the_names_people_know_are_known(name: str, server: EmbeddedServer) -> None:
+    assert name in MODELS.names()
+    model = make_model(name, {"model_version": "embedded", "base_url": server.url, "num_concurrent": 4})
+    assert model.name == "embedded" and model.traits.in_flight == 4
+
+
+def test_a_picture_is_encoded_once_and_shrunk_to_what_is_allowed(tmp_path: Path) -> None:
+    from assay.models.remote.media import Look, pack_image
+    from assay.tasks.media import image_part
+
+    path = tmp_path / "noise.png"
+    Pictures.effect_noise((300, 200), 90).save(path)
+    loads = 0
+    kept: dict[str, Any] = {}
+
+    def keep(how: str, make: Any) -> Any:
+        nonlocal loads
+        if how not in kept:
+            loads += 1
+            kept[how] = make()
+        return kept[how]
+
+    from dataclasses import replace
+
+    part = replace(image_part(path), keep=keep)
+    first = pack_image(part, Look())
+    assert pack_image(part, Look()) is first and loads == 1
+    assert first.url.startswith("data:image/png;base64,") and first.nbytes == len(first.data)
+    small = pack_image(part, Look(max_bytes=9000))
+    assert small.nbytes <= 9000
+    few = image_part(pack_image(part, Look(max_pixels=1000)).url).load()
+    assert few.width * few.height <= 1000
+    same = image_part(first.url).load()
+    assert same.tobytes() == Pictures.open(path).tobytes(), "what is small enough keeps every pixel"

@@ -31,6 +31,8 @@ for _name in ("openai", "openai-chat-completions", "local-chat-completions"):
     MODELS.add_lazy(_name, "assay.models.remote.openai:OpenAIModel")
 for _name in ("openai_compatible", "openai_compatible_chat", "async_openai", "gpt4v"):
     MODELS.add_lazy(_name, "assay.models.remote.openai:openai_of_lmms_eval")
+MODELS.add_lazy("openai-completions", "assay.models.remote.completions:openai_completions")
+MODELS.add_lazy("local-completions", "assay.models.remote.completions:CompletionsModel")
 MODELS.add_lazy("azure-openai-chat-completions", "assay.models.remote.openai:azure_openai")
 
 

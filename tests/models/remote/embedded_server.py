@@ -282,6 +282,9 @@ def serving(knows: frozenset[str] = ALL, key: str = "") -> Iterator[EmbeddedServ
         daemon_threads = True
         block_on_close = False
 
+        def handle_error(self, *_: Any) -> None:
+            """Whoever asked went away."""
+
     server = Server(("127.0.0.1", 0), Handler)
     served.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +27,7 @@ class Asked:
 Act = bytes | float
 """Bytes to send, or seconds to wait. `b""` closes the connection."""
 
-Script = Callable[[Asked], list[Act]]
+Script = Callable[[Asked], "list[Act] | Awaitable[list[Act]]"]
 
 
 def replying(value: Any, status: int = 200, **headers: str) -> list[Act]:
@@ -68,7 +68,8 @@ async def scripted(script: Script) -> AsyncIterator[ScriptedServer]:
                 books.open_now += 1
                 books.most_open = max(books.most_open, books.open_now)
                 try:
-                    await _act(script(asked), writer)
+                    acts = script(asked)
+                    await _act(acts if isinstance(acts, list) else await acts, writer)
                 finally:
                     books.open_now -= 1
         except (ConnectionError, asyncio.IncompleteReadError, _Closed):

@@ -58,6 +58,9 @@ def test_timeouts_shrink_it_too_and_one_call_stays_allowed() -> None:
         gate = Gate(8)
         for _ in range(30):
             gate.leave(await gate.enter(), "late")
+        assert gate.limit == 2
+        for _ in range(30):
+            gate.leave(await gate.enter(), "busy")
         assert gate.limit == 1
         gate.leave(await gate.enter(), "failed")
         assert gate.limit == 1

@@ -49,6 +49,7 @@ _HOST_KEYS = {
     "api.fireworks.ai": "FIREWORKS_API_KEY",
 }
 _CALLS = ("/chat/completions", "/completions", "/responses")
+_LONGEST_WAIT_S = 30.0
 _AZURE_VERSION = "2025-03-01-preview"
 
 
@@ -198,6 +199,7 @@ class Options:
                 timeout_s=self.timeout,
                 total_s=self.total_timeout,
                 first_wait_s=self.retry_backoff_s,
+                longest_wait_s=min(_LONGEST_WAIT_S, 60 * self.retry_backoff_s),
             ),
             num_concurrent=self.num_concurrent,
             rpm=self.rpm,

@@ -20,6 +20,7 @@ Ended = Literal["ok", "busy", "late", "failed"]
 
 _START = 8
 _SHRINK = {"busy": 0.5, "late": 0.7}
+_LEAST = {"busy": 1.0, "late": 2.0}
 _TOLERANCE = 2.0
 """A server that answers so many times slower than it did, and no more per second, has enough to do."""
 
@@ -159,7 +160,7 @@ class Gate:
         if ended == "ok":
             self._grow(seconds)
         elif ended in _SHRINK and ticket == self._epoch:
-            self.limit = max(1.0, self.limit * _SHRINK[ended])
+            self.limit = max(min(_LEAST[ended], self.limit), self.limit * _SHRINK[ended])
             self._troubled = True
             self._epoch += 1
             self._restart()

@@ -1,0 +1,112 @@
+"""Tokenizers on this side of the network, for servers that take token numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import BadOption, MissingPackage
+from assay.core.messages import Prompt
+from assay.models.remote.options import Options
+from assay.models.tokens import TextEncoder
+
+__all__ = ["Tokenizer", "backend_of", "load_tokenizer"]
+
+
+class Tokenizer:
+    """Texts to token numbers by lm-eval's rules for API models, and chats to texts."""
+
+    def __init__(self, encoder: TextEncoder, source: Any = None) -> None:
+        self.encoder = encoder
+        self._source = source
+
+    def chat(self, prompt: Prompt) -> str:
+        """A chat as the text its template makes of it."""
+        messages = [{"role": message.role, "content": message.text} for message in prompt.messages]
+        text: str = self._source.apply_chat_template(
+            messages,
+            tokenize=False,
+            add_generation_prompt=not prompt.continues,
+            continue_final_message=prompt.continues,
+        )
+        return text
+
+
+def backend_of(options: Options) -> str:
+    """`huggingface`, `tiktoken`, or `none`: the server's own tokenizer is the only one.
+
+    Without a word from the user it is `huggingface` where a tokenizer is named or the model is a folder.
+    """
+    backend = options.tokenizer_backend
+    if options.tokenized_requests is False and not options.tokenizer:
+        return "none"
+    if backend == "auto":
+        folder = Path(options.tokenizer or options.model)
+        named = bool(options.tokenizer) or (folder / "tokenizer.json").is_file()
+        return "huggingface" if named else "none"
+    return "none" if backend == "remote" else backend
+
+
+def load_tokenizer(options: Options) -> Tokenizer | None:
+    """The tokenizer the arguments name; None for the server's own. Slow: for a thread.
+
+    Raises:
+        MissingPackage: Its package is not installed.
+        BadOption: There is no such tokenizer.
+    """
+    match backend_of(options):
+        case "huggingface":
+            return _huggingface(options)
+        case "tiktoken":
+            return _tiktoken(options)
+    return None
+
+
+def _huggingface(options: Options) -> Tokenizer:
+    name = options.tokenizer or options.model
+    try:
+        transformers = import_module("transformers")
+    except ImportError:
+        raise MissingPackage.of("transformers", f"the tokenizer `{name}`", where="--model_args") from None
+    try:
+        source = transformers.AutoTokenizer.from_pretrained(name, revision=options.revision or "main")
+    except (OSError, ValueError) as error:
+        shown = str(error).partition("\n")[0]
+        raise BadOption(f"there is no tokenizer `{name}`: {shown}", where="--model_args tokenizer") from None
+
+    def encode(texts: Sequence[str], special: bool) -> list[list[int]]:
+        if not texts:
+            return []
+        found = source(list(texts), add_special_tokens=special, return_attention_mask=False)
+        return [list(ids) for ids in found["input_ids"]]
+
+    prefix = source.bos_token_id if source.bos_token_id is not None else source.eos_token_id
+    return Tokenizer(_encoder(options, encode, prefix), source)
+
+
+def _tiktoken(options: Options) -> Tokenizer:
+    try:
+        tiktoken = import_module("tiktoken")
+    except ImportError:
+        raise MissingPackage.of("tiktoken", "tokenizer_backend=tiktoken", where="--model_args") from None
+    try:
+        source = tiktoken.encoding_for_model(options.tokenizer or options.model)
+    except KeyError as error:
+        raise BadOption(str(error.args[0]), where="--model_args tokenizer") from None
+
+    def encode(texts: Sequence[str], special: bool) -> list[list[int]]:
+        return [source.encode(text, disallowed_special=()) for text in texts]
+
+    return Tokenizer(_encoder(options, encode, source.eot_token))
+
+
+def _encoder(options: Options, encode: Any, prefix: int | None) -> TextEncoder:
+    """lm-eval adds special tokens to what it sends only with `add_bos_token`."""
+    given = options.custom_prefix_token_id
+    return TextEncoder(
+        encode=encode,
+        prefix_token=given if given is not None else (prefix or 0),
+        add_bos=options.add_bos_token,
+    )

@@ -1,0 +1,208 @@
+"""`openai-completions` against the embedded model behind HTTP: the same likelihoods as the model itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.models.remote.asking import ask, generate
+from tests.models.remote.embedded_server import ALL, EmbeddedServer, serving
+
+from assay.core.messages import Prompt
+from assay.core.requests import Likelihood, Request, RollingLikelihood
+from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.models import make_model
+from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
+from assay.models.remote.completions import CompletionsModel
+from assay.models.remote.options import Options
+from assay.models.remote.scores import Piece, Scored, read_scores
+from assay.models.tokens import Unanswerable
+
+
+def made(server: EmbeddedServer, **arguments: Any) -> CompletionsModel:
+    return CompletionsModel(model="embedded", base_url=server.url, **arguments)
+
+
+def likelihood(context: str, continuation: str, document: int = 0) -> Likelihood:
+    prompt = Prompt.of_text(context)
+    return Likelihood(task="t", document=document, prompt=prompt, continuation=continuation)
+
+
+def questions() -> list[Request]:
+    scored: list[Request] = [
+        likelihood(f"Question: What is {n} + {n}?\nAnswer:", f" {choice}", n)
+        for n in range(10)
+        for choice in (2 * n, 2 * n + 1, "blue")
+    ]
+    return [
+        *scored,
+        likelihood("The sky is ", "blue", 90),
+        likelihood("", "The sky is blue", 91),
+        RollingLikelihood(task="t", document=92, prompt=Prompt.of_text("Once there was a red fox.")),
+    ]
+
+
+def close(told: Outcome, own: Outcome) -> None:
+    assert isinstance(told, Response) and isinstance(own, Response), told
+    assert isinstance(told.value, LogProbability) and isinstance(own.value, LogProbability)
+    assert told.value.total == pytest.approx(own.value.total, abs=2e-4)
+    assert told.value.greedy == own.value.greedy
+
+
+WAYS = {
+    "echo without a further token": (ALL, {}),
+    "echo with one": (ALL - {"zero"}, {}),
+    "one prompt a call": (ALL - {"many"}, {}),
+    "texts only": (ALL - {"tokens"}, {}),
+    "eight a call": (ALL, {"batch_size": 8}),
+}
+TOKENS = {"tokenizer": str(SHIPPED_WEIGHTS), "add_bos_token": True}
+WITH_TOKENS = {
+    "tokens by echo": (ALL, TOKENS),
+    "tokens by prompt_logprobs": (ALL - {"echo"}, TOKENS),
+    "a tokenizer, and texts": (ALL, {**TOKENS, "tokenized_requests": False}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_likelihoods_are_those_of_the_model_itself(way: str) -> None:
+    knows, arguments = WAYS[way]
+    _compare(knows, arguments)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("way", WITH_TOKENS)
+def test_likelihoods_of_token_numbers_are_those_of_the_model_itself(way: str) -> None:
+    pytest.importorskip("transformers")
+    knows, arguments = WITH_TOKENS[way]
+    _compare(knows, arguments)
+
+
+@pytest.mark.torch
+def test_whole_texts_go_in_windows_as_long_as_the_model_holds() -> None:
+    """Without a start token of their own: lm-eval puts one before the first window in any case."""
+    pytest.importorskip("transformers")
+    text = "Once there was a red fox. It saw a blue bird, and the bird saw it. " * 3
+    request = RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(text))
+    with serving() as server:
+        whole = ask(made(server, tokenizer=str(SHIPPED_WEIGHTS)), [request])[request.id]
+        close(whole, ask(EmbeddedModel(), [request])[request.id])
+        cut = ask(made(server, tokenizer=str(SHIPPED_WEIGHTS), max_length=50), [request])[request.id]
+        assert isinstance(cut, Response) and isinstance(cut.value, LogProbability)
+        assert isinstance(whole, Response) and isinstance(whole.value, LogProbability)
+        assert cut.value.total < whole.value.total, "a shorter memory knows less"
+        assert len(server.payloads[-1]["prompt"]) > 3, "all windows in one call"
+
+
+def _compare(knows: frozenset[str], arguments: dict[str, Any]) -> None:
+    requests = questions()[: -1 if "add_bos_token" in arguments else None]
+    with serving(knows=knows) as server:
+        there = ask(made(server, **arguments), requests)
+        calls = server.calls["/v1/completions"]
+    here = ask(EmbeddedModel(), requests)
+    for request in requests:
+        close(there[request.id], here[request.id])
+    if "many" in knows:
+        assert calls < len(requests) / 2
+
+
+def test_texts_are_those_of_the_model_itself(server: EmbeddedServer) -> None:
+    requests = [generate(Prompt.of_text(f"What is {n} + {n}?"), document=n) for n in range(6)]
+    there, here = ask(made(server), requests), ask(EmbeddedModel(), requests)
+    for request in requests:
+        told, own = there[request.id], here[request.id]
+        assert isinstance(told, Response) and isinstance(own, Response)
+        assert (told.value, told.finish) == (own.value, own.finish)
+
+
+def test_a_server_that_ignores_echo_is_not_believed_to_score() -> None:
+    with serving(knows=frozenset({"many", "tokens", "stop"})) as deaf:
+        model = made(deaf)
+        assert asyncio.run(model.probe()) == []
+        assert model.traits.abilities == {"generate"}
+        request = likelihood("The sky is", " blue")
+        outcome = ask(model, [request])[request.id]
+        assert isinstance(outcome, Failure) and "no log-probabilities" in outcome.message
+
+
+def test_scores_of_token_numbers_only_need_a_tokenizer() -> None:
+    with serving(knows=ALL - {"echo"}) as server:
+        model = made(server)
+        (note,) = asyncio.run(model.probe())
+        assert "tokenizer=NAME" in note and "likelihood" not in model.traits.abilities
+
+
+@pytest.mark.torch
+def test_one_bad_prompt_does_not_fail_the_others_of_its_call() -> None:
+    pytest.importorskip("transformers")
+    requests = [likelihood("The sky is", f" {n}", n) for n in range(5)]
+    long = likelihood("x" * 5000, " y", 9)
+    with serving() as server:
+        answer = server.answer
+
+        def refusing(path: str, payload: dict[str, Any] | None) -> dict[str, Any]:
+            from tests.models.remote.embedded_server import Refused
+
+            if payload and "x" * 50 in str(payload.get("prompt")):
+                raise Refused("maximum context length is 1024 tokens")
+            return answer(path, payload)
+
+        server.answer = refusing  # type: ignore[method-assign]
+        found = ask(made(server), [*requests, long])
+    assert all(isinstance(found[request.id], Response) for request in requests)
+    failure = found[long.id]
+    assert isinstance(failure, Failure) and failure.kind == "too long"
+
+
+@pytest.mark.torch
+def test_a_long_context_loses_its_beginning_as_in_lm_eval(server: EmbeddedServer) -> None:
+    pytest.importorskip("transformers")
+    request = likelihood("abc " * 50, " d")
+    model = made(server, tokenizer=str(SHIPPED_WEIGHTS), max_length=21)
+    found = ask(model, [request])
+    assert isinstance(found[request.id], Response)
+    prompt = server.payloads[-1]["prompt"]
+    assert len(prompt) == 20, "one token is left for the server to write"
+
+
+def test_what_cannot_be_scored_says_why() -> None:
+    choice = {
+        "index": 0,
+        "text": "ab",
+        "logprobs": {
+            "tokens": ["a", "b"],
+            "token_logprobs": [None, -1.0],
+            "top_logprobs": [None, {"b": -1.0}],
+            "text_offset": [0, 1],
+        },
+    }
+    (first,) = read_scores([Piece("ab", 0)], {"choices": [choice]})
+    assert isinstance(first, Unanswerable) and "tokenizer" in str(first)
+    (nothing,) = read_scores([Piece("ab", 2)], {"choices": [choice]})
+    assert isinstance(nothing, Unanswerable)
+    (good,) = read_scores([Piece("ab", 1)], {"choices": [choice]})
+    assert good == Scored(LogProbability(-1.0, True), 2)
+
+
+def test_a_start_token_that_counts_as_text_does_not_move_the_border() -> None:
+    """vLLM counts the letters of the start token it adds."""
+    choice = {
+        "index": 0,
+        "text": "<s>ab cd",
+        "logprobs": {
+            "tokens": ["<s>", "ab", " cd", "!"],
+            "token_logprobs": [None, -3.0, -1.0, -9.0],
+            "top_logprobs": [None, {"x": -1.0}, {" cd": -1.0}, {"!": -9.0}],
+            "text_offset": [0, 3, 5, 8],
+        },
+    }
+    (score,) = read_scores([Piece("ab cd", 2)], {"choices": [choice]})
+    assert score == Scored(LogProbability(-1.0, True), 3)
+
+
+@pytest.mark.parametrize("name", ["openai-completions", "local-completions"])
+def test_the_names_people_know_are_known(name: str, server: EmbeddedServer) -> None:
+    arguments = {"model": "embedded", "base_url": f"{server.url}/completions", "tokenized_requests": False}
+    assert make_model(name, arguments).name == "embedded"
+    assert Options(model="m", base_url=f"{server.url}/completions").address().url == server.url

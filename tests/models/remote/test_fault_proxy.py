@@ -1,0 +1,78 @@
+"""Whole runs through a proxy that fails most calls: every answer is the server's own, none is lost, none is invented."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import write_task
+from tests.models.remote.embedded_server import serving
+from tests.models.remote.fault_proxy import KINDS, POISON, FaultProxy, failing
+
+import assay
+
+pytestmark = pytest.mark.server
+
+MODEL = {
+    "model": "embedded",
+    "timeout": 0.5,
+    "retry_backoff_s": 0.005,
+    "max_retries": 60,
+    "num_concurrent": 16,
+}
+
+
+def rows(count: int) -> list[dict[str, str]]:
+    return [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(count)]
+
+
+def answers(folder: Path) -> dict[str, str]:
+    """Prompt -> answer, as the journal has them."""
+    query = "SELECT q.prompt, r.text FROM requests q JOIN responses r ON r.fingerprint = q.fingerprint"
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as journal:
+        return dict(journal.execute(query))
+
+
+def weathered(tmp_path: Path, count: int, share: float) -> tuple[FaultProxy, int]:
+    """Run through the proxy, then straight; both must agree in every answer and every number."""
+    task = str(write_task(tmp_path / "tasks", "sums", rows(count)))
+    options: dict[str, Any] = {"tasks": [task], "model": "openai", "use_cache": "off"}
+    with serving() as server:
+        with failing(server.url, share=share) as proxy:
+            through = assay.run(
+                **options, model_args={**MODEL, "base_url": proxy.url}, output_path=str(tmp_path / "through")
+            )
+        straight = assay.run(
+            **options, model_args={**MODEL, "base_url": server.url}, output_path=str(tmp_path / "straight")
+        )
+    told, own = answers(through.folder), answers(straight.folder)
+    assert len(told) == count and told == own
+    assert POISON not in "".join(told.values())
+    assert [one.value for one in through.estimates] == [one.value for one in straight.estimates]
+    assert all((one.scored, one.failed) == (count, 0) for one in through.estimates)
+    for body, given in proxy.given.items():
+        prompt = json.loads(body)["messages"][-1]["content"]
+        if isinstance(prompt, str) and prompt in told:
+            assert set(given) == {given[0]} and given[0].startswith(told[prompt])
+    return proxy, sum(proxy.calls.values())
+
+
+def test_a_run_through_most_faults_is_the_run_without(tmp_path: Path) -> None:
+    """Half of the calls fail."""
+    count, share = 30, 0.06
+    proxy, calls = weathered(tmp_path, count, share)
+    assert sum(proxy.faults[kind] for kind in KINDS) > count / 3
+    assert calls < 4 * count + 20, "as many calls as the faults make needed"
+
+
+@pytest.mark.slow
+def test_a_run_with_four_faults_in_five_calls_is_the_run_without(tmp_path: Path) -> None:
+    """Ten in a hundred of each kind."""
+    count, share = 60, 0.1
+    proxy, calls = weathered(tmp_path, count, share)
+    assert all(proxy.faults[kind] > 5 for kind in KINDS)
+    assert calls < 8 * count, "five calls an answer, as four in five fail"

@@ -40,7 +40,7 @@ def answers(folder: Path) -> dict[str, str]:
 def weathered(tmp_path: Path, count: int, share: float) -> tuple[FaultProxy, int]:
     """Run through the proxy, then straight; both must agree in every answer and every number."""
     task = str(write_task(tmp_path / "tasks", "sums", rows(count)))
-    options: dict[str, Any] = {"tasks": [task], "model": "openai", "use_cache": "off"}
+    options: dict[str, Any] = {"tasks": [task], "model": "openai"}
     with serving() as server:
         with failing(server.url, share=share) as proxy:
             through = assay.run(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from assay.core.errors import BadOption, Interrupted
-from assay.core.ports import Model
+from assay.core.ports import Model, ToldTargets
 from assay.core.progress import RunProgress
 from assay.core.runspec import RunSpec
 from assay.engine import run as engine
@@ -271,7 +271,7 @@ async def _carried_out(planned: Plan, foreign: ForeignCode, wishes: _Wishes) -> 
     started = time.monotonic()
     with ExitStack() as opened:
         cache: ResponseCache | None = None
-        if not spec.no_cache:
+        if not spec.no_cache and not isinstance(planned.model, ToldTargets):  # a target may have changed
             kept = Path(spec.use_cache).expanduser() if spec.use_cache else default_cache()
             cache = ResponseCache(kept, refresh=spec.refresh)
             opened.callback(cache.close)

@@ -14,9 +14,11 @@ from tests.models.hf.tiny import tiny_checkpoint
 from assay.core.ports import Model, Traits
 from assay.core.requests import Generate, Request
 from assay.core.responses import LogProbability, Outcome, Response
+from assay.models.dummy import DummyModel
 from assay.models.embedded.adapter import EmbeddedModel
 from assay.models.hf import HfModel
 from assay.models.ocr import OcrModel
+from assay.models.oracle import OracleModel
 from assay.models.smollm2 import SmolLM2Model
 from assay.models.speech import SpeechModel
 from assay.testing import MODEL_CHECKS, ContractBroken, ScriptedModel, check_model, example_requests
@@ -47,7 +49,19 @@ ADAPTERS: dict[str, Callable[[], Model]] = {
     ),
     "hf with an encoder": lambda: HfModel(pretrained=str(tiny_checkpoint("t5")), batch_size=3),
     "smollm2": lambda: SmolLM2Model(n_ctx=128),
+    "dummy": DummyModel,
+    "dummy with a text": lambda: DummyModel(text="yes\nand no"),
+    "oracle": lambda: told_oracle(),
 }
+
+
+def told_oracle() -> OracleModel:
+    """An oracle that was told what is right in every request of the contract."""
+    oracle = OracleModel()
+    for document in range(50):
+        likelihoods = [LogProbability(-float(at)) for at in range(3)]
+        oracle.tell("contract", document, likelihoods if document in range(20, 40) else ["5\nand more"])
+    return oracle
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)

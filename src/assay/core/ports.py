@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from assay.core.messages import Media
 from assay.core.programs import Execution, Isolation, Program
 from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.responses import LogProbability, Outcome
 
 __all__ = [
     "Ability",
@@ -24,6 +24,7 @@ __all__ = [
     "Sandbox",
     "Services",
     "Sink",
+    "ToldTargets",
     "Traits",
 ]
 
@@ -123,6 +124,18 @@ class Probes(Protocol):
     @property
     def seen(self) -> Mapping[str, Any]:
         """What was seen, for the run's manifest."""
+        ...
+
+
+@runtime_checkable
+class ToldTargets(Protocol):
+    """A model that is told what is right before it is asked: the `oracle`. Optional; no other model ever hears it.
+
+    Its answers depend on more than its requests, so the engine does not share them between runs.
+    """
+
+    def tell(self, task: str, document: int, answers: Sequence[str | LogProbability]) -> None:
+        """The right answer to each request of a document, by the request's `index`; none where there is none."""
         ...
 
 

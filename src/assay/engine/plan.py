@@ -27,6 +27,7 @@ from assay.engine.costs import check_costs
 from assay.engine.execution import Programs
 from assay.engine.foreign_code import seed_globals
 from assay.engine.judges import Bench, PlannedJudge
+from assay.engine.notes import notes_on
 from assay.engine.option_checks import check_options, check_programs
 from assay.engine.run_names import output_folder, run_digest, run_name, task_digests
 from assay.scoring.scorer import Scorer
@@ -195,20 +196,15 @@ async def make_plan(
         folder=folder / run_id,
         judges=seated,
         house_judges=bench.house,
-        notes=(*seen, *selection.notes, *bench.notes, *_without_effect(spec, tasks), *lettered_notes(opened)),
+        notes=(
+            *seen,
+            *selection.notes,
+            *bench.notes,
+            *notes_on(spec, model, tasks),
+            *lettered_notes(opened),
+        ),
         programs=programs,
     )
-
-
-def _without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str]:
-    """Options that reach no prompt of a task, though they were asked for."""
-    given = {"--num_fewshot": spec.num_fewshot, "--system_instruction": spec.system_instruction}
-    flags = " and ".join(flag for flag, value in given.items() if value)
-    alone = [name for name, planned in tasks.items() if planned.task.asks_alone]
-    if not flags or not alone:
-        return []
-    named = ", ".join(alone[:3]) + (", …" if len(alone) > 3 else "")
-    return [f"{named}: a model that chats gets the media and the question alone, {flags} changes nothing"]
 
 
 def _select(spec: RunSpec, index: TaskIndex | None, problems: list[AssayError]) -> Selection:

@@ -35,6 +35,7 @@ from assay.engine.rooms import Rooms
 from assay.engine.services import ModelServices, first_of, open_model
 from assay.engine.sittings import Court
 from assay.engine.summary import summarise
+from assay.engine.targets import tell_targets
 from assay.store.cache import KnownAnswers
 from assay.store.journal import Journal
 
@@ -203,6 +204,7 @@ class _Stream:
                     for document in batch
                     if not finished or document.index not in finished or not pass_over(rendering, document)
                 ]
+            tell_targets(self.plan.model, planned, chunk)
             counters.done += len(batch) - len(chunk)
             counters.reused += len(batch) - len(chunk)
             if planned.task.has_media:

@@ -20,6 +20,8 @@ for _name in ("hf", "hf-auto", "huggingface"):
     MODELS.add_lazy(_name, "assay.models.hf:HfModel")
 MODELS.add_lazy("llamacpp", "assay.models.llamacpp:LlamaCppModel")
 MODELS.add_lazy("smollm2", "assay.models.smollm2:SmolLM2Model")
+MODELS.add_lazy("dummy", "assay.models.dummy:DummyModel")
+MODELS.add_lazy("oracle", "assay.models.oracle:OracleModel")
 MODELS.add_lazy("ocr", "assay.models.ocr:OcrModel")
 MODELS.add_lazy("speech", "assay.models.speech:SpeechModel")
 MODELS.add_lazy("moonshine", "assay.models.speech:SpeechModel")

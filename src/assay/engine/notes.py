@@ -1,0 +1,56 @@
+"""What will not stop a run, and is worth knowing before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from assay.core.ports import Model, ToldTargets
+from assay.core.runspec import RunSpec
+
+if TYPE_CHECKING:
+    from assay.engine.plan import PlannedTask
+
+__all__ = ["notes_on"]
+
+
+def notes_on(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """A line for each thing that may surprise."""
+    return [*_without_effect(spec, tasks), *_untold(model, tasks)]
+
+
+def _without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """Options that reach no prompt of a task, though they were asked for."""
+    given = {"--num_fewshot": spec.num_fewshot, "--system_instruction": spec.system_instruction}
+    flags = " and ".join(flag for flag, value in given.items() if value)
+    alone = [name for name, planned in tasks.items() if planned.task.asks_alone]
+    if not flags or not alone:
+        return []
+    return [
+        f"{_named(alone)}: a model that chats gets the media and the question alone, {flags} changes nothing"
+    ]
+
+
+def _untold(model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """Tasks of which nobody can say beforehand that the target gets full marks."""
+    if not isinstance(model, ToldTargets):
+        return []
+    without = [name for name, planned in tasks.items() if planned.spec.doc_to_target in (None, "")]
+    own = [
+        name
+        for name, planned in tasks.items()
+        if name not in without
+        and (planned.spec.process_results is not None or planned.task.is_dialogue or planned.scorer.juries)
+    ]
+    notes = []
+    if without:
+        notes.append(f"{_named(without)}: no `doc_to_target`, so `{model.name}` has nothing to answer with")
+    if own:
+        notes.append(
+            f"{_named(own)}: judged by own code, a judge or in rounds; full marks only where that takes the target for an answer"
+        )
+    return notes
+
+
+def _named(tasks: Sequence[str]) -> str:
+    return ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")

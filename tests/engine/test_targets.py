@@ -1,0 +1,119 @@
+"""What is right, told to the model that asks for it: `oracle` gets full marks where a task can be got right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import Function, make_model, planned, write_choices, write_task, write_texts
+
+import assay
+from assay.core.ports import ToldTargets
+from assay.models.oracle import OracleModel
+
+MARKS = [
+    {"question": "Which?", "options": ["red", "green", "blue"], "gold": [0, 2], "name": "green", "number": 7}
+]
+
+
+def results(path: Path, **options: Any) -> dict[str, Any]:
+    run = assay.run(model="oracle", tasks=[str(path)], **options)
+    (scores,) = run.results.values()
+    return {name: value for name, value in scores.items() if "stderr" not in name}
+
+
+def test_generated_targets_get_full_marks(workspace: Path) -> None:
+    assert results(write_task(workspace)) == {"exact_match,none": 1.0}
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"doc_to_target": "number"},
+        {"doc_to_target": "options"},  # any of them
+        {"doc_to_target": 1, "doc_to_choice": "options"},  # a place among choices, written out
+    ],
+    ids=["a number", "a list", "a place"],
+)
+def test_a_target_that_is_no_text_is_written_as_one(workspace: Path, keys: dict[str, Any]) -> None:
+    assert results(write_task(workspace, rows=MARKS, **keys)) == {"exact_match,none": 1.0}
+
+
+METRICS = [{"metric": name} for name in ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match")]
+
+
+@pytest.mark.parametrize("target", ["{{0}}", "name", "gold"], ids=["a place", "a text", "several places"])
+def test_the_right_choice_is_certain(workspace: Path, target: str) -> None:
+    metrics = METRICS[:1] if target == "gold" else METRICS
+    path = write_choices(workspace, metric_list=metrics)
+    path = write_task(
+        workspace, "marks", MARKS, output_type="multiple_choice", doc_to_text="question", doc_to_choice="options",
+        doc_to_target=target, metric_list=metrics,
+    )  # fmt: skip
+    assert set(results(path).values()) == {1.0}
+
+
+def test_questions_that_stand_for_choices_are_answered(workspace: Path) -> None:
+    rows = [{"which": 1, "texts": ["It rains in the house.", "It rains in the garden."]}]
+    path = write_task(
+        workspace, rows=rows, output_type="multiple_choice", doc_to_text="which", doc_to_choice="texts",
+        doc_to_target=" And so we stay inside.", metric_list=[{"metric": "acc"}],
+    )  # fmt: skip
+    assert results(path) == {"acc,none": 1.0}
+
+
+def test_a_text_it_knows_is_no_surprise(workspace: Path) -> None:
+    assert results(write_texts(workspace))["word_perplexity,none"] == pytest.approx(1.0)
+
+
+def test_a_stop_string_inside_the_target_shows(workspace: Path) -> None:
+    rows = [{"question": "Two lines?", "answer": "one\ntwo"}]
+    path = write_task(workspace, rows=rows, generation_kwargs={"until": ["\n"]})
+    assert results(path) == {"exact_match,none": 0.0}
+
+
+def test_a_filter_that_loses_the_target_shows(workspace: Path) -> None:
+    steps = [{"function": "regex", "regex_pattern": "= (\\d+)"}, {"function": "take_first"}]
+    path = write_task(workspace, filter_list=[{"name": "number", "filter": steps}])
+    assert results(path) == {"exact_match,number": 0.0}
+
+
+def test_a_task_without_target_fails_and_says_so_before(workspace: Path) -> None:
+    helpers = "def judge(doc, results):\n    return {'length': len(results[0])}\n"
+    path = write_task(
+        workspace, helpers=helpers, doc_to_target=None, process_results=Function("utils.judge"),
+        metric_list=[{"metric": "length", "aggregation": "mean", "higher_is_better": True}],
+    )  # fmt: skip
+    plan = planned(OracleModel(), tasks=[str(path)])
+    assert [note for note in plan.notes if "nothing to answer with" in note]
+    assert not planned(make_model(), tasks=[str(path)]).notes
+    run = assay.run(model="oracle", tasks=[str(path)])
+    assert run.journal.outcomes("sums") == {"failed": 6}
+    ((why,),) = run.journal.query("SELECT DISTINCT why FROM outcomes")
+    assert why.startswith("no target")
+
+
+def test_own_code_is_named_before_the_run(workspace: Path) -> None:
+    helpers = "def judge(doc, results):\n    return {'right': float(results[0] == doc['answer'])}\n"
+    path = write_task(
+        workspace, helpers=helpers, process_results=Function("utils.judge"), metric_list=[{"metric": "right"}]
+    )
+    assert "judged by own code" in "".join(planned(OracleModel(), tasks=[str(path)]).notes)
+    assert results(path) == {"right,none": 1.0}
+
+
+def test_every_repeat_is_right(workspace: Path) -> None:
+    assert results(write_task(workspace, repeats=3)) == {"exact_match,none": 1.0}
+
+
+def test_no_other_model_is_told() -> None:
+    assert isinstance(OracleModel(), ToldTargets)
+    assert not isinstance(make_model(), ToldTargets)
+
+
+def test_a_target_that_changed_is_not_answered_from_the_cache(workspace: Path) -> None:
+    rows = [{"question": "Sum?", "answer": "1"}]
+    assert results(write_task(workspace, rows=rows)) == {"exact_match,none": 1.0}
+    rows[0]["answer"] = "2"
+    assert results(write_task(workspace, rows=rows)) == {"exact_match,none": 1.0}

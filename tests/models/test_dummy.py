@@ -1,0 +1,86 @@
+"""The model that knows nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import write_choices, write_task
+
+import assay
+from assay.core.errors import BadOption
+from assay.core.messages import Prompt
+from assay.core.requests import Generate, Likelihood, Request, Settings
+from assay.core.responses import LogProbability, Outcome, Response
+from assay.models.dummy import DummyModel
+
+
+def ask(model: DummyModel, *requests: Request) -> list[Outcome]:
+    async def collect() -> list[Outcome]:
+        return [outcome async for outcome in model.answer(requests)]
+
+    return asyncio.run(collect())
+
+
+def generate(text: str = "Hi", repeat: int = 0, **settings: Any) -> Generate:
+    return Generate(
+        task="t", document=0, repeat=repeat, prompt=Prompt.of_text(text), settings=Settings(settings)
+    )
+
+
+def text_of(outcome: Outcome) -> str:
+    assert isinstance(outcome, Response) and isinstance(outcome.value, str)
+    return outcome.value
+
+
+def test_it_writes_what_it_is_told_to_within_the_limits() -> None:
+    model = DummyModel(text="one two three")
+    whole, short, stopped = ask(model, generate(), generate(max_gen_toks=2), generate(until=[" t"]))
+    assert [text_of(outcome) for outcome in (whole, short, stopped)] == ["one two three", "one two", "one"]
+    assert isinstance(short, Response) and short.finish == "length"
+
+
+def test_a_number_as_text_is_a_text() -> None:
+    assert text_of(ask(DummyModel(text=42), generate())[0]) == "42"
+
+
+def test_words_depend_on_prompt_seed_and_sampled_repeat_and_on_nothing_else() -> None:
+    requests = [generate(), generate("Ho"), generate(repeat=1, do_sample=True), generate(do_sample=True)]
+    first = [text_of(outcome) for outcome in ask(DummyModel(), *requests)]
+    assert first == [text_of(outcome) for outcome in ask(DummyModel(latency_s=0.001), *requests)]
+    assert len(set(first)) == 4
+    assert first != [text_of(outcome) for outcome in ask(DummyModel(seed=1), *requests)]
+
+
+def test_it_guesses_evenly() -> None:
+    requests = [
+        Likelihood(
+            task="t", document=number, index=at, prompt=Prompt.of_text(f"{number}?"), continuation=f" {at}"
+        )
+        for number in range(400)
+        for at in range(4)
+    ]
+    outcomes = ask(DummyModel(), *requests)
+    values = [
+        outcome.value.total
+        for outcome in outcomes
+        if isinstance(outcome, Response) and isinstance(outcome.value, LogProbability)
+    ]
+    chosen = Counter(max(range(4), key=lambda at: values[4 * number + at]) for number in range(400))
+    assert all(70 <= chosen[at] <= 130 for at in range(4))
+
+
+@pytest.mark.parametrize("arguments", [{"latency_s": "slow"}, {"latency_s": -1}, {"window": 0}])
+def test_an_argument_that_makes_no_sense_is_an_error(arguments: dict[str, Any]) -> None:
+    with pytest.raises(BadOption):
+        DummyModel(**arguments)
+
+
+def test_a_whole_run_goes_through(workspace: Path) -> None:
+    tasks = [str(write_task(workspace)), str(write_choices(workspace))]
+    run = assay.run(model="dummy", tasks=tasks, model_args={"text": "3"})
+    assert run.results["sums"]["exact_match,none"] == pytest.approx(1 / 6)
+    assert 0 <= run.results["choices"]["acc,none"] <= 1

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 _HOMES = {
     "run": "assay.api",
+    "compare": "assay.api",
     "plan": "assay.api",
     "open_run": "assay.api",
     "resume": "assay.api",
@@ -70,6 +71,7 @@ __all__ = [
     "Traits",
     "Unscored",
     "Video",
+    "compare",
     "open_run",
     "plan",
     "resume",
@@ -77,7 +79,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from assay.api import Run, open_run, plan, resume, run
+    from assay.api import Run, compare, open_run, plan, resume, run
     from assay.core.documents import Document
     from assay.core.errors import AssayError
     from assay.core.messages import Audio, Image, Message, Prompt, Text, Video

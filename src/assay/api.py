@@ -35,11 +35,14 @@ from assay.engine.watch import current_watch, watching
 from assay.store.cache import ResponseCache, default_cache
 from assay.store.finding import find_run
 from assay.store.runs import Run as StoredRun
+from assay.viewer.comparison.comparing import compare_sources
+from assay.viewer.comparison.records import CompareOptions, Comparison
+from assay.viewer.comparison.sources import open_source
 from assay.viewer.lm_eval_files import write_files_once
 from assay.viewer.progress import show_progress
 from assay.viewer.tables import results_text
 
-__all__ = ["Run", "open_run", "plan", "resume", "run", "score", "verify"]
+__all__ = ["Run", "compare", "open_run", "plan", "resume", "run", "score", "verify"]
 
 T = TypeVar("T")
 
@@ -206,6 +209,21 @@ def verify(run: str | Path | StoredRun) -> Verification:
             return _wait(verified(), beside_helpers=True)
     finally:
         stored.close()
+
+
+def compare(first: str | Path | StoredRun, second: str | Path | StoredRun, **options: Any) -> Comparison:
+    """How a second run differs from a first, document by document; either may be result files of lm-eval or lmms-eval.
+
+    `options` are those of `CompareOptions`: `tasks`, `metrics`, `cluster_by`, `category`, `correction`, `level`, `flips`.
+
+    >>> compare("base", "tuned").rows[0].p_value  # doctest: +SKIP
+    0.0213
+    """
+    with ExitStack() as opened:
+        sources = [open_source(word) for word in (first, second)]
+        for source in sources:
+            opened.callback(source.close)
+        return compare_sources(sources[0], sources[1], CompareOptions(**options))
 
 
 def _spec(spec: RunSpec | None, options: dict[str, Any]) -> tuple[RunSpec, Model | None, list[Model]]:

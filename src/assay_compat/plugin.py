@@ -1,5 +1,5 @@
-"""What Assay asks of a compatibility layer: to make foreign imports work, to name modules of foreign trees, and to
-open tasks that are written as foreign classes."""
+"""What Assay asks of a compatibility layer: to make foreign imports work, to name modules of foreign trees, to open tasks
+that are written as foreign classes, and to read foreign result files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.specs import TaskSpec
+from assay.store.sheets import SheetSource
 from assay.tasks.task import Rendering, Task
 from assay_compat.finder import ForeignFinder
 from assay_compat.gaps import GapFinder, serve_metrics
 
-__all__ = ["install", "loading", "missing_judge", "module_name", "open_task"]
+__all__ = ["install", "loading", "missing_judge", "module_name", "open_results", "open_task"]
 
 _FOLDER = Path(__file__).parent / "foreign"
 _FINDER = ForeignFinder(_FOLDER, ("lm_eval", "lmms_eval"))
@@ -66,3 +67,10 @@ def open_task(spec: TaskSpec, rendering: Rendering | None, splits: Mapping[str, 
     if is_lmms_class(spec.config["class"]):
         return open_lmms_task(spec, rendering, splits)
     return ClassTask(spec, rendering, splits) if is_foreign_class(spec.config["class"]) else None
+
+
+def open_results(path: Path) -> SheetSource | None:
+    """The result files of lm-eval or lmms-eval at a place; None when there are none."""
+    from assay_compat.result_files import open_results as opened
+
+    return opened(path)

@@ -31,8 +31,15 @@ PACKAGES = sorted(
 )
 HEADINGS = ["What it is for", "Its words", "What it does not know", "Its arrow"]
 COMMAND_FLAGS = {
+    "--alpha",
+    "--baseline",
+    "--by",
+    "--cluster_by",
     "--config",
+    "--correction",
+    "--documents",
     "--dry_run",
+    "--effect",
     "--filter",
     "--format",
     "--from",
@@ -41,11 +48,21 @@ COMMAND_FLAGS = {
     "--in",
     "--jobs",
     "--json",
+    "--junit",
+    "--labels",
+    "--level",
+    "--markdown",
+    "--max_drop",
     "--metric",
+    "--min",
     "--no_data",
     "--older_than",
     "--output",
+    "--plot",
+    "--power",
+    "--repeats",
     "--scoring",
+    "--show_flips",
     "--threshold",
     "--verbosity",
     "--version",
@@ -126,7 +143,10 @@ def test_every_flag_that_is_shown_exists(page: Path) -> None:
     commands = [
         line
         for line in text.splitlines()
-        if re.search(r"\bassay (run|plan|ls|show|check|runs|resume|verify|score|export|cache)\b", line)
+        if re.search(
+            r"\bassay (run|plan|ls|show|check|runs|resume|verify|score|export|cache|compare|explain|power|gate|calibrate|lint-benchmark)\b",
+            line,
+        )
     ]
     quoted = re.findall(r"`(--\w[\w-]*)", text)
     shown = {flag for line in commands for flag in re.findall(r"(?<!\S)--\w[\w-]*", line)} | {*quoted}

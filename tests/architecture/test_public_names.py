@@ -33,6 +33,7 @@ PUBLIC = {
     "Traits",
     "Unscored",
     "Video",
+    "compare",
     "open_run",
     "plan",
     "resume",

@@ -25,6 +25,10 @@ COMMANDS = {
     "resume": ("assay.cli.resume", "Go on with a run where it stopped."),
     "score": ("assay.cli.score", "Apply filters and metrics again to the answers a run has."),
     "verify": ("assay.cli.verify", "Say what changed since a run: data, prompts, code, versions."),
+    "compare": (
+        "assay.cli.compare",
+        "Compare runs document by document: is one better, and how sure is that?",
+    ),
     "export": ("assay.cli.export", "Write a run in a format other programs read."),
     "cache": ("assay.cli.cache", "List and prune the answers that runs share."),
     "ls": ("assay.cli.ls", "List tasks, groups, tags, models, metrics, filters, options."),

@@ -1,0 +1,44 @@
+"""What people mean by a run when they compare: one of ours, or files another harness wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from assay.core.errors import UnknownName
+from assay.core.plugins import plugins
+from assay.store.finding import find_run
+from assay.store.journal import FILE_NAME
+from assay.store.run_sheets import RunSheets
+from assay.store.runs import Run
+from assay.store.sheets import SheetSource
+
+__all__ = ["open_source"]
+
+
+def open_source(word: str | Path | Run, folders: Sequence[str | Path] = ()) -> SheetSource:
+    """A run (its id, the start of it, its folder, `latest`) or result files of lm-eval or lmms-eval (a samples file, or
+    the folder it is in).
+
+    Raises:
+        UnknownName: There is neither.
+    """
+    if isinstance(word, Run):
+        return RunSheets(Run(word.folder).scored(None), word.id)
+    path = Path(word).expanduser()
+    ours = (path / FILE_NAME).is_file() or path.name == FILE_NAME
+    if path.exists() and not ours:
+        for plugin in plugins("assay.compat"):
+            found: SheetSource | None = plugin.load().open_results(path)
+            if found is not None:
+                return found
+    try:
+        folder = find_run(word, folders)
+    except UnknownName as error:
+        if path.exists():
+            raise UnknownName(
+                f"`{word}` is neither a run nor results of lm-eval or lmms-eval",
+                hint=f"a run's folder holds {FILE_NAME}; result folders hold samples_<task>_<date>.jsonl",
+            ) from None
+        raise error from None
+    return RunSheets(Run(folder).scored(None), folder.name)

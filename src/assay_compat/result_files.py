@@ -1,0 +1,283 @@
+"""Result files of lm-evaluation-harness and lmms-eval as sheets: `samples_<task>_<date>.jsonl`, and the results beside it.
+
+lm-eval's rows hold the whole document, lmms-eval's only what was asked and answered; both have a row for each document and
+filter pipeline, lmms-eval's without the pipeline's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import BadData, UnknownName
+from assay.store.sheets import Column, Kind, Look, Sheet
+
+__all__ = ["ResultFiles", "open_results"]
+
+_LM_EVAL = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d+)\.jsonl$")
+_LMMS_EVAL = re.compile(r"(?P<date>\d{8}_\d{6})_samples_(?P<task>.+)\.jsonl$")
+_OWN_KEYS = {
+    "doc_id", "doc", "target", "arguments", "input", "resps", "filtered_resps", "filter", "metrics", "doc_hash",
+    "prompt_hash", "target_hash", "token_counts", "input_media", "prompt", "schema_version",
+}  # fmt: skip
+
+
+def open_results(path: Path) -> ResultFiles | None:
+    """The files another harness left in a folder, or the one that is named; None when there are none."""
+    if path.is_file() and path.suffix == ".jsonl":
+        return ResultFiles({_task_of(path): path}, path)
+    if path.is_file() and path.suffix == ".json":
+        date = _date_of(path.name)
+        found = {task: file for task, file in _samples(path.parent) if date and date in file.name}
+        return ResultFiles(found, path) if found else None
+    if not path.is_dir():
+        return None
+    newest = dict(_samples(path))  # sorted by date, so the last one of a task counts
+    return ResultFiles(newest, path) if newest else None
+
+
+class ResultFiles:
+    """What files of another harness say of their documents."""
+
+    def __init__(self, files: Mapping[str, Path], place: Path) -> None:
+        self.files = dict(files)
+        self.name = place.name
+
+    @property
+    def tasks(self) -> list[str]:
+        return list(self.files)
+
+    @property
+    def model(self) -> str:
+        config = self._results.get("config", {})
+        return str(self._results.get("model_name") or config.get("model") or self.name)
+
+    @cached_property
+    def _results(self) -> dict[str, Any]:
+        """The results beside the samples, of the same date."""
+        for file in self.files.values():
+            date = _date_of(file.name)
+            for beside in sorted(file.parent.glob("*.json")):
+                if "results" in beside.name and (date is None or date in beside.name):
+                    loaded = _json(beside)
+                    return loaded if isinstance(loaded, dict) else {}
+        return {}
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        results = self._results
+        if not results:
+            return {}
+        config = results.get("config", {})
+        seeds = [config.get(f"{name}_seed") for name in ("random", "numpy", "torch", "fewshot")]
+        return {
+            "chat template": results.get("chat_template_sha") or results.get("chat_template"),
+            "system instruction": results.get("system_instruction") or None,
+            "few-shot as turns": bool(results.get("fewshot_as_multiturn")),
+            "limit": config.get("limit"),
+            "gen_kwargs": config.get("gen_kwargs") or None,
+            "seed": seeds if any(seed is not None for seed in seeds) else None,
+        }
+
+    def sheet(self, task: str, kind: Kind | None = None) -> Sheet:
+        """The documents of a task in the order of their numbers."""
+        rows = self._by_document(task)
+        documents = list(rows)
+        columns: dict[tuple[str, str], list[Any]] = {}
+        for at, listed in enumerate(rows.values()):
+            for row in listed:
+                for metric in row.get("metrics") or [key for key in row if key not in _OWN_KEYS]:
+                    column = columns.setdefault((row["filter"], metric), [])
+                    column.extend([None] * (at - len(column)))
+                    if len(column) == at:
+                        column.append(_value(row.get(metric)))
+        for column in columns.values():
+            column.extend([None] * (len(documents) - len(column)))
+        first = [listed[0] for listed in rows.values()]
+        return Sheet(
+            task=task,
+            kind="files",
+            documents=documents,
+            contents=[row.get("doc_hash") or row["doc_id"] for row in first],
+            prompts=[row.get("prompt_hash") or _sha(_prompt(row)) for row in first],
+            endings=["scored"] * len(documents),
+            columns=self._columns(task, columns),
+            facts=self._task_facts(task, first[0] if first else {}),
+            cluster_key=str(self._results.get("configs", {}).get(task, {}).get("cluster_key") or ""),
+        )
+
+    def field(self, task: str, name: str) -> list[Any]:
+        """One field of each document; nested ones with dots. lmms-eval keeps no documents, so there are none."""
+        found = []
+        for listed in self._by_document(task).values():
+            value: Any = listed[0].get("doc")
+            for part in name.split("."):
+                value = value.get(part) if isinstance(value, dict) else None
+            found.append(value)
+        return found
+
+    def field_names(self, task: str) -> list[str]:
+        """The fields of the first document."""
+        first = next(iter(self._by_document(task).values()), [{}])[0].get("doc")
+        return list(first) if isinstance(first, dict) else []
+
+    def looks(self, task: str, documents: Sequence[int]) -> dict[int, Look]:
+        """Some documents with prompts, responses, answers."""
+        rows = self._by_document(task)
+        return {document: _look(document, rows[document]) for document in documents if document in rows}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _by_document(self, task: str) -> dict[int, list[dict[str, Any]]]:
+        if task not in self.files:
+            raise UnknownName(f"`{self.name}` has no task `{task}`", hint=f"it has: {', '.join(self.files)}")
+        file = self.files[task]
+        return _read(file, file.stat().st_mtime_ns)
+
+    def _columns(
+        self, task: str, values: Mapping[tuple[str, str], list[Any]]
+    ) -> dict[tuple[str, str], Column]:
+        config = self._results.get("configs", {}).get(task, {})
+        listed = config.get("metric_list")
+        uses = {
+            str(one.get("metric")): one
+            for one in (listed if isinstance(listed, list) else ())
+            if isinstance(one, dict)
+        }
+        numbers = self._results.get("results", {}).get(task, {})
+        directions = self._results.get("higher_is_better", {}).get(task, {})
+        made = {}
+        for (pipeline, metric), column in values.items():
+            if not any(isinstance(value, (int, float, dict, list)) for value in column):
+                continue  # a text is not a score
+            reported = numbers.get(f"{metric},{pipeline}")
+            made[pipeline, metric] = Column(
+                pipeline=pipeline,
+                metric=metric,
+                values=column,
+                aggregation=str(uses.get(metric, {}).get("aggregation") or ""),
+                higher_is_better=directions.get(metric, uses.get(metric, {}).get("higher_is_better")),
+                reported=float(reported) if isinstance(reported, (int, float)) else None,
+                score_key=str(config.get("score_key") or "score"),
+            )
+        return made
+
+    def _task_facts(self, task: str, first: Mapping[str, Any]) -> dict[str, Any]:
+        results = self._results
+        config = results.get("configs", {}).get(task, {})
+        names = (("path", "dataset_path"), ("name", "dataset_name"), ("split", "test_split"))
+        return {
+            "few-shot examples": results.get("n-shot", {}).get(task),
+            "generation settings": config.get("generation_kwargs") or _settings(first),
+            "dataset": {key: config[name] for key, name in names if config.get(name)} or None,
+            "task version": results.get("versions", {}).get(task),
+        }
+
+
+@lru_cache(maxsize=8)
+def _read(file: Path, _: int) -> dict[int, list[dict[str, Any]]]:
+    """The rows of a file by document, each with the name of its filter pipeline."""
+    documents: dict[int, list[dict[str, Any]]] = {}
+    for number, line in enumerate(file.read_bytes().splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            listed = documents.setdefault(row["doc_id"], [])
+        except (ValueError, KeyError, TypeError):
+            raise BadData(
+                "this line is not a sample of lm-eval or lmms-eval",
+                where=f"{file}:{number}",
+                hint="each line is an object with `doc_id`",
+            ) from None
+        row.setdefault("filter", "none" if not listed else f"filter {len(listed) + 1}")
+        listed.append(row)
+    return dict(sorted(documents.items()))
+
+
+def _samples(folder: Path) -> Iterator[tuple[str, Path]]:
+    """(task, file), the oldest first."""
+    files = [file for file in _jsonl(folder) if _LM_EVAL.search(file.name) or _LMMS_EVAL.search(file.name)]
+    for file in sorted(files, key=lambda file: (_date_of(file.name) or "", file.name)):
+        yield _task_of(file), file
+
+
+def _jsonl(folder: Path) -> list[Path]:
+    """In the folder and two below it: results are kept by model, and sometimes by date."""
+    return [file for depth in ("", "*/", "*/*/") for file in folder.glob(f"{depth}*.jsonl")]
+
+
+def _task_of(file: Path) -> str:
+    match = _LM_EVAL.search(file.name) or _LMMS_EVAL.search(file.name)
+    return match["task"] if match else file.stem.removeprefix("samples_")
+
+
+def _date_of(name: str) -> str | None:
+    found = re.search(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d+|\d{8}_\d{6}", name)
+    return found[0] if found else None
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError:
+        raise BadData("the results are not JSON", where=str(path)) from None
+
+
+def _value(value: Any) -> Any:
+    """A score as it was; harnesses write some numbers as texts."""
+    if isinstance(value, bool):
+        return float(value)
+    return value
+
+
+def _prompt(row: Mapping[str, Any]) -> str:
+    arguments = row.get("arguments")
+    if isinstance(arguments, dict):  # {"gen_args_0": {"arg_0": …}}
+        first: Any = next(iter(arguments.values()), {})
+        return str(first.get("arg_0", "")) if isinstance(first, dict) else str(first)
+    if isinstance(arguments, list) and arguments:
+        return str(arguments[0][0] if isinstance(arguments[0], list) and arguments[0] else arguments[0])
+    return str(row.get("input", row.get("prompt", "")))
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _settings(row: Mapping[str, Any]) -> Any:
+    arguments = row.get("arguments")
+    first: Any = next(iter(arguments.values()), {}) if isinstance(arguments, dict) else {}
+    settings = first.get("arg_1") if isinstance(first, dict) else None
+    return settings if isinstance(settings, dict) else None
+
+
+def _look(document: int, rows: Sequence[Mapping[str, Any]]) -> Look:
+    first = rows[0]
+    responses = _flat(first.get("resps", first.get("filtered_resps")))
+    counts = first.get("token_counts")
+    tokens = counts[0].get("input_tokens") if isinstance(counts, list) and counts and counts[0] else None
+    return Look(
+        document=document,
+        prompt=_prompt(first),
+        responses=tuple(map(str, responses)),
+        answers={row["filter"]: _shown(row.get("filtered_resps")) for row in rows},
+        target=str(first.get("target", "")),
+        input_tokens=tokens,
+        settings=json.dumps(_settings(first), sort_keys=True, default=str) if _settings(first) else "",
+    )
+
+
+def _flat(value: Any) -> list[Any]:
+    return [one for part in value for one in _flat(part)] if isinstance(value, list) else [value]
+
+
+def _shown(value: Any) -> str:
+    flat = _flat(value)
+    return str(flat[0] if len(flat) == 1 else flat)

@@ -1,0 +1,126 @@
+"""Files as lm-eval and lmms-eval write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.core.errors import BadData, UnknownName
+from assay.viewer.comparison.comparing import compare_sources
+from assay.viewer.comparison.records import CompareOptions
+from assay_compat.result_files import open_results
+
+DATE = "2026-01-02T03-04-05.678901"
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def lm_eval_row(document: int, score: float, **more: Any) -> dict[str, Any]:
+    return {
+        "doc_id": document,
+        "doc": {"question": f"q{document}", "about": {"topic": "a"}},
+        "target": "yes",
+        "arguments": {"gen_args_0": {"arg_0": f"Q: q{document}", "arg_1": {"until": ["\n"]}}},
+        "resps": [["maybe"]],
+        "filtered_resps": ["maybe"],
+        "filter": "strict",
+        "metrics": ["exact_match"],
+        "doc_hash": f"hash {document}",
+        "prompt_hash": f"prompt {document}",
+        "target_hash": "t",
+        "exact_match": score,
+        **more,
+    }
+
+
+def lmms_eval_row(document: int, score: float) -> dict[str, Any]:
+    return {
+        "doc_id": document,
+        "target": "B",
+        "input": f"Q: {document}",
+        "filtered_resps": ["B"],
+        "token_counts": [{"input_tokens": 17, "output_tokens": 1}],
+        "doc_hash": f"hash {document}",
+        "mme_score": {"question_id": document, "score": score},
+        "submission": "text that is no score",
+    }
+
+
+def test_samples_of_lm_eval_become_a_sheet(tmp_path: Path) -> None:
+    rows = [lm_eval_row(n, float(n % 2)) for n in (2, 0, 1)]
+    rows.insert(1, lm_eval_row(2, 1.0, filter="loose"))
+    write(tmp_path / "model" / f"samples_my_task_{DATE}.jsonl", rows)
+    results = {
+        "results": {"my_task": {"exact_match,strict": 1 / 3}},
+        "higher_is_better": {"my_task": {"exact_match": True}},
+        "n-shot": {"my_task": 5},
+        "config": {"model": "hf", "limit": 3},
+        "chat_template_sha": "abc",
+    }
+    (tmp_path / "model" / f"results_{DATE}.json").write_text(json.dumps(results))
+    source = open_results(tmp_path)
+    assert source is not None
+    assert source.tasks == ["my_task"]
+    sheet = source.sheet("my_task")
+    assert sheet.documents == [0, 1, 2]
+    assert list(sheet.columns["strict", "exact_match"].values) == [0.0, 1.0, 0.0]
+    assert list(sheet.columns["loose", "exact_match"].values) == [None, None, 1.0]
+    assert sheet.facts["few-shot examples"] == 5
+    assert source.facts["chat template"] == "abc"
+    assert source.field("my_task", "about.topic") == ["a", "a", "a"]
+    look = source.looks("my_task", [1])[1]
+    assert (look.prompt, look.responses, look.answers["strict"]) == ("Q: q1", ("maybe",), "maybe")
+    with pytest.raises(UnknownName, match="no task `other`"):
+        source.sheet("other")
+
+
+def test_samples_of_lmms_eval_are_compared_by_the_scores_in_their_mappings(tmp_path: Path) -> None:
+    for name, share in (("a", 4), ("b", 2)):
+        rows = [lmms_eval_row(n, float(n % share == 0)) for n in range(40)]
+        write(tmp_path / name / "20260102_030405_samples_mme.jsonl", rows)
+    sources = [open_results(tmp_path / name) for name in "ab"]
+    assert sources[0] is not None and sources[1] is not None
+    (row,) = compare_sources(sources[0], sources[1], CompareOptions()).rows
+    assert (row.metric, row.first, row.second) == ("mme_score", 0.25, 0.5)
+    assert row.differs
+    assert sources[0].looks("mme", [3])[3].input_tokens == 17
+
+
+def test_the_newest_file_of_a_task_counts(tmp_path: Path) -> None:
+    write(tmp_path / "samples_t_2025-01-01T00-00-00.0.jsonl", [lm_eval_row(0, 0.0)])
+    write(tmp_path / f"samples_t_{DATE}.jsonl", [lm_eval_row(0, 1.0)])
+    source = open_results(tmp_path)
+    assert source is not None
+    assert list(source.sheet("t").columns["strict", "exact_match"].values) == [1.0]
+
+
+def test_a_results_file_stands_for_the_samples_of_its_date(tmp_path: Path) -> None:
+    write(tmp_path / "samples_t_2025-01-01T00-00-00.0.jsonl", [lm_eval_row(0, 0.0)])
+    write(tmp_path / f"samples_t_{DATE}.jsonl", [lm_eval_row(0, 1.0)])
+    results = tmp_path / "results_2025-01-01T00-00-00.0.json"
+    results.write_text("{}")
+    source = open_results(results)
+    assert source is not None
+    assert list(source.sheet("t").columns["strict", "exact_match"].values) == [0.0]
+
+
+def test_one_file_is_enough_and_a_broken_line_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.jsonl", [lm_eval_row(0, 1.0)])
+    source = open_results(path)
+    assert source is not None and source.tasks == ["mine"]
+    path.write_text(path.read_text() + "{broken\n")
+    with pytest.raises(BadData) as error:
+        source.sheet("mine")
+    assert error.value.where.endswith("mine.jsonl:2")
+
+
+def test_a_folder_without_samples_is_nothing(tmp_path: Path) -> None:
+    assert open_results(tmp_path) is None
+    assert open_results(tmp_path / "missing") is None

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Assay
+from tests.making import write_task
+
+from assay.testing import ScriptedModel
+
+ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1 if n < 30 else 0)} for n in range(40)]
+
+
+@pytest.fixture
+def two_runs(assay_command: Assay, scripted: ScriptedModel, workspace: Path) -> tuple[str, str]:
+    """A run that can add, and one whose question says something else."""
+    task = write_task(workspace, "sums", ROWS)
+    options = ("run", str(task), "--model", "scripted", "--json")
+    for place, more in (("a", ()), ("b", ("--system_instruction", "What is 3 + 1?"))):
+        assert assay_command(*options, "--output_path", place, *more).code == 0
+    folders = [next(path.parent for path in Path(name).rglob("journal.sqlite")) for name in "ab"]
+    return str(folders[0]), str(folders[1])
+
+
+def test_a_comparison_is_a_table_with_warnings_and_flips(
+    assay_command: Assay, two_runs: tuple[str, str]
+) -> None:
+    called = assay_command("compare", *two_runs, "--show_flips", "--plot", "forest.svg")
+    assert called.code == 0
+    assert "-72.50" in called.out and "worse" in called.out
+    assert "warning: prompts: system instruction: none and What is 3 + 1?" in called.out
+    assert "flipped documents: 29, 0 of them for the better" in called.out
+    assert "19 more" in called.out
+    assert Path("forest.svg").read_text().startswith("<svg")
+    assert "\x1b" not in called.out
+
+
+def test_json_has_everything(assay_command: Assay, two_runs: tuple[str, str]) -> None:
+    called = assay_command("compare", two_runs[0], *two_runs, "--json", "--show-flips")
+    same, other = json.loads(called.out)
+    assert same["rows"][0]["difference"] == 0.0
+    assert len(other["rows"][0]["flips"]) == 29
+    assert other["mismatches"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["compare", "one"], "it takes two runs"),
+        (["compare", "one", "two"], "no runs in"),
+    ],
+)
+def test_mistakes_are_said(assay_command: Assay, arguments: list[str], said: str) -> None:
+    called = assay_command(*arguments)
+    assert called.code == 2
+    assert said in called.err

@@ -1,0 +1,238 @@
+"""Runs side by side: what is paired, what is found, what is warned about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from tests.making import make_model, write_choices, write_task
+
+import assay
+from assay.core.errors import BadOption, UnknownName, UserMistake
+from assay.core.responses import Failure, LogProbability
+from assay.stats.comparison import compare_pairs
+from assay.viewer.comparison.forest import forest, plot_line, write_picture
+from assay.viewer.comparison.showing import comparison_table, markdown_table, remarks
+from assay.viewer.comparison.sources import open_source
+from assay.viewer.lm_eval_files import write_files
+from assay.viewer.run_tables import table_text
+
+ROWS = [
+    {
+        "question": f"What is {n} + 1?",
+        "answer": str(n + 1),
+        "kind": "odd" if n % 2 else "even",
+        "text": n // 4,
+    }
+    for n in range(40)
+]
+Runs = Callable[..., Any]
+
+
+def knows(*documents: int) -> Callable[[Any], str]:
+    """A model that can do these sums and no others."""
+    return lambda request: str(request.document + 1) if request.document in documents else "no idea"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    """`runs(answers, **options)`: a run of the sums, each in a folder of its own."""
+
+    def run(answers: Any, rows: Any = ROWS, keys: Any = None, **options: Any) -> Any:
+        number = len(list(tmp_path.iterdir()))
+        task = write_task(tmp_path / f"task-{number}", "sums", rows, **(keys or {}))
+        place = str(tmp_path / f"out-{number}")
+        return assay.run(
+            model=make_model(answers), tasks=[str(task)], no_cache=True, output_path=place, **options
+        )
+
+    return run
+
+
+def test_scores_are_paired_document_by_document(runs: Runs) -> None:
+    first, second = runs(knows(*range(10))), runs(knows(*range(5, 30)))
+    found = assay.compare(first, second, flips=True)
+    (row,) = found.rows
+    wanted = compare_pairs([n < 10 for n in range(40)], [5 <= n < 30 for n in range(40)])
+    assert (row.first, row.second) == (0.25, 0.625)
+    assert row.difference == pytest.approx(0.375)
+    assert (row.wins, row.ties, row.losses) == (20, 15, 5)
+    assert row.p_value == pytest.approx(wanted.p_value)
+    assert row.differs and row.better
+    assert [flip.document for flip in row.flips] == [*range(5), *range(10, 30)]
+    assert found.mismatches == ()
+
+
+def test_no_difference_says_what_would_have_been_seen(runs: Runs) -> None:
+    found = assay.compare(runs(knows(1, 2, 3)), runs(knows(2, 3, 4)))
+    (row,) = found.rows
+    assert not row.differs and row.better is None
+    assert row.detectable is not None and 0.05 < row.detectable < 0.3
+    text = table_text(comparison_table(found, found.rows))
+    assert "no difference seen" in text
+    assert f"±{100 * row.detectable:.1f}" in text
+
+
+def test_other_prompts_shots_and_settings_are_warned_about(runs: Runs) -> None:
+    first = runs(knows(1))
+    second = runs(knows(1), num_fewshot=1, system_instruction="Think.", gen_kwargs={"temperature": 0.5})
+    said = dict.fromkeys(f"{one.kind}: {one.what}" for one in assay.compare(first, second).mismatches)
+    assert "prompts: the models were asked differently" in said
+    assert "few-shot: few-shot examples: 0 and 1" in said
+    assert "prompts: system instruction: none and Think." in said
+    assert any(text.startswith("sampling: generation settings: temperature") for text in said)
+
+
+def test_documents_that_one_run_lacks_are_left_out_and_counted(runs: Runs) -> None:
+    moved = [{**ROWS[0], "question": "Something else?"}, *ROWS[5:30]]
+    found = assay.compare(runs(knows(*range(20))), runs(lambda request: "7", rows=moved))
+    assert found.rows[0].documents == 25
+    said = " ".join(text for _, text in remarks(found))
+    assert "25 documents are in both runs, 15 only in the first, 1 only in the second" in said
+
+
+def test_a_dataset_whose_rows_all_changed_is_paired_by_number_and_says_so(runs: Runs) -> None:
+    changed = [{**row, "note": "new"} for row in ROWS]
+    found = assay.compare(runs(knows(1)), runs(knows(1), rows=changed))
+    assert found.rows[0].documents == 40
+    assert "paired by number" in " ".join(one.what for one in found.mismatches)
+
+
+def test_unanswered_documents_are_left_out_of_the_pairs(runs: Runs) -> None:
+    def failing(request: Any) -> Any:
+        return Failure(request_id="", kind="server error", message="down") if request.document < 4 else "5"
+
+    found = assay.compare(runs(knows(4)), runs(failing))
+    assert found.rows[0].documents == 36
+    assert "4 of 40 documents have no score" in found.rows[0].notes[0]
+    assert any(one.kind == "endings" and "4 failed" in one.what for one in found.mismatches)
+
+
+def test_clusters_widen_the_interval_and_come_from_the_field_that_is_named(runs: Runs) -> None:
+    first, second = runs(knows()), runs(knows(*range(8), *range(16, 24)))
+    alone = assay.compare(first, second).rows[0]
+    together = assay.compare(first, second, cluster_by="text").rows[0]
+    assert together.clusters == 10
+    assert together.p_value > alone.p_value
+    assert together.high - together.low > alone.high - alone.low
+    with pytest.raises(UnknownName, match="no field `page`"):
+        assay.compare(first, second, cluster_by="page")
+
+
+def test_a_field_that_documents_share_is_suggested(runs: Runs) -> None:
+    rows = [{**row, "passage": f"text {n // 3}"} for n, row in enumerate(ROWS)]
+    found = assay.compare(runs(knows(1), rows=rows), runs(knows(1), rows=rows))
+    assert "40 documents share 14 values of `passage`" in " ".join(found.notes)
+
+
+def test_categories_are_compared_apart(runs: Runs) -> None:
+    found = assay.compare(runs(knows()), runs(knows(*range(0, 40, 2))), category="kind")
+    values = {row.category: (row.documents, row.difference) for row in found.categories}
+    assert values == {"even": (20, 1.0), "odd": (20, 0.0)}
+
+
+def test_a_metric_that_should_be_low_is_better_when_it_is_lower(runs: Runs) -> None:
+    keys = {"metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": False}]}
+    (row,) = assay.compare(runs(knows(*range(20)), keys=keys), runs(knows(), keys=keys)).rows
+    assert row.difference == -0.5
+    assert row.better
+    assert (row.wins, row.losses) == (20, 0)
+
+
+def test_corpus_metrics_are_compared_as_a_whole(runs: Runs) -> None:
+    keys = {"metric_list": [{"metric": "bleu", "aggregation": "bleu", "higher_is_better": True}]}
+    rows = [{**row, "answer": f"the answer to this sum is {row['answer']} of course"} for row in ROWS]
+    good = runs(
+        lambda request: f"the answer to this sum is {request.document + 1} of course", rows=rows, keys=keys
+    )
+    bad = runs(lambda request: "the answer to everything is 42 of course", rows=rows, keys=keys)
+    (row,) = assay.compare(bad, good).rows
+    assert row.second == pytest.approx(good.estimates[0].value)
+    assert row.differs and row.better and row.wins is None
+    assert row.test == "swapped answers"
+
+
+def test_files_of_lm_eval_are_compared_as_runs_are(runs: Runs, tmp_path: Path) -> None:
+    first, second = runs(knows(*range(10))), runs(knows(*range(5, 30)), num_fewshot=1)
+    write_files(first, str(tmp_path / "a"))
+    write_files(second, str(tmp_path / "b"))
+    ours = assay.compare(first, second)
+    for one, other in (
+        (tmp_path / "a", tmp_path / "b"),
+        (first.folder, tmp_path / "b"),
+        (tmp_path / "a", second),
+    ):
+        found = assay.compare(one, other)
+        assert found.rows[0].p_value == ours.rows[0].p_value
+        assert {mismatch.kind for mismatch in found.mismatches} >= {"prompts", "few-shot"}
+        prompts = next(one for one in found.mismatches if one.kind == "prompts")
+        assert (prompts.count, prompts.total) == (40, 40)
+
+
+def test_many_tasks_share_one_level(tmp_path: Path) -> None:
+    tasks = [str(write_task(tmp_path, f"sums{n}", ROWS)) for n in range(3)]
+    folders = []
+    for name, answers in (("a", knows()), ("b", knows(1, 2, 3, 4, 5, 6))):
+        made = assay.run(
+            model=make_model(answers), tasks=tasks, no_cache=True, output_path=str(tmp_path / name)
+        )
+        folders.append(made.folder)
+    found = assay.compare(*folders)
+    assert [row.p_value for row in found.rows] == [0.03125] * 3
+    assert [row.adjusted_p for row in found.rows] == [0.09375] * 3
+    assert not any(row.differs for row in found.rows)
+    assert all(row.differs for row in assay.compare(*folders, correction="bh").rows)
+    assert found.overall is not None and found.overall.differs
+    assert found.overall.difference == pytest.approx(0.15)
+
+
+def test_choices_are_compared_by_the_metric_that_is_named(tmp_path: Path) -> None:
+    task = str(write_choices(tmp_path, rows=30, metric_list=[{"metric": "acc"}, {"metric": "acc_norm"}]))
+
+    def likes(index: int) -> Any:
+        return lambda request: LogProbability(-1.0 if request.index == index else -2.0, True)
+
+    made = [
+        assay.run(model=make_model(likes(n)), tasks=[task], no_cache=True, output_path=str(tmp_path / str(n)))
+        for n in range(2)
+    ]
+    assert [row.metric for row in assay.compare(*made).rows] == ["acc"]
+    assert [row.metric for row in assay.compare(*made, metrics=["acc_norm"]).rows] == ["acc_norm"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"correction": "bonferoni"}, "bonferoni"), ({"level": 95}, "95"), ({"tasks": ["other"]}, "other")],
+)
+def test_options_that_make_no_sense_are_refused(runs: Runs, options: dict[str, Any], said: str) -> None:
+    run = runs(knows())
+    with pytest.raises(UserMistake, match=said):
+        assay.compare(run, run, **options)
+
+
+def test_a_place_with_neither_runs_nor_results_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match="neither a run nor results"):
+        open_source(tmp_path)
+
+
+def test_pictures_show_every_row_and_survive_any_name(runs: Runs, tmp_path: Path) -> None:
+    found = assay.compare(runs(knows()), runs(knows(*range(20))), category="kind")
+    svg = forest(found).svg()
+    texts = [element.text for element in ElementTree.fromstring(svg).iter() if element.tag.endswith("text")]
+    assert {"sums", "even", "odd"} <= set(texts)
+    write_picture(found, tmp_path / "deep" / "forest.png")
+    assert (tmp_path / "deep" / "forest.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(BadOption, match="forest"):
+        write_picture(found, tmp_path / "forest.jpg")
+    line = plot_line(found.rows[0], 1.0, 21)
+    assert len(line) == 21 and line[10] == "│" and "●" in line[11:]
+
+
+def test_a_comparison_is_json_and_markdown_too(runs: Runs) -> None:
+    found = assay.compare(runs(knows()), runs(knows(1)))
+    assert json.loads(json.dumps(found.as_json()))["rows"][0]["documents"] == 40
+    assert "| sums | exact_match | 0.0000 | 0.0250 | +2.50 |" in markdown_table(found, found.rows)

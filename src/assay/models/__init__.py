@@ -36,6 +36,12 @@ for _name in ("openai_compatible", "openai_compatible_chat", "async_openai", "gp
 MODELS.add_lazy("openai-completions", "assay.models.remote.completions:openai_completions")
 MODELS.add_lazy("local-completions", "assay.models.remote.completions:CompletionsModel")
 MODELS.add_lazy("azure-openai-chat-completions", "assay.models.remote.openai:azure_openai")
+for _name in (
+    "gemma3 idefics idefics2 internvl_hf internvl_hf_chat llava_hf llava_hf_chat llava_onevision phi4_multimodal "
+    "phi4_multimodal_chat qwen2_5_omni qwen2_5_omni_chat qwen2_5_vl qwen2_5_vl_chat qwen2_audio qwen2_vl qwen3_vl "
+    "qwen3_vl_chat smolvlm whisper"
+).split():  # lmms-eval's names: a task chooses its prompt by them
+    MODELS.add_lazy(_name, f"assay.models.hf.named:{_name}")
 
 
 def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:

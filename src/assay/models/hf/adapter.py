@@ -14,16 +14,19 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from assay.core.errors import MissingPackage
+from assay.core.errors import BadOption, MissingPackage
 from assay.core.fingerprints import digest_text
+from assay.core.messages import Media
 from assay.core.ports import Traits
 from assay.core.requests import Request
 from assay.core.responses import Outcome
 from assay.models.hf.arguments import read_arguments
 from assay.models.hf.backend import Backend
 from assay.models.hf.checkpoint import Checkpoint
+from assay.models.hf.multimodal.names import OWN, Habits
+from assay.models.hf.multimodal.options import MediaOptions, take_media_options
 
 __all__ = ["HfModel"]
 
@@ -42,6 +45,9 @@ class HfModel:
     'gpt2'
     """
 
+    habits: ClassVar[Habits] = OWN
+    called: ClassVar[str] = "hf"
+
     def __init__(
         self,
         *,
@@ -52,9 +58,10 @@ class HfModel:
         **arguments: Any,
     ) -> None:
         given = {"batch_size": batch_size, "device": device, "chat_template": chat_template, **arguments}
-        given["pretrained"] = pretrained or arguments.get("model", "")
+        given["pretrained"] = pretrained or arguments.get("model", "") or self.habits.pretrained
         given.pop("model", None)
-        self._arguments = read_arguments(given)
+        self._media, given = take_media_options(given, self.called)
+        self._arguments = read_arguments(given, name=self.called)
         self._checkpoint = Checkpoint(
             self._arguments.pretrained, self._arguments.revision, self._arguments.subfolder
         )
@@ -71,7 +78,8 @@ class HfModel:
     def traits(self) -> Traits:
         """What the small files of the checkpoint say; nothing is loaded."""
         backend = self._backend
-        return Traits(abilities=backend.abilities, needs=backend.needs, window=_WINDOW, in_flight=2)
+        window = min(backend.window, _WINDOW)
+        return Traits(abilities=backend.abilities, needs=backend.needs, window=window, in_flight=2)
 
     @cached_property
     def _backend(self) -> Backend:
@@ -80,7 +88,12 @@ class HfModel:
         if kind == "multimodal":
             from assay.models.hf.multimodal import MultimodalBackend
 
-            return MultimodalBackend(self._arguments, self._checkpoint)
+            return MultimodalBackend(self._arguments, self._checkpoint, self._media, self.habits)
+        if self._media != MediaOptions():
+            names = ", ".join(f"`{name}`" for name in self._media.identity()) or "`use_cache`"
+            raise BadOption(
+                f"`{self.name}` reads text alone: {names} has no meaning for it", where="--model_args"
+            )
         from assay.models.hf.text import TextBackend
 
         return TextBackend(self._arguments, self._checkpoint)
@@ -106,7 +119,7 @@ class HfModel:
             found |= {f"{name}.{key}": value for key, value in other.identify().items()}
         if arguments.chat_template:
             found["chat_template"] = digest_text(_content(arguments.chat_template))
-        return {**found, **arguments.identity()}
+        return {**found, **arguments.identity(), **self._backend.identity()}
 
     def _dtype(self) -> str:
         """The numbers it computes with; `auto` is what the config says."""
@@ -125,6 +138,10 @@ class HfModel:
         """What the model will read, its chat template applied; media as placeholders."""
         _check_packages()
         return self._backend.preview(request)
+
+    def prepare(self, part: Media) -> None:
+        """Decode a medium ahead of its turn, as the backend will want it."""
+        self._backend.prepare(part)
 
     async def open(self) -> None:
         """Load the weights."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from assay.core.messages import Media
 from assay.core.ports import Ability
 from assay.core.requests import Request
 from assay.core.responses import Outcome
@@ -28,11 +29,24 @@ class Backend(Protocol):
     def needs(self) -> frozenset[Ability]: ...
 
     @property
+    def window(self) -> int:
+        """Requests it likes to get at once, at most."""
+        ...
+
+    @property
     def model_seconds(self) -> float:
         """Seconds spent inside the model so far; the rest of the time it waited for Python."""
         ...
 
     def load(self) -> None: ...
+
+    def identity(self) -> dict[str, str]:
+        """What its answers depend on beside the files and the arguments all kinds share."""
+        ...
+
+    def prepare(self, part: Media) -> None:
+        """Decode a medium ahead of its turn."""
+        ...
 
     def preview(self, request: Request) -> str:
         """What the model will read; works without `load`."""

@@ -33,6 +33,7 @@ _SENSES = (
     "image_token_id",
     "image_token_index",
     "audio_token_id",
+    "thinker_config",
 )
 """Keys of a config that only models with eyes or ears have."""
 

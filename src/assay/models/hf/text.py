@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from assay.core.messages import Media
 from assay.core.ports import Ability
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
@@ -38,6 +39,7 @@ class TextBackend:
     """Text in, text or probabilities out."""
 
     needs: frozenset[Ability] = frozenset()
+    window = 512
 
     def __init__(self, arguments: HfArguments, checkpoint: Checkpoint) -> None:
         self._arguments = arguments
@@ -60,6 +62,13 @@ class TextBackend:
     @property
     def model_seconds(self) -> float:
         return 0.0 if self._engine is None else self._engine.model_seconds
+
+    def identity(self) -> dict[str, str]:
+        """Nothing of its own."""
+        return {}
+
+    def prepare(self, part: Media) -> None:
+        """It has no use for media; a request with one is a failure."""
 
     def load(self) -> None:
         if self._engine is None:

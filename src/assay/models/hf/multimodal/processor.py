@@ -1,0 +1,135 @@
+"""The processor of a checkpoint: its own, and without torchvision its own with Assay's video part.
+
+Whatever a checkpoint's files say about pictures, sounds and templates is used as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import BadData, MissingPackage
+from assay.models.hf.multimodal.crops import CroppedPictures
+from assay.models.hf.multimodal.frames import FRAME_MAKERS, FrameMaker
+
+__all__ = ["backend", "load_processor"]
+
+_VIDEO_FILES = ("video_preprocessor_config.json", "preprocessor_config.json")
+_VIDEO_KINDS = {
+    "internvl": "InternVLVideoProcessor",
+    "llava_next_video": "LlavaNextVideoVideoProcessor",
+    "llava_onevision": "LlavaOnevisionVideoProcessor",
+    "qwen2_5_omni": "Qwen2VLVideoProcessor",
+    "qwen2_5_vl": "Qwen2VLVideoProcessor",
+    "qwen2_vl": "Qwen2VLVideoProcessor",
+    "qwen3_vl": "Qwen3VLVideoProcessor",
+    "qwen3_vl_moe": "Qwen3VLVideoProcessor",
+    "smolvlm": "SmolVLMVideoProcessor",
+}
+_CROPPING = "phi4_multimodal"
+
+
+def backend() -> str:
+    """What resizes pictures: part of the identity, for the two do not give the same pixels to the last bit."""
+    return "torchvision" if find_spec("torchvision") else "pillow"
+
+
+def load_processor(pretrained: str, model_type: str, arguments: Mapping[str, Any], **source: Any) -> Any:
+    """The processor. `arguments` change its settings, `source` says where it is (`revision`, `trust_remote_code`).
+
+    Raises:
+        BadData: The checkpoint has no processor, or one that cannot be used.
+        MissingPackage: It needs a package that is not installed.
+    """
+    import transformers
+
+    try:
+        if find_spec("torchvision") is None and model_type in (*_VIDEO_KINDS, _CROPPING):
+            return _without_torchvision(transformers, pretrained, model_type, arguments, source)
+        return transformers.AutoProcessor.from_pretrained(pretrained, **arguments, **source)
+    except ImportError as error:
+        raise _missing(error, pretrained) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadData(
+            f"the checkpoint's processor cannot be loaded: {str(error).strip().splitlines()[0]}",
+            where=pretrained,
+            hint="a multimodal checkpoint has preprocessor_config.json or processor_config.json beside its weights",
+        ) from None
+
+
+def _missing(error: ImportError, pretrained: str) -> MissingPackage:
+    words = str(error)
+    for package in ("torchvision", "num2words", "torchaudio", "sentencepiece", "librosa", "timm"):
+        if package in words.lower():
+            return MissingPackage(
+                f"the processor of this checkpoint needs `{package}`, which is not installed",
+                where=pretrained,
+                hint=f"pip install {package}",
+            )
+    return MissingPackage(
+        f"the processor of this checkpoint cannot be loaded: {words.strip().splitlines()[0]}",
+        where=pretrained,
+    )
+
+
+def _without_torchvision(
+    transformers: Any,
+    pretrained: str,
+    model_type: str,
+    arguments: Mapping[str, Any],
+    source: Mapping[str, Any],
+) -> Any:
+    """The processor put together from its parts, for transformers refuses to."""
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
+
+    kind = getattr(transformers, PROCESSOR_MAPPING_NAMES[model_type])
+    written, _ = kind.get_processor_dict(pretrained, **source)
+    parts: dict[str, Any] = {}
+    for name in kind.get_attributes():
+        if name == "video_processor":
+            parts[name] = _frame_maker(pretrained, model_type, arguments, source)
+        elif "tokenizer" in name:
+            parts[name] = transformers.AutoTokenizer.from_pretrained(pretrained, **source)
+        elif "image" in name and model_type == _CROPPING:
+            parts[name] = CroppedPictures(_read_json(pretrained, "preprocessor_config.json", source))
+        elif "image" in name:
+            parts[name] = transformers.AutoImageProcessor.from_pretrained(pretrained, **arguments, **source)
+        else:
+            parts[name] = transformers.AutoFeatureExtractor.from_pretrained(pretrained, **source)
+    taken = kind.__init__.__code__.co_varnames[: kind.__init__.__code__.co_argcount]
+    others = {key: value for key, value in written.items() if key in taken and key not in parts}
+    if written.get("chat_template") is not None:
+        others["chat_template"] = written["chat_template"]
+    # The processor asks of what class its parts are, and without torchvision there is no class for the video part.
+    trusting = type(kind.__name__, (kind,), {"check_argument_for_proper_class": lambda *part: None})
+    return trusting(**parts, **others)
+
+
+def _frame_maker(
+    pretrained: str, model_type: str, arguments: Mapping[str, Any], source: Mapping[str, Any]
+) -> FrameMaker:
+    bounds = {key: arguments[key] for key in ("min_pixels", "max_pixels") if key in arguments}
+    return FRAME_MAKERS[_VIDEO_KINDS[model_type]]({**_video_settings(pretrained, source), **bounds})
+
+
+def _video_settings(pretrained: str, source: Mapping[str, Any]) -> dict[str, Any]:
+    """What the checkpoint says about videos; where it says nothing, what it says about pictures."""
+    processor = _read_json(pretrained, "processor_config.json", source)
+    if isinstance(processor.get("video_processor"), dict):
+        return dict(processor["video_processor"])
+    for name in _VIDEO_FILES:
+        if found := _read_json(pretrained, name, source):
+            return found
+    return {}
+
+
+def _read_json(pretrained: str, name: str, source: Mapping[str, Any]) -> dict[str, Any]:
+    from transformers.utils import cached_file
+
+    path = cached_file(
+        pretrained, name, revision=source.get("revision"), _raise_exceptions_for_missing_entries=False
+    )
+    return dict(json.loads(Path(path).read_text(encoding="utf-8"))) if path else {}

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 from tests.models.hf.tiny import tiny_checkpoint
 
 from assay.core.ports import Model, Traits
-from assay.core.requests import Generate, Request
+from assay.core.requests import Generate, Likelihood, Request, Settings
 from assay.core.responses import LogProbability, Outcome, Response
+from assay.engine.replay import ReplayModel
 from assay.models.dummy import DummyModel
 from assay.models.embedded.adapter import EmbeddedModel
 from assay.models.hf import HfModel
@@ -21,6 +27,7 @@ from assay.models.ocr import OcrModel
 from assay.models.oracle import OracleModel
 from assay.models.smollm2 import SmolLM2Model
 from assay.models.speech import SpeechModel
+from assay.store.rows import prompt_text
 from assay.testing import MODEL_CHECKS, ContractBroken, ScriptedModel, check_model, example_requests
 
 NEEDED = {
@@ -52,6 +59,7 @@ ADAPTERS: dict[str, Callable[[], Model]] = {
     "dummy": DummyModel,
     "dummy with a text": lambda: DummyModel(text="yes\nand no"),
     "oracle": lambda: told_oracle(),
+    "replay": lambda: recorded_replay(),
 }
 
 
@@ -62,6 +70,39 @@ def told_oracle() -> OracleModel:
         likelihoods = [LogProbability(-float(at)) for at in range(3)]
         oracle.tell("contract", document, likelihoods if document in range(20, 40) else ["5\nand more"])
     return oracle
+
+
+@cache
+def recorded_samples() -> Path:
+    """A samples file with an answer to every request of the contract, repeats of the sampled one too."""
+    asked = example_requests(ScriptedModel().traits.abilities)
+    sampled = Settings({"until": ["\n"], "max_gen_toks": 8, "do_sample": True, "temperature": 1.0})
+    first = next(request for request in asked if isinstance(request, Generate))
+    rows = []
+    for request in (*asked, replace(first, settings=sampled)):
+        arguments: list[Any] = [prompt_text(request.prompt)]
+        match request:
+            case Generate():
+                arguments.append(dict(request.settings.values))
+            case Likelihood():
+                arguments.append(request.continuation)
+        answer: Any = "5" if isinstance(request, Generate) else ["-1.5", "False"]
+        given = {f"arg_{at}": value for at, value in enumerate(arguments)}
+        rows.append(
+            {
+                "doc_id": request.document,
+                "arguments": {"gen_args_0": given},
+                "resps": [[answer] * 3],
+                "filtered_resps": [answer],
+            }
+        )
+    path = Path(mkdtemp()) / "samples_contract.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def recorded_replay() -> ReplayModel:
+    return ReplayModel(file=recorded_samples())
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)

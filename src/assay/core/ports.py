@@ -24,6 +24,7 @@ __all__ = [
     "Sandbox",
     "Services",
     "Sink",
+    "StandsIn",
     "ToldTargets",
     "Traits",
 ]
@@ -124,6 +125,16 @@ class Probes(Protocol):
     @property
     def seen(self) -> Mapping[str, Any]:
         """What was seen, for the run's manifest."""
+        ...
+
+
+@runtime_checkable
+class StandsIn(Protocol):
+    """A model that answers for another one, so that tasks have to prompt it as that one. Optional: `replay`."""
+
+    @property
+    def prompted_as(self) -> str:
+        """The name under which task files know the other one; empty where it is not known."""
         ...
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.core.ports import Model, ToldTargets
 from assay.core.runspec import RunSpec
+from assay.engine.targets import says_nothing
 
 if TYPE_CHECKING:
     from assay.engine.plan import PlannedTask
@@ -35,7 +36,7 @@ def _untold(model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
     """Tasks of which nobody can say beforehand that the target gets full marks."""
     if not isinstance(model, ToldTargets):
         return []
-    without = [name for name, planned in tasks.items() if planned.spec.doc_to_target in (None, "")]
+    without = [name for name, planned in tasks.items() if says_nothing(planned.spec)]
     own = [
         name
         for name, planned in tasks.items()

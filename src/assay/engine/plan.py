@@ -17,7 +17,7 @@ from assay.core.documents import Document
 from assay.core.errors import AssayError, BadOption, BadTask, Problems
 from assay.core.executing import executing
 from assay.core.fingerprints import digest_of
-from assay.core.ports import Model
+from assay.core.ports import Model, StandsIn
 from assay.core.requests import Request
 from assay.core.runspec import RunSpec
 from assay.core.specs import GroupSpec, TaskSpec
@@ -308,7 +308,7 @@ def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:
         fewshot_seed=spec.seed[3],
         limit=spec.limit,
         samples=None if spec.samples is None else spec.samples.get(task),
-        model_name=spec.model,
+        model_name=(model.prompted_as if isinstance(model, StandsIn) else "") or spec.model,
         chat_messages=chat_messages,
         agentic_trace_mode=spec.agentic_trace_mode,
         process_with_media=spec.process_with_media,

@@ -9,6 +9,7 @@ from assay.core.documents import Document
 from assay.core.ports import Model, ToldTargets
 from assay.core.requests import Generate, Request
 from assay.core.responses import LogProbability
+from assay.core.specs import TaskSpec
 from assay.engine.watch import current_watch
 from assay.tasks.task import Task
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from assay.engine.judging import OpenDocument
     from assay.engine.plan import PlannedTask
 
-__all__ = ["right_answers", "tell_targets"]
+__all__ = ["right_answers", "says_nothing", "tell_targets"]
 
 _SURE = LogProbability(0.0, greedy=True)
 _HARDLY = LogProbability(-1000.0, greedy=False)
@@ -59,8 +60,14 @@ def right_answers(
     return [*chosen, *[_BEFORE] * (len(requests) - len(chosen))]
 
 
+def says_nothing(spec: TaskSpec) -> bool:
+    """Whether a task has no target: its scoring looks elsewhere."""
+    maker = spec.doc_to_target
+    return maker is None or (isinstance(maker, str) and not maker.strip())
+
+
 def _text(task: Task, document: Document, target: Any) -> str | None:
-    if task.spec.doc_to_target in (None, ""):
+    if says_nothing(task.spec):
         return None
     if isinstance(target, (list, tuple)):
         target = next(iter(target), None)

@@ -1,0 +1,215 @@
+"""Answers out of samples files: lm-evaluation-harness's `samples_<task>_<date>.jsonl`, lmms-eval's `<date>_samples_<task>.jsonl`,
+and those that Assay writes in their forms.
+
+A row of lm-eval holds the exact arguments of each request, so an answer is found by them. A row of lmms-eval holds the
+number of the document and the text of its first request only: enough for tasks that ask once and generate, not for choices.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import BadData
+from assay.core.requests import Generate, Likelihood, Request
+from assay.core.responses import LogProbability
+from assay.store.rows import prompt_text
+
+__all__ = ["NotFound", "SamplesFiles", "samples_paths"]
+
+Value = str | LogProbability
+
+
+class NotFound(LookupError):
+    """A request whose answer the files do not hold; says why."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The answers to one question, one for each repeat, by the number of the document they were given for."""
+
+    by_document: dict[int, list[Value]] = field(default_factory=dict)
+
+    def pick(self, document: int) -> list[Value]:
+        if document in self.by_document:
+            return self.by_document[document]
+        different = {tuple(map(str, values)) for values in self.by_document.values()}
+        if len(different) > 1:
+            raise NotFound("the file has different answers to this for several other documents")
+        return next(iter(self.by_document.values()))
+
+
+class SamplesFiles:
+    """Everything the files answer, held in memory."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        """Read them.
+
+        Raises:
+            BadData: A line is not JSON, or not of such a file.
+        """
+        self._exact: dict[tuple[str, ...], _Kept] = {}
+        self._settings: dict[str, list[str]] = {}
+        """Prompt -> the settings it was asked with, to say what is different."""
+
+        self._numbered: dict[tuple[str, int], dict[str, list[Value]]] = {}
+        """(file, document) -> text of the question -> answers: of lmms-eval."""
+
+        for path in paths:
+            for number, row in _rows(path):
+                try:
+                    self._keep(path, row)
+                except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+                    raise BadData(
+                        f"the row is not one of a samples file: {type(error).__name__}: {error}",
+                        where=f"{path}:{number}",
+                        hint="`file` names a samples file that lm-eval, lmms-eval or Assay wrote",
+                    ) from None
+
+    def find(self, request: Request) -> Value:
+        """The answer to a request.
+
+        Raises:
+            NotFound: The files do not hold it.
+        """
+        keys = _keys(request)
+        for key in keys:
+            if key in self._exact:
+                return _repeat(self._exact[key].pick(request.document), request.repeat)
+        return self._find_numbered(request, keys)
+
+    def _find_numbered(self, request: Request, keys: Sequence[tuple[str, ...]]) -> Value:
+        answers = self._numbered.get((request.task, request.document))
+        if not isinstance(request, Generate):
+            raise NotFound(
+                "the file has no answer to this"
+                if answers is None
+                else "files of lmms-eval do not say which choices were asked for"
+            )
+        if answers is not None:
+            if request.prompt.text not in answers:
+                raise NotFound(f"document {request.document} was asked something else there")
+            return _repeat(answers[request.prompt.text], request.repeat)
+        if asked := self._settings.get(keys[0][1]):
+            own = _plain(dict(request.settings.values))
+            raise NotFound(f"this was asked with other settings there: {asked[0]}, not {own}")
+        raise NotFound("the file has no answer to this")
+
+    def _keep(self, path: Path, row: Mapping[str, Any]) -> None:
+        document = int(row["doc_id"])
+        if "arguments" not in row:
+            answers = row["resps"] if "resps" in row else [row["filtered_resps"]]
+            if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
+                answers = []  # several requests, or none: it does not say which is which
+            self._numbered.setdefault((_task_of(path), document), {})[str(row["input"])] = list(answers)
+            return
+        for (_, given), answers in zip(row["arguments"].items(), row["resps"], strict=True):
+            arguments = list(given.values()) if isinstance(given, Mapping) else list(given)
+            self._keep_one(document, arguments, answers)
+
+    def _keep_one(self, document: int, arguments: Sequence[Any], answers: Sequence[Any]) -> None:
+        prompt = _prompt_key(arguments[0])
+        key: tuple[str, ...]
+        match arguments[1:]:
+            case []:
+                key = ("rolling", prompt)
+            case [dict() as settings, *_]:
+                key = ("generate", prompt, _plain(settings))
+                known = self._settings.setdefault(prompt, [])
+                if key[2] not in known:
+                    known.append(key[2])
+            case [continuation, *_]:
+                key = ("likelihood", prompt, str(continuation))
+        values = [_value(key[0], answer) for answer in answers if answer is not None]
+        if values:
+            self._exact.setdefault(key, _Kept()).by_document.setdefault(document, values)
+
+
+def samples_paths(path: Path) -> list[Path]:
+    """The file, or the samples files in a folder.
+
+    Raises:
+        BadData: There is none.
+    """
+    if path.is_file():
+        return [path]
+    found = sorted(path.glob("**/*samples_*.jsonl")) if path.is_dir() else []
+    if not found:
+        raise BadData(
+            "there is no samples file",
+            where=str(path),
+            hint="`file` names one, or a folder with samples_*.jsonl",
+        )
+    return found
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    row = json.loads(line)
+                    if not isinstance(row, dict):
+                        raise BadData("the line is not a JSON object", where=f"{path}:{number}")
+                    yield number, row
+    except OSError as error:
+        raise BadData(f"the samples file cannot be read: {error.strerror}", where=str(path)) from None
+    except ValueError as error:
+        raise BadData(f"the samples file is not JSON lines: {error}", where=str(path)) from None
+
+
+def _task_of(path: Path) -> str:
+    """The task in the name of a file of lmms-eval: `20260101_120000_samples_mme.jsonl`."""
+    return path.stem.partition("samples_")[2]
+
+
+def _keys(request: Request) -> list[tuple[str, ...]]:
+    """What an answer may be kept under: the prompt as Assay writes it, and as lm-eval writes a chat."""
+    prompts = [prompt_text(request.prompt)]
+    if request.prompt.chat and not request.prompt.has_media:
+        messages = [{"role": one.role, "content": one.text} for one in request.prompt.messages]
+        prompts.append(_prompt_key(json.dumps(messages)))
+    if isinstance(request, Generate):
+        return [("generate", prompt, _plain(dict(request.settings.values))) for prompt in prompts]
+    if isinstance(request, Likelihood):
+        return [("likelihood", prompt, request.continuation) for prompt in prompts]
+    return [("rolling", prompt) for prompt in prompts]
+
+
+def _prompt_key(prompt: Any) -> str:
+    """A prompt as it is; a chat that lm-eval wrote as JSON in one form, whatever its spaces."""
+    text = str(prompt)
+    if text.startswith(("[{", "[ {")):
+        try:
+            messages = json.loads(text)
+        except ValueError:
+            return text
+        if all(isinstance(one, dict) and {"role", "content"} <= one.keys() for one in messages):
+            plain = [{"role": one["role"], "content": one["content"]} for one in messages]
+            return "chat " + json.dumps(plain, sort_keys=True)
+    return text
+
+
+def _plain(settings: Mapping[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True, default=str)
+
+
+def _value(kind: str, answer: Any) -> Value:
+    if kind == "generate":
+        return str(answer)
+    if kind == "rolling":
+        return LogProbability(float(answer[0] if isinstance(answer, list) else answer))
+    if isinstance(answer, str):  # a pair that was written as text
+        answer = ast.literal_eval(answer)
+    total, greedy = answer
+    return LogProbability(float(total), greedy if isinstance(greedy, bool) else str(greedy) == "True")
+
+
+def _repeat(values: Sequence[Value], repeat: int) -> Value:
+    if repeat >= len(values):
+        raise NotFound(f"the file has {len(values)} answers to this, not {repeat + 1}")
+    return values[repeat]

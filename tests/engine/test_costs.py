@@ -122,6 +122,17 @@ def test_a_limit_that_is_not_reached_changes_nothing(workspace: Path) -> None:
     assert run(workspace, Paid(), max_cost=1).outcomes("sums") == {"scored": 6}
 
 
+def test_what_fits_only_after_the_first_answers_is_asked_then(workspace: Path) -> None:
+    class Short(Paid):
+        def _value(self, request: Request) -> Any:
+            return Response(request_id="", value="2", finish="stop", usage=Usage(8, 1))
+
+    model = Short(window=64)
+    done = run(workspace, model, max_cost=0.000_1)
+    assert len(model.asked) == 6
+    assert done.outcomes("sums") == {"scored": 6}
+
+
 def test_a_window_is_cut_where_the_money_ends(workspace: Path) -> None:
     model = Paid(window=64)
     with pytest.raises(CostReached):
@@ -176,9 +187,18 @@ def test_what_is_on_its_way_is_set_aside() -> None:
     ledger = Ledger(prices, limit_usd=25.0)
     account = ledger.account(_Named("x/y"))
     (requests,) = _requests(6)
-    assert len(account.admit(requests[:2])) == 2
-    assert account.admit(requests[2:]) == []
-    assert ledger.reached
+
+    async def use() -> None:
+        assert len(await account.admit(requests[:2])) == 2
+        waiting = asyncio.ensure_future(account.admit(requests[2:]))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        account.charge(Response(request_id=requests[0].id, value="", usage=Usage(0, 10)))
+        account.charge(Response(request_id=requests[1].id, value="", usage=Usage(0, 10)))
+        assert await waiting == []
+        assert ledger.reached
+
+    asyncio.run(asyncio.wait_for(use(), 5))
 
 
 def test_estimates_are_corrected_by_what_was_charged() -> None:
@@ -186,10 +206,10 @@ def test_estimates_are_corrected_by_what_was_charged() -> None:
     ledger = Ledger(prices, limit_usd=25.0)
     account = ledger.account(_Named("x/y"))
     (requests,) = _requests(6)
-    (first,) = account.admit(requests[:1])
+    (first,) = asyncio.run(account.admit(requests[:1]))
     account.charge(Response(request_id=first.id, value="", usage=Usage(0, 1)))
     assert ledger.spent_usd == pytest.approx(1.0)
-    assert len(account.admit(requests[1:])) == 5
+    assert len(asyncio.run(account.admit(requests[1:]))) == 5
 
 
 def test_a_failure_frees_what_was_set_aside() -> None:
@@ -197,9 +217,9 @@ def test_a_failure_frees_what_was_set_aside() -> None:
     ledger = Ledger(prices, limit_usd=15.0)
     account = ledger.account(_Named("x/y"))
     (requests,) = _requests(2)
-    account.admit(requests[:1])
+    asyncio.run(account.admit(requests[:1]))
     account.charge(Failure(request_id=requests[0].id, kind="timeout", message=""))
-    assert len(account.admit(requests[1:])) == 1
+    assert len(asyncio.run(account.admit(requests[1:]))) == 1
 
 
 class _Named(ScriptedModel):

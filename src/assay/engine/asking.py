@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from assay.core.errors import AssayError, BadData
@@ -89,12 +89,12 @@ class Backlog:
             self._changed.notify_all()
 
 
-Admit = Callable[[Sequence[Request]], list[Request]]
-"""Those of some requests that may be asked; fewer than all means that nothing more may be."""
+Admit = Callable[[Sequence[Request]], Awaitable[list[Request]]]
+"""Those of some requests, from the first on, that may be asked now; none of them means that nothing more may be."""
 
 
 async def ask(
-    model: Model, backlog: Backlog, receive: Callable[[Outcome], None], admit: Admit = list
+    model: Model, backlog: Backlog, receive: Callable[[Outcome], None], admit: Admit | None = None
 ) -> None:
     """Work through the backlog with as many calls open as the model likes; hand each outcome on at once."""
     breaks = _Breaks()
@@ -123,12 +123,12 @@ class _Breaks:
 
 
 async def _worker(
-    model: Model, backlog: Backlog, receive: Callable[[Outcome], None], breaks: _Breaks, admit: Admit
+    model: Model, backlog: Backlog, receive: Callable[[Outcome], None], breaks: _Breaks, admit: Admit | None
 ) -> None:
     while taken := await backlog.take(model.traits.window):
-        window = arranged(admit(taken))
-        if len(window) < len(taken):
-            await backlog.stop()
+        if admit is not None:
+            taken = await _admitted(backlog, taken, admit)
+        window = arranged(taken)
         unanswered = {request.id: request for request in window}
         try:
             async for outcome in model.answer(window):
@@ -154,6 +154,16 @@ async def _worker(
         else:
             message = "the model gave no answer"
             _fail(unanswered, "model error", message, receive)
+
+
+async def _admitted(backlog: Backlog, taken: list[Request], admit: Admit) -> list[Request]:
+    """What may be asked now; the rest waits, or is let go where nothing more may be asked."""
+    admitted = await admit(taken)
+    if not admitted:
+        await backlog.stop()
+    elif rest := taken[len(admitted) :]:
+        await backlog.put_first(rest)
+    return admitted
 
 
 def _fail(unanswered: Iterable[str], kind: str, message: str, receive: Callable[[Outcome], None]) -> None:

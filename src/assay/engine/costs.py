@@ -7,6 +7,7 @@ corrected by how the estimates so far compared with what was charged. So the req
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -103,25 +104,39 @@ class Ledger:
 
         self._set_aside: dict[str, float] = {}
         self._guessed = self._charged = 0.0
+        self._settled = asyncio.Event()
 
     def account(self, model: Model) -> Account:
         """The account of the model, or of a judge."""
         name = billed_as(model)
-        return Account(self, self._prices.find(name) if name else None, billed=bool(name))
+        batched = bool(getattr(model, "batched", False))
+        return Account(self, self._prices.find(name) if name else None, billed=bool(name), batched=batched)
 
-    def admit(self, price: Price, window: Sequence[Request]) -> list[Request]:
-        """Those of the requests that may be asked; what they may cost is set aside."""
-        if self.limit_usd is None or self.reached:
-            return [] if self.reached else list(window)
+    async def admit(self, price: Price, window: Sequence[Request], *, batched: bool) -> list[Request]:
+        """Those of the requests, from the first on, that may be asked now; what they may cost is set aside.
+
+        Where none fits, it waits for what is on its way: that may cost less than was set aside. None at all means that
+        the limit is reached.
+        """
+        while not self.reached:
+            if admitted := self._fitting(price, window, batched):
+                return admitted
+            if not self._set_aside:
+                self.reached = True
+                break
+            self._settled.clear()
+            await self._settled.wait()
+        return []
+
+    def _fitting(self, price: Price, window: Sequence[Request], batched: bool) -> list[Request]:
         ratio = self._charged / self._guessed if self._guessed else 1.0
-        room = self.limit_usd - self.spent_usd - ratio * sum(self._set_aside.values())
+        room = (self.limit_usd or 0.0) - self.spent_usd - ratio * sum(self._set_aside.values())
         admitted = []
         for request in window:
-            guess = price.cost(guess_usage(request)) or 0.0
+            guess = price.cost(replace(guess_usage(request), batched=batched)) or 0.0
             guess = guess if self._guessed else max(guess, self._usual_usd)
             room -= guess * ratio
             if room < 0:
-                self.reached = True
                 break
             self._set_aside[request.id] = guess
             admitted.append(request)
@@ -135,6 +150,7 @@ class Ledger:
             if guess is not None:
                 self._guessed += guess
                 self._charged += cost_usd
+        self._settled.set()
 
     def stopped(self) -> CostReached:
         """The error a run ends with that may spend no more."""
@@ -147,19 +163,20 @@ class Ledger:
 class Account:
     """One model's part of a ledger."""
 
-    __slots__ = ("_ledger", "_price", "billed")
+    __slots__ = ("_batched", "_ledger", "_price", "billed")
 
-    def __init__(self, ledger: Ledger, price: Price | None, *, billed: bool) -> None:
+    def __init__(self, ledger: Ledger, price: Price | None, *, billed: bool, batched: bool = False) -> None:
         self._ledger = ledger
         self._price = price
+        self._batched = batched
         self.billed = billed
         """Whether somebody charges for the model."""
 
-    def admit(self, window: Sequence[Request]) -> list[Request]:
+    async def admit(self, window: Sequence[Request]) -> list[Request]:
         """Those of the requests that may be asked; a model nobody charges for may be asked anything."""
         if self._price is None or self._ledger.limit_usd is None:
             return [] if self._ledger.reached else list(window)
-        return self._ledger.admit(self._price, window)
+        return await self._ledger.admit(self._price, window, batched=self._batched)
 
     def charge(self, outcome: Outcome) -> Outcome:
         """The outcome with what it cost."""

@@ -97,7 +97,7 @@ class ModelServices:
             return Failure(request_id=request.id, kind="stopped", message="the run was stopped")
         waiting = desk.waiting.get(mark)
         if waiting is None:
-            if not desk.account.admit([request]):
+            if not await desk.account.admit([request]):
                 message = "the run may spend no more (--max_cost)"
                 return Failure(request_id=request.id, kind="cost limit", message=message)
             waiting = desk.waiting[mark] = asyncio.get_running_loop().create_future()

@@ -43,6 +43,10 @@ for _name in (
     "qwen3_vl_chat smolvlm whisper"
 ).split():  # lmms-eval's names: a task chooses its prompt by them
     MODELS.add_lazy(_name, f"assay.models.hf.named:{_name}")
+for _name in ("anthropic", "anthropic-chat", "anthropic-chat-completions", "claude"):
+    MODELS.add_lazy(_name, "assay.models.anthropic:AnthropicModel")
+for _name in ("gemini", "gemini_api"):
+    MODELS.add_lazy(_name, "assay.models.gemini:GeminiModel")
 
 
 def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:

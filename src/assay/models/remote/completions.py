@@ -11,6 +11,7 @@ from typing import Any
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.models.prices import billed_name
 from assay.models.remote.chat import (
     FINISHES,
     Said,
@@ -79,6 +80,11 @@ class CompletionsModel:
     def name(self) -> str:
         """The model as the server calls it."""
         return self._options.model
+
+    @property
+    def billed_as(self) -> str:
+        """What the price table calls it; a server of one's own costs nothing."""
+        return billed_name(self._options.address().url, self._options.model)
 
     @property
     def traits(self) -> Traits:

@@ -201,7 +201,8 @@ class Endpoint:
 
     def _heed(self, reply: Reply) -> None:
         """A limit that is used up is not run into: what the server says of it with a good answer counts too."""
-        if "x-ratelimit-remaining-requests" in reply.headers and (wait_s := wait_of(reply.headers)):
+        told = "x-ratelimit-remaining-requests", "anthropic-ratelimit-requests-remaining"
+        if any(name in reply.headers for name in told) and (wait_s := wait_of(reply.headers)):
             self.lane.quiet(min(wait_s, 60.0))
 
     def _hopeless(self, fault: Fault) -> AssayError:

@@ -8,7 +8,9 @@ import random
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from assay.core.responses import Failure
@@ -37,8 +39,15 @@ _FINAL = {
     422: "bad request",
     501: "not found",
 }
-_NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached", "insufficient_credits", "credit balance")
+_NO_CREDIT = (
+    "insufficient_quota", "billing_hard_limit_reached", "insufficient_credits", "credit balance", "billing_error",
+    "requestsperday", "tokensperday",
+)  # fmt: skip
 _TOO_LONG = ("context_length_exceeded", "maximum context length", "exceed_context_size", "too many tokens")
+_GOOGLE = re.compile(r'"(?:reason|quotaId)":\s*"([^"]+)"')
+_RETRY_INFO = re.compile(rb'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
+"""How Google says it: in the body."""
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SHOWN = 300
@@ -117,8 +126,10 @@ def fault_of(reply: Reply) -> Fault | None:
     said, code = _said(reply)
     message = f"{status}: {said}" if said else str(status)
     low = f"{code} {said}".lower()
-    if status in (402, 429) and any(word in low for word in _NO_CREDIT):
+    if status in (400, 402, 429) and any(word in low for word in _NO_CREDIT):
         return Fault("no credit", message, heals=False, status=status, code=code)
+    if status == 400 and "api_key_invalid" in low:  # what others say with 401
+        return Fault("not allowed", message, heals=False, status=401, code=code)
     if status in _FINAL or 300 <= status < 400:
         kind = _FINAL.get(status, "not found")
         if kind == "bad request" and any(word in low for word in _TOO_LONG):
@@ -127,9 +138,10 @@ def fault_of(reply: Reply) -> Fault | None:
     busy = status in (429, 503, 529)
     kind = _HEALING.get(status, "server error" if status >= 500 else "bad request")
     heals = status in _HEALING or status >= 500
-    return Fault(
-        kind, message, heals=heals, busy=busy, wait_s=wait_of(reply.headers), status=status, code=code
-    )
+    wait_s = wait_of(reply.headers)
+    if wait_s is None and (told := _RETRY_INFO.search(reply.body)):
+        wait_s = float(told[1])
+    return Fault(kind, message, heals=heals, busy=busy, wait_s=wait_s, status=status, code=code)
 
 
 def wait_of(headers: Mapping[str, str]) -> float | None:
@@ -142,13 +154,16 @@ def wait_of(headers: Mapping[str, str]) -> float | None:
         return _seconds(f"{given}ms")
     if given := headers.get("retry-after"):
         return _seconds(given)
-    waits = [
-        wait
+    resets = [
+        headers.get(f"x-ratelimit-reset-{what}", "")
         for what in ("requests", "tokens")
         if headers.get(f"x-ratelimit-remaining-{what}") == "0"
-        and (wait := _seconds(headers.get(f"x-ratelimit-reset-{what}", ""))) is not None
+    ] + [
+        headers.get(f"anthropic-ratelimit-{what}-reset", "")
+        for what in ("requests", "tokens", "input-tokens", "output-tokens")
+        if headers.get(f"anthropic-ratelimit-{what}-remaining") == "0"
     ]
-    return max(waits, default=None)
+    return max((wait for reset in resets if (wait := _seconds(reset)) is not None), default=None)
 
 
 def _seconds(text: str) -> float | None:
@@ -157,6 +172,8 @@ def _seconds(text: str) -> float | None:
         return max(0.0, float(text))
     except ValueError:
         pass
+    with suppress(ValueError):
+        return max(0.0, datetime.fromisoformat(text).timestamp() - time.time())
     if found := _DURATION.findall(text):
         return sum(float(number) * _UNITS[unit] for number, unit in found)
     try:
@@ -178,7 +195,9 @@ def _said(reply: Reply) -> tuple[str, str]:
     if isinstance(error, Mapping):
         error = error.get("error", error)
     if isinstance(error, Mapping):
-        code = f"{error.get('code', '')} {error.get('type', '')}"
+        details = error.get("details")
+        more = _GOOGLE.findall(text) if isinstance(details, list) else ()
+        code = " ".join([str(error.get("code", "")), str(error.get("type", "")), *more])
         said = error.get("message") or error.get("detail") or error
         return _short(said if isinstance(said, str) else json.dumps(said)), code
     return _short(str(error)), ""

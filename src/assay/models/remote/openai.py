@@ -14,6 +14,7 @@ from assay.core.messages import Media, Text
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, Outcome, Response, Usage
+from assay.models.prices import billed_name
 from assay.models.remote import chat, responses_api
 from assay.models.remote.chat import Reading, chat_payload, read_chat, response_of
 from assay.models.remote.endpoint import Answered, Endpoint
@@ -55,6 +56,11 @@ class OpenAIModel:
     def name(self) -> str:
         """The model as the server calls it."""
         return self._options.model
+
+    @property
+    def billed_as(self) -> str:
+        """What the price table calls it; a server of one's own costs nothing."""
+        return billed_name(self._options.address().url, self._options.model)
 
     @property
     def traits(self) -> Traits:

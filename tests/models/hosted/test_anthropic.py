@@ -1,0 +1,236 @@
+"""`anthropic` against a service that is as strict as the Messages API is documented to be."""
+
+from __future__ import annotations
+
+import base64
+import io
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from PIL import Image
+from tests.models.hosted.services import KEY, Anthropic, serving
+from tests.models.remote.asking import ask, chat, generate
+
+from assay.core.errors import BadOption, UserMistake
+from assay.core.messages import Message, Prompt, Text
+from assay.core.requests import Likelihood
+from assay.core.responses import Failure, Response, Usage
+from assay.models import make_model
+from assay.models.anthropic import AnthropicModel
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Anthropic]:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    with serving(Anthropic()) as running:
+        yield running
+
+
+def model(service: Anthropic, **arguments: Any) -> AnthropicModel:
+    given = {
+        "model": "claude-haiku-4-5",
+        "base_url": service.url + "/v1",
+        "retry_backoff_s": 0.01,
+        **arguments,
+    }
+    return AnthropicModel(**given)
+
+
+def one(service: Anthropic, request: Any, **arguments: Any) -> Any:
+    return ask(model(service, **arguments), [request])[request.id]
+
+
+def test_every_request_gets_its_own_answer(service: Anthropic) -> None:
+    requests = [generate(f"What is {n} + 1?", document=n) for n in range(30)]
+    found = ask(model(service), requests)
+    assert [found[request.id].value for request in requests] == [str(n + 1) for n in range(30)]  # type: ignore[union-attr]
+
+
+def test_what_is_sent_and_what_is_read(service: Anthropic) -> None:
+    request = generate(chat("What is 2 + 2?", system="Be brief."), until=["\n\n", "Question:"], top_k=5)
+    outcome = one(service, request)
+    assert service.asked("/v1/messages") == [
+        {
+            "model": "claude-haiku-4-5",
+            "max_tokens": 12,
+            "temperature": 0.0,
+            "system": "Be brief.",
+            "messages": [{"role": "user", "content": "What is 2 + 2?"}],
+            "stop_sequences": ["Question:"],
+        }
+    ]
+    assert (outcome.value, outcome.finish) == ("4", "stop")
+    assert outcome.usage == Usage(25, 1, cached_tokens=5)
+
+
+def test_pictures_go_as_base64(service: Anthropic) -> None:
+    request = generate(chat("What is 1 + 1?", picture=Image.new("RGB", (8, 6), "red")))
+    assert one(service, request).value == "2"
+    ((call,),) = [service.asked("/v1/messages")]
+    image, text = call["messages"][0]["content"]
+    assert image["source"]["media_type"] == "image/png"
+    assert Image.open(io.BytesIO(base64.b64decode(image["source"]["data"]))).size == (8, 6)
+    assert text == {"type": "text", "text": "What is 1 + 1?"}
+
+
+def test_an_answer_that_is_begun_is_gone_on_with(service: Anthropic) -> None:
+    begun = Prompt(
+        (Message("user", (Text("What is 1 + 1?"),)), Message("assistant", (Text("It is "),))), chat=True
+    )
+    one(service, generate(begun))
+    ((call,),) = [service.asked("/v1/messages")]
+    assert call["messages"][-1] == {"role": "assistant", "content": "It is"}
+
+
+def test_thinking_is_kept_apart(service: Anthropic) -> None:
+    outcome = one(service, generate("What is 1 + 2?"), thinking_budget=1024)
+    assert (outcome.value, outcome.reasoning) == ("3", "Let me add.")
+    ((call,),) = [service.asked("/v1/messages")]
+    assert call["thinking"] == {"type": "enabled", "budget_tokens": 1024}
+    assert call["max_tokens"] == 1036
+    assert "temperature" not in call
+
+
+def test_a_stop_the_service_does_not_take_is_applied_here(service: Anthropic) -> None:
+    message = {"role": "assistant", "type": "message", "model": "m", "stop_reason": "end_turn", "usage": {}}
+    text = {"type": "text", "text": "first\n\nsecond"}
+    service.trouble = [(200, {}, {**message, "content": [text]})]
+    outcome = one(service, generate("Tell me.", until=["\n\n"]))
+    assert (outcome.value, outcome.finish) == ("first", "stop")
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("max_tokens", "length"),
+        ("refusal", "refused"),
+        ("pause_turn", ""),
+    ],
+)
+def test_why_an_answer_ended(service: Anthropic, reason: str, finish: str) -> None:
+    message = {"role": "assistant", "type": "message", "model": "m", "stop_reason": reason, "usage": {}}
+    service.trouble = [(200, {}, {**message, "content": [{"type": "text", "text": "x"}]})]
+    assert one(service, generate("Tell me.")).finish == finish
+
+
+# --- trouble -------------------------------------------------------------------------------------------
+
+
+def overloaded(status: int = 529, **headers: str) -> Any:
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    return status, {name.replace("_", "-"): text for name, text in headers.items()}, error
+
+
+def test_an_overloaded_service_is_asked_again(service: Anthropic) -> None:
+    service.trouble = [overloaded(), overloaded(500), overloaded(503)]
+    assert one(service, generate("What is 1 + 1?")).value == "2"
+    assert len(service.calls) == 4
+
+
+def test_retry_after_is_honoured(service: Anthropic) -> None:
+    service.trouble = [overloaded(429, retry_after="1")]
+    began = time.monotonic()
+    assert one(service, generate("What is 1 + 1?")).value == "2"
+    assert time.monotonic() - began >= 1.0
+
+
+def test_a_limit_that_is_used_up_is_waited_for(service: Anthropic) -> None:
+    reset = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2))
+    service.trouble = [
+        overloaded(429, anthropic_ratelimit_requests_remaining="0", anthropic_ratelimit_requests_reset=reset)
+    ]
+    began = time.monotonic()
+    assert one(service, generate("What is 1 + 1?")).value == "2"
+    assert time.monotonic() - began >= 0.9
+
+
+def test_what_cannot_heal_is_not_tried_again(service: Anthropic) -> None:
+    error = {
+        "type": "error",
+        "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 > 8 tokens"},
+    }
+    service.trouble = [(400, {}, error)]
+    outcome = one(service, generate("What is 1 + 1?"))
+    assert isinstance(outcome, Failure)
+    assert "prompt is too long" in outcome.message
+    assert len(service.calls) == 1
+
+
+def test_a_setting_the_model_refuses_is_left_out_from_then_on(service: Anthropic) -> None:
+    found = ask(
+        model(service, model="claude-no-temperature-1", num_concurrent=1),
+        [generate(f"What is {n} + 1?", document=n) for n in range(9)],
+    )
+    assert all(isinstance(outcome, Response) for outcome in found.values())
+    assert "temperature" not in service.asked("/v1/messages")[-1]
+
+
+def test_an_empty_account_stops_the_run(service: Anthropic) -> None:
+    said = "Your credit balance is too low to access the Anthropic API."
+    service.trouble = [
+        (400, {}, {"type": "error", "error": {"type": "invalid_request_error", "message": said}})
+    ]
+    with pytest.raises(UserMistake, match="has no credit left"):
+        one(service, generate("What is 1 + 1?"))
+
+
+def test_a_wrong_key_stops_the_run_and_is_not_repeated(
+    service: Anthropic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-wrong-key-123456")
+    with pytest.raises(UserMistake, match="does not take the key") as caught:
+        one(service, generate("What is 1 + 1?"))
+    assert "sk-wrong-key-123456" not in str(caught.value)
+    assert "ANTHROPIC_API_KEY" in caught.value.hint
+
+
+def test_without_a_key_nothing_is_asked(service: Anthropic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    with pytest.raises(BadOption, match="there is no key for anthropic"):
+        one(service, generate("What is 1 + 1?"))
+    assert service.calls == []
+
+
+# --- arguments -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["anthropic", "anthropic-chat", "anthropic-chat-completions", "claude"])
+def test_it_goes_by_the_names_people_know(name: str) -> None:
+    made = make_model(
+        name, {"model_version": "claude-sonnet-4-5", "system_prompt": "Hello", "modality": "image"}
+    )
+    assert made.name == "claude-sonnet-4-5"
+    assert {"image", "video"} < made.traits.abilities
+    assert not {"audio", "likelihood"} & made.traits.abilities
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"model": "x", "api_key": "sk-12345678"}, "`api_key` is not taken as an argument"),
+        ({}, "has to be told which one to ask"),
+        ({"model": "x", "thinking_budget": "much"}, "`thinking_budget` must be a number of tokens"),
+        ({"model": "x", "num_concurent": 3}, "does not know the argument `num_concurent`"),
+    ],
+)
+def test_bad_arguments_are_said(arguments: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(BadOption, match=complaint) as caught:
+        AnthropicModel(**arguments)
+    assert "sk-12345678" not in str(caught.value)
+
+
+def test_probabilities_cannot_be_had(service: Anthropic) -> None:
+    request = Likelihood(task="t", document=0, prompt=Prompt.of_text("a"), continuation="b")
+    assert isinstance(one(service, request), Failure)
+
+
+@pytest.mark.parametrize(
+    ("address", "path"),
+    [("https://api.anthropic.com/v1/messages", "/v1"), ("https://api.anthropic.com", "/v1")],
+)
+def test_the_address_may_name_the_call(address: str, path: str) -> None:
+    assert AnthropicModel(model="x", base_url=address).address.path == path

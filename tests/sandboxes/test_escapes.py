@@ -190,7 +190,7 @@ def test_nothing_outlives_assay(box: Box, alive: Alive) -> None:
     source = DAEMON.format(word=word, then="time.sleep(60)")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", code, source], env=environment) as asking:
-        until = time.monotonic() + 15
+        until = time.monotonic() + 50
         while len(alive(word)) < 4 and time.monotonic() < until:  # it and the three daemons
             time.sleep(0.05)
         assert len(alive(word)) >= 4, "the program did not start"

@@ -86,7 +86,8 @@ def _existing(value: Any, where: str) -> Path:
             return path
     except (OSError, RuntimeError, ValueError):  # a name no file can have
         pass
-    shown = f"{value!s:.80}{'…' if len(str(value)) > 80 else ''}"
+    text = str(value)
+    shown = text if len(text) <= 300 else f"{text[:120]}…{text[-120:]}"  # the end of a path says most
     raise BadMedia(f"the media file `{shown}` is not there", where=where)
 
 

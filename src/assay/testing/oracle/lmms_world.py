@@ -37,6 +37,7 @@ class World:
         os.environ |= {
             "HF_HOME": str(self.home),
             "OPENAI_API_KEY": "dummy",
+            "Deepseek_API": "dummy",  # newer clients refuse an empty key
             "OPENAI_BASE_URL": "http://judge.invalid/v1",
             "TZ": "UTC",
             "HF_DATASETS_CACHE": str(self.folder / "datasets"),

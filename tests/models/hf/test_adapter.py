@@ -1,0 +1,289 @@
+"""`HfModel`: likelihoods as computed by hand, chat templates, thinking, limits, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from tests.models.hf.asking import ask, chat, generate, likelihood, rolling
+from tests.models.hf.tiny import tiny_checkpoint
+
+from assay.core.errors import BadData, BadOption, CannotAnswer
+from assay.core.messages import Image, Message, Prompt
+from assay.core.requests import Request
+from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.models import make_model
+from assay.models.hf import HfModel
+
+pytestmark = pytest.mark.torch
+
+
+def value(outcome: Outcome) -> Any:
+    assert isinstance(outcome, Response), outcome
+    return outcome.value
+
+
+def by_hand(kind: str, tokens: list[int], count: int) -> LogProbability:
+    """The last `count` tokens' log-probability, from one plain pass."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(tiny_checkpoint(kind))
+    with torch.inference_mode():
+        logits = model(torch.tensor([tokens[:-1]])).logits[0, -count:].log_softmax(-1)
+    last = torch.tensor(tokens[-count:])
+    total = float(logits.gather(1, last[:, None]).sum())
+    return LogProbability(total, bool((logits.argmax(-1) == last).all()))
+
+
+def encode(text: str, **options: Any) -> list[int]:
+    from transformers import AutoTokenizer
+
+    return list(AutoTokenizer.from_pretrained(tiny_checkpoint())(text, **options)["input_ids"])
+
+
+def close(found: Any, expected: LogProbability) -> bool:
+    return bool(abs(found.total - expected.total) < 1e-4 and found.greedy == expected.greedy)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "mamba"])
+def test_a_likelihood_is_what_one_plain_pass_gives(kind: str) -> None:
+    found = ask(tiny_checkpoint(kind), [likelihood("the sky is", " blue"), likelihood("", "the")])
+    whole = encode("the sky is blue")
+    assert close(value(found[0]), by_hand(kind, whole, len(whole) - len(encode("the sky is"))))
+    assert close(value(found[1]), by_hand(kind, encode("the"), len(encode("the")) - 1))
+
+
+def test_what_greedy_decoding_writes_is_greedy() -> None:
+    (written,) = ask(tiny_checkpoint(), [generate("the sky", max_gen_toks=3)])
+    tokens = encode("the sky") + encode(value(written), add_special_tokens=False)
+    text = "the sky" + value(written)
+    if encode(text) == tokens:  # else the text is read as other tokens than were written
+        assert value(ask(tiny_checkpoint(), [likelihood("the sky", value(written))])[0]).greedy
+
+
+def test_a_long_text_is_scored_in_windows() -> None:
+    text = "the sky is blue and the answer is what the cat sat on " * 8
+    tokens = encode(text)
+    (found,) = ask(tiny_checkpoint(), [rolling(text)], max_length=32)
+    total, done = 0.0, 0
+    while done < len(tokens):
+        end = min(done + 32, len(tokens))
+        inputs = [0, *tokens[:end]] if done == 0 else tokens[max(end - 33, 0) : end]
+        total += by_hand("llama", inputs, end - done).total
+        done = end
+    assert len(tokens) > 64
+    assert value(found).total == pytest.approx(total, abs=1e-3)
+
+
+def test_an_empty_text_is_certain() -> None:
+    assert value(ask(tiny_checkpoint(bos=False), [rolling("")])[0]) == LogProbability(0.0, True)
+
+
+def test_a_context_that_is_too_long_loses_its_left() -> None:
+    (found,) = ask(tiny_checkpoint(), [likelihood("the sky is " * 30, "blue")], max_length=20)
+    count = len(encode(" blue", add_special_tokens=False))
+    assert close(value(found), by_hand("llama", encode("the sky is " * 30 + "blue")[-21:], count))
+
+
+def test_what_cannot_be_answered_is_that_requests_failure() -> None:
+    requests: list[Request] = [
+        likelihood("a", ""),
+        likelihood("a", "blue " * 40),
+        generate("a", max_gen_toks=20),
+        likelihood("a", " b"),
+    ]
+    outcomes = ask(tiny_checkpoint(), requests, max_length=20)
+    messages = [one.message if isinstance(one, Failure) else "" for one in outcomes]
+    assert "nothing to score" in messages[0]
+    assert "the model holds 20" in messages[1]
+    assert "no room for the prompt" in messages[2]
+    assert isinstance(outcomes[3], Response)
+
+
+def test_a_model_with_an_encoder_reads_context_and_continuation_apart() -> None:
+    from transformers import AutoModelForSeq2SeqLM
+
+    folder = tiny_checkpoint("t5")
+    requests = [likelihood("the sky is", " blue"), likelihood("the sky is", " what a"), likelihood("", " a")]
+    found = ask(folder, requests)
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    for outcome, context, text in zip(
+        found, ("the sky is", "the sky is", ""), (" blue", " what a", " a"), strict=True
+    ):
+        labels = torch.tensor([encode(text, add_special_tokens=False)])
+        with torch.inference_mode():
+            logits = model(input_ids=torch.tensor([encode(context) or [0]]), labels=labels).logits[0]
+        total = float(logits.log_softmax(-1).gather(1, labels[0][:, None]).sum())
+        assert value(outcome).total == pytest.approx(total, abs=1e-4)
+
+
+def test_a_conversation_goes_through_the_template() -> None:
+    model = HfModel(pretrained=str(tiny_checkpoint()))
+    asked = generate(chat(("system", "be brief"), ("user", "hi")))
+    assert model.preview(asked) == "<s>[system]be brief</s>\n[user]hi</s>\n[assistant]"
+    begun = generate(chat(("user", "hi"), ("assistant", "Well,")))
+    assert model.preview(begun) == "<s>[user]hi</s>\n[assistant]Well,"
+    empty = generate(chat(("user", "hi"), ("assistant", "")))
+    assert model.preview(empty) == "<s>[user]hi</s>\n[assistant]"
+
+
+def test_the_start_token_a_template_writes_is_not_doubled() -> None:
+    (found,) = ask(tiny_checkpoint(), [generate(chat(("user", "hi")), max_gen_toks=1)])
+    assert isinstance(found, Response) and found.usage is not None
+    assert found.usage.input_tokens == len(encode("[user]hi</s>\n[assistant]"))
+
+
+def test_another_template_can_be_given_as_file_text_or_name(tmp_path: Path) -> None:
+    file = tmp_path / "short.jinja"
+    file.write_text("{% for m in messages %}{{ m['content'] }}{{ extra }}{% endfor %}")
+    asked = generate(chat(("user", "hi")))
+    arguments: dict[str, Any] = {"chat_template_args": {"extra": "!"}}
+    assert (
+        HfModel(pretrained=str(tiny_checkpoint()), chat_template=str(file), **arguments).preview(asked)
+        == "hi!"
+    )
+    written = HfModel(pretrained=str(tiny_checkpoint()), chat_template="{{ messages[0]['role'] }}")
+    assert written.preview(asked) == "user"
+    with pytest.raises(BadOption, match="no chat template is called `rag`"):
+        HfModel(pretrained=str(tiny_checkpoint()), chat_template="rag").preview(asked)
+
+
+def test_a_template_that_refuses_system_messages_gets_none(tmp_path: Path) -> None:
+    template = (
+        "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}"
+        "{{ m['content'] }}{% endfor %}"
+    )
+    model = HfModel(pretrained=str(tiny_checkpoint()), chat_template=template)
+    assert model.preview(generate(chat(("system", "be brief"), ("user", "hi")))) == "hi"
+
+
+def test_what_is_thought_is_kept_apart() -> None:
+    whole = value(ask(tiny_checkpoint(), [generate("the cat")])[0])
+    mark = whole[4:6]
+    (found,) = ask(tiny_checkpoint(), [generate("the cat")], think_end_token=mark)
+    assert isinstance(found, Response)
+    assert found.value == whole.split(mark)[-1].lstrip()
+    assert found.reasoning == whole.rpartition(mark)[0]
+
+
+def test_stop_strings_do_not_end_the_thinking() -> None:
+    whole = value(ask(tiny_checkpoint(), [generate("the cat")])[0])
+    (found,) = ask(tiny_checkpoint(), [generate("the cat", until=[whole[1:2]])], think_end_token=whole[4:6])
+    assert isinstance(found, Response) and found.reasoning is not None
+    assert whole[1:2] in found.reasoning
+    assert whole[1:2] not in str(found.value)
+
+
+def test_abilities_come_from_the_small_files(tmp_path: Path) -> None:
+    folder = tmp_path / "silent"
+    shutil.copytree(tiny_checkpoint(), folder)
+    for path in folder.glob("chat_template*"):
+        path.unlink()
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "chat_template": None}))
+    (folder / "model.safetensors").unlink()
+    assert HfModel(pretrained=str(folder)).traits.abilities == {"generate", "likelihood", "rolling"}
+    thinking = HfModel(pretrained=str(tiny_checkpoint()), enable_thinking=True, think_end_token="</think>")
+    assert thinking.traits.abilities == {"generate", "rolling", "chat"}
+    (found,) = ask(tiny_checkpoint(), [likelihood("a", " b")], model=thinking)
+    assert isinstance(found, Failure) and "thinks first" in found.message
+
+
+def test_media_are_refused() -> None:
+    picture = Image(digest="d", load=lambda: None)
+    (found,) = ask(tiny_checkpoint(), [generate(Prompt((Message("user", (picture,)),)))])
+    assert isinstance(found, Failure) and "text only, not image" in found.message
+
+
+def identity(**arguments: Any) -> dict[str, str]:
+    return dict(asyncio.run(HfModel(**{"pretrained": str(tiny_checkpoint()), **arguments}).identify()))
+
+
+def test_the_identity_changes_with_what_changes_answers_only() -> None:
+    plain = identity()
+    assert plain["dtype"] == "float32"
+    assert identity(batch_size=7, device="cpu", trust_remote_code=True, work_once=False) == plain
+    for change in (
+        {"dtype": "bfloat16"},
+        {"max_length": 100},
+        {"add_bos_token": False},
+        {"chat_template": "{{ x }}"},
+    ):
+        assert identity(**change) != plain
+    assert identity(pretrained=str(tiny_checkpoint("gpt2")))["weights_sha256"] != plain["weights_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"dtype": "float33"}, BadOption, "no dtype of torch"),
+        ({"device": "cuda:99"}, BadOption, "does not work here"),
+        ({"config.no_such_key": 1}, BadOption, "no key `no_such_key`"),
+        ({"peft": "somewhere"}, Exception, "peft"),
+        ({"tokenizer": "./nowhere"}, BadData, "does not load"),
+    ],
+)
+def test_what_does_not_load_is_said(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ask(tiny_checkpoint(), [generate("a")], **arguments)
+
+
+def test_weights_that_are_no_weights_are_said(tmp_path: Path) -> None:
+    shutil.copytree(tiny_checkpoint(), tmp_path / "broken")
+    (tmp_path / "broken" / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(BadData, match="does not load"):
+        ask(tmp_path / "broken", [generate("a")])
+
+
+def test_deltas_are_added(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(tiny_checkpoint())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    model.save_pretrained(tmp_path)
+    request = likelihood("the sky", " is")
+    plain = value(ask(tiny_checkpoint(), [request])[0])
+    assert close(value(ask(tiny_checkpoint(), [request], delta=str(tmp_path))[0]), plain)
+    model = AutoModelForCausalLM.from_pretrained(tiny_checkpoint())
+    model.save_pretrained(tmp_path)  # twice the weights are another model
+    assert not close(value(ask(tiny_checkpoint(), [request], delta=str(tmp_path))[0]), plain)
+
+
+def test_half_precision_is_near_and_adds_up_in_full() -> None:
+    requests = [likelihood("the sky", " is"), likelihood("the sky", " was")]
+    full = [value(one) for one in ask(tiny_checkpoint(), requests)]
+    half = [value(one) for one in ask(tiny_checkpoint(), requests, dtype="bfloat16")]
+    assert all(abs(one.total - other.total) < 1.5 for one, other in zip(full, half, strict=True))
+    assert full != half
+
+
+def test_all_names_of_the_model_make_it() -> None:
+    for name in ("hf", "hf-auto", "huggingface"):
+        made = make_model(name, {"pretrained": str(tiny_checkpoint())}, batch_size=2, device="cpu")
+        assert isinstance(made, HfModel)
+
+
+def test_how_long_the_model_waited_is_known() -> None:
+    model = HfModel(pretrained=str(tiny_checkpoint()))
+    assert model.waited_share == 0
+    ask(tiny_checkpoint(), [generate("a")], model=model)
+    assert 0 < model.waited_share < 1
+
+
+def test_a_checkpoint_that_sees_is_not_taken_for_one_of_text(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llava", "vision_config": {}}))
+    try:
+        abilities = HfModel(pretrained=str(tmp_path)).traits.abilities
+    except CannotAnswer:
+        return
+    assert "image" in abilities

@@ -1,0 +1,66 @@
+"""`--model_args`: lm-eval's names are known, mistakes are said at once."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from assay.core.errors import BadOption
+from assay.models.hf.arguments import read_arguments
+
+
+def test_values_are_read_by_their_kind() -> None:
+    found = read_arguments(
+        {
+            "pretrained": "a/b",
+            "torch_dtype": "float16",
+            "max_length": "512",
+            "trust_remote_code": "True",
+            "add_bos_token": False,
+            "chat_template_args": '{"x": 1}',
+            "think_end_token": "200",
+            "enable_thinking": True,
+            "batch_size": "auto:4",
+            "load_in_4bit": "true",
+            "config.rope_theta": "1e6",
+        }
+    )
+    assert (found.dtype, found.max_length, found.trust_remote_code) == ("float16", 512, True)
+    assert (found.add_bos_token, found.think_end_token, found.batch_size) == (False, 200, "auto")
+    assert found.template_arguments == {"x": 1, "enable_thinking": True}
+    assert found.loading == {"load_in_4bit": True, "config.rope_theta": 1e6}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "needs `pretrained`"),
+        ({"pretrained": "x", "pertained": "y"}, "does not know the argument `pertained`"),
+        ({"pretrained": "x", "max_length": "many"}, "the argument `max_length` of `hf`"),
+        ({"pretrained": "x", "max_length": 0}, "at least 1"),
+        ({"pretrained": "x", "batch_size": "0"}, "not a batch size"),
+        ({"pretrained": "x", "batch_size": "auto:x"}, "`batch_size`"),
+        ({"pretrained": "x", "backend": "bert"}, "causal or seq2seq"),
+        ({"pretrained": "x", "peft": "a", "delta": "b"}, "exclude each other"),
+        ({"pretrained": "x", "enable_thinking": True}, "needs `think_end_token`"),
+        ({"pretrained": "x", "chat_template_args": "[1]"}, "not a mapping"),
+    ],
+)
+def test_a_mistake_is_named(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadOption, match=re.escape(message)):
+        read_arguments(given)
+
+
+def test_a_misspelt_argument_gets_the_nearest_name() -> None:
+    with pytest.raises(BadOption) as caught:
+        read_arguments({"pretrained": "x", "add_bos_tokens": True})
+    assert caught.value.hint == "did you mean `add_bos_token`?"
+
+
+def test_the_identity_holds_what_changes_answers_and_nothing_else() -> None:
+    plain = read_arguments({"pretrained": "x", "batch_size": 8, "device": "cpu", "parallelize": False})
+    assert plain.identity() == {}
+    other = read_arguments({"pretrained": "y", "max_length": 9, "load_in_8bit": True, "seed": 3})
+    assert other.identity() == {"max_length": "9", "seed": "3", "loading": '{"load_in_8bit": true}'}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import BadData, UnknownName
+from assay.core.verdicts import Estimate
 from assay.store.sheets import Column, Kind, Look, Sheet
 
 __all__ = ["ResultFiles", "open_results"]
@@ -110,6 +111,30 @@ class ResultFiles:
             facts=self._task_facts(task, first[0] if first else {}),
             cluster_key=str(self._results.get("configs", {}).get(task, {}).get("cluster_key") or ""),
         )
+
+    def numbers(self) -> list[Estimate]:
+        """What the results say; without them nothing."""
+        found = []
+        for task, entries in self._results.get("results", {}).items():
+            directions = self._results.get("higher_is_better", {}).get(task, {})
+            sizes = self._results.get("n-samples", {}).get(task, {})
+            for key, value in entries.items():
+                metric, comma, pipeline = key.partition(",")
+                if not comma or not isinstance(value, (int, float)) or "_stderr" in metric:
+                    continue
+                error = entries.get(f"{metric}_stderr,{pipeline}")
+                found.append(
+                    Estimate(
+                        task=task,
+                        metric=metric,
+                        pipeline=pipeline,
+                        value=value,
+                        stderr=error if isinstance(error, (int, float)) else None,
+                        scored=int(sizes.get("effective", 0)),
+                        higher_is_better=directions.get(metric),
+                    )
+                )
+        return found
 
     def field(self, task: str, name: str) -> list[Any]:
         """One field of each document; nested ones with dots. lmms-eval keeps no documents, so there are none."""

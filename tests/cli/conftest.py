@@ -44,3 +44,17 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> ScriptedModel:
     model = ScriptedModel(right_answers, abilities=frozenset({"generate", "chat", "image"}))
     monkeypatch.setitem(models.MODELS._items, "scripted", lambda: model)
     return model
+
+
+@pytest.fixture
+def run_of(assay_command: Assay, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """`run_of("bad", wrong, task)`: the folder of a run whose model adds, but not where `wrong(document)` says so."""
+
+    def run(name: str, wrong: Callable[[int], bool], *arguments: str) -> str:
+        model = ScriptedModel(lambda request: "?" if wrong(request.document) else right_answers(request))
+        monkeypatch.setitem(models.MODELS._items, name, lambda: model)
+        called = assay_command("run", *arguments, "--model", name, "--no_cache", "--output_path", name)
+        assert called.code == 0, called.err
+        return str(next(path.parent for path in Path(name).rglob("journal.sqlite")))
+
+    return run

@@ -29,6 +29,12 @@ COMMANDS = {
         "assay.cli.compare",
         "Compare runs document by document: is one better, and how sure is that?",
     ),
+    "explain": ("assay.cli.explain", "Say why two runs of the same benchmark differ."),
+    "gate": (
+        "assay.cli.gate",
+        "Say whether a run may pass: floors, and no drop that chance does not explain.",
+    ),
+    "power": ("assay.cli.power", "Say how many documents a difference takes."),
     "export": ("assay.cli.export", "Write a run in a format other programs read."),
     "cache": ("assay.cli.cache", "List and prune the answers that runs share."),
     "ls": ("assay.cli.ls", "List tasks, groups, tags, models, metrics, filters, options."),

@@ -112,6 +112,10 @@ class RunSheets:
             cluster_key=str(self._config(task).get("cluster_key") or ""),
         )
 
+    def numbers(self) -> list[Estimate]:
+        """The run's estimates."""
+        return self.run.estimates
+
     def field(self, task: str, name: str) -> list[Any]:
         """One field of each document; nested ones with dots."""
         path = "$." + ".".join(f'"{part}"' for part in name.split("."))

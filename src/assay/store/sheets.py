@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from assay.core.verdicts import Estimate
+
 __all__ = ["Column", "Look", "Sheet", "SheetSource"]
 
 Kind = Literal["assay", "files"]
@@ -98,6 +100,10 @@ class SheetSource(Protocol):
 
     def sheet(self, task: str, kind: Kind | None = None) -> Sheet:
         """The sheet of a task, with marks of the wanted kind where there is a choice."""
+        ...
+
+    def numbers(self) -> list[Estimate]:
+        """What it reports, of tasks and of groups."""
         ...
 
     def field(self, task: str, name: str) -> list[Any]:

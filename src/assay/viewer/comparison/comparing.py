@@ -21,7 +21,7 @@ from assay.viewer.comparison.mismatches import run_mismatches, task_mismatches
 from assay.viewer.comparison.pairing import Pairing, numbers_in, pair
 from assay.viewer.comparison.records import CompareOptions, Comparison, Flip, Mismatch, Row
 
-__all__ = ["compare_sources"]
+__all__ = ["compare_sources", "shared_columns"]
 
 Floats = NDArray[np.float64]
 
@@ -97,7 +97,7 @@ def _compare_task(
     options: CompareOptions,
     notes: list[str],
 ) -> Iterator[Row]:
-    shared = _shared_columns(first, second)
+    shared = shared_columns(first, second)
     wanted = [both for both in shared if both[0].metric in options.metrics] if options.metrics else shared[:1]
     if not wanted:
         lacking = ", ".join(options.metrics) or "a metric in common"
@@ -142,7 +142,7 @@ def _compare_column(
     return replace(row, flips=flips, notes=tuple(said))
 
 
-def _shared_columns(first: Sheet, second: Sheet) -> list[tuple[Column, Column]]:
+def shared_columns(first: Sheet, second: Sheet) -> list[tuple[Column, Column]]:
     """Columns of the same metric and filter pipeline; of the same metric alone where files do not name pipelines."""
     shared = [(first.columns[key], second.columns[key]) for key in first.columns if key in second.columns]
     if shared:
@@ -285,7 +285,7 @@ def _by_category(
     labels = np.array([str(values[row]) for row in pairing.first.tolist()])
     column, other = next(
         both
-        for both in _shared_columns(first, second)
+        for both in shared_columns(first, second)
         if (both[0].pipeline, both[0].metric) == (whole.pipeline, whole.metric)
     )
     before, after = numbers_in(column), numbers_in(other)

@@ -14,7 +14,7 @@ from assay.store.runs import Run
 from assay.viewer.reasons import reason
 from assay.viewer.tables import number
 
-__all__ = ["Threshold", "parse_threshold", "unmet", "write_junit", "write_thresholds"]
+__all__ = ["Threshold", "attribute", "parse_threshold", "unmet", "write_junit", "write_thresholds"]
 
 _LONGEST = 2_000
 """Characters of a prompt or an answer that are shown: a report is looked at, not processed."""
@@ -33,7 +33,7 @@ class Threshold:
     value: float = 0.0
 
 
-def parse_threshold(text: str) -> Threshold:
+def parse_threshold(text: str, where: str = "--threshold") -> Threshold:
     """`TASK=VALUE` or `TASK:METRIC=VALUE`.
 
     >>> parse_threshold("gsm8k:exact_match=0.8")
@@ -47,7 +47,7 @@ def parse_threshold(text: str) -> Threshold:
         return Threshold(task=task, metric=metric, value=float(value))
     except ValueError:
         raise BadOption(
-            f"`{text}` is not a threshold", where="--threshold", hint="TASK=VALUE or TASK:METRIC=VALUE"
+            f"`{text}` is not a threshold", where=where, hint="TASK=VALUE or TASK:METRIC=VALUE"
         ) from None
 
 
@@ -58,7 +58,7 @@ def write_junit(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
     perplexity) fails nobody.
     """
     stream.write('<?xml version="1.0" encoding="UTF-8"?>\n')
-    stream.write(f"<testsuites name={_attribute(run.id)}>\n")
+    stream.write(f"<testsuites name={attribute(run.id)}>\n")
     for task in tasks:
         _write_suite(run, task, stream)
     stream.write("</testsuites>\n")
@@ -72,13 +72,13 @@ def _write_suite(run: Run, task: str, stream: TextIO) -> None:
         counts["failures"] += element == "failure"
         counts["errors"] += element == "error"
     said = " ".join(f'{name}="{count}"' for name, count in counts.items())
-    stream.write(f"  <testsuite name={_attribute(task)} {said}>\n")
+    stream.write(f"  <testsuite name={attribute(task)} {said}>\n")
     for document, element, message, text in _cases(run, task, judged):
-        head = f'    <testcase classname={_attribute(task)} name="document {document}"'
+        head = f'    <testcase classname={attribute(task)} name="document {document}"'
         if not element:
             stream.write(f"{head}/>\n")
             continue
-        stream.write(f"{head}>\n      <{element} message={_attribute(message)}>{_text(text)}</{element}>\n")
+        stream.write(f"{head}>\n      <{element} message={attribute(message)}>{_text(text)}</{element}>\n")
         stream.write("    </testcase>\n")
     stream.write("  </testsuite>\n")
 
@@ -190,21 +190,22 @@ def write_thresholds(run: Run, thresholds: Sequence[Threshold], stream: TextIO) 
     cases = checked(run, thresholds)
     failures = sum(not met for _, _, met in cases)
     stream.write('<?xml version="1.0" encoding="UTF-8"?>\n')
-    stream.write(f"<testsuites name={_attribute(run.id)}>\n")
+    stream.write(f"<testsuites name={attribute(run.id)}>\n")
     stream.write(f'  <testsuite name="thresholds" tests="{len(cases)}" failures="{failures}" errors="0">\n')
     for threshold, estimate, met in cases:
         name = f"{estimate.metric} ({estimate.pipeline})"
-        head = f"    <testcase classname={_attribute(estimate.task)} name={_attribute(name)}"
+        head = f"    <testcase classname={attribute(estimate.task)} name={attribute(name)}"
         message = _said(threshold, estimate)
         stream.write(
             f"{head}/>\n"
             if met
-            else f"{head}>\n      <failure message={_attribute(message)}/>\n    </testcase>\n"
+            else f"{head}>\n      <failure message={attribute(message)}/>\n    </testcase>\n"
         )
     stream.write("  </testsuite>\n</testsuites>\n")
 
 
-def _attribute(text: str) -> str:
+def attribute(text: str) -> str:
+    """A text as the value of an XML attribute, quotes included."""
     return quoteattr(_xml(text))
 
 

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.conftest import Assay
+from tests.making import write_task
+
+
+def test_a_gap_is_explained_in_words_and_as_json(
+    assay_command: Assay, run_of: Callable[..., str], workspace: Path
+) -> None:
+    task = str(write_task(workspace, "sums"))
+    good = run_of("good", lambda document: False, task)
+    bad = run_of("bad", lambda document: document < 3, task, "--system_instruction", "Add.")
+    called = assay_command("explain", good, bad, "--examples", "1")
+    assert called.code == 0
+    assert "a gap of -50.00 points over 6 documents" in called.out
+    assert "other words were asked" in called.out and "3 documents" in called.out
+    assert "differs: prompts: system instruction: none and Add." in called.out
+    (found,) = json.loads(assay_command("explain", good, bad, "--json").out)
+    assert found["gap"] == -0.5
+    assert [cause["name"] for cause in found["causes"]] == ["prompt"]

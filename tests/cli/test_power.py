@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Assay
+from tests.making import write_task
+
+
+@pytest.fixture
+def runs(run_of: Callable[..., str], workspace: Path) -> list[str]:
+    """Three runs of a hundred sums with other mistakes each."""
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1), "text": n // 10} for n in range(100)]
+    task = str(write_task(workspace, "sums", rows))
+    return [
+        run_of("a", lambda document: document % 2 == 0, task),
+        run_of("b", lambda document: document % 4 == 0, task),
+        run_of("c", lambda document: document % 5 == 0, task),
+    ]
+
+
+def found(assay_command: Assay, *arguments: str) -> dict[str, object]:
+    called = assay_command("power", *arguments, "--json")
+    assert called.code == 0, called.err
+    (row,) = json.loads(called.out)
+    return dict(row)
+
+
+def test_without_a_run_the_worst_case_is_told(assay_command: Assay) -> None:
+    row = found(assay_command, "--effect", "3", "--correlation", "0")
+    assert row["needed"] == [[3.0, 4361]]
+    assert "worst case" in assay_command("power").out
+
+
+def test_a_pilot_tells_how_scores_and_differences_vary(assay_command: Assay, runs: list[str]) -> None:
+    one = found(assay_command, runs[0])
+    two = found(assay_command, runs[0], runs[1])
+    three = found(assay_command, *runs)
+    assert one["spread"] == pytest.approx(50.0, rel=0.02)
+    assert two["spread"] == pytest.approx(100 * (0.265 - 0.245**2) ** 0.5, rel=0.02)
+    assert two["correlation"] == pytest.approx(0.577, abs=0.01)
+    assert "3 repeats" in str(three["how"])
+    assert found(assay_command, *runs, "--repeats", "9")["detectable"] < three["detectable"]  # type: ignore[operator]
+
+
+def test_more_documents_show_smaller_differences(assay_command: Assay, runs: list[str]) -> None:
+    few, many = (found(assay_command, runs[0], runs[1], "--documents", count) for count in ("100", "400"))
+    assert few["detectable"] == pytest.approx(2 * float(str(many["detectable"])))
+
+
+def test_clusters_count(assay_command: Assay, runs: list[str]) -> None:
+    row = found(assay_command, runs[0], runs[1], "--cluster_by", "text")
+    assert row["design_effect"] != 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--power", "80"], "80 is not between 0 and 1"),
+        (["--effect", "-1"], "above 0"),
+        (["--repeats", "0"], "at least one answer"),
+    ],
+)
+def test_mistakes_are_said(assay_command: Assay, arguments: list[str], said: str) -> None:
+    called = assay_command("power", *arguments)
+    assert called.code == 2
+    assert said in called.err

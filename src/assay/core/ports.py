@@ -41,6 +41,9 @@ class Traits:
     needs: frozenset[Ability] = frozenset()
     """Media without which it has nothing to answer: a reader of pictures needs one."""
 
+    system: bool = True
+    """Whether a system message reaches it, where it chats: some chat templates refuse one."""
+
     window: int = 1
     """Requests per call of `answer`: many for local models, which sort and batch; one for remote ones."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+
 from assay.core.errors import CannotAnswer
 from assay.core.messages import Audio, Image, Video
-from assay.core.ports import Ability, Model
+from assay.core.ports import Ability, Model, Traits
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.specs import TaskSpec
+from assay.models.offers import who_can
 
-__all__ = ["ability", "check_abilities"]
+__all__ = ["abilities_needed", "ability", "check_abilities"]
 
 
 def ability(request: Request) -> Ability:
@@ -20,29 +23,57 @@ def ability(request: Request) -> Ability:
 
 def check_abilities(model: Model, task_spec: TaskSpec, requests: tuple[Request, ...]) -> None:
     """Raise `CannotAnswer` where the requests of a document need what the model has not, or lack what it needs."""
-    kinds: dict[type, Ability] = {Image: "image", Audio: "audio", Video: "video"}
-    needed: set[Ability] = {ability(request) for request in requests}
-    for request in requests:
-        needed |= {kinds[type(part)] for part in request.prompt.media}
-        if request.prompt.chat:
-            needed.add("chat")
-    missing = sorted(needed - model.traits.abilities)
+    needed = abilities_needed(requests)
+    traits = model.traits
+    missing = sorted(needed - traits.abilities)
     if missing:
-        letters = missing == ["likelihood"] and task_spec.output_type == "multiple_choice"
-        other = (
-            "--mc_as_generation asks for the letter of a choice instead, which is another score; "
-            if letters
-            else ""
-        )
         raise CannotAnswer(
             f"the model `{model.name}` cannot answer `{task_spec.name}`: it does not do {', '.join(missing)}",
             where=task_spec.place("output_type"),
-            hint=f"{other}it does: {', '.join(sorted(model.traits.abilities))}; `assay ls models` shows others",
+            hint="; ".join(_ways_out(task_spec, needed, missing, traits)),
         )
-    unmet = sorted(model.traits.needs - needed)
+    unmet = sorted(traits.needs - needed)
     if unmet:
         raise CannotAnswer(
             f"the model `{model.name}` cannot answer `{task_spec.name}`: it needs {', '.join(unmet)} in the prompt",
             where=task_spec.place("doc_to_visual"),
-            hint="`assay ls models` shows others",
+            hint=_others(needed),
         )
+    if not traits.system and any(_has_system(request) for request in requests):
+        raise CannotAnswer(
+            f"the model `{model.name}` cannot answer `{task_spec.name}`: its chat template takes no system message",
+            where=task_spec.place("description") if task_spec.description else "--system_instruction",
+            hint="leave out --system_instruction, and --apply_chat_template where the task has a `description`",
+        )
+
+
+def abilities_needed(requests: Iterable[Request]) -> set[Ability]:
+    """Everything a model must be able to do to answer some requests."""
+    kinds: dict[type, Ability] = {Image: "image", Audio: "audio", Video: "video"}
+    needed: set[Ability] = set()
+    for request in requests:
+        needed.add(ability(request))
+        needed |= {kinds[type(part)] for part in request.prompt.media}
+        if request.prompt.chat:
+            needed.add("chat")
+    return needed
+
+
+def _ways_out(spec: TaskSpec, needed: set[Ability], missing: Sequence[str], traits: Traits) -> Iterator[str]:
+    """What would work instead, the nearest first."""
+    if missing == ["likelihood"] and spec.output_type == "multiple_choice":
+        yield "--mc_as_generation asks for the letter of a choice instead, which is another score"
+    if missing == ["chat"]:
+        yield "without --apply_chat_template the same question is asked as plain text"
+    yield f"it does: {', '.join(sorted(traits.abilities))}"
+    yield _others(needed)
+
+
+def _others(needed: set[Ability]) -> str:
+    able = who_can(needed)
+    names = ", ".join(f"`{name}`" for name in able[:5])
+    return f"models that can: {names}" if able else "`assay ls models` shows others"
+
+
+def _has_system(request: Request) -> bool:
+    return request.prompt.chat and any(message.role == "system" for message in request.prompt.messages)

@@ -80,7 +80,8 @@ class LlamaCppModel:
         abilities: set[Ability] = {"generate", "likelihood", "rolling"}
         if self._template_source:
             abilities.add("chat")
-        return Traits(abilities=frozenset(abilities), window=64, in_flight=1)
+        system = not self._template_source or self._template.takes_system
+        return Traits(abilities=frozenset(abilities), system=system, window=64, in_flight=1)
 
     async def identify(self) -> Mapping[str, str]:
         """Hashes of file and template, the version of llama.cpp, and every argument that changes answers."""

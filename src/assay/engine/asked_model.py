@@ -15,7 +15,12 @@ __all__ = ["budgets_of", "model_of", "probed"]
 def model_of(spec: RunSpec) -> Model:
     """The model the options name, not opened."""
     return make_model(
-        spec.model, spec.model_args, batch_size=spec.batch_size, device=spec.device, **budgets_of(spec)
+        spec.model,
+        spec.model_args,
+        batch_size=spec.batch_size,
+        device=spec.device,
+        batch_api=spec.batch_api or None,
+        **budgets_of(spec),
     )
 
 

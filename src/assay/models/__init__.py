@@ -31,7 +31,8 @@ for _name in ("vllm", "vllm-vlm"):
 for _name in ("vllm_chat", "vllm_generate"):
     MODELS.add_lazy(_name, "assay.models.vllm:VllmChatModel")
 for _name in ("openai", "openai-chat-completions", "local-chat-completions"):
-    MODELS.add_lazy(_name, "assay.models.remote.openai:OpenAIModel")
+    MODELS.add_lazy(_name, "assay.models.batches:openai_model")
+MODELS.add_lazy("batch_gpt4", "assay.models.batches:batch_gpt4")
 for _name in ("openai_compatible", "openai_compatible_chat", "async_openai", "gpt4v"):
     MODELS.add_lazy(_name, "assay.models.remote.openai:openai_of_lmms_eval")
 MODELS.add_lazy("openai-completions", "assay.models.remote.completions:openai_completions")
@@ -44,7 +45,7 @@ for _name in (
 ).split():  # lmms-eval's names: a task chooses its prompt by them
     MODELS.add_lazy(_name, f"assay.models.hf.named:{_name}")
 for _name in ("anthropic", "anthropic-chat", "anthropic-chat-completions", "claude"):
-    MODELS.add_lazy(_name, "assay.models.anthropic:AnthropicModel")
+    MODELS.add_lazy(_name, "assay.models.batches:anthropic_model")
 for _name in ("gemini", "gemini_api"):
     MODELS.add_lazy(_name, "assay.models.gemini:GeminiModel")
 
@@ -60,6 +61,12 @@ def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:
     """
     factory = MODELS.get(name, where="--model")
     signature = inspect.signature(factory)
+    if common.get("batch_api") and "batch_api" not in signature.parameters:
+        raise BadOption(
+            f"the model `{name}` has no batch API",
+            where="--batch_api",
+            hint="`openai` and `anthropic` have one",
+        )
     given = {key: value for key, value in common.items() if value is not None and key in signature.parameters}
     given.update(arguments)
     try:

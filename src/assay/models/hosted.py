@@ -132,6 +132,10 @@ class HostedModel:
 
     async def identify(self) -> Mapping[str, str]:
         """Service, model and every argument that shapes an answer. Asks nobody."""
+        return self.identity()
+
+    def identity(self) -> dict[str, str]:
+        """The same, for whoever cannot wait."""
         facts = identity_of(self.options, self.wire.service)
         return {**facts, "base_url": self.address.url, **self._shaping}
 
@@ -240,10 +244,11 @@ class HostedModel:
     async def body(self, request: Generate) -> bytes:
         """The call as bytes; media are encoded in a thread."""
         if request.prompt.has_media:
-            return await asyncio.to_thread(self._written, request)
-        return self._written(request)
+            return await asyncio.to_thread(self.written, request)
+        return self.written(request)
 
-    def _written(self, request: Generate) -> bytes:
+    def written(self, request: Generate) -> bytes:
+        """The same, in the calling thread."""
         return json.dumps(self.wire.payload(request, self.options, self.look, self.refused)).encode()
 
     def response(self, request: Generate, reading: Reading, seconds: float) -> Outcome:

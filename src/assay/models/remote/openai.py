@@ -58,6 +58,11 @@ class OpenAIModel:
         return self._options.model
 
     @property
+    def options(self) -> Options:
+        """What it was told."""
+        return self._options
+
+    @property
     def billed_as(self) -> str:
         """What the price table calls it; a server of one's own costs nothing."""
         return billed_name(self._options.address().url, self._options.model)

@@ -1,0 +1,73 @@
+"""One vLLM engine for many tests: opened on an event loop of its own, asked from anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from tests.models.remote.vllm_server import ON_A_PROCESSOR
+
+from assay.core.requests import Request
+from assay.core.responses import Outcome
+from assay.models.vllm import VllmModel
+
+__all__ = ["Opened", "opened"]
+
+T = TypeVar("T")
+
+
+class Opened:
+    """An open model."""
+
+    def __init__(self, model: VllmModel, loop: asyncio.AbstractEventLoop) -> None:
+        self.model = model
+        self._loop = loop
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(600)
+
+    def ask(self, window: Sequence[Request]) -> dict[str, Outcome]:
+        return {outcome.request_id: outcome for outcome in self.do(self._collect(window))}
+
+    async def _collect(self, window: Sequence[Request]) -> list[Outcome]:
+        return [outcome async for outcome in self.model.answer(window)]
+
+    def lent(self) -> VllmModel:
+        """A model made anew that answers with this engine: opening and closing it costs nothing."""
+        shared, loop = self, self._loop
+
+        class Lent(type(self.model)):  # type: ignore[misc]
+            async def open(self) -> None: ...
+
+            async def close(self) -> None: ...
+
+            async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+                asked = asyncio.run_coroutine_threadsafe(shared._collect(window), loop)
+                for outcome in await asyncio.wrap_future(asked):
+                    yield outcome
+
+        return Lent(**self.model.given)  # type: ignore[attr-defined, no-any-return]
+
+
+@contextmanager
+def opened(make: Callable[..., VllmModel], **arguments: Any) -> Iterator[Opened]:
+    for name, value in ON_A_PROCESSOR.items():
+        os.environ.setdefault(name, value)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    model = make(**arguments)
+    model.given = arguments  # type: ignore[attr-defined]
+    made = Opened(model, loop)
+    try:
+        made.do(model.open())
+        yield made
+    finally:
+        made.do(model.close())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+        loop.close()

@@ -1,0 +1,24 @@
+"""The embedded model's folder as vLLM wants it: the same weights, those of the eyes under the name it looks for."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from assay.models.embedded.adapter import SHIPPED_WEIGHTS
+
+__all__ = ["embedded_for_vllm"]
+
+
+def embedded_for_vllm(folder: Path) -> Path:
+    from safetensors.numpy import load_file, save_file
+
+    shutil.copytree(SHIPPED_WEIGHTS, folder, dirs_exist_ok=True)
+    weights = load_file(SHIPPED_WEIGHTS / "model.safetensors")
+    old, new = "vision_tower.", "vision_tower.vision_model."
+    renamed = {
+        name.replace(old, new, 1) if old in name and new not in name else name: value
+        for name, value in weights.items()
+    }
+    save_file(renamed, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder

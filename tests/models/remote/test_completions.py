@@ -206,3 +206,24 @@ def test_the_names_people_know_are_known(name: str, server: EmbeddedServer) -> N
     arguments = {"model": "embedded", "base_url": f"{server.url}/completions", "tokenized_requests": False}
     assert make_model(name, arguments).name == "embedded"
     assert Options(model="m", base_url=f"{server.url}/completions").address().url == server.url
+
+
+def test_a_reply_with_both_kinds_of_scores_is_read_as_it_was_asked_for() -> None:
+    """vLLM adds prompt_logprobs to every echo; the scores of a text are in the echo, those of numbers in either."""
+    choice = {
+        "index": 0,
+        "text": "ab",
+        "logprobs": {
+            "tokens": ["<s>", "a", "b"],
+            "token_logprobs": [None, -1.0, -0.25],
+            "top_logprobs": [None, {"a": -1.0, "c": -0.5}, {"b": -0.25}],
+            "text_offset": [0, 3, 4],
+        },
+        "prompt_logprobs": [
+            None,
+            {"5": {"logprob": -1.0}, "7": {"logprob": -0.5}},
+            {"6": {"logprob": -0.25}},
+        ],
+    }
+    for piece in (Piece("ab", 1), Piece([1, 5, 6], 2)):
+        assert read_scores([piece], {"choices": [choice]}) == [Scored(LogProbability(-0.25, True), 3)]

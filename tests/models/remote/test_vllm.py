@@ -90,7 +90,7 @@ def scored(count: int = 8) -> list[Request]:
 
 WAYS: dict[str, dict[str, Any]] = {
     "texts": {},
-    "tokens": {"tokenizer": str(SHIPPED_WEIGHTS)},
+    "tokens": {"tokenizer": str(SHIPPED_WEIGHTS), "add_bos_token": True},
 }
 
 

@@ -73,13 +73,12 @@ def read_scores(pieces: Sequence[Piece], value: Any) -> list[Scored | Unanswerab
 
 
 def _score(piece: Piece, choice: Mapping[str, Any]) -> Scored | Unanswerable:
-    listed = choice.get("prompt_logprobs")
-    if listed is not None:
-        if isinstance(piece.prompt, str):
-            raise BadReply("prompt_logprobs of a text cannot be told apart")
+    listed, given = choice.get("prompt_logprobs"), choice.get("logprobs")
+    if listed is not None and not isinstance(piece.prompt, str):
         return _of_prompt_logprobs(piece.prompt, piece.begin, listed)
-    given = choice.get("logprobs")
-    if not given:
+    if not given:  # asked to echo, vLLM gives both; of a text only these say where its tokens are
+        if listed is not None:
+            raise BadReply("prompt_logprobs of a text cannot be told apart")
         raise BadReply("the reply has no log-probabilities of the prompt")
     values, tops = given["token_logprobs"], given.get("top_logprobs") or ()
     if isinstance(piece.prompt, str):

@@ -50,7 +50,7 @@ class Opened:
                 for outcome in await asyncio.wrap_future(asked):
                     yield outcome
 
-        return Lent(**self.model.given)  # type: ignore[attr-defined, no-any-return]
+        return Lent(**self.model.given)  # type: ignore[attr-defined]
 
 
 @contextmanager

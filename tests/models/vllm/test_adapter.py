@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from tests.models.hf.tiny import tiny_checkpoint
 
-from assay.core.errors import BadOption, MissingPackage
-from assay.core.messages import Message, Prompt, Text
+from assay.core.errors import BadOption, CannotAnswer, MissingPackage
+from assay.core.messages import Image, Message, Prompt, Text
 from assay.core.requests import Generate, Settings
 from assay.models import MODELS, make_model
+from assay.models.embedded.adapter import SHIPPED_WEIGHTS
 from assay.models.vllm import VllmChatModel, VllmModel
 from assay.models.vllm.engine import _known
 
@@ -46,6 +47,27 @@ def test_name_and_abilities_are_read_from_the_folder(folder: Path) -> None:
 def test_a_chat_template_makes_it_chat(folder: Path) -> None:
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     assert "chat" in VllmModel(pretrained=str(folder)).traits.abilities
+
+
+def test_a_checkpoint_with_eyes_sees() -> None:
+    model = VllmModel(pretrained=str(SHIPPED_WEIGHTS))
+    assert model.traits.abilities == {"generate", "likelihood", "rolling", "chat", "image", "video"}
+
+
+def test_a_model_that_only_hears_is_not_for_vllm(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "whisper"}')
+    with pytest.raises(CannotAnswer, match="what is said") as caught:
+        _ = VllmModel(pretrained=str(folder)).traits
+    assert "--model hf" in caught.value.hint
+
+
+@pytest.mark.torch
+def test_pictures_are_shown_as_the_marks_that_stand_for_them() -> None:
+    picture = Image(digest="red", load=lambda: None)
+    prompt = Prompt((Message("user", (picture, Text("What color is it?"))),), chat=True)
+    request = Generate(task="t", document=0, prompt=prompt, settings=Settings({}))
+    shown = VllmModel(pretrained=str(SHIPPED_WEIGHTS)).preview(request)
+    assert shown == "<s><|user|><image>\nWhat color is it?</s><|assistant|>"
 
 
 def test_a_model_that_thinks_gives_no_likelihoods(folder: Path) -> None:

@@ -123,7 +123,8 @@ def test_greedy_texts_are_those_of_transformers(engine: Opened, contexts: list[s
     chat = Prompt((Message("system", (Text("Be brief."),)), Message("user", (Text("Hi"),))), chat=True)
     going_on = Prompt((*chat.messages, Message("assistant", (Text("the sky"),))), chat=True)
     settings: list[dict[str, Any]] = [GREEDY, {"until": ["a", " t"], "max_gen_toks": 24}, {"max_gen_toks": 1}]
-    requests = [writing(text, some) for text in (*contexts[1:], chat, going_on) for some in settings]
+    prompts: list[str | Prompt] = [*contexts[1:], chat, going_on]
+    requests = [writing(text, some) for text in prompts for some in settings]
     ours, theirs = responses(engine.ask(requests), requests), responses(hf_answers(requests), requests)
     assert [_whole(one) for one in ours] == [_whole(one) for one in theirs]
     assert [one.finish for one in ours] == [one.finish for one in theirs]
@@ -140,13 +141,16 @@ def test_sampled_repeats_differ_and_are_the_same_again(engine: Opened) -> None:
 
 
 def test_what_cannot_be_answered_costs_that_request_alone(engine: Opened) -> None:
-    bad = [
+    bad: list[Request] = [
         writing("the sky", {"max_gen_toks": 5000}),
         writing("the sky", {"max_gen_toks": 4, "flavour": "mild"}),
         writing("the sky", {"max_gen_toks": 4, "num_beams": 3}),
         Likelihood(task="t", document=0, prompt=Prompt.of_text("a"), continuation="x " * 600),
     ]
-    good = [writing("the sky is", {"max_gen_toks": 4}), writing("blue " * 900, {"max_gen_toks": 4})]
+    good: list[Request] = [
+        writing("the sky is", {"max_gen_toks": 4}),
+        writing("blue " * 900, {"max_gen_toks": 4}),
+    ]
     outcomes = engine.ask([*bad, *good])
     failures = [outcomes[request.id] for request in bad]
     assert all(isinstance(one, Failure) and one.kind == "bad request" for one in failures), failures

@@ -8,17 +8,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.core.errors import CannotAnswer
 from assay.core.fingerprints import digest_text
+from assay.core.messages import Media
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Request
 from assay.core.responses import Failure, Outcome
 from assay.models.hf.checkpoint import Checkpoint
+from assay.models.hf.multimodal.senses import hears_only, senses_of
 from assay.models.hf.vocabulary import Vocabulary
 from assay.models.vllm.arguments import read_arguments
 from assay.models.vllm.engine import Engine, vllm_version
 
 if TYPE_CHECKING:
-    from assay.models.vllm.answering import Answering, Habits, LaysMedia
+    from assay.models.vllm.answering import Answering, Habits
+    from assay.models.vllm.media import MediaPrompts
 
 __all__ = ["VllmChatModel", "VllmModel"]
 
@@ -77,7 +81,14 @@ class VllmModel:
 
     @cached_property
     def _senses(self) -> frozenset[Ability]:
-        return frozenset()
+        config = self._checkpoint.config
+        if hears_only(config):
+            raise CannotAnswer(
+                f"`{self.name}` only writes down what is said; `vllm` is for models that read prompts",
+                where="--model_args pretrained",
+                hint=f"--model hf --model_args pretrained={self._checkpoint.source}",
+            )
+        return senses_of(config)
 
     async def identify(self) -> Mapping[str, str]:
         """What its answers depend on: the content of its files, vLLM's version, and the arguments that change answers."""
@@ -118,13 +129,22 @@ class VllmModel:
             return media.text(request.prompt)
         return self._vocabulary.read(request.prompt)
 
+    def prepare(self, part: Media) -> None:
+        """Decode a medium as `answer` will want it."""
+        if self._media is not None:
+            self._media.prepare(part)
+
     @cached_property
     def _vocabulary(self) -> Vocabulary:
         return Vocabulary(self._arguments.for_tokenizer(), self._checkpoint)
 
     @cached_property
-    def _media(self) -> LaysMedia | None:
-        return None
+    def _media(self) -> MediaPrompts | None:
+        if not self._senses:
+            return None
+        from assay.models.vllm.media import MediaPrompts
+
+        return MediaPrompts(self._arguments, self._checkpoint, self._senses, as_pictures=self._lmms)
 
     @property
     def _habits(self) -> Habits:

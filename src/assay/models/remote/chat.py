@@ -15,7 +15,20 @@ from assay.models.remote.options import Options
 from assay.models.remote.seen import Seen
 from assay.models.tokens import cut_at_stops, split_thinking
 
-__all__ = ["FINISHES", "Said", "chat_payload", "messages_of", "further_settings", "read_chat", "response_of", "seed_of", "stops_of"]  # fmt: skip
+__all__ = [
+    "FINISHES",
+    "PATH",
+    "Reading",
+    "Said",
+    "chat_fields",
+    "chat_messages",
+    "further_settings",
+    "read_chat",
+    "read_usage",
+    "response_of",
+    "seed_of",
+    "stops_of",
+]
 
 PATH = "/chat/completions"
 MOST_STOPS = 4
@@ -54,28 +67,26 @@ class Said:
     reasoning: str | None = None
 
 
-def chat_payload(request: Generate, options: Options, seen: Seen, look: Look, n: int = 1) -> dict[str, Any]:
-    """A call for one request, or for several repeats of it."""
-    settings = request.settings
+def chat_fields(
+    settings: Settings, options: Options, seen: Seen, repeat: int = 0, n: int = 1
+) -> dict[str, Any]:
+    """Everything of a call but its messages."""
     limit = options.max_gen_toks if settings.max_tokens is None else settings.max_tokens
-    payload: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "model": options.model,
-        "messages": messages_of(request.prompt, options, look),
         ("max_completion_tokens" if seen.long_limit_name else "max_tokens"): limit,
     }
     if "temperature" not in seen.refused:
-        payload["temperature"] = settings.temperature
+        fields["temperature"] = settings.temperature
     stops = stops_of(settings, options)
     if stops and "stop" not in seen.refused:
-        payload["stop"] = list(stops[:MOST_STOPS])
-    seed = seed_of(settings, options, request.repeat)
+        fields["stop"] = list(stops[:MOST_STOPS])
+    seed = seed_of(settings, options, repeat)
     if seed is not None and "seed" not in seen.refused:
-        payload["seed"] = seed
+        fields["seed"] = seed
     if n > 1:
-        payload["n"] = n
-    payload |= further_settings(settings)
-    payload |= options.extra_body
-    return payload
+        fields["n"] = n
+    return {**fields, **further_settings(settings), **options.extra_body}
 
 
 def stops_of(settings: Settings, options: Options) -> tuple[str, ...]:
@@ -98,17 +109,15 @@ def further_settings(settings: Settings) -> dict[str, Any]:
 # --- prompts -------------------------------------------------------------------------------------------
 
 
-def messages_of(prompt: Prompt, options: Options, look: Look) -> list[dict[str, Any]]:
+def chat_messages(prompt: Prompt, options: Options, look: Look) -> list[dict[str, Any]]:
     """The messages of a prompt; one without a chat template is a single message of the user's."""
-    messages = [
-        {"role": message.role, "content": _content(message, options, look)} for message in prompt.messages
-    ]
+    messages = [{"role": message.role, "content": _content(message, look)} for message in prompt.messages]
     if options.system_prompt and not (messages and messages[0]["role"] == "system"):
         messages.insert(0, {"role": "system", "content": options.system_prompt})
     return messages
 
 
-def _content(message: Message, options: Options, look: Look) -> str | list[dict[str, Any]]:
+def _content(message: Message, look: Look) -> str | list[dict[str, Any]]:
     if len(message.parts) == 1 and isinstance(message.parts[0], Text):
         return message.parts[0].text
     if all(isinstance(part, Text) for part in message.parts):
@@ -202,14 +211,13 @@ def read_usage(value: Any) -> Usage | None:
 
 
 def response_of(
-    request: Generate, said: Said, usage: Usage | None, options: Options, seconds: float
+    request: Generate, said: Said, usage: Usage | None, options: Options, stops: Sequence[str], seconds: float
 ) -> Response:
     """The answer to a request: cut at its stops whether the server did it or not, thinking apart."""
     text, reasoning, finish = said.text, said.reasoning, said.finish
     if options.think_end_token:
         thought, text = split_thinking(text, options.think_end_token)
         reasoning = reasoning or thought
-    stops = stops_of(request.settings, options)
     cut = cut_at_stops(text, stops) if stops else text
     if len(cut) < len(text) and finish != "refused":
         finish = "stop"

@@ -24,6 +24,7 @@ from assay.models.remote.chat import (
 from assay.models.remote.completions_probe import look_at_completions
 from assay.models.remote.endpoint import Endpoint
 from assay.models.remote.faults import BadReply, NotAnswered
+from assay.models.remote.gathering import as_done
 from assay.models.remote.openai import identity_of, no_server, preview_of, seen_model
 from assay.models.remote.options import read_options
 from assay.models.remote.probe import NoServer
@@ -149,23 +150,17 @@ class CompletionsModel:
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         """Texts each on their own, scores several prompts to a call."""
-        written = [request for request in window if isinstance(request, Generate)]
+        works = [self._generate(request) for request in window if isinstance(request, Generate)]
         scored = [request for request in window if not isinstance(request, Generate)]
-        tasks = [asyncio.ensure_future(self._generate(request)) for request in written]
         if scored:
             work = await self._cut(scored)
             for outcome in work.outcomes:
                 yield outcome
             size = self._prompts_per_call
             chunks = [work.pieces[at : at + size] for at in range(0, len(work.pieces), size)]
-            tasks += [asyncio.ensure_future(self._score(chunk)) for chunk in chunks]
-        try:
-            for task in asyncio.as_completed(tasks):
-                for outcome in await task:
-                    yield outcome
-        finally:
-            for pending in tasks:
-                pending.cancel()
+            works += [self._score(chunk) for chunk in chunks]
+        async for outcome in as_done(works):
+            yield outcome
 
     async def close(self) -> None:
         """Close the connections."""
@@ -273,7 +268,8 @@ class CompletionsModel:
         except NotAnswered as error:
             return [error.failure(request.id)]
         said, usage = answered.value
-        return [response_of(request, said, usage, self._options, answered.seconds)]
+        stops = stops_of(request.settings, self._options)
+        return [response_of(request, said, usage, self._options, stops, answered.seconds)]
 
     def _payload(self, request: Generate) -> dict[str, Any]:
         options, settings = self._options, request.settings

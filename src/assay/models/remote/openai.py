@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 from assay.core.errors import AssayError, BadMedia
@@ -15,15 +16,15 @@ from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, Outcome, Response, Usage
 from assay.models.prices import billed_name
-from assay.models.remote import chat, responses_api
-from assay.models.remote.chat import Reading, chat_payload, read_chat, response_of
-from assay.models.remote.endpoint import Answered, Endpoint
+from assay.models.remote.chat import response_of
+from assay.models.remote.endpoint import Endpoint
 from assay.models.remote.faults import NotAnswered
+from assay.models.remote.gathering import as_done
 from assay.models.remote.media import Look, prepare
 from assay.models.remote.options import Options, read_options
 from assay.models.remote.probe import NoServer, look_at_chat
-from assay.models.remote.responses_api import read_responses, responses_payload
 from assay.models.remote.seen import Seen
+from assay.models.remote.wording import Wording
 
 __all__ = ["OpenAIModel", "look_of", "no_server", "openai_of_lmms_eval", "seen_model"]
 
@@ -48,6 +49,7 @@ class OpenAIModel:
         self._options = read_options("openai", {"rpm": rpm, "tpm": tpm, **arguments}, ())
         self._look = look_of(self._options)
         self._seen = Seen(long_limit_name=self._options.is_openai)
+        self._wording = Wording(self._options, self._seen, self._look)
         self._endpoint: Endpoint | None = None
         self.served: Counter[tuple[str, str]] = Counter()
         """What the server said it is, model and fingerprint, and in how many answers."""
@@ -115,6 +117,7 @@ class OpenAIModel:
         except BaseException:
             await endpoint.close()
             raise
+        self._wording = Wording(self._options, self._seen, self._look)
         self._endpoint = endpoint
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
@@ -123,14 +126,8 @@ class OpenAIModel:
             for outcome in await self._answer(window):
                 yield outcome
             return
-        tasks = [asyncio.ensure_future(self._answer(group)) for group in self._groups(window)]
-        try:
-            for task in asyncio.as_completed(tasks):
-                for outcome in await task:
-                    yield outcome
-        finally:
-            for pending in tasks:
-                pending.cancel()
+        async for outcome in as_done([self._answer(group) for group in self._groups(window)]):
+            yield outcome
 
     async def close(self) -> None:
         """Close the connections."""
@@ -158,50 +155,28 @@ class OpenAIModel:
         if not isinstance(first, Generate):
             message = "chat completions give no probabilities of a prompt: `openai-completions` does"
             return [Failure(request_id=one.id, kind="bad request", message=message) for one in group]
+        wording = self._wording
+        manner = wording.manner(first.settings, first.repeat, len(group))
         try:
-            body = await self._body(first, len(group))
-            answered = await self._call(endpoint, body, first)
+            if first.prompt.has_media:
+                body = await asyncio.to_thread(wording.body, first, manner)
+            else:
+                body = wording.body(first, manner)
+            tokens = manner.max_tokens + len(body) // _CHARACTERS_PER_TOKEN if endpoint.lane.tokens else 0
+            answered = await endpoint.post(wording.path, body, wording.read, tokens=tokens)
         except BadMedia as error:
             return [Failure(request_id=one.id, kind="bad media", message=str(error)) for one in group]
         except NotAnswered as error:
             return [self._refused(one, error) for one in group]
-        return await self._share(group, answered)
-
-    async def _body(self, request: Generate, n: int) -> bytes:
-        if request.prompt.has_media:
-            return await asyncio.to_thread(self._written, request, n)
-        return self._written(request, n)
-
-    def _written(self, request: Generate, n: int) -> bytes:
-        if self._options.api == "responses":
-            payload = responses_payload(request, self._options, self._seen, self._look)
-        else:
-            payload = chat_payload(request, self._options, self._seen, self._look, n)
-        return json.dumps(payload).encode()
-
-    async def _call(self, endpoint: Endpoint, body: bytes, request: Generate) -> Answered[Reading]:
-        responses = self._options.api == "responses"
-        path = responses_api.PATH if responses else chat.PATH
-        lane, tokens = endpoint.lane, 0
-        if lane.tokens is not None:
-            limit = request.settings.max_tokens or self._options.max_gen_toks
-            tokens = limit + (0 if request.prompt.has_media else len(body) // _CHARACTERS_PER_TOKEN)
-        answered = await endpoint.post(path, body, read_responses if responses else read_chat, tokens=tokens)
         reading = answered.value
         self.served[reading.model, reading.system_fingerprint] += 1
         if tokens and reading.usage is not None:
-            lane.settle(tokens, reading.usage.input_tokens + reading.usage.output_tokens)
-        return answered
-
-    async def _share(self, group: Sequence[Request], answered: Answered[Reading]) -> list[Outcome]:
-        """An answer each; a server that gives fewer than it was asked for is asked for the rest."""
-        reading = answered.value
-        outcomes: list[Outcome] = []
-        for at, (request, said) in enumerate(zip(group, reading.said, strict=False)):
-            assert isinstance(request, Generate)
-            usage = reading.usage if at == 0 or reading.usage is None else Usage()
-            outcomes.append(response_of(request, said, usage, self._options, answered.seconds))
-        for request in group[len(reading.said) :]:
+            endpoint.lane.settle(tokens, reading.usage.input_tokens + reading.usage.output_tokens)
+        outcomes: list[Outcome] = [
+            response_of(request, said, usage, self._options, manner.stops, answered.seconds)  # type: ignore[arg-type]
+            for request, said, usage in zip(group, reading.said, _shares(reading.usage), strict=False)
+        ]
+        for request in group[len(reading.said) :]:  # fewer than were asked for: the rest is asked for again
             outcomes += await self._answer((request,))
         return outcomes
 
@@ -211,6 +186,12 @@ class OpenAIModel:
         if fault.status == 400 and any(word in f"{fault.code} {fault.message}".lower() for word in _FILTERED):
             return Response(request_id=request.id, value="", finish="refused")
         return error.failure(request.id)
+
+
+def _shares(usage: Usage | None) -> Iterator[Usage | None]:
+    """What answers of one call used: the first one all of it, the others nothing."""
+    yield usage
+    yield from repeat(usage and Usage())
 
 
 def openai_of_lmms_eval(

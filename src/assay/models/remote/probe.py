@@ -14,13 +14,13 @@ from typing import Any
 from assay.core.errors import BadOption, UserMistake
 from assay.core.messages import Audio, Image, Message, Part, Prompt, Text
 from assay.core.requests import Generate, Settings
-from assay.models.remote import chat, responses_api
 from assay.models.remote.chat import Reading
 from assay.models.remote.endpoint import Endpoint
 from assay.models.remote.faults import Fault, NotAnswered, Patience
 from assay.models.remote.media import Look
 from assay.models.remote.options import Options
 from assay.models.remote.seen import Seen, recall, remember
+from assay.models.remote.wording import Wording
 
 __all__ = ["NoServer", "ask_identity", "list_models", "look_at_chat", "refuse"]
 
@@ -176,10 +176,11 @@ async def _try_n(endpoint: Endpoint, options: Options, seen: Seen) -> dict[str, 
 
 
 async def _try_logprobs(endpoint: Endpoint, options: Options, seen: Seen) -> dict[str, Any]:
-    payload = _payload(options, seen, (Text(_QUESTION),)) | {"logprobs": True, "top_logprobs": 1}
+    asking = replace(options, extra_body={**options.extra_body, "logprobs": True, "top_logprobs": 1})
+    wording, body = _written(asking, seen, (Text(_QUESTION),))
     try:
         answered = await endpoint.post(
-            chat.PATH, payload, lambda value: value["choices"][0], patience=_patience(endpoint.patience)
+            wording.path, body, lambda value: value["choices"][0], patience=_patience(endpoint.patience)
         )
     except NotAnswered:
         return {"logprobs": False}
@@ -190,22 +191,16 @@ async def _try_logprobs(endpoint: Endpoint, options: Options, seen: Seen) -> dic
 async def _ask(
     endpoint: Endpoint, options: Options, seen: Seen, parts: tuple[Part, ...], n: int = 1
 ) -> Reading:
-    responses = options.api == "responses"
-    payload = await asyncio.to_thread(_payload, options, seen, parts, n)
-    path, read = (
-        (responses_api.PATH, responses_api.read_responses) if responses else (chat.PATH, chat.read_chat)
-    )
-    return (await endpoint.post(path, payload, read, patience=_patience(endpoint.patience))).value
+    wording, body = await asyncio.to_thread(_written, options, seen, parts, n)
+    answered = await endpoint.post(wording.path, body, wording.read, patience=_patience(endpoint.patience))
+    return answered.value
 
 
-def _payload(options: Options, seen: Seen, parts: tuple[Part, ...], n: int = 1) -> dict[str, Any]:
-    sampled = n > 1
+def _written(options: Options, seen: Seen, parts: tuple[Part, ...], n: int = 1) -> tuple[Wording, bytes]:
     settings = Settings(
-        {"until": ["\n\n"], "max_gen_toks": 16 if options.is_openai else 2, "do_sample": sampled}
+        {"until": ["\n\n"], "max_gen_toks": 16 if options.is_openai else 2, "do_sample": n > 1}
     )
-    request = Generate(
-        task="probe", document=0, prompt=Prompt((Message("user", parts),), chat=True), settings=settings
-    )
-    if options.api == "responses":
-        return responses_api.responses_payload(request, options, seen, Look())
-    return chat.chat_payload(request, options, seen, Look(), n)
+    prompt = Prompt((Message("user", parts),), chat=True)
+    request = Generate(task="probe", document=0, prompt=prompt, settings=settings)
+    wording = Wording(options, seen, Look())
+    return wording, wording.body(request, wording.manner(settings, 0, n))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.core.messages import Audio, Image, Message, Part, Text, Video
-from assay.core.requests import Generate
+from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
+from assay.core.requests import Settings
 from assay.core.responses import Finish
 from assay.models.remote.chat import FINISHES, Reading, Said, further_settings, read_usage
 from assay.models.remote.faults import BadReply
@@ -14,31 +14,31 @@ from assay.models.remote.media import Look, pack_image, pack_sound, pack_video, 
 from assay.models.remote.options import Options
 from assay.models.remote.seen import Seen
 
-__all__ = ["PATH", "read_responses", "responses_payload"]
+__all__ = ["PATH", "read_responses", "responses_fields", "responses_input"]
 
 PATH = "/responses"
 _LEAST_TOKENS = 16
 """OpenAI refuses a smaller limit."""
 
 
-def responses_payload(request: Generate, options: Options, seen: Seen, look: Look) -> dict[str, Any]:
-    """A call for one request."""
-    settings = request.settings
+def responses_fields(settings: Settings, options: Options, seen: Seen) -> dict[str, Any]:
+    """Everything of a call but its messages."""
     limit = options.max_gen_toks if settings.max_tokens is None else settings.max_tokens
-    messages = [_message(message, look) for message in request.prompt.messages]
-    payload: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "model": options.model,
-        "input": messages,
         "max_output_tokens": max(limit, _LEAST_TOKENS) if options.is_openai else limit,
         "store": False,
     }
     if options.system_prompt:
-        payload["instructions"] = options.system_prompt
+        fields["instructions"] = options.system_prompt
     if "temperature" not in seen.refused:
-        payload["temperature"] = settings.temperature
-    payload |= further_settings(settings)
-    payload |= options.extra_body
-    return payload
+        fields["temperature"] = settings.temperature
+    return {**fields, **further_settings(settings), **options.extra_body}
+
+
+def responses_input(prompt: Prompt, look: Look) -> list[dict[str, Any]]:
+    """The messages of a prompt."""
+    return [_message(message, look) for message in prompt.messages]
 
 
 def _message(message: Message, look: Look) -> dict[str, Any]:

@@ -11,6 +11,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
+from itertools import accumulate
+
+WORDS = re.compile(r"\s*\S+|\s+$")
 
 CHAT = {
     "id": "x",
@@ -37,13 +41,13 @@ CHAT_REPLY = _framed(json.dumps(CHAT).encode())
 
 def _logprobs(prompt: list[int] | str, index: int, more: int) -> dict[str, object]:
     """What a server says of a prompt that is echoed: nothing of the first token, -0.5 of the others."""
-    count = (len(prompt) if isinstance(prompt, list) else len(prompt.split())) + more
-    tokens = [f"t{number}" for number in range(count)]
-    values = [None, *[-0.5] * (count - 1)]
-    tops = [None, *[{f"t{number}": -0.5} for number in range(1, count)]]
-    offsets = list(range(0, 5 * count, 5))
+    tokens = [f" {number}" for number in prompt] if isinstance(prompt, list) else WORDS.findall(prompt)
+    tokens += [" more"] * more
+    values = [None, *[-0.5] * (len(tokens) - 1)]
+    tops = [None, *[{token: -0.5} for token in tokens[1:]]]
+    offsets = [0, *accumulate(map(len, tokens[:-1]))]
     logprobs = {"tokens": tokens, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets}
-    return {"index": index, "text": "", "logprobs": logprobs, "finish_reason": "length"}
+    return {"index": index, "text": "".join(tokens), "logprobs": logprobs, "finish_reason": "length"}
 
 
 def _completion(payload: dict[str, object]) -> bytes:

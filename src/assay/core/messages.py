@@ -57,6 +57,8 @@ class Image:
     """Memory that goes with the part itself: the engine counts it against its budget."""
 
     keep: Keep = field(default=made_now, compare=False, repr=False)
+    file: Callable[[], bytes] | None = field(default=None, compare=False, repr=False)
+    """The bytes of the file it comes from, where there is one: for models that are sent files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

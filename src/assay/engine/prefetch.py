@@ -109,12 +109,21 @@ class Prefetch:
     def _sharing(self, part: Media) -> Media:
         """A part that holds nothing itself: a model that remembers its requests remembers no pictures."""
         key = _key(part)
-        return replace(part, load=partial(self._load, key), keep=partial(self._keep, key), held_bytes=0)
+        shared = replace(part, load=partial(self._load, key), keep=partial(self._keep, key), held_bytes=0)
+        if isinstance(shared, Image) and shared.file is not None:
+            shared = replace(shared, file=partial(self._file, key))
+        return shared
 
     def _load(self, key: str) -> Any:
         with self._lock:
             shared = self._shared.get(key)
         return _gone() if shared is None else self._keep(key, "load", shared.part.load)
+
+    def _file(self, key: str) -> bytes:
+        with self._lock:
+            shared = self._shared.get(key)
+        part = None if shared is None else shared.part
+        return part.file() if isinstance(part, Image) and part.file is not None else bytes(_gone())
 
     def done(self, request_id: str) -> None:
         """The request has its outcome: media nobody else needs are dropped."""
@@ -271,7 +280,8 @@ def lightened(requests: tuple[Request, ...]) -> tuple[Request, ...]:
 
 
 def _without_content(part: Media) -> Media:
-    return replace(part, load=_gone, held_bytes=0)
+    light = replace(part, load=_gone, held_bytes=0)
+    return replace(light, file=None) if isinstance(light, Image) else light
 
 
 def _gone() -> Any:

@@ -71,6 +71,7 @@ def image_part(value: Any, *, where: str = "") -> Image:
         load=lambda: decode_picture(source),
         source=source.name,
         held_bytes=_held(source),
+        file=source.read,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.models.remote.asking import ask, chat, generate
 from tests.models.remote.embedded_server import ALL, EmbeddedServer, serving
 from tests.models.remote.scripted_server import Act, Asked, replying, scripted
 
-from assay.core.errors import BadOption, UserMistake
+from assay.core.errors import BadMedia, BadOption, UserMistake
 from assay.core.requests import Likelihood
 from assay.core.responses import Failure, Response
 from assay.models import MODELS, make_model
@@ -315,5 +316,11 @@ def test_a_picture_is_encoded_once_and_shrunk_to_what_is_allowed(tmp_path: Path)
     assert small.nbytes <= 9000
     few = image_part(pack_image(part, Look(max_pixels=1000)).url).load()
     assert few.width * few.height <= 1000
+    assert base64.b64decode(first.data) == path.read_bytes(), "a file that can be sent is sent as it is"
+    assert pack_image(part, Look(image_format="png")).data != first.data
+    path.write_bytes(path.read_bytes()[:-2000])
+    with pytest.raises(BadMedia):
+        pack_image(image_part(path), Look())
     same = image_part(first.url).load()
-    assert same.tobytes() == Pictures.open(path).tobytes(), "what is small enough keeps every pixel"
+    again = image_part(pack_image(part, Look(image_format="png")).url).load()
+    assert same.tobytes() == again.tobytes(), "what is small enough keeps every pixel"

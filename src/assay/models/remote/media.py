@@ -21,6 +21,7 @@ __all__ = ["Look", "Packed", "pack_image", "pack_sound", "pack_video", "pack_vid
 
 _RATE_HZ = 16_000
 _SMALLEST_SIDE = 16
+_SENT = ("PNG", "JPEG", "WEBP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,9 @@ class Packed:
 class Look:
     """How pictures and videos are shown."""
 
-    image_format: str = "png"
+    image_format: str = "original"
+    """`original` sends a file as it is where it can, else as PNG."""
+
     max_pixels: int | None = None
     max_bytes: int = 20 * 2**20
     max_frames: int = 10
@@ -61,8 +64,13 @@ def pack_image(part: Image, look: Look) -> Packed:
     Raises:
         BadMedia: It cannot be read.
     """
+
+    def make() -> Packed:
+        found = _as_it_is(part.file(), look) if part.file and look.image_format == "original" else None
+        return found or _packed(picture(part), look, part.source)
+
     how = f"base64:{look.image_format}:{look.max_pixels}:{look.max_bytes}"
-    return part.keep(how, lambda: _packed(picture(part), look, part.source))  # type: ignore[no-any-return]
+    return part.keep(how, make)  # type: ignore[no-any-return]
 
 
 def pack_video(part: Video, look: Look) -> list[Packed]:
@@ -120,6 +128,27 @@ def prepare(part: Media, look: Look) -> None:
             pack_video_file(part) if look.whole_videos else pack_video(part, look)
 
 
+def _as_it_is(data: bytes, look: Look) -> Packed | None:
+    """A file that every server can read and that is small enough, unchanged; decoded once to see that it is whole."""
+    from PIL import Image as Pictures
+
+    try:
+        with Pictures.open(io.BytesIO(data)) as image:
+            kind, pixels = str(image.format), image.width * image.height
+            if (
+                kind not in _SENT
+                or len(data) * 4 / 3 > look.max_bytes
+                or getattr(image, "is_animated", False)
+            ):
+                return None
+            if look.max_pixels and pixels > look.max_pixels:
+                return None
+            image.load()
+    except (OSError, ValueError, SyntaxError, EOFError, MemoryError, Pictures.DecompressionBombError):
+        return None  # whoever decodes it says what is wrong
+    return _base64(data, f"image/{kind.lower()}")
+
+
 def _base64(data: bytes, mime: str) -> Packed:
     text = base64.b64encode(data)
     return Packed(mime, len(text), text)
@@ -131,7 +160,7 @@ def _packed(image: Any, look: Look, where: str) -> Packed:
     while True:
         data = _written(image, look.image_format)
         if len(data) * 4 / 3 <= look.max_bytes:
-            return _base64(data, f"image/{look.image_format}")
+            return _base64(data, f"image/{'png' if look.image_format == 'original' else look.image_format}")
         if min(image.size) <= _SMALLEST_SIDE:
             raise BadMedia("the picture does not become small enough to be sent", where=where)
         image = _shrunk(image, 0.75)

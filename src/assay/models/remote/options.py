@@ -108,7 +108,9 @@ class Options:
     extra_body: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Further fields of every call."""
 
-    image_format: str = "png"
+    image_format: str = "original"
+    """`original` (a file as it is where it can be, else PNG), `png`, `jpeg` or `webp`."""
+
     max_pixels: int | None = None
     max_size_in_mb: float = 20.0
     max_frames_num: int = 10
@@ -253,7 +255,7 @@ _READERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "header": (_mapping, "a JSON object of texts"),
     "extra_body": (_mapping, "a JSON object"),
     "api": (_one_of("chat", "responses"), "chat or responses"),
-    "image_format": (_one_of("png", "jpeg", "webp"), "png, jpeg or webp"),
+    "image_format": (_one_of("original", "png", "jpeg", "webp"), "original, png, jpeg or webp"),
     "video": (_one_of("frames", "file"), "frames or file"),
     "tokenizer_backend": (_one_of("auto", "huggingface", "tiktoken", "remote", "none"), "auto, huggingface, tiktoken, remote or none"),
     "batch_size": (lambda value: 1 if str(value).startswith("auto") else max(1, _count(value)), "a number"),

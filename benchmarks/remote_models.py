@@ -1,0 +1,366 @@
+"""What remote models cost: a whole run, journal included, against a server that answers after 50 ms.
+
+    python benchmarks/remote_models.py [--lm_eval PYTHON] [--requests 4000]
+
+`--lm_eval` names a Python with lm-evaluation-harness: its `local-chat-completions` and `local-completions` are measured
+against the same server in the same minute. For Assay everything between the first and the last request counts
+(rendering, asking, journal, scoring); for lm_eval only `generate_until` or `loglikelihood`. CPU seconds are those of the
+process that asks; the server has its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+PROMPT = "What is {n} + {n}? " + "Think about it. " * 15
+ANSWER = "The answer is 42."
+LATENCY_S = 0.05
+
+
+def cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    command = [sys.executable, str(HERE / "latency_server.py"), "--latency_ms", str(LATENCY_S * 1000)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def child(*arguments: str, python: str = sys.executable) -> dict[str, Any]:
+    """A measurement in a process of its own."""
+    command = [python, str(Path(__file__).resolve()), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    if done.returncode:
+        raise SystemExit(done.stderr[-3000:])
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+# --- the clients alone ---------------------------------------------------------------------------------
+
+
+async def _drive(post: Any, count: int, at_once: int) -> tuple[float, float]:
+    numbers = iter(range(count))
+
+    async def worker() -> None:
+        for _ in numbers:
+            await post()
+
+    began, used = time.perf_counter(), cpu_s()
+    await asyncio.gather(*[worker() for _ in range(at_once)])
+    return time.perf_counter() - began, cpu_s() - used
+
+
+BODY = json.dumps(
+    {"model": "m", "messages": [{"role": "user", "content": PROMPT}], "max_tokens": 32, "temperature": 0}
+).encode()
+HEADERS = {"Authorization": "Bearer x", "Content-Type": "application/json"}
+
+
+async def client_own(url: str, count: int, at_once: int) -> tuple[float, float]:
+    from assay.models.remote.address import parse_address
+    from assay.models.remote.http import HttpClient
+
+    client = HttpClient(parse_address(url), headers={"Authorization": "Bearer x"})
+
+    async def post() -> None:
+        json.loads((await client.call("POST", "/chat/completions", BODY, timeout_s=60)).body)
+
+    taken = await _drive(post, count, at_once)
+    await client.close()
+    return taken
+
+
+async def client_aiohttp(url: str, count: int, at_once: int) -> tuple[float, float]:
+    import aiohttp
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+        async def post() -> None:
+            async with session.post(f"{url}/chat/completions", data=BODY, headers=HEADERS) as reply:
+                json.loads(await reply.read())
+
+        return await _drive(post, count, at_once)
+
+
+async def client_httpx(url: str, count: int, at_once: int) -> tuple[float, float]:
+    import httpx
+
+    limits = httpx.Limits(max_connections=at_once, max_keepalive_connections=at_once)
+    async with httpx.AsyncClient(limits=limits, timeout=60) as session:
+
+        async def post() -> None:
+            json.loads((await session.post(f"{url}/chat/completions", content=BODY, headers=HEADERS)).content)
+
+        return await _drive(post, count, at_once)
+
+
+async def client_openai(url: str, count: int, at_once: int) -> tuple[float, float]:
+    import openai
+
+    client = openai.AsyncOpenAI(api_key="x", base_url=url, max_retries=0)
+    payload = json.loads(BODY)
+
+    async def post() -> None:
+        await client.chat.completions.create(**payload)
+
+    return await _drive(post, count, at_once)
+
+
+CLIENTS = {"own": client_own, "aiohttp": client_aiohttp, "httpx": client_httpx, "openai": client_openai}
+SLOW = {"httpx", "openai"}
+"""Clients whose pool of connections costs milliseconds at 256: fewer requests tell it as well."""
+
+
+def measure_client(name: str, url: str, count: int, at_once: int) -> dict[str, Any]:
+    seconds, used = asyncio.run(CLIENTS[name](url, count, at_once))
+    return {"rate": count / seconds, "cpu_ms": 1000 * used / count}
+
+
+# --- whole runs of Assay -------------------------------------------------------------------------------
+
+
+def _write_task(folder: Path, count: int, kind: str) -> Path:
+    rows = [{"question": PROMPT.format(n=n), "answer": ANSWER} for n in range(count)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    task: dict[str, Any] = {
+        "task": "many",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": "rows.jsonl"}},
+        "test_split": "test",
+        "doc_to_text": "{{question}}",
+        "doc_to_target": "answer",
+    }
+    if kind == "likelihood":
+        task |= {"output_type": "multiple_choice", "doc_to_choice": [" red", " green", " blue", " white"]}
+        task |= {"doc_to_target": 0, "metric_list": [{"metric": "acc"}]}
+    else:
+        task |= {"output_type": "generate_until", "metric_list": [{"metric": "exact_match"}]}
+        task |= {"generation_kwargs": {"until": ["\n"], "max_gen_toks": 32, "do_sample": False}}
+    path = folder / "many.yaml"
+    path.write_text(json.dumps(task), "utf-8")  # JSON is YAML
+    return path
+
+
+def measure_assay(kind: str, url: str, count: int, at_once: int) -> dict[str, Any]:
+    import assay
+    from assay.models import make_model
+
+    name = "local-completions" if kind == "likelihood" else "openai"
+    arguments = {"model": "latency", "base_url": url, "num_concurrent": at_once}
+    model: Any = make_model(name, arguments)
+    marks: dict[str, tuple[float, float]] = {}
+    opened, closed = model.open, model.close
+
+    async def open_() -> None:
+        await opened()
+        marks.setdefault("open", (time.perf_counter(), cpu_s()))
+
+    async def close() -> None:
+        marks.setdefault("close", (time.perf_counter(), cpu_s()))
+        await closed()
+
+    model.open, model.close = open_, close
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["ASSAY_HOME"] = str(Path(folder) / "home")
+        task = _write_task(Path(folder), count if kind != "likelihood" else count // 4, kind)
+        run = assay.run(model=model, tasks=[str(task)], output_path=str(Path(folder) / "out"))
+        scored = sum(one.scored for one in run.estimates[:1])
+    seconds, used = (after - before for before, after in zip(marks["open"], marks["close"], strict=True))
+    return {"rate": count / seconds, "cpu_ms": 1000 * used / count, "scored": scored}
+
+
+def measure_images(url: str, count: int, at_once: int) -> dict[str, Any]:
+    """Pictures of 512 x 512: how late the event loop is while they are encoded, and what memory they take."""
+    import assay
+    from assay.models import make_model
+
+    model: Any = make_model(
+        "openai", {"model": "latency", "base_url": url, "num_concurrent": at_once, "probe": False}
+    )
+    late: list[float] = []
+    opened = model.open
+
+    async def watch() -> None:
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(0.005)
+            late.append(time.perf_counter() - began - 0.005)
+
+    tasks: list[Any] = []
+
+    async def open_() -> None:
+        await opened()
+        tasks.append(asyncio.ensure_future(watch()))
+
+    model.open = open_
+    closed = model.close
+
+    async def close() -> None:
+        for task in tasks:
+            task.cancel()
+        await closed()
+
+    model.close = close
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["ASSAY_HOME"] = str(Path(folder) / "home")
+        task = _write_pictures(Path(folder), count)
+        before, used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, cpu_s()
+        began = time.perf_counter()
+        assay.run(model=model, tasks=[str(task)], output_path=str(Path(folder) / "out"), media_memory_mb=64)
+        seconds = time.perf_counter() - began
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    late.sort()
+    return {
+        "rate": count / seconds,
+        "cpu_ms": 1000 * (cpu_s() - used) / count,
+        "grown_mb": (peak - before) / 1024,
+        "late_ms": 1000 * late[len(late) // 2],
+        "latest_ms": 1000 * late[-1],
+    }
+
+
+def _write_pictures(folder: Path, count: int) -> Path:
+    import numpy
+    from PIL import Image
+
+    generator = numpy.random.default_rng(1)
+    for number in range(count):
+        coarse = generator.integers(0, 255, (32, 32, 3), dtype=numpy.uint8)
+        Image.fromarray(coarse).resize((512, 512), Image.Resampling.BICUBIC).save(
+            folder / f"{number}.png", compress_level=1
+        )
+    rows = [{"picture": str(folder / f"{number}.png"), "answer": ANSWER} for number in range(count)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    (folder / "utils.py").write_text(
+        "def look(doc):\n    return [doc['picture']]\n\ndef ask(doc):\n    return 'What is it?'\n", "utf-8"
+    )
+    (folder / "pictures.yaml").write_text(
+        "task: pictures\ndataset_path: json\ndataset_kwargs: {data_files: {test: rows.jsonl}}\ntest_split: test\n"
+        "output_type: generate_until\ndoc_to_visual: !function utils.look\ndoc_to_text: !function utils.ask\n"
+        "doc_to_target: answer\ngeneration_kwargs: {max_new_tokens: 16}\nmetric_list: [{metric: exact_match}]\n",
+        "utf-8",
+    )
+    return folder / "pictures.yaml"
+
+
+# --- lm_eval, in a Python of its own -------------------------------------------------------------------
+
+
+def measure_lm_eval(kind: str, url: str, count: int, at_once: int) -> dict[str, Any]:
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.api_models import JsonChatStr
+    from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompletionsAPI
+
+    if kind == "likelihood":
+        model = LocalCompletionsAPI(
+            base_url=f"{url}/completions", model="latency", num_concurrent=at_once, tokenizer_backend=None
+        )
+        words = [(PROMPT.format(n=n // 4), f" word{n % 4}") for n in range(count)]
+        pairs = [((context, end), list(range(len(context.split()))), [90]) for context, end in words]
+        model.tokenized_requests, model.tokenizer = True, object()
+        began, used = time.perf_counter(), cpu_s()
+        found = model._loglikelihood_tokens(pairs)
+    else:
+        model = LocalChatCompletion(
+            base_url=f"{url}/chat/completions", model="latency", num_concurrent=at_once
+        )
+        chats = [json.dumps([{"role": "user", "content": PROMPT.format(n=n)}]) for n in range(count)]
+        settings = {"until": ["\n"], "max_gen_toks": 32, "do_sample": False}
+        requests = [
+            Instance("generate_until", {}, (JsonChatStr(chat), dict(settings)), number)
+            for number, chat in enumerate(chats)
+        ]
+        began, used = time.perf_counter(), cpu_s()
+        found = model.generate_until(requests)
+    seconds, used = time.perf_counter() - began, cpu_s() - used
+    return {"rate": count / seconds, "cpu_ms": 1000 * used / count, "scored": len(list(found))}
+
+
+# --- all of it -----------------------------------------------------------------------------------------
+
+
+def compare(lm_eval: str, count: int) -> None:
+    load = os.getloadavg()[0]
+    print(
+        f"load {load:.1f} on {os.cpu_count()} processors; latency {LATENCY_S * 1000:.0f} ms; {count} requests"
+    )
+    print("\nthe HTTP client alone, 256 at once, JSON read:")
+    with server() as url:
+        for name in CLIENTS:
+            try:
+                found = child("client", name, url, str(count // 8 if name in SLOW else count), "256")
+            except (SystemExit, subprocess.TimeoutExpired) as error:
+                print(f"  {name:8} not measured: {str(error).strip().splitlines()[-1:]}")
+                continue
+            print(f"  {name:8} {found['cpu_ms']:.3f} ms CPU a request, {found['rate']:.0f}/s")
+    for kind, at_once in (("chat", 32), ("chat", 256), ("likelihood", 32)):
+        ideal = at_once / LATENCY_S
+        print(f"\n{kind}, {at_once} at once; {ideal:.0f} calls a second at most:")
+        with server() as url:
+            own = child("assay", kind, url, str(count), str(at_once))
+            print(
+                f"  assay    {own['cpu_ms']:.3f} ms CPU a request, {own['rate']:.0f}/s = {own['rate'] / ideal:.1%} of one request a call"
+            )
+            if lm_eval:
+                other = child("lm_eval", kind, url, str(count), str(at_once), python=lm_eval)
+                print(
+                    f"  lm_eval  {other['cpu_ms']:.3f} ms CPU a request, {other['rate']:.0f}/s = {other['rate'] / ideal:.1%}"
+                )
+                print(
+                    f"  ratio    {other['cpu_ms'] / own['cpu_ms']:.2f} x the CPU, {own['rate'] / other['rate']:.2f} x as fast"
+                )
+    print("\npictures of 512 x 512, 32 at once, 64 MB for media:")
+    with server() as url:
+        for number in (250, 1000):
+            found = child("images", url, str(number), "32")
+            print(
+                f"  {number:5} pictures: {found['rate']:.0f}/s, {found['cpu_ms']:.1f} ms CPU each, memory grown by {found['grown_mb']:.0f} MB, "
+                f"event loop late by {found['late_ms']:.1f} ms in the middle, {found['latest_ms']:.0f} ms at most"
+            )
+
+
+def main() -> None:
+    if len(sys.argv) > 3 and not sys.argv[1].startswith("--"):
+        what, *words = sys.argv[1:]
+        measures: dict[str, Any] = {
+            "client": measure_client,
+            "assay": measure_assay,
+            "lm_eval": measure_lm_eval,
+        }
+        if what == "images":
+            found = measure_images(words[0], int(words[1]), int(words[2]))
+        else:
+            found = measures[what](words[0], words[1], int(words[2]), int(words[3]))
+        print(json.dumps(found))
+        return
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lm_eval", default="", metavar="PYTHON")
+    parser.add_argument("--requests", type=int, default=4000)
+    options = parser.parse_args()
+    compare(options.lm_eval, options.requests)
+
+
+if __name__ == "__main__":
+    main()

@@ -22,6 +22,7 @@ __all__ = [
     "Said",
     "chat_fields",
     "chat_messages",
+    "chat_payload",
     "further_settings",
     "read_chat",
     "read_usage",
@@ -87,6 +88,12 @@ def chat_fields(
     if n > 1:
         fields["n"] = n
     return {**fields, **further_settings(settings), **options.extra_body}
+
+
+def chat_payload(request: Generate, options: Options, seen: Seen, look: Look) -> dict[str, Any]:
+    """A whole call for one request."""
+    fields = chat_fields(request.settings, options, seen, request.repeat)
+    return {**fields, "messages": chat_messages(request.prompt, options, look)}
 
 
 def stops_of(settings: Settings, options: Options) -> tuple[str, ...]:
@@ -211,13 +218,20 @@ def read_usage(value: Any) -> Usage | None:
 
 
 def response_of(
-    request: Generate, said: Said, usage: Usage | None, options: Options, stops: Sequence[str], seconds: float
+    request: Generate,
+    said: Said,
+    usage: Usage | None,
+    options: Options,
+    seconds: float,
+    stops: Sequence[str] | None = None,
 ) -> Response:
     """The answer to a request: cut at its stops whether the server did it or not, thinking apart."""
     text, reasoning, finish = said.text, said.reasoning, said.finish
     if options.think_end_token:
         thought, text = split_thinking(text, options.think_end_token)
         reasoning = reasoning or thought
+    if stops is None:
+        stops = stops_of(request.settings, options)
     cut = cut_at_stops(text, stops) if stops else text
     if len(cut) < len(text) and finish != "refused":
         finish = "stop"

@@ -268,8 +268,7 @@ class CompletionsModel:
         except NotAnswered as error:
             return [error.failure(request.id)]
         said, usage = answered.value
-        stops = stops_of(request.settings, self._options)
-        return [response_of(request, said, usage, self._options, stops, answered.seconds)]
+        return [response_of(request, said, usage, self._options, answered.seconds)]
 
     def _payload(self, request: Generate) -> dict[str, Any]:
         options, settings = self._options, request.settings

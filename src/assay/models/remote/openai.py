@@ -173,7 +173,7 @@ class OpenAIModel:
         if tokens and reading.usage is not None:
             endpoint.lane.settle(tokens, reading.usage.input_tokens + reading.usage.output_tokens)
         outcomes: list[Outcome] = [
-            response_of(request, said, usage, self._options, manner.stops, answered.seconds)  # type: ignore[arg-type]
+            response_of(request, said, usage, self._options, answered.seconds, manner.stops)  # type: ignore[arg-type]
             for request, said, usage in zip(group, reading.said, _shares(reading.usage), strict=False)
         ]
         for request in group[len(reading.said) :]:  # fewer than were asked for: the rest is asked for again

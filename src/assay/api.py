@@ -299,9 +299,8 @@ async def _carried_out(planned: Plan, foreign: ForeignCode, wishes: _Wishes) -> 
             journal = open_journal(planned, wishes.command)
             opened.callback(journal.close)
             counters = RunProgress()
-            shown: AbstractContextManager[None] = (
-                show_progress(counters) if wishes.progress else nullcontext()
-            )
+            drawn = wishes.progress and not planned.model.traits.interactive
+            shown: AbstractContextManager[None] = show_progress(counters) if drawn else nullcontext()
             with shown:
                 await engine.run(planned, journal, cache, counters, foreign)
             seconds = journal.facts().get("seconds", 0.0) + time.monotonic() - started

@@ -18,11 +18,13 @@ from tests.models.hf.tiny import tiny_checkpoint
 
 from assay.core.ports import Model, Traits
 from assay.core.requests import Generate, Likelihood, Request, Settings
-from assay.core.responses import LogProbability, Outcome, Response
+from assay.core.responses import Failure, LogProbability, Outcome, Response
 from assay.engine.replay import ReplayModel
 from assay.models.dummy import DummyModel
 from assay.models.embedded.adapter import EmbeddedModel
 from assay.models.hf import HfModel
+from assay.models.human import HumanModel
+from assay.models.human.terminal import Terminal
 from assay.models.ocr import OcrModel
 from assay.models.oracle import OracleModel
 from assay.models.smollm2 import SmolLM2Model
@@ -60,6 +62,7 @@ ADAPTERS: dict[str, Callable[[], Model]] = {
     "dummy with a text": lambda: DummyModel(text="yes\nand no"),
     "oracle": lambda: told_oracle(),
     "replay": lambda: recorded_replay(),
+    "human": lambda: PatientWriter(),
 }
 
 
@@ -70,6 +73,39 @@ def told_oracle() -> OracleModel:
         likelihoods = [LogProbability(-float(at)) for at in range(3)]
         oracle.tell("contract", document, likelihoods if document in range(20, 40) else ["5\nand more"])
     return oracle
+
+
+class PatientWriter(HumanModel):
+    """Somebody who writes and does not choose: a person compares choices, so what one is worth depends on its company."""
+
+    def __init__(self) -> None:
+        super().__init__(who="ada")
+
+    @property
+    def traits(self) -> Traits:
+        own = super().traits
+        return replace(own, abilities=own.abilities - {"likelihood"})
+
+    def _find_terminal(self) -> Terminal:
+        return _Patient()
+
+    def _answer_group(self, requests: list[Request]) -> list[Outcome]:
+        if isinstance(requests[0], Likelihood):
+            return [Failure(request_id=one.id, kind="bad request", message="no choices") for one in requests]
+        return super()._answer_group(requests)
+
+
+class _Patient:
+    """A terminal at which every question gets the same answer."""
+
+    def say(self, text: str) -> None:
+        """Nobody looks."""
+
+    def ask(self, question: str) -> str | None:
+        return "five"
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 @cache

@@ -50,6 +50,9 @@ class Traits:
     in_flight: int = 1
     """Calls of `answer` open at the same time."""
 
+    interactive: bool = False
+    """It uses the terminal itself, so that no progress is drawn over it."""
+
 
 @runtime_checkable
 class Model(Protocol):

@@ -23,6 +23,7 @@ OFFERS: Mapping[str, str] = {
     "local-completions": "generate likelihood rolling chat",
     "ocr": "generate chat image",
     "speech": "generate chat audio",
+    "human": "generate likelihood chat image audio video",
 }
 """Name -> everything its adapter can do."""
 

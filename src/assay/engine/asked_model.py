@@ -20,6 +20,7 @@ def model_of(spec: RunSpec) -> Model:
         batch_size=spec.batch_size,
         device=spec.device,
         batch_api=spec.batch_api or None,
+        chat_template=spec.apply_chat_template if isinstance(spec.apply_chat_template, str) else None,
         **budgets_of(spec),
     )
 

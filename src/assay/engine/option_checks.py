@@ -20,7 +20,6 @@ def check_options(spec: RunSpec, folder: Path) -> list[AssayError]:
     looks: tuple[Callable[[], None], ...] = (
         lambda: check_writable(folder),
         lambda: check_corpus(spec),
-        lambda: check_template(spec),
         lambda: check_data_root(spec),
     )
     for look in looks:
@@ -29,16 +28,6 @@ def check_options(spec: RunSpec, folder: Path) -> list[AssayError]:
         except AssayError as error:
             problems.append(error)
     return problems
-
-
-def check_template(spec: RunSpec) -> None:
-    """No adapter takes the name of a template yet: better said than ignored."""
-    if isinstance(spec.apply_chat_template, str):
-        raise BadOption(
-            f"no chat template is called `{spec.apply_chat_template}`",
-            where="--apply_chat_template",
-            hint="without a name, the model's own template is used",
-        )
 
 
 def check_corpus(spec: RunSpec) -> None:

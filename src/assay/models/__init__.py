@@ -54,7 +54,8 @@ for _name in ("gemini", "gemini_api"):
 def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:
     """An adapter with its arguments, not yet opened: nothing is loaded.
 
-    `common` are options every run has (`batch_size`, `device`); an adapter that has a use for them takes them.
+    `common` are options every run has (`batch_size`, `device`); an adapter that has a use for them takes them. A
+    `chat_template` that was asked for by name or file is not ignored by one that has none.
 
     Raises:
         UnknownName: No model is called that.
@@ -69,6 +70,13 @@ def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:
             hint="`openai` and `anthropic` have one",
         )
     given = {key: value for key, value in common.items() if value is not None and key in signature.parameters}
+    template = common.get("chat_template")
+    if template is not None and "chat_template" not in signature.parameters:
+        raise BadOption(
+            f"the model `{name}` has no chat template called `{template}`",
+            where="--apply_chat_template",
+            hint="without a name, the model's own template is used",
+        )
     given.update(arguments)
     try:
         signature.bind(**given)

@@ -1,0 +1,68 @@
+"""A whole run with a transformers checkpoint: every kind of request, a template by name, a second run from what is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.models.hf.tiny import tiny_checkpoint
+
+import assay
+from assay.core.errors import Problems, UserMistake
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def run(folder: Path, **options: Any) -> assay.Run:
+    pytest.importorskip("torch")
+    given = {"tasks": ["quickstart"], "limit": 3, "output_path": str(folder), "batch_size": "auto", **options}
+    return assay.run(model="hf", model_args={"pretrained": str(tiny_checkpoint())}, **given)
+
+
+def test_a_checkpoint_answers_the_quickstart_and_is_asked_once(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = ["quickstart_addition", "quickstart_facts", "quickstart_stories"]
+    first = run(home / "one", tasks=tasks)
+    assert set(first.results) >= set(tasks)
+    from assay.models.hf.text import TextBackend
+
+    def never(self: Any) -> None:
+        raise AssertionError("the weights were loaded again")
+
+    monkeypatch.setattr(TextBackend, "load", never)
+    assert run(home / "two", tasks=tasks, batch_size=2).results == first.results
+
+
+def test_a_template_by_name_reaches_the_model(home: Path) -> None:
+    file = home / "short.jinja"
+    file.write_text("{% for m in messages %}{{ m['content'] }}\n{% endfor %}")
+    task = ["quickstart_addition"]
+    plain = run(home / "one", tasks=task, apply_chat_template=True)
+    named = run(home / "two", tasks=task, apply_chat_template=str(file))
+    assert plain.facts["identity"] != named.facts["identity"]
+
+
+def test_a_model_without_templates_by_name_says_so(home: Path) -> None:
+    with pytest.raises(UserMistake, match="has no chat template called `rag`"):
+        assay.run(
+            tasks=["quickstart_addition"], limit=1, output_path=str(home / "one"), apply_chat_template="rag"
+        )
+
+
+def test_a_checkpoint_that_is_not_there_is_an_error_before_anything_is_asked(home: Path) -> None:
+    with pytest.raises((UserMistake, Problems), match="no model folder"):
+        assay.run(
+            model="hf",
+            model_args={"pretrained": str(home / "nowhere")},
+            tasks=["quickstart_addition"],
+            limit=1,
+            output_path=str(home / "one"),
+        )

@@ -49,6 +49,8 @@ for _name in ("anthropic", "anthropic-chat", "anthropic-chat-completions", "clau
     MODELS.add_lazy(_name, "assay.models.batches:anthropic_model")
 for _name in ("gemini", "gemini_api"):
     MODELS.add_lazy(_name, "assay.models.gemini:GeminiModel")
+for _name in ("litellm", "litellm_chat", "litellm_compatible"):
+    MODELS.add_lazy(_name, "assay.models.litellm:LiteLLMModel")
 
 
 def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:

@@ -1,0 +1,111 @@
+"""`litellm` through its own package, against a server that speaks OpenAI's protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from PIL import Image
+from tests.models.hosted.services import KEY, OpenAIBatches, serving
+from tests.models.remote.asking import ask, chat, generate
+
+from assay.core.errors import BadOption, MissingPackage, UserMistake
+from assay.core.responses import Failure, Response
+from assay.models import make_model
+from assay.models.litellm import LiteLLMModel
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the package warns of its own past
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIBatches]:
+    pytest.importorskip("litellm", reason="assay[litellm] is not installed")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with serving(OpenAIBatches()) as running:
+        yield running
+
+
+def model(service: OpenAIBatches, **arguments: Any) -> LiteLLMModel:
+    given = {
+        "model": "openai/gpt-4o-mini",
+        "base_url": f"{service.url}/v1",
+        "retry_backoff_s": 0.01,
+        **arguments,
+    }
+    return LiteLLMModel(**given)
+
+
+def test_every_request_gets_its_own_answer(service: OpenAIBatches) -> None:
+    requests = [generate(f"What is {n} + 1?", document=n) for n in range(5)]
+    found = ask(model(service), requests)
+    assert [found[request.id].value for request in requests] == ["1", "2", "3", "4", "5"]  # type: ignore[union-attr]
+    outcome = found[requests[0].id]
+    assert isinstance(outcome, Response)
+    assert outcome.usage is not None
+    assert (outcome.usage.input_tokens, outcome.usage.cached_tokens, outcome.finish) == (40, 8, "stop")
+    assert outcome.usage.cost_usd is not None
+
+
+def test_pictures_are_sent(service: OpenAIBatches) -> None:
+    request = generate(chat("What is 1 + 1?", picture=Image.new("RGB", (8, 6), "red")))
+    assert ask(model(service), [request])[request.id].value == "2"  # type: ignore[union-attr]
+
+
+def test_what_can_heal_is_tried_again(service: OpenAIBatches) -> None:
+    service.trouble = [
+        (429, {}, {"error": {"message": "slow down"}}),
+        (500, {}, {"error": {"message": "oh"}}),
+    ]
+    request = generate("What is 1 + 1?")
+    assert ask(model(service), [request])[request.id].value == "2"  # type: ignore[union-attr]
+    assert len(service.asked("/v1/chat/completions")) == 3
+
+
+def test_what_cannot_heal_is_not(service: OpenAIBatches) -> None:
+    service.trouble = [(400, {}, {"error": {"message": "bad"}})]
+    request = generate("What is 1 + 1?")
+    outcome = ask(model(service), [request])[request.id]
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "bad request"
+    assert len(service.asked("/v1/chat/completions")) == 1
+
+
+def test_a_wrong_key_stops_the_run_and_is_not_repeated(
+    service: OpenAIBatches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong-key-123456")
+    with pytest.raises(UserMistake, match="does not take the key") as caught:
+        ask(model(service), [generate("What is 1 + 1?")])
+    assert "sk-wrong-key-123456" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "base_url", "billed"),
+    [
+        ("gpt-4o-mini", "", "openai/gpt-4o-mini"),
+        ("mistral/mistral-large", "", "mistral/mistral-large"),
+        ("ollama/llama3", "", ""),
+        ("openai/anything", "http://localhost:8000/v1", ""),
+    ],
+)
+def test_who_charges(name: str, base_url: str, billed: str) -> None:
+    assert LiteLLMModel(model=name, base_url=base_url).billed_as == billed
+
+
+@pytest.mark.parametrize("name", ["litellm", "litellm_chat", "litellm_compatible"])
+def test_it_goes_by_the_names_people_know(name: str) -> None:
+    assert make_model(name, {"model_version": "mistral/x"}).name == "mistral/x"
+
+
+def test_a_key_is_not_an_argument() -> None:
+    with pytest.raises(BadOption, match="`api_key` is not taken as an argument"):
+        LiteLLMModel(model="x", api_key="sk-12345678")
+
+
+def test_the_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "litellm", None)
+    with pytest.raises(MissingPackage, match="needs the package `litellm`"):
+        ask(LiteLLMModel(model="x"), [generate("What is 1 + 1?")])

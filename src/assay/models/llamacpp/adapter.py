@@ -20,9 +20,10 @@ from assay.core.errors import BadOption
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.models.hf.digests import file_sha256
 from assay.models.llamacpp.arguments import Arguments
 from assay.models.llamacpp.gguf import GgufHeader, read_header
-from assay.models.reading import files_sha256, wanted
+from assay.models.reading import wanted
 from assay.models.tokens import (
     TextEncoder,
     Unanswerable,
@@ -90,7 +91,7 @@ class LlamaCppModel:
         return {
             "name": self.name,
             _PACKAGE: own,
-            "weights_sha256": await asyncio.to_thread(files_sha256, self._path),
+            "weights_sha256": await asyncio.to_thread(file_sha256, self._path),
             "template_sha256": hashlib.sha256(self._template_source.encode()).hexdigest(),
             "n_ctx": str(self._n_ctx),
             **self._arguments.identity(),

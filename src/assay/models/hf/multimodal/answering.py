@@ -241,7 +241,12 @@ class Answering:
 def _told(request: Generate, written: Written, seconds: float) -> Response:
     usage = Usage(written.read, written.written)
     return Response(
-        request_id=request.id, value=written.text, finish=written.finish, usage=usage, seconds=seconds
+        request_id=request.id,
+        value=written.text,
+        finish=written.finish,
+        usage=usage,
+        seconds=seconds,
+        reasoning=written.thought,
     )
 
 

@@ -20,13 +20,16 @@ from assay.models.hf.multimodal.layout import Layout, MediaSettings
 from assay.models.hf.multimodal.loading import context_length, load_model, sampling_rate_hz
 from assay.models.hf.multimodal.names import OWN, Habits
 from assay.models.hf.multimodal.options import MediaOptions
-from assay.models.hf.multimodal.processor import backend, load_processor
+from assay.models.hf.multimodal.processor import backend, check_arguments, load_processor
 from assay.models.hf.multimodal.senses import hears_only, model_type_of, senses_of
 from assay.models.hf.multimodal.speech import Speech
+from assay.models.hf.vocabulary import template_text
 
 __all__ = ["MultimodalBackend"]
 
 _AUTO_BATCH = 8
+_LM_EVAL_LENGTH = 256
+"""`max_gen_toks` where nobody says otherwise; then the name's own length counts."""
 
 
 class MultimodalBackend:
@@ -53,8 +56,10 @@ class MultimodalBackend:
     def abilities(self) -> frozenset[Ability]:
         if self._is_speech:
             return frozenset({"generate", "chat", "audio"})
-        base: frozenset[Ability] = frozenset({"generate", "likelihood", "rolling", "chat"})
-        return base | self._senses
+        base: set[Ability] = {"generate", "likelihood", "rolling", "chat"}
+        if self._arguments.enable_thinking:  # what comes first is no answer yet
+            base.discard("likelihood")
+        return frozenset(base | self._senses)
 
     @property
     def needs(self) -> frozenset[Ability]:
@@ -77,7 +82,7 @@ class MultimodalBackend:
             "templated": str(habits.templated),
             "keeps_marks": str(habits.keeps_marks),
             "unheeded_stops": repr(sorted(habits.unheeded_stops)),
-            "max_new_tokens": str(habits.max_new_tokens),
+            "max_new_tokens": str(self._max_new_tokens),
             "pictures": backend(),
         }
         options = MediaOptions(**{**_fields(self._options), "processor": self._processor_arguments})
@@ -87,6 +92,11 @@ class MultimodalBackend:
     def _system_prompt(self) -> str:
         own = self._options.system_prompt
         return self._habits.system_prompt if own is None else own
+
+    @property
+    def _max_new_tokens(self) -> int:
+        asked = self._arguments.max_gen_toks
+        return self._habits.max_new_tokens if asked == _LM_EVAL_LENGTH else asked
 
     @property
     def _processor_arguments(self) -> dict[str, Any]:
@@ -104,8 +114,10 @@ class MultimodalBackend:
             revision=arguments.revision,
             trust_remote_code=arguments.trust_remote_code,
         )
+        if not self._habits.lenient:
+            check_arguments(made, self._options.processor, arguments.pretrained)
         if arguments.chat_template:
-            made.chat_template = arguments.chat_template
+            made.chat_template = template_text(arguments.chat_template, made.tokenizer)
         return made
 
     @cached_property
@@ -141,10 +153,16 @@ class MultimodalBackend:
             rate_hz=sampling_rate_hz(self._processor),
             max_length=context_length(self._arguments, model),
         )
-        engine = Engine(model, batcher, use_cache=self._options.use_cache, seed=self._arguments.seed)
+        engine = Engine(
+            model,
+            batcher,
+            use_cache=self._options.use_cache,
+            seed=self._arguments.seed,
+            think_end=self._arguments.think_end_token or "",
+        )
         limits = Limits(
             batch_size=batch_size,
-            max_new_tokens=self._habits.max_new_tokens,
+            max_new_tokens=self._max_new_tokens,
             unheeded_stops=self._habits.unheeded_stops,
         )
         self._answering = Answering(engine, batcher, self._layout, limits)
@@ -156,7 +174,7 @@ class MultimodalBackend:
             model,
             self._processor,
             batch_size=batch_size,
-            max_new_tokens=self._habits.max_new_tokens,
+            max_new_tokens=self._max_new_tokens,
             spoken={"language": options.language, "task": options.task} if many else {},
             normalize=self._habits.normalize if options.normalize is None else options.normalize,
         )

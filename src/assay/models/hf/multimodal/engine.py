@@ -15,7 +15,7 @@ from assay.core.requests import Generate
 from assay.core.responses import Finish, LogProbability
 from assay.models.hf.multimodal.batches import Batch, Batcher, rows_like
 from assay.models.hf.multimodal.drawing import make_draws
-from assay.models.tokens import StopWatch, cut_at_stops
+from assay.models.tokens import StopWatch, cut_at_stops, split_thinking
 
 __all__ = ["Engine", "Written"]
 
@@ -35,22 +35,34 @@ _ALIKE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A generated text, why it ended, and the tokens read and written."""
+    """A generated text, why it ended, the tokens read and written, and what was thought before."""
 
     text: str
     finish: Finish
     read: int
     written: int
+    thought: str | None = None
 
 
 class Engine:
     """One loaded model."""
 
-    def __init__(self, model: Any, batcher: Batcher, *, use_cache: bool = True, seed: int = 0) -> None:
+    def __init__(
+        self,
+        model: Any,
+        batcher: Batcher,
+        *,
+        use_cache: bool = True,
+        seed: int = 0,
+        think_end: str | int = "",
+    ) -> None:
         self._model = model
         self._batcher = batcher
         self._use_cache = use_cache
         self._seed = seed
+        self._think_end = (
+            batcher.tokenizer.convert_ids_to_tokens(think_end) if isinstance(think_end, int) else think_end
+        )
         self._shares: dict[bool, bool] = {}
         ends = model.generation_config.eos_token_id
         own = batcher.tokenizer.eos_token_id
@@ -66,7 +78,7 @@ class Engine:
         import torch
         from transformers import StoppingCriteria, StoppingCriteriaList
 
-        watches = [StopWatch(stops, self._decode) for _ in requests]
+        watches = [StopWatch(stops, self._decode, after=self._think_end) for _ in requests]
         stopped = [0] * len(requests)  # the length at which a stop string was complete
 
         class Stops(StoppingCriteria):  # type: ignore[misc]
@@ -105,17 +117,18 @@ class Engine:
     def _written(self, row: list[int], stops: Sequence[str], read: int) -> Written:
         end = next((at for at, token in enumerate(row) if token in self._ends), None)
         tokens = row if end is None else row[:end]
-        whole = self._decode(tokens)
+        thought, whole = split_thinking(self._decode(tokens), self._think_end)
         text = cut_at_stops(whole, stops)
         finish: Finish = "stop" if end is not None or len(text) < len(whole) else "length"
-        return Written(text, finish, read, len(tokens) + (end is not None))
+        return Written(text, finish, read, len(tokens) + (end is not None), thought)
 
     def _decode(self, tokens: list[int]) -> str:
-        return str(
-            self._batcher.tokenizer.decode(
-                tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False
-            )
+        """Text without special tokens; a mark of thinking's end stays, for it has to be found."""
+        shown = self._think_end not in self._batcher.tokenizer.all_special_tokens
+        text = self._batcher.tokenizer.decode(
+            tokens, skip_special_tokens=shown, clean_up_tokenization_spaces=False
         )
+        return str(text)
 
     # --- likelihoods -------------------------------------------------------------------------------
 

@@ -44,6 +44,9 @@ class Habits:
     unheeded_stops: frozenset[str] = frozenset({"\n\n"})
     """Stop strings that do not stop it: lmms-eval's models read past the blank line every task has by default."""
 
+    lenient: bool = False
+    """Whether settings the processor has not are passed over, as lmms-eval does for this model."""
+
     normalize: bool = False
     """Whether a transcript is written as error rates are counted."""
 
@@ -63,7 +66,11 @@ _QWEN_PIXELS = {"min_pixels": 256 * 28 * 28, "max_pixels": 1_605_632}
 
 NAMES: dict[str, Habits] = {
     "gemma3": Habits(
-        pretrained="google/gemma-3-27b-it", system_prompt=_HELPFUL, max_new_tokens=128, keeps_marks=False
+        pretrained="google/gemma-3-27b-it",
+        system_prompt=_HELPFUL,
+        max_new_tokens=128,
+        keeps_marks=False,
+        lenient=True,
     ),
     "idefics": Habits(pretrained="HuggingFaceM4/idefics2-8b", frames=16, max_new_tokens=1024),
     "idefics2": Habits(

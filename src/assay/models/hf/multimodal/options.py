@@ -9,7 +9,7 @@ from typing import Any
 from assay.core.errors import BadOption
 from assay.core.parsing import parse_switch
 
-__all__ = ["MediaOptions", "take_media_options"]
+__all__ = ["PROCESSOR_ARGUMENTS", "MediaOptions", "take_media_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ _OWN: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "task": ("task", str),
     "normalize": ("normalize", _flag),
 }
-_PROCESSOR: Mapping[str, Callable[[Any], Any]] = {
+PROCESSOR_ARGUMENTS: Mapping[str, Callable[[Any], Any]] = {
     "min_pixels": _count,
     "max_pixels": _count,
     "min_patches": _count,
@@ -86,6 +86,8 @@ _PROCESSOR: Mapping[str, Callable[[Any], Any]] = {
     "do_image_splitting": _flag,
     "do_pan_and_scan": _flag,
 }
+"""Settings that go to the checkpoint's processor under their own names."""
+
 _ORIGINAL_LLAVA = (
     "conv_template model_name truncation truncate_context customized_config mm_spatial_pool_stride "
     "mm_spatial_pool_mode token_strategy video_decode_backend".split()
@@ -107,8 +109,8 @@ def take_media_options(given: Mapping[str, Any], name: str) -> tuple[MediaOption
         if key in _OWN:
             field_name, read = _OWN[key]
             own[field_name] = _read(key, value, read, name)
-        elif key in _PROCESSOR:
-            processor[key] = _read(key, value, _PROCESSOR[key], name)
+        elif key in PROCESSOR_ARGUMENTS:
+            processor[key] = _read(key, value, PROCESSOR_ARGUMENTS[key], name)
         elif key == "use_flash_attention_2":
             left.update({"attn_implementation": "flash_attention_2"} if _flag(value) else {})
         elif key in _ORIGINAL_LLAVA:

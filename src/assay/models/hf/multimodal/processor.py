@@ -6,16 +6,17 @@ Whatever a checkpoint's files say about pictures, sounds and templates is used a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import BadData, MissingPackage
+from assay.core.errors import BadData, BadOption, MissingPackage
 from assay.models.hf.multimodal.crops import CroppedPictures
 from assay.models.hf.multimodal.frames import FRAME_MAKERS, FrameMaker
+from assay.models.hf.multimodal.options import PROCESSOR_ARGUMENTS
 
-__all__ = ["backend", "load_processor"]
+__all__ = ["backend", "check_arguments", "load_processor"]
 
 _VIDEO_FILES = ("video_preprocessor_config.json", "preprocessor_config.json")
 _VIDEO_KINDS = {
@@ -35,6 +36,23 @@ _CROPPING = "phi4_multimodal"
 def backend() -> str:
     """What resizes pictures: part of the identity, for the two do not give the same pixels to the last bit."""
     return "torchvision" if find_spec("torchvision") else "pillow"
+
+
+def check_arguments(processor: Any, asked: Iterable[str], pretrained: str) -> None:
+    """Raise `BadOption` for settings this processor has no use for: they would change nothing, silently."""
+    parts = [getattr(processor, name, None) for name in ("image_processor", "video_processor")]
+    known = {
+        key
+        for part in parts
+        if part is not None
+        for key in (*getattr(getattr(part, "valid_kwargs", None), "__annotations__", ()), *vars(part))
+    }
+    if unknown := sorted(set(asked) - known):
+        raise BadOption(
+            f"the processor of `{pretrained}` has no `{unknown[0]}`",
+            where="--model_args",
+            hint=f"of these settings it has {', '.join(sorted(known & set(PROCESSOR_ARGUMENTS))) or 'none'}",
+        )
 
 
 def load_processor(pretrained: str, model_type: str, arguments: Mapping[str, Any], **source: Any) -> Any:

@@ -14,6 +14,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 import pytest
+from tests.models.hf.multimodal.tiny import tiny
 from tests.models.hf.tiny import tiny_checkpoint
 
 from assay.core.ports import Model, Traits
@@ -21,8 +22,9 @@ from assay.core.requests import Generate, Likelihood, Request, Settings
 from assay.core.responses import Failure, LogProbability, Outcome, Response
 from assay.engine.replay import ReplayModel
 from assay.models.dummy import DummyModel
-from assay.models.embedded.adapter import EmbeddedModel
+from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.hf import HfModel
+from assay.models.hf.named import model_named
 from assay.models.human import HumanModel
 from assay.models.human.terminal import Terminal
 from assay.models.ocr import OcrModel
@@ -40,6 +42,10 @@ NEEDED = {
     "hf, nothing shared": "torch",
     "hf with a sliding window": "torch",
     "hf with an encoder": "torch",
+    "hf that sees": "torch",
+    "qwen2_5_vl": "torch",
+    "qwen2_audio": "torch",
+    "whisper": "torch",
 }
 """Adapters that live in an extra, and the packages without which they are skipped."""
 
@@ -57,6 +63,10 @@ ADAPTERS: dict[str, Callable[[], Model]] = {
         pretrained=str(tiny_checkpoint("mistral")), batch_size="auto"
     ),
     "hf with an encoder": lambda: HfModel(pretrained=str(tiny_checkpoint("t5")), batch_size=3),
+    "hf that sees": lambda: HfModel(pretrained=str(SHIPPED_WEIGHTS), batch_size=4),
+    "qwen2_5_vl": lambda: model_named("qwen2_5_vl")(pretrained=str(tiny("qwen2_5_vl")), batch_size=4),
+    "qwen2_audio": lambda: model_named("qwen2_audio")(pretrained=str(tiny("qwen2_audio")), batch_size=4),
+    "whisper": lambda: model_named("whisper")(pretrained=str(tiny("whisper")), batch_size=4),
     "smollm2": lambda: SmolLM2Model(n_ctx=128),
     "dummy": DummyModel,
     "dummy with a text": lambda: DummyModel(text="yes\nand no"),

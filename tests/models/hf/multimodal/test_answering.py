@@ -30,7 +30,7 @@ def broken() -> Any:
 
 def test_a_medium_that_cannot_be_read_costs_its_requests_and_no_others() -> None:
     bad = Image(digest="bad", load=broken, source="bad.png")
-    requests = [
+    requests: list[Request] = [
         write(chat(picture(1), "What?")),
         write(chat(bad, "What?"), 1),
         *choices(chat(bad, "So"), " a"),

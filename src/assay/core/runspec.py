@@ -30,6 +30,7 @@ from assay.core.parsing import (
     parse_template,
     parse_trace_mode,
 )
+from assay.core.stop_rules import parse_stop_rule
 
 __all__ = ["Option", "RunSpec", "run_options"]
 
@@ -223,6 +224,10 @@ class RunSpec:
         "Run",
         metavar="PATH",
     )
+    stop_when: str | None = option(
+        None, "Ask in random order and stop when sure enough: `ci<=1.0` (points), `gate:RUN>=-1.0`.", "Run",
+        parse=parse_stop_rule, metavar="RULE",
+    )  # fmt: skip
     max_cost: float | None = option(
         None, "Stop asking before the run costs more than this, judges included; repeat with more to go on.", "Run",
         parse=parse_dollars, metavar="USD", shapes_result=False,
@@ -298,6 +303,8 @@ class RunSpec:
             object.__setattr__(self, "limit", check_limit(self.limit))
             if self.samples is not None:
                 raise BadOption("`limit` and `samples` cannot be used together", hint="leave one of them out")
+        if self.stop_when is not None and self.predict_only:
+            raise BadOption("without scores nobody can tell when to stop", where="--stop_when")
         if not self.tasks:
             raise BadOption("no task was named", where="--tasks", hint="`assay ls tasks` shows all")
         if self.fewshot_as_multiturn and not self.apply_chat_template:

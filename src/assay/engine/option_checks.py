@@ -9,7 +9,10 @@ from pathlib import Path
 from assay.core.errors import AssayError, BadOption, BadOutput, CannotAnswer
 from assay.core.runspec import RunSpec
 from assay.core.specs import TaskSpec
+from assay.core.stop_rules import read_stop_rule
 from assay.engine.execution import Programs
+from assay.engine.run_names import output_folder
+from assay.store.finding import DEFAULT_FOLDER, find_run
 
 __all__ = ["check_options", "check_programs", "check_writable"]
 
@@ -21,6 +24,7 @@ def check_options(spec: RunSpec, folder: Path) -> list[AssayError]:
         lambda: check_writable(folder),
         lambda: check_corpus(spec),
         lambda: check_data_root(spec),
+        lambda: check_stop_rule(spec),
     )
     for look in looks:
         try:
@@ -45,6 +49,12 @@ def check_data_root(spec: RunSpec) -> None:
             where="--data_root",
             hint="it holds datasets laid out as on the hub",
         )
+
+
+def check_stop_rule(spec: RunSpec) -> None:
+    """The run that is to be compared with is there."""
+    if spec.stop_when is not None and (rule := read_stop_rule(spec.stop_when)).baseline:
+        find_run(rule.baseline, (output_folder(spec), Path(DEFAULT_FOLDER)))
 
 
 def check_writable(folder: Path) -> None:

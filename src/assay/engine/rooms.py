@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+
+from assay.engine.stopping import Stop
 
 __all__ = ["Rooms"]
 
@@ -16,8 +18,16 @@ __all__ = ["Rooms"]
 class Rooms:
     """Open documents by task. Tasks are preferred in the order they are named: prompts that begin alike stay together."""
 
-    def __init__(self, room: int, *, dialogues: Collection[str] = (), room_of_dialogues: int = 0) -> None:
+    def __init__(
+        self,
+        room: int,
+        *,
+        dialogues: Collection[str] = (),
+        room_of_dialogues: int = 0,
+        rounds: Mapping[str, Stop] | None = None,
+    ) -> None:
         self._room = room
+        self._rounds = rounds or {}
         self._dialogues = frozenset(dialogues)
         self._room_of_dialogues = room_of_dialogues
         self._open: Counter[str] = Counter()
@@ -49,5 +59,8 @@ class Rooms:
             await self._changed.wait_for(lambda: not any(self._open[task] for task in self._dialogues))
 
     def _has_room(self, task: str) -> bool:
+        stop = self._rounds.get(task)
+        if stop is not None and not stop.left and self._open[task]:
+            return False  # whether there is another round depends on this one
         room = self._room_of_dialogues if task in self._dialogues else self._room
         return self._open[task] < room

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from functools import partial
-from itertools import islice
 
 from assay.core.errors import AssayError
 from assay.core.progress import RunProgress, TaskProgress
@@ -21,6 +20,7 @@ from assay.core.requests import Request
 from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Estimate
 from assay.engine.asking import Backlog, ask
+from assay.engine.chunks import CHUNK, open_chunks
 from assay.engine.collecting import few_collections
 from assay.engine.costs import open_ledger
 from assay.engine.deliberating import deliberate
@@ -28,21 +28,17 @@ from assay.engine.dialogue import go_on
 from assay.engine.execution import permitted
 from assay.engine.foreign_code import Draws, ForeignCode
 from assay.engine.judging import OpenDocument, judge, running_score
-from assay.engine.opening import open_document, pass_over
 from assay.engine.plan import Plan, PlannedTask
-from assay.engine.prefetch import FIRST_WITH_MEDIA, Prefetch, lightened
+from assay.engine.prefetch import Prefetch, lightened
 from assay.engine.rooms import Rooms
 from assay.engine.services import ModelServices, first_of, open_model
 from assay.engine.sittings import Court
+from assay.engine.stopping import open_stops, stop_facts
 from assay.engine.summary import summarise
-from assay.engine.targets import tell_targets
 from assay.store.cache import KnownAnswers
 from assay.store.journal import Journal
 
 __all__ = ["run"]
-
-_CHUNK = 256
-"""Documents rendered, looked up and judged together."""
 
 _MOST_WRITES = 32
 """Portions handed to the journal before somebody waits for them."""
@@ -61,6 +57,7 @@ async def run(
         try:
             with stream.court:
                 await stream.flow()
+                journal.set_facts(stop_facts(stream.stops, journal.facts())).result()
                 progress.stage = "summarise"
                 estimates = await stream.foreign.run(partial(summarise, plan, journal))
         finally:
@@ -86,7 +83,7 @@ class _Stream:
         self.cache = cache
         self.progress = progress
         traits = plan.model.traits
-        self.backlog = Backlog(max(2 * traits.window * traits.in_flight, 2 * _CHUNK))
+        self.backlog = Backlog(max(2 * traits.window * traits.in_flight, 2 * CHUNK))
         self.waiting: dict[str, list[tuple[OpenDocument, int]]] = {}
         """Fingerprint -> who waits for it: identical requests are asked once."""
 
@@ -103,10 +100,12 @@ class _Stream:
         self.model_digest = plan.model_digest
         self.foreign = foreign
         self.draws = {name: Draws(plan.spec.seed, name) for name in plan.tasks}
+        self.stops = open_stops(plan, journal)
         self.rooms = Rooms(
-            max(8 * _CHUNK, 4 * traits.window * traits.in_flight),
+            max(8 * CHUNK, 4 * traits.window * traits.in_flight),
             dialogues=[name for name, planned in plan.tasks.items() if planned.task.is_dialogue],
-            room_of_dialogues=2 * _CHUNK,
+            room_of_dialogues=2 * CHUNK,
+            rounds=self.stops,
         )
         self.ledger = open_ledger(plan.spec, journal)
         self.account = self.ledger.account(plan.model)
@@ -189,28 +188,15 @@ class _Stream:
 
     def _chunks(self, planned: PlannedTask) -> Iterator[list[OpenDocument]]:
         """Render what is not finished, a chunk at a time."""
-        finished = self._finished(planned.task.name)
-        if not planned.judged_apart and len(finished) < planned.documents:
-            finished = frozenset()  # its documents are judged together, or not at all
-        counters = self.progress.tasks[planned.task.name]
-        rendering = planned.task.begin()
-        documents = iter(planned.task.documents())
-        draws = self.draws[planned.task.name]
-        at_once = FIRST_WITH_MEDIA if planned.task.has_media else _CHUNK
-        while batch := list(islice(documents, at_once)):
-            with draws.rendering():
-                chunk = [
-                    open_document(planned, rendering, document, self.model_digest)
-                    for document in batch
-                    if not finished or document.index not in finished or not pass_over(rendering, document)
-                ]
-            tell_targets(self.plan.model, planned, chunk)
-            counters.done += len(batch) - len(chunk)
-            counters.reused += len(batch) - len(chunk)
-            if planned.task.has_media:
-                at_once = self.media.at_once([document.requests for document in chunk], _CHUNK)
-            if chunk:
-                yield chunk
+        name, media = planned.task.name, self.media
+        return open_chunks(
+            self.plan,
+            planned,
+            self._finished(name),
+            self.progress.tasks[name],
+            lambda chunk: media.at_once([document.requests for document in chunk], CHUNK),
+            self.stops.get(name),
+        )
 
     def _finished(self, task: str) -> AbstractSet[int]:
         return self.journal.finished(task, retry_failed=self.plan.spec.retry_failed)
@@ -381,6 +367,8 @@ class _Stream:
             for document in documents:
                 self.media.done(document.name)
         self.writes.append(self.journal.add_judged(task, judged.outcomes, judged.answers, judged.verdicts))
+        if task in self.stops:
+            self.stops[task].add(judged.verdicts)
         counters = self.progress.tasks[task]
         counters.done += len(documents)
         counters.endings.update(ending for _, ending, _ in judged.outcomes)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from assay.core.errors import BadOption
+from assay.core.runspec import RunSpec
+from assay.core.stop_rules import StopRule, read_stop_rule
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("ci<=1.0", StopRule(points=1.0)),
+        (" ci <= 2 ", StopRule(points=2.0)),
+        ("gate:latest>=-1.5", StopRule(points=-1.5, baseline="latest")),
+        ("gate:runs/a>b>=0", StopRule(points=0.0, baseline="runs/a>b")),
+    ],
+)
+def test_rules_are_read(text: str, rule: StopRule) -> None:
+    assert read_stop_rule(text) == rule
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ci", "ci<=", "ci<=0", "ci<=60", "ci>=1", "gate:>=1", "gate:a>=200", "ci<=1.2.3"]
+)
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(BadOption) as error:
+        read_stop_rule(text)
+    assert "ci<=1.0" in error.value.hint
+
+
+def test_without_scores_there_is_no_stopping() -> None:
+    with pytest.raises(BadOption, match="without scores"):
+        RunSpec(stop_when="ci<=1", predict_only=True)

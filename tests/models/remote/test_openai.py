@@ -207,6 +207,19 @@ def test_settings_a_server_refuses_are_left_out() -> None:
     assert server.asked[-1].json.keys() == {"model", "messages", "max_completion_tokens", "seed"}
 
 
+def test_a_setting_that_breaks_a_server_is_found() -> None:
+    """`transformers serve` answers 500 to every stop string where the model has pictures."""
+
+    def script(asked: Asked) -> list[Act]:
+        if asked.method == "GET":
+            return replying({}, 500)
+        return replying({}, 500) if "stop" in asked.json else replying(said("a1b"))
+
+    (outcome,), server = _asked_of(script, [generate("q", until=["1"])], retry_backoff_s=0.001)
+    assert isinstance(outcome, Response) and outcome.value == "a"
+    assert server.asked[-1].json.keys() == {"model", "messages", "max_tokens", "temperature", "seed"}
+
+
 def test_a_wrong_key_stops_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_KEY_OF_MINE", "sk-wrong-key-1234")
     with serving(key="sk-right") as guarded:

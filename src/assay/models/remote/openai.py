@@ -71,12 +71,12 @@ class OpenAIModel:
 
     @property
     def traits(self) -> Traits:
-        """What was seen; where nobody looked, what such servers usually do."""
-        abilities: set[Ability] = {"generate", "chat", "image", "audio", "video"}
+        """What was seen; where nobody looked, what such servers usually do. Few hear sounds: those have to be seen."""
+        abilities: set[Ability] = {"generate", "chat", "image", "video"}
         if self._seen.images is False:
             abilities -= {"image", "video"}
-        if self._seen.audio is False:
-            abilities -= {"audio"}
+        if self._seen.audio or not self._options.probe:
+            abilities |= {"audio"}
         if self._look.whole_videos:
             abilities |= {"video"}
         return Traits(

@@ -105,7 +105,7 @@ async def _first(endpoint: Endpoint, options: Options, seen: Seen) -> tuple[Seen
             fault = error.fault
             if fault.kind in ("connection", "timeout"):
                 raise NoServer(fault.message) from None
-            learnt = _without(seen, fault)
+            learnt = _without(seen, fault) or await _bare(endpoint, options, seen, fault)
             if learnt is None:
                 listed = await list_models(endpoint) if fault.kind == "not found" else None
                 raise refuse(fault, options, listed) from None
@@ -135,6 +135,29 @@ def _without(seen: Seen, fault: Fault) -> Seen | None:
             note = f"the server does not take `{name}`: it is not sent"
             return replace(seen, refused=seen.refused | {name}, notes=(*seen.notes, note))
     return None
+
+
+async def _bare(endpoint: Endpoint, options: Options, seen: Seen, fault: Fault) -> Seen | None:
+    """What to leave out for a server that fails without saying why: each setting that alone makes it fail.
+
+    None where it fails without any, or was tried like this before.
+    """
+    if fault.kind not in ("server error", "bad request") or seen.refused:
+        return None
+    bare = replace(seen, refused=frozenset(_NAMES))
+
+    async def works(tried: Seen) -> bool:
+        try:
+            await _ask(endpoint, options, tried, (Text(_QUESTION),))
+        except NotAnswered:
+            return False
+        return True
+
+    if not await works(bare):
+        return None
+    refused = [name for name in _NAMES if not await works(replace(bare, refused=bare.refused - {name}))]
+    notes = tuple(f"the server fails when it is sent `{name}`: it is not sent" for name in refused)
+    return replace(seen, refused=frozenset(refused), notes=(*seen.notes, *notes)) if refused else None
 
 
 async def _try_image(endpoint: Endpoint, options: Options, seen: Seen, tokens: int) -> dict[str, Any]:

@@ -68,7 +68,9 @@ def test_beginnings_that_are_choices_are_listed_whole(workspace: Path) -> None:
         metric_list=[{"metric": "acc"}],
     )
     (request,) = prompts(path)
-    assert request.prompt.text.startswith("A. The cat is asleep.\nB. The mat is asleep.\n\nAnswer with")
+    assert request.prompt.text.startswith(
+        "Which of these is right?\n\nA. The cat is asleep.\nB. The mat is asleep.\n\nAnswer with"
+    )
     done = assay.run(
         model=ScriptedModel(lambda _: "A", abilities=WRITER),
         tasks=[str(path)],

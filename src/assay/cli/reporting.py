@@ -152,11 +152,15 @@ def _show_command(spec: Any) -> str:
     words = ["assay", "show", *spec["tasks"]]
     if spec["model"] != RunSpec().model:
         words += ["--model", spec["model"]]
+    arguments = spec.get("model_args") or {}
+    if arguments and "***" not in map(str, arguments.values()):
+        words += ["--model_args", json.dumps(arguments)]
     for folder in spec["include_path"]:
         words += ["--include_path", folder]
     for name in ("data_root", "num_fewshot", "system_instruction"):
         if spec[name] is not None:
             words += [f"--{name}", str(spec[name])]
-    if spec["apply_chat_template"]:
-        words.append("--apply_chat_template")
+    for name in ("apply_chat_template", "mc_as_generation"):
+        if spec.get(name):
+            words.append(f"--{name}")
     return shlex.join(words)

@@ -18,8 +18,8 @@ from assay.core.runspec import RunSpec
 __all__ = ["command"]
 
 _OPTIONS = (
-    "model model_args gen_kwargs apply_chat_template fewshot_as_multiturn system_instruction num_fewshot include_path "
-    "data_root samples metadata trust_remote_code seed"
+    "model model_args gen_kwargs apply_chat_template fewshot_as_multiturn system_instruction num_fewshot mc_as_generation "
+    "include_path data_root samples metadata trust_remote_code seed"
 ).split()
 
 _HELP = """Show the exact prompts, targets, choices and media of a task's first documents.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -27,6 +28,7 @@ from assay.models.remote.options import Options, read_options
 
 __all__ = ["HostedModel", "Wire", "hosted_options"]
 
+_LOG = logging.getLogger(__name__)
 _WINDOW = 8
 _CHARACTERS_PER_TOKEN = 4
 
@@ -227,6 +229,9 @@ class HostedModel:
                 named = self._named(error, refused)
                 if not named:
                     raise
+                if fresh := named - self.refused:
+                    words = ", ".join(f"`{name}`" for name in sorted(fresh))
+                    _LOG.warning("%s takes no %s: it answers its own way there", self.name, words)
                 self.refused |= named
                 continue
             usage = answered.value.usage

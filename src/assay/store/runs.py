@@ -141,7 +141,9 @@ class Run:
     @cached_property
     def spent_by_task(self) -> dict[str, Spent]:
         """The same for each task; empty where no response says how many tokens it took."""
-        return tasks_spent(self.journal) if self.spent.any else {}
+        if not self.spent.any:
+            return {}
+        return {next(iter(self.tasks)): self.spent} if len(self.tasks) == 1 else tasks_spent(self.journal)
 
     @cached_property
     def spent_by_judge(self) -> dict[str, Spent]:

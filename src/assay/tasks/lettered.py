@@ -40,6 +40,9 @@ __all__ = ["LETTER_METRIC", "LetteredTask", "is_lettered", "lettered_groups", "l
 LETTER_METRIC = "acc_letter"
 _ASK = "Answer with the letter of the right choice only."
 _END = "Answer:"
+_WHICH = "Which of these is right?"
+"""The question where the choices are whole texts."""
+
 _MAX_TOKENS = 256
 
 Fields = Mapping[str, Any]
@@ -157,7 +160,7 @@ class _Letters:
     def question(self, fields: Fields, *_: Any) -> str:
         """The question, its choices in a list, and what is wanted."""
         choices = self._listed(fields)
-        text = "" if self._asked.shape[0] else str(self._text(fields))
+        text = _WHICH if self._asked.shape[0] else str(self._text(fields))
         text = text.rstrip().removesuffix(_END).rstrip()
         if [choice.strip().strip("().:") for choice in choices] == list(ascii_uppercase[: len(choices)]):
             listed = ""  # the question lists them itself

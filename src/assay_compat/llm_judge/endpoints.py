@@ -24,6 +24,7 @@ from assay.core.ports import Traits
 from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, Finish, Outcome, Response, Usage
 from assay.core.secrets import know_secret
+from assay.models.prices import billed_name
 
 __all__ = ["Endpoint", "EndpointModel", "missing_endpoint", "open_ai_endpoint"]
 
@@ -104,6 +105,11 @@ class EndpointModel:
     @property
     def name(self) -> str:
         return self._endpoint.model
+
+    @property
+    def billed_as(self) -> str:
+        """What the price table calls it."""
+        return billed_name(self._endpoint.url, self._endpoint.model)
 
     @property
     def traits(self) -> Traits:

@@ -86,7 +86,7 @@ class Anthropic(Service):
         if call["max_tokens"] < 2 and len(said) > 1:
             said, reason = said[:1], "max_tokens"
         content = [{"type": "text", "text": said}]
-        if call.get("thinking"):
+        if call.get("thinking", {}).get("type") in ("enabled", "adaptive"):
             content.insert(0, {"type": "thinking", "thinking": "Let me add.", "signature": "x"})
         usage = {
             "input_tokens": 20,
@@ -160,7 +160,7 @@ class Anthropic(Service):
 def _wrong_message(call: dict[str, Any]) -> str:
     """What the Messages API would complain about."""
     known = {
-        "model", "max_tokens", "messages", "system", "temperature", "top_p", "top_k", "stop_sequences", "thinking",
+        "model", "max_tokens", "messages", "system", "temperature", "top_p", "top_k", "stop_sequences", "thinking", "output_config",
         "metadata",
     }  # fmt: skip
     if unknown := set(call) - known:
@@ -178,7 +178,9 @@ def _wrong_message(call: dict[str, Any]) -> str:
         return "temperature: range: 0..1"
     if call["model"].startswith("claude-no-temperature") and "temperature" in call:
         return "`temperature` is deprecated for this model."
-    if call.get("thinking") and call["max_tokens"] <= call["thinking"]["budget_tokens"]:
+    if (call.get("thinking") or {}).get("type") == "enabled" and call["max_tokens"] <= call["thinking"][
+        "budget_tokens"
+    ]:
         return "max_tokens must be greater than thinking.budget_tokens"
     return ""
 

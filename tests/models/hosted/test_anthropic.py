@@ -93,6 +93,17 @@ def test_thinking_is_kept_apart(service: Anthropic) -> None:
     assert "temperature" not in call
 
 
+@pytest.mark.parametrize(("thinking", "thought"), [("adaptive", "Let me add."), ("disabled", None)])
+def test_how_much_it_thinks_and_tries_can_be_said(
+    service: Anthropic, thinking: str, thought: str | None
+) -> None:
+    outcome = one(service, generate("What is 1 + 2?"), thinking=thinking, effort="low")
+    assert outcome.reasoning == thought
+    ((call,),) = [service.asked("/v1/messages")]
+    assert (call["thinking"], call["output_config"]) == ({"type": thinking}, {"effort": "low"})
+    assert ("temperature" in call) == (thinking == "disabled")
+
+
 def test_a_stop_the_service_does_not_take_is_applied_here(service: Anthropic) -> None:
     message = {"role": "assistant", "type": "message", "model": "m", "stop_reason": "end_turn", "usage": {}}
     text = {"type": "text", "text": "first\n\nsecond"}
@@ -214,6 +225,7 @@ def test_it_goes_by_the_names_people_know(name: str) -> None:
         ({"model": "x", "api_key": "sk-12345678"}, "`api_key` is not taken as an argument"),
         ({}, "has to be told which one to ask"),
         ({"model": "x", "thinking_budget": "much"}, "`thinking_budget` must be a number of tokens"),
+        ({"model": "x", "effort": "much"}, "`effort` cannot be 'much'"),
         ({"model": "x", "num_concurent": 3}, "does not know the argument `num_concurent`"),
     ],
 )

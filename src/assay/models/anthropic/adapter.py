@@ -15,6 +15,8 @@ _WITHOUT_EFFECT = frozenset({"image_token", "modality", "temperature", "tokenize
 """Arguments of other harnesses that decide nothing here; the temperature is the task's, or `--gen_kwargs`."""
 
 _LARGEST_PICTURE_MB = 5.0
+_THINKING = ("adaptive", "disabled")
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
 class AnthropicModel(HostedModel):
@@ -31,18 +33,33 @@ class AnthropicModel(HostedModel):
         rpm: Any = None,
         tpm: Any = None,
         thinking_budget: Any = None,
+        thinking: str = "",
+        effort: str = "",
         anthropic_version: str = "2023-06-01",
         **arguments: Any,
     ) -> None:
-        wire = MessagesWire(_budget(thinking_budget), str(anthropic_version))
+        wire = MessagesWire(
+            thinking_budget=_budget(thinking_budget),
+            thinking=_one_of("thinking", thinking, _THINKING),
+            effort=_one_of("effort", effort, _EFFORTS),
+            version=str(anthropic_version),
+        )
         given = {
             _NAMES.get(name, name): value for name, value in arguments.items() if name not in _WITHOUT_EFFECT
         }
         options = hosted_options(
             wire, "anthropic", {"rpm": rpm, "tpm": tpm, **given}, max_size_in_mb=_LARGEST_PICTURE_MB
         )
-        thinking = {"thinking_budget": str(wire.thinking_budget)} if wire.thinking_budget else {}
-        super().__init__(wire, options, thinking)
+        told = {"thinking_budget": wire.thinking_budget, "thinking": wire.thinking, "effort": wire.effort}
+        super().__init__(wire, options, {name: str(value) for name, value in told.items() if value})
+
+
+def _one_of(name: str, value: Any, words: tuple[str, ...]) -> str:
+    if value not in ("", None, *words):
+        raise BadOption(
+            f"`{name}` cannot be {value!r}", where="--model_args", hint=f"one of {', '.join(words)}"
+        )
+    return str(value or "")
 
 
 def _budget(value: Any) -> int | None:

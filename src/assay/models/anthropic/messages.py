@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.core.errors import BadMedia
 from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.ports import Ability
 from assay.core.requests import Generate
@@ -35,6 +36,12 @@ class MessagesWire:
     thinking_budget: int | None = None
     """Tokens for thinking, beside those of the answer; None: the model's own way."""
 
+    thinking: str = ""
+    """`adaptive` (as much as the model likes, out of the answer's tokens) or `disabled`; empty: the model's own way."""
+
+    effort: str = ""
+    """How much the model is to try, where it can be told."""
+
     version: str = "2023-06-01"
     service: str = "anthropic"
     default_url: str = "https://api.anthropic.com/v1"
@@ -62,7 +69,12 @@ class MessagesWire:
         if self.thinking_budget:
             payload["thinking"] = {"type": "enabled", "budget_tokens": self.thinking_budget}
             payload["max_tokens"] = limit + self.thinking_budget
-        elif "temperature" not in refused:  # thinking has a temperature of its own
+        elif self.thinking:
+            payload["thinking"] = {"type": self.thinking}
+        if self.effort:
+            payload["output_config"] = {"effort": self.effort}
+        thinks = self.thinking_budget or self.thinking == "adaptive"
+        if not thinks and "temperature" not in refused:  # thinking has a temperature of its own
             payload["temperature"] = min(settings.temperature, 1.0)
         for name, kind in _SAMPLING.items():
             value = settings.values.get(name)
@@ -133,7 +145,7 @@ def _pieces(part: Part, look: Look) -> list[dict[str, Any]]:
         case Video():
             return [_image(frame) for frame in pack_video(part, look)]
         case Audio():
-            raise AssertionError("the plan refuses sounds")
+            raise BadMedia("the Messages API takes no sounds", where=part.source)
 
 
 def _image(packed: Packed) -> dict[str, Any]:

@@ -116,3 +116,66 @@ def phi4_multimodal(folder: Path) -> None:
         "dynamic_hd": 4,
     }
     plan.save("Phi4MultimodalForCausalLM", config, settings, template("<|image|>", audio="<|audio|>"))
+
+
+def qwen2_5_omni(folder: Path) -> None:
+    import torch
+    from transformers import Qwen2_5OmniConfig
+
+    named = {
+        "image_token": "<|IMAGE|>",
+        "audio_token": "<|AUDIO|>",
+        "video_token": "<|VIDEO|>",
+        "vision_bos_token": "<|vision_bos|>",
+        "vision_eos_token": "<|vision_eos|>",
+        "audio_bos_token": "<|audio_bos|>",
+        "audio_eos_token": "<|audio_eos|>",
+    }
+    plan = Plan(folder, list(named.values()), named)
+    rotary = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
+    thinker = {
+        "text_config": {**plan.text, "rope_parameters": rotary},
+        "vision_config": {
+            "depth": 2,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_heads": 2,
+            "out_hidden_size": 32,
+            "window_size": 56,
+            "fullatt_block_indexes": [1],
+        },
+        "audio_config": {
+            "d_model": 32,
+            "encoder_layers": 1,
+            "encoder_attention_heads": 2,
+            "encoder_ffn_dim": 48,
+            "num_mel_bins": 16,
+            "max_source_positions": 100,
+            "n_window": 50,
+            "output_dim": 32,
+        },
+        "audio_token_index": plan.id("<|AUDIO|>"),
+        "image_token_index": plan.id("<|IMAGE|>"),
+        "video_token_index": plan.id("<|VIDEO|>"),
+        "vision_start_token_id": plan.id("<|vision_bos|>"),
+        "vision_end_token_id": plan.id("<|vision_eos|>"),
+        "audio_start_token_id": plan.id("<|audio_bos|>"),
+        "audio_end_token_id": plan.id("<|audio_eos|>"),
+    }
+    settings = {
+        "image_processor_type": "Qwen2VLImageProcessor",
+        "feature_extractor_type": "WhisperFeatureExtractor",
+        "processor_class": "Qwen2_5OmniProcessor",
+        "size": {"shortest_edge": 28 * 28, "longest_edge": 16 * 28 * 28},
+        "patch_size": 14,
+        "feature_size": 16,
+        "chunk_length": 2,
+        "return_attention_mask": True,
+    }
+    written = template(
+        *(f"<|vision_bos|>{mark}<|vision_eos|>" for mark in ("<|IMAGE|>", "<|VIDEO|>")),
+        "<|audio_bos|><|AUDIO|><|audio_eos|>",
+    )
+    config = Qwen2_5OmniConfig(thinker_config=thinker, enable_audio_output=False)
+    plan.save("Qwen2_5OmniForConditionalGeneration", config, settings, written)
+    torch.save({}, folder / "spk_dict.pt")  # the voices, asked for even when nobody speaks

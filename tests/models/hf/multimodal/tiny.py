@@ -23,6 +23,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "internvl": seeing.internvl,
     "llava_onevision": seeing.llava_onevision,
     "phi4_multimodal": hearing.phi4_multimodal,
+    "qwen2_5_omni": hearing.qwen2_5_omni,
     "qwen2_5_vl": seeing.qwen2_5_vl,
     "qwen2_audio": hearing.qwen2_audio,
     "qwen2_vl": seeing.qwen2_vl,

@@ -38,9 +38,10 @@ class FrameMaker:
         """`videos`: lists of PIL frames, one list per video or one list of videos per prompt."""
         flat = [clip for group in videos for clip in group] if _nested(videos) else list(videos)
         made = self.make(flat)
-        metadata = others.get("video_metadata") or []
-        nested = bool(metadata) and isinstance(metadata[0], (list, tuple))
-        made["video_metadata"] = [one for group in metadata for one in group] if nested else list(metadata)
+        if others.get("return_metadata"):
+            metadata = others.get("video_metadata") or []
+            nested = bool(metadata) and isinstance(metadata[0], (list, tuple))
+            made["video_metadata"] = [one for group in metadata for one in group] if nested else list(metadata)
         return made
 
     def make(self, videos: Sequence[Sequence[Any]]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ def load_model(arguments: HfArguments, checkpoint: Checkpoint, tokenizer: Any) -
         MissingPackage: Something it needs is not installed.
     """
     config = load_config(arguments, checkpoint)
+    if getattr(config, "enable_audio_output", False):
+        config.enable_audio_output = False  # nobody listens: the part that speaks is not loaded
     model = load_weights(arguments, config, _class(arguments, checkpoint.config), tokenizer)
     return getattr(model, "thinker", model)
 

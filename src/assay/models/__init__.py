@@ -16,7 +16,7 @@ MODELS: Registry[Callable[..., Model]] = Registry("model")
 """Name -> a class or function that takes the model's arguments. Importing an adapter is left to its first use."""
 
 MODELS.add_lazy("embedded", "assay.models.embedded:EmbeddedModel")
-for _name in ("hf", "hf-auto", "huggingface"):
+for _name in ("hf", "hf-auto", "hf-multimodal", "huggingface"):
     MODELS.add_lazy(_name, "assay.models.hf:HfModel")
 MODELS.add_lazy("llamacpp", "assay.models.llamacpp:LlamaCppModel")
 MODELS.add_lazy("smollm2", "assay.models.smollm2:SmolLM2Model")

@@ -172,10 +172,8 @@ def qwen2_5_omni(folder: Path) -> None:
         "chunk_length": 2,
         "return_attention_mask": True,
     }
-    written = template(
-        *(f"<|vision_bos|>{mark}<|vision_eos|>" for mark in ("<|IMAGE|>", "<|VIDEO|>")),
-        "<|audio_bos|><|AUDIO|><|audio_eos|>",
-    )
+    seen, shown = (f"<|vision_bos|>{mark}<|vision_eos|>" for mark in ("<|IMAGE|>", "<|VIDEO|>"))
+    written = template(seen, shown, "<|audio_bos|><|AUDIO|><|audio_eos|>")
     config = Qwen2_5OmniConfig(thinker_config=thinker, enable_audio_output=False)
     plan.save("Qwen2_5OmniForConditionalGeneration", config, settings, written)
     torch.save({}, folder / "spk_dict.pt")  # the voices, asked for even when nobody speaks

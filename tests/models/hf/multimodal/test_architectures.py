@@ -14,7 +14,7 @@ from assay.models.hf import HfModel
 
 pytestmark = pytest.mark.torch
 ALL = sorted(set(KINDS) - {"whisper"})  # which has no prompts
-HEARING = {"qwen2_audio", "phi4_multimodal"}
+HEARING = {"qwen2_audio", "qwen2_5_omni", "phi4_multimodal"}
 SEEING = set(ALL) - {"qwen2_audio"}
 
 

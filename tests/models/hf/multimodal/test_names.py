@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.models.hf.multimodal.tiny import tiny
 
@@ -19,6 +21,18 @@ def test_every_name_is_registered_and_leads_to_hf() -> None:
         kind = MODELS.get(name)
         assert isinstance(kind, type) and issubclass(kind, HfModel)
         assert kind is model_named(name) and kind.habits == NAMES[name]
+
+
+def test_every_name_is_in_the_table_of_the_documents_with_its_defaults() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "coming-from" / "lmms-eval.md").read_text("utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("| `")]
+    for name, habits in NAMES.items():
+        if name.endswith("_chat"):
+            assert f"`{name}`" in page
+            continue
+        [line] = [line for line in lines if f"`{name}`" in line.split("|")[1]]
+        assert f"`{habits.pretrained}`" in line and f"| {habits.max_new_tokens} |" in line
+        assert "video" not in habits.media or f"| {habits.frames} |" in line
 
 
 def test_a_name_without_checkpoint_means_the_one_it_means_in_lmms_eval() -> None:

@@ -41,7 +41,9 @@ class FrameMaker:
         if others.get("return_metadata"):
             metadata = others.get("video_metadata") or []
             nested = bool(metadata) and isinstance(metadata[0], (list, tuple))
-            made["video_metadata"] = [one for group in metadata for one in group] if nested else list(metadata)
+            made["video_metadata"] = (
+                [one for group in metadata for one in group] if nested else list(metadata)
+            )
         return made
 
     def make(self, videos: Sequence[Sequence[Any]]) -> dict[str, Any]:

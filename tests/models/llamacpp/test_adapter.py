@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,18 +200,17 @@ def test_what_cannot_fit_is_that_requests_failure(smollm2: Asked) -> None:
 
 @weights
 def test_neither_the_cache_nor_company_nor_order_changes_a_bit() -> None:
-    chats = [generate(text, chat=True, max_gen_toks=3) for text in ("Name a color.", "Name a number.")]
-    told = generate(STORY * 2, max_gen_toks=3)
+    chat = generate("Name a color.", chat=True, max_gen_toks=3)
+    told = generate(STORY * 2, max_gen_toks=3)  # and on with what it says, and back
     requests: list[Request] = [
         likelihood(STORY * 2, " Her name"), likelihood(STORY * 2, " Her house"), likelihood(STORY, "She"),
-        *chats, told, replace(told, repeat=1), generate(STORY * 2 + "Her name was", max_gen_toks=3),
+        chat, told, generate(STORY * 2 + "Her name was", max_gen_toks=2),
     ]  # fmt: skip
     found = []
     for arguments, order in (({"cache_prompt": False}, 1), ({"batch_size": 2}, -1)):
         asked = Asked(n_ctx=64, **arguments)
         found.append({outcome.request_id: response(outcome).value for outcome in asked(*requests[::order])})
-        one_by_one = {request.id: response(asked(request)[0]).value for request in chats * 2}
-        assert one_by_one == {request.id: found[-1][request.id] for request in chats}
+        assert [response(asked(chat)[0]).value for _ in range(2)] == [found[-1][chat.id]] * 2
         asked.close()
     assert found[0] == found[1]
 
@@ -262,6 +261,20 @@ def test_a_missing_file_is_an_error_before_anything_loads(tmp_path: Any) -> None
     model = LlamaCppModel(pretrained=tmp_path / "nowhere.gguf")
     with pytest.raises(BadData, match=r"nowhere\.gguf"):
         _ = model.traits
+
+
+def test_a_model_in_several_files_is_known_by_all_of_them(tmp_path: Path) -> None:
+    from assay.models.llamacpp.adapter import _weights_sha256
+
+    files = [tmp_path / f"big-0000{number}-of-00002.gguf" for number in (1, 2)]
+    for file in files:
+        file.write_bytes(b"GGUF")
+    before = _weights_sha256(files[0])
+    files[1].write_bytes(b"GGUG")
+    assert _weights_sha256(files[0]) != before
+    files[1].unlink()
+    with pytest.raises(BadData, match="00002-of-00002"):
+        _weights_sha256(files[0])
 
 
 def test_smollm2_without_its_weights_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -91,7 +92,7 @@ class LlamaCppModel:
         return {
             "name": self.name,
             _PACKAGE: own,
-            "weights_sha256": await asyncio.to_thread(file_sha256, self._path),
+            "weights_sha256": await asyncio.to_thread(_weights_sha256, self._path),
             "template_sha256": hashlib.sha256(self._template_source.encode()).hexdigest(),
             "n_ctx": str(self._n_ctx),
             **self._arguments.identity(),
@@ -277,6 +278,16 @@ class LlamaCppModel:
                 filler=self._prefix[0],
             )
         )
+
+
+def _weights_sha256(path: Path) -> str:
+    """The hash of the file; of a model in several files, `name-00001-of-00003.gguf`, one of all their hashes."""
+    part = re.fullmatch(r"(.+)-\d{5}-of-(\d{5})\.gguf", path.name)
+    if part is None:
+        return file_sha256(path)
+    count = int(part[2])
+    files = [path.with_name(f"{part[1]}-{number:05}-of-{count:05}.gguf") for number in range(1, count + 1)]
+    return hashlib.sha256(" ".join(map(file_sha256, files)).encode()).hexdigest()
 
 
 def _shares(window: Sequence[Request], slots: int) -> list[Iterator[Request]]:

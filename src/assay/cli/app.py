@@ -35,6 +35,11 @@ COMMANDS = {
         "Say whether a run may pass: floors, and no drop that chance does not explain.",
     ),
     "power": ("assay.cli.power", "Say how many documents a difference takes."),
+    "calibrate": ("assay.cli.calibrate", "Hold a judge's scores against labels people gave."),
+    "lint-benchmark": (
+        "assay.cli.lint_benchmark",
+        "Say what looks wrong with a benchmark, from several runs.",
+    ),
     "export": ("assay.cli.export", "Write a run in a format other programs read."),
     "cache": ("assay.cli.cache", "List and prune the answers that runs share."),
     "ls": ("assay.cli.ls", "List tasks, groups, tags, models, metrics, filters, options."),
@@ -56,6 +61,7 @@ class _Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        name = name if name in COMMANDS else name.replace("_", "-")  # as flags may be written, too
         if name not in COMMANDS:
             return None
         command: click.Command = import_module(COMMANDS[name][0]).command

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import sys
 from typing import Any
 
 import pytest
 from tests.models.remote.scripted_server import Act, Script, replying, scripted
 
+from assay.core.errors import MissingPackage
 from assay.models.remote.address import parse_address
 from assay.models.remote.connection import Broken, Reply, TooSlow, Unreachable
 from assay.models.remote.http import HttpClient
@@ -162,3 +164,18 @@ def test_plain_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest
             await client.close()
 
     asyncio.run(go())
+
+
+def test_what_is_not_installed_is_said_before_anybody_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httptools", None)
+    client = HttpClient(parse_address("http://127.0.0.1:9"), headers={})
+    with pytest.raises(MissingPackage) as caught:
+        asyncio.run(client.call("GET", "/models", timeout_s=1))
+    assert "assay[api]" in caught.value.hint
+
+
+def test_a_packed_reply_that_is_cut_off_is_broken() -> None:
+    packed = gzip.compress(b'{"said": 1}')[:-9]
+    head = HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+    (broken,), _ = called(lambda asked: [head + packed])
+    assert isinstance(broken, Broken) and "cut off" in str(broken)

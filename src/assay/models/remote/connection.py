@@ -10,8 +10,11 @@ import asyncio
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Broken", "Connection", "Reply", "TooSlow", "Tunnel", "Unreachable"]
+from assay.core.errors import MissingPackage
+
+__all__ = ["Broken", "Connection", "Reply", "TooSlow", "Tunnel", "Unreachable", "http_parser"]
 
 _LARGEST_HEAD = 64 * 1024
 _LARGEST_BODY = 512 * 2**20
@@ -45,11 +48,11 @@ class Reply:
 
 
 class Connection(asyncio.Protocol):
-    """One connection; at most one exchange on it at a time."""
+    """One connection; at most one exchange on it at a time. What comes over it is read by `httptools`."""
 
     __slots__ = (
-        "_body", "_buffer", "_chunked", "_future", "_headers", "_left", "_status", "_timer", "alive", "idle_since",
-        "transport",
+        "_body", "_error", "_future", "_headers", "_parser", "_size", "_status", "_timer", "_until_end", "_whole", "alive",
+        "idle_since", "transport",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -58,22 +61,23 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self._future: asyncio.Future[Reply] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._reset()
+        self._parser: Any = None
+        self._forget()
 
-    def _reset(self) -> None:
-        self._buffer = b""
-        self._status = 0
+    def _forget(self) -> None:
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
-        self._left = 0
-        self._chunked = False
+        self._size = self._status = 0
+        self._whole = self._until_end = False
+        self._error = ""
 
     # --- for whoever calls -------------------------------------------------------------------------
 
     def exchange(self, data: bytes, timeout_s: float) -> asyncio.Future[Reply]:
         """Send a request; the reply comes as a future."""
         loop = asyncio.get_running_loop()
-        self._reset()
+        self._forget()
+        self._parser = http_parser(self)
         self._future = future = loop.create_future()
         self._timer = loop.call_later(timeout_s, self._late, timeout_s)
         assert self.transport is not None
@@ -82,10 +86,7 @@ class Connection(asyncio.Protocol):
 
     def drop(self) -> None:
         """Close it at once, whatever is on its way."""
-        self.alive = False
-        if self.transport is not None:
-            self.transport.abort()
-        self._finish(None, Broken("the call was given up"))
+        self._end(Broken("the call was given up"))
 
     # --- asyncio.Protocol --------------------------------------------------------------------------
 
@@ -97,12 +98,17 @@ class Connection(asyncio.Protocol):
         if self._future is None:  # nobody asked
             self.drop()
             return
-        self._buffer = self._buffer + data if self._buffer else data
         try:
-            if self._status or self._read_head():
-                self._read_body()
-        except (ValueError, IndexError, zlib.error) as error:
-            self._fail(f"not an HTTP reply: {error}")
+            self._parser.feed_data(data)
+        except Exception as error:  # noqa: BLE001 - whatever the parser makes of what a server says
+            if not self._whole:
+                self._end(Broken(f"not an HTTP reply: {self._error or error}"))
+                return
+            self.alive = (
+                False  # it says more than was asked: the reply is whole, the connection is not used again
+            )
+        if self._whole:
+            self._complete()
 
     def eof_received(self) -> bool:
         return False
@@ -111,114 +117,84 @@ class Connection(asyncio.Protocol):
         self.alive = False
         if self._future is None:
             return
-        if self._status and self._left < 0 and error is None:  # a body that ends with its connection
-            self._body.append(self._buffer)
+        if self._until_end and error is None:  # a body that ends with its connection
             self._complete()
         elif self._status:
-            self._finish(None, Broken("the connection ended in the middle of the reply"))
+            self._end(Broken("the connection ended in the middle of the reply"))
         else:
             why = f": {error}" if error else ""
-            self._finish(None, Broken(f"the connection ended before the reply{why}"))
+            self._end(Broken(f"the connection ended before the reply{why}"))
 
-    # --- reading -----------------------------------------------------------------------------------
+    # --- what the parser calls ---------------------------------------------------------------------
 
-    def _read_head(self) -> bool:
-        end = self._buffer.find(b"\r\n\r\n")
-        if end < 0:
-            if len(self._buffer) > _LARGEST_HEAD:
-                raise ValueError("its head never ends")
-            return False
-        first, *lines = self._buffer[:end].decode("latin-1").split("\r\n")
-        version, _, rest = first.partition(" ")
-        if not version.startswith("HTTP/1."):
-            raise ValueError(f"it begins {first[:40]!r}")
-        status = int(rest[:3])
-        self._buffer = self._buffer[end + 4 :]
-        if 100 <= status < 200:  # another head follows
-            return self._read_head()
-        headers = {}
-        for line in lines:
-            name, colon, value = line.partition(":")
-            if not colon:
-                raise ValueError(f"it has the header {line[:40]!r}")
-            headers[name.strip().lower()] = value.strip()
-        self._headers = headers
-        self._chunked = headers.get("transfer-encoding", "").lower().endswith("chunked")
-        if self._chunked or status in (204, 304):
-            self._left = 0
-        else:
-            length = headers.get("content-length")
-            self._left = -1 if length is None else int(length)
-            if length is not None and not 0 <= self._left <= _LARGEST_BODY:
-                raise ValueError(f"a length of {length}")
-        if version == "HTTP/1.0" and headers.get("connection", "").lower() != "keep-alive":
-            headers["connection"] = "close"
-        self._status = status
-        return True
+    def on_message_begin(self) -> None:
+        """A reply begins; a second one was not asked for."""
+        if self._whole:
+            raise ValueError("a reply nobody asked for")
 
-    def _read_body(self) -> None:
-        if self._chunked:
-            if self._read_chunks():
-                self._complete()
-        elif self._left < 0:
-            if len(self._buffer) > _LARGEST_BODY:
-                raise ValueError("its body never ends")
-        elif len(self._buffer) >= self._left:
-            self._body.append(self._buffer[: self._left])
-            self._buffer = self._buffer[self._left :]
-            self._complete()
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A line of the head."""
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
+        self._grow(len(name) + len(value), _LARGEST_HEAD, "its head never ends")
 
-    def _read_chunks(self) -> bool:
-        """Take whole chunks out of the buffer; True after the last one and what may trail it."""
-        buffer, at = self._buffer, 0
-        while (end := buffer.find(b"\r\n", at)) >= 0:
-            size = int(buffer[at:end].partition(b";")[0], 16)
-            if size < 0 or size > _LARGEST_BODY:
-                raise ValueError("a chunk of an impossible size")
-            if size == 0:
-                done = buffer.find(b"\r\n", end) if buffer[end : end + 4] == b"\r\n\r\n" else -1
-                done = end + 4 if done >= 0 else buffer.find(b"\r\n\r\n", end) + 4
-                if done < end + 4:
-                    break
-                self._buffer = buffer[done:]
-                return True
-            if len(buffer) < end + 2 + size + 2:
-                break
-            self._body.append(buffer[end + 2 : end + 2 + size])
-            at = end + 2 + size + 2
-        self._buffer = buffer[at:]
-        return False
+    def on_headers_complete(self) -> None:
+        """The head is there; whether the body says where it ends is known."""
+        headers, self._size = self._headers, 0
+        self._status = status = self._parser.get_status_code()
+        known = "content-length" in headers or headers.get("transfer-encoding", "").lower().endswith(
+            "chunked"
+        )
+        self._until_end = not known and status not in (204, 304) and status >= 200
+
+    def on_body(self, data: bytes) -> None:
+        """A piece of the body."""
+        self._body.append(data)
+        self._grow(len(data), _LARGEST_BODY, "its body never ends")
+
+    def on_message_complete(self) -> None:
+        """The reply is whole, or was only the server's word that it goes on (1xx)."""
+        if self._status < 200:
+            self._forget()
+            return
+        self._whole = True
+        self.alive = self._parser.should_keep_alive()  # asked later, it speaks of the next one
+
+    def _grow(self, size: int, most: int, why: str) -> None:
+        self._size += size
+        if self._size > most:
+            self._error = why
+            raise ValueError(why)
+
+    # --- ends --------------------------------------------------------------------------------------
 
     def _complete(self) -> None:
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        encoding = self._headers.get("content-encoding", "").lower()
-        if encoding in ("gzip", "deflate"):
-            body = zlib.decompress(body, 47)
-        elif encoding not in ("", "identity"):
-            raise ValueError(f"the encoding {encoding!r}")
-        ends = self._left < 0 or self._headers.get("connection", "").lower() == "close"
-        if ends or self._buffer:  # it closes, or says more than was asked
-            self.alive = False
-            if self.transport is not None:
-                self.transport.abort()
+        try:
+            body = _unpacked(body, self._headers.get("content-encoding", "").lower())
+        except (ValueError, zlib.error) as error:
+            self._end(Broken(f"not an HTTP reply: {error}"))
+            return
+        if self._until_end or not self.alive:
+            self._close()
         self._finish(Reply(self._status, self._headers, body), None)
 
-    def _fail(self, why: str) -> None:
-        self.alive = False
-        if self.transport is not None:
-            self.transport.abort()
-        self._finish(None, Broken(why))
-
     def _late(self, timeout_s: float) -> None:
+        self._end(TooSlow(f"no whole reply within {timeout_s:g} s"))
+
+    def _end(self, error: Exception) -> None:
+        self._close()
+        self._finish(None, error)
+
+    def _close(self) -> None:
         self.alive = False
         if self.transport is not None:
             self.transport.abort()
-        self._finish(None, TooSlow(f"no whole reply within {timeout_s:g} s"))
 
     def _finish(self, reply: Reply | None, error: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._parser = None  # the two point at each other
         future, self._future = self._future, None
         if future is None or future.done():
             return
@@ -226,6 +202,31 @@ class Connection(asyncio.Protocol):
             future.set_result(reply)
         elif error is not None:
             future.set_exception(error)
+
+
+def http_parser(listener: Any) -> Any:
+    """The parser of `httptools`, which is that of Node.js.
+
+    Raises:
+        MissingPackage: It is not installed.
+    """
+    try:
+        from httptools import HttpResponseParser
+    except ImportError:
+        raise MissingPackage.of("httptools", "a remote model", extra="api") from None
+    return HttpResponseParser(listener)
+
+
+def _unpacked(body: bytes, encoding: str) -> bytes:
+    if encoding in ("", "identity"):
+        return body
+    if encoding not in ("gzip", "deflate"):
+        raise ValueError(f"the encoding {encoding!r}")
+    unpacking = zlib.decompressobj(47)
+    unpacked = unpacking.decompress(body, _LARGEST_BODY)
+    if unpacking.unconsumed_tail or not unpacking.eof:
+        raise ValueError("its body is cut off, or far too large")
+    return unpacked
 
 
 class Tunnel(asyncio.Protocol):

@@ -103,6 +103,14 @@ def test_what_is_listed_exists() -> None:
         assert set(can.split()) <= ALL
 
 
+def test_every_adapter_that_answers_is_listed() -> None:
+    def package(name: str) -> str:
+        return MODELS._lazy[name].partition(":")[0].split(".")[2]
+
+    listed = {package(name) for name in OFFERS}
+    assert {package(name) for name in MODELS._lazy} - listed == {"dummy", "oracle", "replay"}
+
+
 @pytest.mark.parametrize(
     ("write", "abilities", "hint"),
     [

@@ -90,7 +90,9 @@ class AnthropicBatches:
 
     async def status(self, endpoint: Endpoint, batch: str) -> Status:
         about = (await endpoint.get(f"{_PATH}/{batch}", dict)).value
-        return Status("ended" if about["processing_status"] == "ended" else "running")
+        counts = about.get("request_counts") or {}
+        done = sum(int(count) for name, count in counts.items() if name != "processing")
+        return Status("ended" if about["processing_status"] == "ended" else "running", done=done)
 
     async def results(self, endpoint: Endpoint, batch: str) -> AsyncIterator[tuple[str, Reading | Refused]]:
         content = await endpoint.get_text(f"{_PATH}/{batch}/results")

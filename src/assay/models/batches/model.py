@@ -21,7 +21,7 @@ from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, Outcome, Response
 from assay.models.batches.book import BatchBook, Entry
-from assay.models.batches.service import BatchService, Line, Refused
+from assay.models.batches.service import BatchService, Line, Refused, Status
 from assay.models.remote.chat import Reading
 from assay.models.remote.endpoint import Endpoint
 from assay.models.remote.faults import NotAnswered
@@ -243,12 +243,16 @@ class BatchModel:
         self._answered |= {one.request_id for one in outcomes if isinstance(one, Response)}
         return outcomes
 
-    async def _ended(self, endpoint: Endpoint, batch: str) -> Any:
+    async def _ended(self, endpoint: Endpoint, batch: str) -> Status:
         pause_s, longest_s = self._polls_s
+        done = -1
         while True:
             status = await self._service.status(endpoint, batch)
             if status.state != "running":
                 return status
+            if status.done != done:
+                done = status.done
+                _LOG.info("batch %s: %d done", batch, done)
             await asyncio.sleep(pause_s)
             pause_s = min(longest_s, pause_s * 1.5)
 

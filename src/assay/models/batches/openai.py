@@ -102,7 +102,9 @@ class OpenAIBatches:
         if about["status"] == "failed":
             errors = (about.get("errors") or {}).get("data") or ()
             return Status("failed", "; ".join(str(one.get("message")) for one in errors) or "no reason given")
-        return Status("ended" if about["status"] in _OVER else "running")
+        counts = about.get("request_counts") or {}
+        done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
+        return Status("ended" if about["status"] in _OVER else "running", done=done)
 
     async def results(self, endpoint: Endpoint, batch: str) -> AsyncIterator[tuple[str, Reading | Refused]]:
         about = (await endpoint.get(f"/batches/{batch}", dict)).value

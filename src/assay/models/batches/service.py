@@ -32,6 +32,9 @@ class Status:
     why: str = ""
     """Of one that failed as a whole."""
 
+    done: int = 0
+    """Lines that came to an end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refused:

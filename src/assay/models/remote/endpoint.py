@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from assay.core.errors import AssayError, UserMistake
-from assay.core.secrets import redacted
+from assay.core.secrets import know_secret, redacted
 from assay.models.remote.address import Address
 from assay.models.remote.connection import Broken, Reply, TooSlow, Unreachable
 from assay.models.remote.faults import BadReply, Fault, NotAnswered, Patience, fault_of, wait_of
@@ -29,6 +29,7 @@ __all__ = ["Answered", "Endpoint"]
 
 T = TypeVar("T")
 
+_SECRET = ("authorization", "key", "token", "secret", "cookie")
 _GONE_AFTER_S = 120.0
 """How long nobody may reach the server before the run is stopped."""
 
@@ -71,6 +72,9 @@ class Endpoint:
         verify_certificate: bool = True,
         ca_cert_path: str = "",
     ) -> None:
+        for name, value in (headers or {}).items():
+            if any(word in name.lower() for word in _SECRET):  # a key may also come as a header of the user's
+                know_secret(value.rpartition(" ")[2])
         self.address = address
         self.patience = patience or Patience()
         self.lane = lane_of(address.origin)

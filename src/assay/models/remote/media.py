@@ -89,7 +89,10 @@ def pack_video_file(part: Video) -> Packed:
     """A video as the file it is, for servers that take it whole."""
 
     def make() -> Packed:
-        loaded = part.load()
+        try:
+            loaded = part.load()
+        except (OSError, ValueError) as error:
+            raise BadMedia(f"cannot read the video: {error}", where=part.source) from None
         if isinstance(loaded, (list, tuple)):
             raise BadMedia("frames are no video file: leave out video=file", where=part.source)
         data = encoded(loaded, where=part.source).read()

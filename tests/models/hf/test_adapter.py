@@ -62,11 +62,10 @@ def test_a_likelihood_is_what_one_plain_pass_gives(kind: str) -> None:
 
 
 def test_what_greedy_decoding_writes_is_greedy() -> None:
-    (written,) = ask(tiny_checkpoint(), [generate("the sky", max_gen_toks=3)])
-    tokens = encode("the sky") + encode(value(written), add_special_tokens=False)
-    text = "the sky" + value(written)
-    if encode(text) == tokens:  # else the text is read as other tokens than were written
-        assert value(ask(tiny_checkpoint(), [likelihood("the sky", value(written))])[0]).greedy
+    text = value(ask(tiny_checkpoint(), [generate("the sky", max_gen_toks=2)])[0])
+    assert text == " sat the"  # the weights are drawn by NumPy, the same everywhere
+    found = ask(tiny_checkpoint(), [likelihood("the sky", one) for one in (text, " sat", " sat on", " blue")])
+    assert [value(one).greedy for one in found] == [True, True, False, False]
 
 
 def test_a_long_text_is_scored_in_windows() -> None:
@@ -166,20 +165,19 @@ def test_a_template_that_refuses_system_messages_gets_none(tmp_path: Path) -> No
 
 
 def test_what_is_thought_is_kept_apart() -> None:
-    whole = value(ask(tiny_checkpoint(), [generate("the cat")])[0])
-    mark = whole[4:6]
-    (found,) = ask(tiny_checkpoint(), [generate("the cat")], think_end_token=mark)
+    whole = value(ask(tiny_checkpoint(), [generate("on sky")])[0])
+    mark = "(j"
+    (found,) = ask(tiny_checkpoint(), [generate("on sky")], think_end_token=mark)
     assert isinstance(found, Response)
     assert found.value == whole.split(mark)[-1].lstrip()
     assert found.reasoning == whole.rpartition(mark)[0]
 
 
 def test_stop_strings_do_not_end_the_thinking() -> None:
-    whole = value(ask(tiny_checkpoint(), [generate("the cat")])[0])
-    (found,) = ask(tiny_checkpoint(), [generate("the cat", until=[whole[1:2]])], think_end_token=whole[4:6])
+    (found,) = ask(tiny_checkpoint(), [generate("on sky", until=["l"])], think_end_token="(j")
     assert isinstance(found, Response) and found.reasoning is not None
-    assert whole[1:2] in found.reasoning
-    assert whole[1:2] not in str(found.value)
+    assert "l" in found.reasoning
+    assert ask(tiny_checkpoint(), [generate("on sky", until=["l"])])[0].value == " b"  # type: ignore[union-attr]
 
 
 def test_abilities_come_from_the_small_files(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 __all__ = ["TEMPLATE", "make_checkpoint", "make_tokenizer", "tiny_checkpoint"]
 
 TEMPLATE = (
@@ -92,12 +94,13 @@ def make_checkpoint(folder: Path, kind: str = "llama", *, bos: bool = True, **ch
     tokens = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2, "vocab_size": len(tokenizer)}
     config = getattr(transformers, f"{name}Config")(**(sizes | tokens | changes))
     heads = {"gpt2": "LMHeadModel", "t5": "ForConditionalGeneration"}
-    torch.manual_seed(7)
+    draw = np.random.RandomState(7)  # the same numbers in every version of NumPy
     model = getattr(transformers, name + heads.get(kind, "ForCausalLM"))(config)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter.normal_(0, 0.3)
+                drawn = draw.normal(0, 0.3, tuple(parameter.shape)).astype(np.float32)
+                parameter.copy_(torch.from_numpy(drawn))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

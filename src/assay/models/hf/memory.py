@@ -58,6 +58,7 @@ def free_memory(device: Any) -> None:
 
     import torch
 
-    gc.collect()
+    if device.type != "cpu":  # where nobody gives pages back by itself
+        gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

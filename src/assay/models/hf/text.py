@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from assay.core.messages import Media
 from assay.core.ports import Ability
@@ -50,7 +51,7 @@ class TextBackend:
         self._engine: Engine | None = None
         self._past_seconds = 0.0
 
-    @property
+    @cached_property
     def abilities(self) -> frozenset[Ability]:
         """A model that is to think first gives no likelihoods; one without a chat template does not chat."""
         found: set[Ability] = {"generate", "likelihood", "rolling"}

@@ -10,7 +10,7 @@ from assay.core.responses import Failure, Outcome
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.checkpoint import Checkpoint
 from assay.models.hf.jobs import Job, Writer
-from assay.models.hf.loading import load_config, load_weights, torch_dtype
+from assay.models.hf.loading import load_config, load_weights, text_class, torch_dtype
 from assay.models.hf.memory import Budget
 from assay.models.hf.vocabulary import Vocabulary
 from assay.models.tokens import Pair, StopWatch
@@ -31,14 +31,12 @@ class Engine:
     def __init__(
         self, arguments: HfArguments, checkpoint: Checkpoint, vocabulary: Vocabulary, *, has_encoder: bool
     ) -> None:
-        from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
-
         self._arguments = arguments
         self._vocabulary = vocabulary
         self._has_encoder = has_encoder
         self._timed_seconds = 0.0
         config = load_config(arguments, checkpoint)
-        auto_class = AutoModelForSeq2SeqLM if has_encoder else AutoModelForCausalLM
+        auto_class = text_class(config, has_encoder=has_encoder)
         self.model = load_weights(arguments, config, auto_class, vocabulary.tokenizer)
         self.max_length = arguments.max_length or max_length_of(config, vocabulary.tokenizer)
         self.defaults = self.model.generation_config

@@ -12,7 +12,7 @@ from assay.core.errors import AssayError, BadData, BadOption, MissingPackage
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.checkpoint import Checkpoint
 
-__all__ = ["device_of", "loading_errors", "load_config", "load_weights", "torch_dtype"]
+__all__ = ["device_of", "loading_errors", "load_config", "load_weights", "text_class", "torch_dtype"]
 
 _QUANTIZING = ("load_in_", "bnb_4bit_", "llm_int8_")
 
@@ -99,6 +99,23 @@ def load_config(arguments: HfArguments, checkpoint: Checkpoint) -> Any:
                 )
             setattr(config, name, value)
     return config
+
+
+def text_class(config: Any, *, has_encoder: bool) -> Any:
+    """The auto class that reads text; that of a multimodal checkpoint reads it without media, too."""
+    import transformers
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    )
+
+    if has_encoder:
+        return transformers.AutoModelForSeq2SeqLM
+    kind = config.model_type
+    only_seen = (
+        kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    )
+    return transformers.AutoModelForImageTextToText if only_seen else transformers.AutoModelForCausalLM
 
 
 def load_weights(arguments: HfArguments, config: Any, auto_class: Any, tokenizer: Any = None) -> Any:

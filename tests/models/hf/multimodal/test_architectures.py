@@ -30,7 +30,8 @@ def asked_of(kind: str) -> list[Request]:
     if kind in SEEING:
         prompts += [chat(picture(1), "What?"), chat(picture(2, 70), "What is it?"), plain(picture(1), "So")]
         prompts += [chat(picture(3), "and", picture(4, 33, 60), "Compare them")]
-        prompts += [chat(video(1), "What happens?"), chat(video(2, 3), "What?")]
+        if kind != "phi4_multimodal":  # whose tiny form still looks at every frame with 500 tokens
+            prompts += [chat(video(1), "What happens?"), chat(video(2, 3), "What?")]
     if kind in HEARING:
         prompts += [chat(sound(1), "What is said?"), chat(sound(2, 12_000), "What?")]
     requests: list[Request] = [write(prompt, at) for at, prompt in enumerate(prompts)]
@@ -65,3 +66,29 @@ def test_media_change_the_answer(kind: str) -> None:
         value.total for value in values(ask(HfModel(pretrained=checkpoint(kind), batch_size=4), requests))
     ]
     assert len({round(total, 4) for total in totals}) == len(totals), totals
+
+
+@pytest.mark.parametrize("kind", ["gemma3", "idefics3"])
+def test_answers_are_those_of_transformers_own_calls(kind: str) -> None:
+    """The documented way, by hand: template, processor, generate; and one forward pass for a likelihood."""
+    import torch
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    processor = AutoProcessor.from_pretrained(checkpoint(kind))
+    model = AutoModelForImageTextToText.from_pretrained(checkpoint(kind), dtype=torch.float32).eval()
+    content = [{"type": "image"}, {"type": "text", "text": "What is it?"}]
+    text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+    medium = picture(1, 60, 50)
+    inputs = processor(text=[text], images=[[medium.load()]], return_tensors="pt")
+    with torch.inference_mode():
+        written = model.generate(**inputs, max_new_tokens=6, do_sample=False)[0, inputs.input_ids.shape[1] :]
+        longer = processor(text=[text + " ab"], images=[[medium.load()]], return_tensors="pt")
+        chances = model(**longer).logits[0].log_softmax(-1)
+    ids = longer.input_ids[
+        0, inputs.input_ids.shape[1] - 1 :
+    ]  # the template's last line end counts, as in lm-eval
+    total = sum(float(chances[at - len(ids) - 1, token]) for at, token in enumerate(ids.tolist()))
+    asked: list[Request] = [write(chat(medium, "What is it?")), *choices(chat(medium, "What is it?"), " ab")]
+    own = values(ask(HfModel(pretrained=checkpoint(kind)), asked))
+    assert own[0] == processor.decode(written, skip_special_tokens=True)
+    assert own[1].total == pytest.approx(total, abs=1e-4)

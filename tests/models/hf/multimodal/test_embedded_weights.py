@@ -62,6 +62,18 @@ def test_the_answers_are_those_of_the_embedded_model(batch_size: int) -> None:
             assert one.greedy == other.greedy
 
 
+def test_the_text_part_alone_shares_what_texts_share() -> None:
+    asked = [
+        one for one in example_requests(frozenset({"generate", "likelihood"})) if not one.prompt.has_media
+    ]
+    own = values(ask(EmbeddedModel(), asked))
+    text = HfModel(pretrained=str(SHIPPED_WEIGHTS), backend="causal", batch_size=4)
+    assert "image" not in text.traits.abilities
+    for request, one, other in zip(asked, own, values(ask(text, asked)), strict=True):
+        same = one == other if isinstance(request, Generate) else abs(one.total - other.total) < 1e-4
+        assert same, request.prompt
+
+
 def test_the_preview_is_what_the_template_writes() -> None:
     model, own = HfModel(pretrained=str(SHIPPED_WEIGHTS)), EmbeddedModel()
     for prompt in PROMPTS:

@@ -46,9 +46,9 @@ def picture_task(folder: Path, **keys: Any) -> str:
 
 def test_the_quickstart_scores_the_same_as_with_the_embedded_model(workspace: Path) -> None:
     tasks = ["quickstart_shapes", "quickstart_facts", "quickstart_copy", "quickstart_stories"]
-    own = assay.run(tasks=tasks, limit=12)
+    own = assay.run(tasks=tasks, limit=6)
     arguments = {"pretrained": str(SHIPPED_WEIGHTS), "batch_size": 6}
-    through = assay.run(model="hf", model_args=arguments, tasks=tasks, limit=12)
+    through = assay.run(model="hf", model_args=arguments, tasks=tasks, limit=6)
     for task in tasks:
         numbers = {key: value for key, value in own.results[task].items() if isinstance(value, float)}
         assert numbers

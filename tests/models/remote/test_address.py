@@ -22,6 +22,13 @@ def test_an_address_with_a_password_is_refused_without_being_shown() -> None:
     assert "sk-secret" not in str(raised.value)
 
 
+@pytest.mark.parametrize("query", ["key=sk-secret", "a=1&api_key=sk-secret", "access-token=sk-secret"])
+def test_an_address_with_a_key_is_refused_without_being_shown(query: str) -> None:
+    with pytest.raises(BadOption) as raised:
+        parse_address(f"https://host/v1?{query}")
+    assert "sk-secret" not in str(raised.value)
+
+
 def test_an_address_is_taken_apart() -> None:
     address = parse_address("https://host/openai/deployments/x/?api-version=2024-10-21")
     assert (address.port, address.path, address.query) == (

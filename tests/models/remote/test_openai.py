@@ -303,6 +303,34 @@ def test_the_names_people_know_are_known(name: str, server: EmbeddedServer) -> N
     assert model.name == "embedded" and model.traits.in_flight == 4
 
 
+def test_sounds_go_as_wav_and_videos_as_frames_or_files(tmp_path: Path) -> None:
+    import numpy
+
+    from assay.core.messages import Audio, Message, Prompt, Text, Video
+
+    tone = numpy.sin(numpy.arange(8000) / 20).astype(numpy.float32)
+    frames = [Pictures.new("RGB", (8, 8), (number, 0, 0)) for number in range(6)]
+    sound = Audio(digest="tone", load=lambda: (tone, 16_000))
+    video = Video(digest="clip", load=lambda: frames)
+    file = Video(digest="file", load=lambda: b"\x00\x00\x00\x18ftypmp42")
+
+    def request(part: Any, document: int) -> Any:
+        return generate(Prompt((Message("user", (part, Text("?"))),), chat=True), document=document)
+
+    def pieces(part: Any, **arguments: Any) -> Any:
+        _, server = _asked_of(lambda asked: replying(said()), [request(part, 0)], probe=False, **arguments)
+        return server.asked[-1].json["messages"][0]["content"][:-1]
+
+    (heard,) = pieces(sound)
+    data = base64.b64decode(heard["input_audio"]["data"])
+    assert heard["type"] == "input_audio" and heard["input_audio"]["format"] == "wav"
+    assert data[:4] == b"RIFF" and len(data) == 44 + 2 * 8000
+    shown = pieces(video, max_frames_num=3)
+    assert [piece["type"] for piece in shown] == ["image_url"] * 3
+    (whole,) = pieces(file, video="file")
+    assert whole["video_url"]["url"].startswith("data:video/mp4;base64,")
+
+
 def test_a_picture_is_encoded_once_and_shrunk_to_what_is_allowed(tmp_path: Path) -> None:
     from assay.models.remote.media import Look, pack_image
     from assay.tasks.media import image_part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import ssl
 import urllib.request
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from assay.core.errors import BadOption
 __all__ = ["Address", "Proxy", "parse_address", "tls_context"]
 
 _PORTS = {"http": 80, "https": 443}
+_SECRET = re.compile(r"(^|[&_-])(key|apikey|token|secret|sig|password)=", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,12 @@ def parse_address(text: str, *, where: str = "base_url") -> Address:
     if parts.username or parts.password:
         raise BadOption(
             f"`{where}` holds a password, which would be written into every file of the run",
+            where=where,
+            hint="give it as an environment variable with api_key_env=NAME",
+        )
+    if _SECRET.search(parts.query):
+        raise BadOption(
+            f"`{where}` holds a key, which would be written into every file of the run",
             where=where,
             hint="give it as an environment variable with api_key_env=NAME",
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 from assay.core.errors import BadOption
 from assay.core.parsing import parse_switch
+from assay.core.secrets import know_secret
 from assay.models.credentials import find_key, refuse_keys
 from assay.models.remote.address import Address, parse_address
 from assay.models.remote.endpoint import Endpoint
@@ -239,6 +240,11 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return dict(value)
 
 
+def _headers(value: Any) -> Mapping[str, str]:
+    """Headers may hold keys: none of their values is shown from here on."""
+    return {str(name): know_secret(str(text)) for name, text in _mapping(value).items()}
+
+
 def _one_of(*words: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if str(value).lower() not in words:
@@ -252,7 +258,7 @@ _READERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     **dict.fromkeys(("verify_certificate", "azure_openai", "probe", "tokenized_requests", "add_bos_token"), (_switch, "true or false")),
     **dict.fromkeys(("num_concurrent", "max_retries", "seed", "max_gen_toks", "max_length", "max_pixels", "max_frames_num", "custom_prefix_token_id"), (_count, "a whole number")),
     **dict.fromkeys(("retry_backoff_s", "timeout", "total_timeout", "rpm", "tpm", "max_size_in_mb", "fps"), (_amount, "a number above 0")),
-    "header": (_mapping, "a JSON object of texts"),
+    "header": (_headers, "a JSON object of texts"),
     "extra_body": (_mapping, "a JSON object"),
     "api": (_one_of("chat", "responses"), "chat or responses"),
     "image_format": (_one_of("original", "png", "jpeg", "webp"), "original, png, jpeg or webp"),

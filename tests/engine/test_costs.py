@@ -61,6 +61,18 @@ def test_a_model_without_a_bill_costs_nothing_and_says_nothing(workspace: Path) 
     assert "cost" not in done.table()
 
 
+def test_a_server_of_ones_own_costs_what_a_table_of_the_users_says(workspace: Path) -> None:
+    class Gateway(Paid):
+        billed = "llm.corp.internal/model"
+
+    assert run(workspace, Gateway(), output_path="free").spent.cost_usd is None
+    (workspace / "mine.toml").write_text(
+        'date = "2031-02-03"\n[prices]\n"llm.corp.internal/*" = { input = 1000, output = 0 }'
+    )
+    done = run(workspace, Gateway(), prices="mine.toml", output_path="paid")
+    assert done.spent.cost_usd == pytest.approx(6.0)
+
+
 def test_a_price_nobody_knows_is_unknown_and_not_nothing(workspace: Path) -> None:
     class Unheard(Paid):
         billed = "openai/unheard-of"

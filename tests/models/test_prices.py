@@ -9,7 +9,7 @@ import pytest
 
 from assay.core.errors import BadOption
 from assay.core.responses import Usage
-from assay.models.prices import Price, PriceTable, billed_name, load_prices
+from assay.models.prices import Price, PriceTable, billed_name, is_own, load_prices
 
 
 def table(text: str, path: Path) -> str:
@@ -125,18 +125,20 @@ def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "name"),
+    ("address", "name", "own"),
     [
-        ("https://api.openai.com/v1", "openai/m"),
-        ("https://api.anthropic.com", "anthropic/m"),
-        ("https://generativelanguage.googleapis.com/v1beta", "gemini/m"),
-        ("https://openrouter.ai/api/v1", "openrouter.ai/m"),
-        ("http://localhost:8000/v1", ""),
-        ("http://127.0.0.1:1234", ""),
-        ("http://192.168.1.5/v1", ""),
-        ("http://gpu-box/v1", ""),
-        ("http://[::1]:8000", ""),
+        ("https://api.openai.com/v1", "openai/m", False),
+        ("https://api.anthropic.com", "anthropic/m", False),
+        ("https://generativelanguage.googleapis.com/v1beta", "gemini/m", False),
+        ("https://openrouter.ai/api/v1", "openrouter.ai/m", False),
+        ("http://localhost:8000/v1", "localhost/m", True),
+        ("http://127.0.0.1:1234", "127.0.0.1/m", True),
+        ("http://192.168.1.5/v1", "192.168.1.5/m", True),
+        ("http://gpu-box/v1", "gpu-box/m", True),
+        ("http://[::1]:8000", "::1/m", True),
+        ("https://llm.corp.internal/v1", "llm.corp.internal/m", True),
     ],
 )
-def test_who_charges_is_told_by_the_address(address: str, name: str) -> None:
+def test_who_charges_is_told_by_the_address(address: str, name: str, own: bool) -> None:
     assert billed_name(address, "m") == name
+    assert is_own(name) == own

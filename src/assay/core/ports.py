@@ -113,7 +113,7 @@ class Billed(Protocol):
 
     @property
     def billed_as(self) -> str:
-        """What the price table calls it: `provider/model`, `openai/gpt-4o-mini`. Empty: a server of one's own."""
+        """What price tables call it: `provider/model` (`openai/gpt-4o-mini`), or the host; empty where nobody charges."""
         ...
 
 

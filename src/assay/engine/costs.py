@@ -17,7 +17,7 @@ from assay.core.ports import Billed, Model
 from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, Outcome, Usage
 from assay.core.runspec import RunSpec
-from assay.models.prices import Price, PriceTable, load_prices
+from assay.models.prices import Price, PriceTable, is_own, load_prices
 from assay.store.journal import Journal
 
 __all__ = ["Account", "Ledger", "billed_as", "check_costs", "guess_usage", "open_ledger"]
@@ -28,9 +28,10 @@ _USUAL_LIMIT = 256
 """What a request without a limit of its own is taken to write."""
 
 
-def billed_as(model: Model) -> str:
-    """What the price table calls a model; empty where nobody charges for it."""
-    return model.billed_as if isinstance(model, Billed) else ""
+def billed_as(model: Model, prices: PriceTable) -> str:
+    """What the price tables call a model; empty where nobody charges for it, as for a server of one's own."""
+    name = model.billed_as if isinstance(model, Billed) else ""
+    return "" if name and is_own(name) and prices.find(name) is None else name
 
 
 def open_ledger(spec: RunSpec, journal: Journal) -> Ledger:
@@ -54,7 +55,7 @@ def check_costs(spec: RunSpec, models: Sequence[Model]) -> None:
     """
     prices = load_prices(spec.prices)
     for model in models if spec.max_cost is not None else ():
-        name = billed_as(model)
+        name = billed_as(model, prices)
         if name and prices.find(name) is None:
             raise BadOption(
                 f"no price is known for `{name}`, so its cost cannot be limited",
@@ -108,7 +109,7 @@ class Ledger:
 
     def account(self, model: Model) -> Account:
         """The account of the model, or of a judge."""
-        name = billed_as(model)
+        name = billed_as(model, self._prices)
         batched = bool(getattr(model, "batched", False))
         return Account(self, self._prices.find(name) if name else None, billed=bool(name), batched=batched)
 

@@ -56,7 +56,7 @@ def billing_facts(plan: Plan) -> dict[str, Any]:
     prices = load_prices(plan.spec.prices)
     facts = {}
     for name, model in {"": plan.model, **{key: judge.model for key, judge in plan.judges.items()}}.items():
-        if billed := billed_as(model):
+        if billed := billed_as(model, prices):
             price = prices.find(billed)
             known = {} if price is None else {"date": price.date, "from": price.where}
             facts[name] = {"billed_as": billed, **known}

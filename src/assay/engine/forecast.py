@@ -122,8 +122,9 @@ def forecast(plan: Plan) -> Forecast:
             problems += [one for one in several if str(one) not in map(str, problems)]
     if problems:
         raise problems[0] if len(problems) == 1 else Problems(problems)
-    billed = billed_as(plan.model)
-    price = load_prices(plan.spec.prices).find(billed) if billed else None
+    prices = load_prices(plan.spec.prices)
+    billed = billed_as(plan.model, prices)
+    price = prices.find(billed) if billed else None
     found = Forecast(tasks=tasks, billed_as=billed, cost_usd=None)
     if price is None:
         return found

@@ -22,6 +22,7 @@ from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, Outcome, Response, Usage
 from assay.core.secrets import know_secret, redacted
 from assay.models.credentials import refuse_keys
+from assay.models.prices import billed_name
 from assay.models.remote.chat import chat_payload, read_chat, response_of
 from assay.models.remote.faults import BadReply, Fault, NotAnswered, Patience, wait_of
 from assay.models.remote.media import prepare
@@ -80,9 +81,10 @@ class LiteLLMModel:
     @property
     def billed_as(self) -> str:
         """litellm's names are those of the price table; it also says the cost itself."""
+        if self._base_url:
+            return billed_name(self._base_url, self.name.partition("/")[2] or self.name)
         provider = self.name.partition("/")[0]
-        own = provider in _LOCAL or "//127." in self._base_url or "//localhost" in self._base_url
-        return "" if own else self.name if "/" in self.name else f"openai/{self.name}"
+        return "" if provider in _LOCAL else self.name if "/" in self.name else f"openai/{self.name}"
 
     @property
     def traits(self) -> Traits:

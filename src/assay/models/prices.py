@@ -21,7 +21,7 @@ from assay.core.errors import BadOption
 from assay.core.home import assay_home
 from assay.core.responses import Usage
 
-__all__ = ["Price", "PriceTable", "billed_name", "load_prices"]
+__all__ = ["Price", "PriceTable", "billed_name", "is_own", "load_prices"]
 
 _MILLION = 1_000_000
 _PROVIDERS = {
@@ -33,20 +33,31 @@ _DATED = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
 
 
 def billed_name(base_url: str, model: str) -> str:
-    """What the price table calls a model at an address; empty for a server of one's own, which charges nothing.
+    """What price tables call a model at an address: the provider, or else the host, and the model.
 
     >>> billed_name("https://api.openai.com/v1", "gpt-4o-mini"), billed_name("http://localhost:8000/v1", "llama")
-    ('openai/gpt-4o-mini', '')
+    ('openai/gpt-4o-mini', 'localhost/llama')
     """
     host = (urlsplit(base_url).hostname or "").lower()
-    if host in ("", "localhost") or host.endswith((".local", ".internal", ".lan")) or "." not in host:
-        return ""
-    try:
-        if ip_address(host).is_private:
-            return ""
-    except ValueError:
-        pass  # a name, not a number
     return f"{_PROVIDERS.get(host, host)}/{model}"
+
+
+def is_own(billed_as: str) -> bool:
+    """Whether the host in a name is a machine of one's own, or of one's own network: it charges nothing, unless a table
+    of the user's says otherwise.
+
+    >>> is_own("localhost/llama"), is_own("gpu-box/llama"), is_own("192.168.1.5/llama"), is_own("openrouter.ai/llama")
+    (True, True, True, False)
+    """
+    host = billed_as.partition("/")[0]
+    if host in _PROVIDERS.values():
+        return False
+    if "." not in host or host.endswith((".local", ".internal", ".lan")):
+        return True
+    try:
+        return ip_address(host).is_private
+    except ValueError:  # a name, not a number
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,7 @@ def test_a_wrong_key_stops_the_run_and_is_not_repeated(
         ("gpt-4o-mini", "", "openai/gpt-4o-mini"),
         ("mistral/mistral-large", "", "mistral/mistral-large"),
         ("ollama/llama3", "", ""),
-        ("openai/anything", "http://localhost:8000/v1", ""),
+        ("openai/anything", "http://localhost:8000/v1", "localhost/anything"),
     ],
 )
 def test_who_charges(name: str, base_url: str, billed: str) -> None:

@@ -1,0 +1,53 @@
+"""A whole run that may spend only so much: it stops with a code of its own, and goes on with more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.making import write_task
+from tests.models.hosted.services import KEY, Anthropic, serving
+
+
+def test_a_run_stops_before_its_limit_and_goes_on_with_a_higher_one(workspace: Path) -> None:
+    write_task(workspace / "tasks", generation_kwargs={"max_gen_toks": 4})
+    table = 'date = "2031-02-03"\n[prices]\n"127.0.0.1/*" = { input = 0, output = 1000000 }'
+    (workspace / "mine.toml").write_text(table)  # a dollar for a token
+
+    def call(service: Anthropic, limit: str) -> tuple[int, str]:
+        arguments = f"model=some-model,base_url={service.url}/v1,num_concurrent=1"
+        words = [
+            "run",
+            "--model",
+            "anthropic",
+            "--model_args",
+            arguments,
+            "--include_path",
+            "tasks",
+            "--tasks",
+            "sums",
+        ]
+        more = ["--apply_chat_template", "--prices", "mine.toml", "--max_cost", limit, "--no_cache"]
+        done = subprocess.run(
+            [sys.executable, "-m", "assay", *words, *more],
+            cwd=workspace,
+            env={**os.environ, "ANTHROPIC_API_KEY": KEY},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    with serving(Anthropic()) as service:
+        code, output = call(service, "4")
+        assert code == 4, output
+        assert "is spent, and the next request would pass --max_cost 4" in output
+        asked = len(service.calls)
+        assert 1 <= asked <= 4
+        code, output = call(service, "50")
+        assert code == 0, output
+        assert len(service.calls) == 6
+        assert "6 written; $6.00 by prices of 2031-02-03" in output

@@ -285,3 +285,20 @@ def test_a_checkpoint_that_sees_is_not_taken_for_one_of_text(tmp_path: Path) -> 
     except CannotAnswer:
         return
     assert "image" in abilities
+
+
+@pytest.mark.parametrize("work_once", [True, False])
+def test_a_model_that_is_left_gives_up_what_it_writes(work_once: bool) -> None:
+    """Ctrl-C does not wait until a long answer is written."""
+    model = HfModel(pretrained=str(tiny_checkpoint(max_position_embeddings=1 << 20)), work_once=work_once)
+    endless = generate("on sky", max_gen_toks=200_000, until=[])
+
+    async def leave() -> None:
+        await model.open()
+        outcomes = model.answer([endless])
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(aiter(outcomes)), 0.5)
+        await outcomes.aclose()  # type: ignore[attr-defined]
+        await asyncio.wait_for(model.close(), 30)
+
+    asyncio.run(leave())

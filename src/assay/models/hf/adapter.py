@@ -23,7 +23,7 @@ from assay.core.ports import Traits
 from assay.core.requests import Request
 from assay.core.responses import Outcome
 from assay.models.hf.arguments import read_arguments
-from assay.models.hf.backend import Backend
+from assay.models.hf.backend import Backend, Halts
 from assay.models.hf.checkpoint import Checkpoint
 from assay.models.hf.multimodal.names import OWN, Habits
 from assay.models.hf.multimodal.options import MediaOptions, take_media_options
@@ -182,6 +182,8 @@ class HfModel:
             await work
         finally:
             left.set()
+            if not work.done() and isinstance(self._backend, Halts):
+                self._backend.halt()
 
     async def close(self) -> None:
         """Forget the weights."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from assay.core.messages import Media
 from assay.core.ports import Ability
 from assay.core.requests import Request
 from assay.core.responses import Outcome
 
-__all__ = ["Backend"]
+__all__ = ["Backend", "Halts"]
 
 
 class Backend(Protocol):
@@ -61,3 +61,10 @@ class Backend(Protocol):
         ...
 
     def unload(self) -> None: ...
+
+
+@runtime_checkable
+class Halts(Protocol):
+    """A backend that can be told, from another thread, to give up what it computes: Ctrl-C does not wait for an answer."""
+
+    def halt(self) -> None: ...

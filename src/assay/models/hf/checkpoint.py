@@ -22,7 +22,7 @@ Kind = Literal["causal", "seq2seq", "multimodal"]
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 _TOKENIZER = ("tokenizer*", "*.model", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json")
-_CONFIG = ("config.json", "generation_config.json", "*.py")
+_CONFIG = ("config.json", "adapter_config.json", "generation_config.json", "*.py")
 _TEMPLATES = ("chat_template*",)
 _PROCESSOR = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 

@@ -72,6 +72,10 @@ class Engine:
     def model_seconds(self) -> float:
         return self._runner.model_seconds + self._timed_seconds
 
+    def halt(self) -> None:
+        """Let the next pass raise; the model is not used again."""
+        self._runner.halted = True
+
     def score(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, float, bool]]:
         """Log-probability of each pair, and whether it is greedy; in any order."""
         from assay.models.hf.encoder_decoder import score_encoded
@@ -119,6 +123,7 @@ class Engine:
                 has_encoder=self._has_encoder,
                 watch=self._watch,
                 timed=self._timed,
+                check=self._runner.check,
             ):
                 if isinstance(result, Writer):
                     yield from self._responses(result, started)

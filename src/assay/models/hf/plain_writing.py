@@ -25,6 +25,7 @@ def write_plainly(
     has_encoder: bool,
     watch: Callable[[Job], StopWatch],
     timed: Callable[[Callable[[], Any]], Any],
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[Writer | tuple[Job, Unanswerable]]:
     """Every answer, batch by batch; jobs with the same settings together, long prompts first."""
     for group in _alike(jobs):
@@ -36,7 +37,7 @@ def write_plainly(
         while waiting:
             batch = waiting[: rows.size]
             try:
-                _generate(model, batch, ends, pad_token, seed, has_encoder, timed)
+                _generate(model, batch, ends, pad_token, seed, has_encoder, timed, check)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error) or len(batch) < 2:
                     raise
@@ -70,6 +71,7 @@ def _generate(
     seed: int,
     has_encoder: bool,
     timed: Callable[[Callable[[], Any]], Any],
+    check: Callable[[], None],
 ) -> None:
     """Let transformers write; rows hear their own tokens, so that each ends where it ends alone."""
     import torch
@@ -88,6 +90,7 @@ def _generate(
 
     class _Heard(StoppingCriteria):  # type: ignore[misc]
         def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
+            check()
             newest = input_ids[:, -1].tolist()
             done = [
                 bool(writer.finish) or writer.hear(token) for writer, token in zip(batch, newest, strict=True)

@@ -55,6 +55,7 @@ class Runner:
         self._autocast_dtype = autocast_dtype
         self._keeps = "logits_to_keep" in inspect.signature(base.forward).parameters
         self.model_seconds = 0.0
+        self.halted = False
 
     def run(
         self, pieces: Sequence[Piece], wanted: NDArray[np.int64], past: KeptTokens | None, *, keep: bool
@@ -84,6 +85,7 @@ class Runner:
         """Call the model; `wanted` are the places in the sequence whose logits are asked for, all by default."""
         import torch
 
+        self.check()
         started = time.perf_counter()
         if wanted is not None and self._keeps:
             # an empty choice would mean all: then one row is computed and not looked at
@@ -100,6 +102,11 @@ class Runner:
                 output.logits = output.logits[:, torch.from_numpy(wanted).to(self.device)]
         self.model_seconds += time.perf_counter() - started
         return output
+
+    def check(self) -> None:
+        """Raise if nobody waits for the answers any more."""
+        if self.halted:
+            raise InterruptedError("the run was stopped while the model computed")
 
     def _mask(self, pieces: Sequence[Piece], positions: NDArray[np.int64], before: int) -> Any:
         """Who sees whom, as numbers to be added: nothing or minus infinity."""

@@ -82,6 +82,11 @@ class TextBackend:
         self._past_seconds = self.model_seconds
         self._engine = None
 
+    def halt(self) -> None:
+        """Give up at the next pass."""
+        if self._engine is not None:
+            self._engine.halt()
+
     def preview(self, request: Request) -> str:
         """What the model will read, its chat template applied."""
         return self._vocabulary.read(request.prompt)

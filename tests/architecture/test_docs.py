@@ -33,6 +33,7 @@ HEADINGS = ["What it is for", "Its words", "What it does not know", "Its arrow"]
 COMMAND_FLAGS = {
     "--alpha",
     "--baseline",
+    "--blind",
     "--by",
     "--cluster_by",
     "--config",

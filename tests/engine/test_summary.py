@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.making import ROWS, make_model, right_answers, write_choices, write_task
+from tests.making import ROWS, Function, make_model, right_answers, write_choices, write_task
 
 import assay
 from assay.core.requests import Request
@@ -160,3 +160,54 @@ def test_an_aggregation_of_a_group_that_fails_costs_its_number_and_says_why(work
     found = estimates(workspace, ["all"])["all exact_match,none"]
     assert (found.value, found.stderr, found.scored) == (None, None, 6)
     assert "ZeroDivisionError" in found.why
+
+
+# --- intervals ------------------------------------------------------------------------------------------
+
+
+def test_few_documents_have_an_interval_that_is_not_certain(workspace: Path) -> None:
+    write_task(workspace)
+    run = assay.run(model=make_model(), tasks=["sums"], include_path=["."], no_cache=True)
+    (number,) = run.estimates
+    assert (number.value, number.stderr) == (1.0, 0.0)
+    assert number.interval == (pytest.approx(0.6097, abs=1e-4), 1.0)
+    assert number.interval_method == "wilson"
+
+
+def test_a_group_has_an_interval_and_numbers_without_standard_errors_have_none(workspace: Path) -> None:
+    for name in ("a", "b"):
+        write_task(workspace, name)
+    write_group(workspace, "both", ["a", "b"], {"metric": "exact_match"})
+    run = assay.run(model=make_model(right_below(3)), tasks=["both"], include_path=["."], no_cache=True)
+    by_name = {number.task: number for number in run.estimates}
+    group = by_name["both"]
+    assert group.interval is not None and group.interval_method == "stratified"
+    assert group.interval[0] < group.value < group.interval[1]
+    without = assay.run(
+        model=make_model(right_below(3)), tasks=["both"], include_path=["."], no_cache=True, bootstrap_iters=0
+    )
+    assert all(number.interval is None for number in without.estimates)
+
+
+def test_clusters_reach_the_interval(workspace: Path) -> None:
+    helpers = (
+        "def process_results(doc, results):\n"
+        "    return {'right': {'score': float(doc['n'] < 12), 'video': doc['n'] // 6}}\n"
+        "def mean(values):\n"
+        "    return sum(value['score'] for value in values) / len(values)\n"
+    )
+    rows = [{"n": n, "question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(24)]
+    keys: dict[str, Any] = {
+        "process_results": Function("utils.process_results"),
+        "metric_list": [{"metric": "right", "aggregation": Function("utils.mean"), "higher_is_better": True}],
+        "cluster_key": "video",
+        "dialect": "lmms_eval",
+    }
+    write_task(workspace, "videos", rows, helpers=helpers, **keys)
+    run = assay.run(model=make_model(), tasks=["videos"], include_path=["."], no_cache=True)
+    (number,) = run.estimates
+    assert number.interval_method == "clustered"
+    assert number.interval == (
+        pytest.approx(0.5 - 3.1824 * 0.28868, abs=1e-3),
+        pytest.approx(0.5 + 3.1824 * 0.28868, abs=1e-3),
+    )

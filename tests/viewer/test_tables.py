@@ -58,11 +58,13 @@ def test_a_row_has_the_score_its_error_and_its_denominator(workspace: Path) -> N
         "value",
         "±",
         "stderr",
+        *("95", "%", "interval"),
         "scored",
         "unscored",
         "failed",
     ]
-    assert row == ["sums", "2", "none", "exact_match", "↑", "0.2000", "±", "0.2000", "5", "0", "1"]
+    between = ["0.0362", "–", "0.6245"]
+    assert row == ["sums", "2", "none", "exact_match", "↑", "0.2000", "±", "0.2000", *between, "5", "0", "1"]
 
 
 def test_a_metric_without_an_error_shows_none(workspace: Path) -> None:
@@ -166,7 +168,9 @@ def test_the_whole_table_is_shown_wherever_it_fits(workspace: Path) -> None:
     finished = run(workspace, "sums")
     whole = max(len(line.rstrip()) for line in results_text(finished).splitlines())
     assert "unscored" in text_of_width(finished, whole + 1)
-    narrow = text_of_width(finished, whole - 1)
+    narrower = text_of_width(finished, whole - 1)
+    assert "unscored" in narrower and "interval" not in narrower
+    narrow = text_of_width(finished, max(len(line.rstrip()) for line in narrower.splitlines()) - 1)
     assert "unscored" not in narrow
     assert cells(narrow)[1] == ["sums", "exact_match", "1.0000", "±", "0.0000", "6"]
 

@@ -67,6 +67,12 @@ class Estimate:
     method: str = ""
     """How the standard error was computed: `mean`, `bootstrap`, `pooled`."""
 
+    interval: tuple[float, float] | None = None
+    """Where the value would be, 19 times in 20, were the documents drawn anew; None where no method is known."""
+
+    interval_method: str = ""
+    """How it was computed: `wilson`, `t`, `clustered`, `stratified`."""
+
     plain_stderr: float | None = None
     """Of the mean of the documents' scores as if they were independent, for a task whose numbers are summed up by a
     function of its own: not on the scale of `value` where that function changes it."""

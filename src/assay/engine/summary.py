@@ -17,6 +17,7 @@ from assay.core.specs import GroupMetric, GroupSpec, TaskSpec
 from assay.core.verdicts import Estimate
 from assay.engine.decontamination import SUFFIX, contaminated_documents
 from assay.engine.doubts import pooled_bounds, with_bounds
+from assay.engine.intervals import group_interval, task_interval
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.watch import current_watch
 from assay.stats.aggregations import aggregate, is_ours
@@ -153,6 +154,7 @@ def _estimate(
                 stderr, method = standard_error(aggregation, listed, metric=metric, iterations=iterations)
         except Exception:  # noqa: BLE001 - helper border: an aggregation may be the task's own
             why = traceback.format_exc(limit=-2)
+    found = task_interval(planned.spec, aggregation, values, value) if iterations > 0 else (None, "")
     return Estimate(
         task=name,
         metric=metric,
@@ -160,6 +162,8 @@ def _estimate(
         value=value,
         stderr=stderr,
         method=method,
+        interval=found[0],
+        interval_method=found[1],
         plain_stderr=plain,
         clustered_stderr=clustered,
         why=why,
@@ -235,6 +239,8 @@ def _estimate_group(
     pooled = pool(shares, weight_by_size=wanted.weight_by_size, pooled_error=pooled_error)
     estimate = _pooled(group.name, pooled, members)
     if not callable(wanted.aggregation):
+        interval, how = group_interval(shares, weight_by_size=wanted.weight_by_size)
+        estimate = replace(estimate, interval=interval, interval_method=how)
         return replace(estimate, bounds=pooled_bounds(members, sizes, weight_by_size=wanted.weight_by_size))
     value: Any = None
     why = ""

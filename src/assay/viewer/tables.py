@@ -26,21 +26,23 @@ __all__ = [
     "spent_text",
 ]
 
+_INTERVAL = "95 % interval"
 _ARROWS = {True: "↑", False: "↓", None: ""}
 
 
 def results_table(run: Run, *, width: int | None = None) -> Table:
     """A table for a terminal of this width: where the whole one is wider, names fold and the counts are joined, so
-    that no number is ever cut."""
+    that no number is ever cut. Intervals are the first to go."""
     from rich.console import Console
 
-    table = _table(run, narrow=False)
-    if width is not None and Console(width=10_000).measure(table).maximum > width:
-        return _table(run, narrow=True)
-    return table
+    tables = (_table(run, narrow=False), _table(run, narrow=False, intervals=False), _table(run, narrow=True))
+    console = Console(width=10_000)
+    return next(
+        (table for table in tables[:2] if width is None or console.measure(table).maximum <= width), tables[2]
+    )
 
 
-def _table(run: Run, *, narrow: bool) -> Table:
+def _table(run: Run, *, narrow: bool, intervals: bool = True) -> Table:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
@@ -52,8 +54,11 @@ def _table(run: Run, *, narrow: bool) -> Table:
     for title in titles if narrow else ("task", "shots", "filter", "metric", ""):
         side: Any = "right" if title == "shots" else "left"
         table.add_column(title, justify=side, no_wrap=not narrow, overflow="fold")
-    for title in ("value", "± stderr", *(("documents",) if narrow else ("scored", "unscored", "failed"))):
-        side = "left" if title == "± stderr" else "right"
+    shows = intervals and not narrow and any(estimate.interval is not None for estimate in run.estimates)
+    between = (_INTERVAL,) if shows else ()
+    counts = ("documents",) if narrow else ("scored", "unscored", "failed")
+    for title in ("value", "± stderr", *between, *counts):
+        side = "left" if title in ("± stderr", _INTERVAL) else "right"
         table.add_column(title, justify=side, no_wrap=True, min_width=9 if narrow else None)
     shown = ""
     for depth, name, facts, estimate in rows_of(run):
@@ -71,6 +76,7 @@ def _table(run: Run, *, narrow: bool) -> Table:
                 *(names if narrow else [shots, *names, arrow]),
                 escape(number(estimate.value)),
                 stderr,
+                *([_interval(estimate)] if shows else []),
                 *(_joined(estimate) if narrow else _apart(estimate)),
                 style=style,
             )
@@ -79,6 +85,12 @@ def _table(run: Run, *, narrow: bool) -> Table:
                 table.add_row(*lead, f"  {escape(part)}", *([] if narrow else [""]), value, style="dim")
         shown = name
     return table
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.interval is None:
+        return ""
+    return f"{digits(estimate.interval[0])} – {digits(estimate.interval[1])}"
 
 
 def _error(estimate: Estimate) -> str:

@@ -1,0 +1,50 @@
+"""The interval of a task's or a group's number, where it is a mean: for few documents and for clusters, where twice the
+standard error is not one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from assay.core.specs import TaskSpec
+from assay.stats.aggregations import Aggregation, aggregation_name
+from assay.stats.clusters import scores_in
+from assay.stats.groups import Part, stratified_interval
+from assay.stats.intervals import Interval, mean_interval
+from assay.stats.sums import plain_floats
+from assay.stats.values import Values
+
+__all__ = ["group_interval", "task_interval"]
+
+Found = tuple[tuple[float, float] | None, str]
+"""The ends and the method; None where there is no interval."""
+
+
+def task_interval(spec: TaskSpec, aggregation: str | Aggregation, values: Values, value: Any) -> Found:
+    """The interval of a mean of documents' scores, also where the task's own code took it and came to the same."""
+    if len(values) < 2 or not isinstance(value, (int, float)):
+        return None, ""
+    clusters = None
+    scores = plain_floats(values.items)
+    if scores is None and spec.dialect == "lmms_eval":
+        listed, clusters = scores_in(values.items, score_key=spec.score_key, cluster_key=spec.cluster_key)
+        scores = plain_floats(listed) if len(listed) == len(values) else None
+    if scores is None or not all(map(math.isfinite, (float(scores.min()), float(scores.max())))):
+        return None, ""
+    if aggregation_name(aggregation) != "mean" and not math.isclose(
+        float(scores.mean()), value, rel_tol=1e-9, abs_tol=1e-12
+    ):
+        return None, ""
+    known = clusters if clusters is not None and any(one is not None for one in clusters) else None
+    return _ends(mean_interval(scores, known))
+
+
+def group_interval(parts: Sequence[Part], *, weight_by_size: bool) -> Found:
+    """The interval of a group's mean, its tasks being strata."""
+    found = stratified_interval(parts, weight_by_size=weight_by_size)
+    return (None, "") if found is None else _ends(found)
+
+
+def _ends(interval: Interval) -> Found:
+    return (interval.low, interval.high), interval.method

@@ -46,8 +46,20 @@ def test_every_response_is_priced_and_summed(workspace: Path) -> None:
     assert done.spent.cost_usd == pytest.approx(6 * EACH)
     assert (done.spent.requests, done.spent.input_tokens, done.spent.output_tokens) == (6, 6000, 600)
     assert done.spent_by_task["sums"] == done.spent
+    assert done.usage["tasks"]["sums"]["cost_usd"] == pytest.approx(6 * EACH)
+    assert done.usage["billing"][""]["billed_as"] == "openai/gpt-4o-mini"
     assert "6000 tokens read, 600 written; $0.0013 by prices of 20" in done.table()
     assert assay.open_run(done.folder).spent == done.spent
+
+
+def test_tasks_are_counted_apart(workspace: Path) -> None:
+    paths = [
+        write_task(workspace / "tasks", name, ROWS[:count]) for name, count in (("two", 2), ("three", 3))
+    ]
+    done = assay.run(model=Paid(), tasks=[str(path) for path in paths], no_cache=True)
+    apart = {task: spent.requests for task, spent in done.spent_by_task.items()}
+    assert apart == {"two": 2, "three": 3}
+    assert done.spent.requests == 3  # two of them are the same questions, asked once
 
 
 def test_a_model_without_a_bill_costs_nothing_and_says_nothing(workspace: Path) -> None:

@@ -125,8 +125,15 @@ def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
         manifest = None
     if as_json:
         results = opened.results if summary.state != "damaged" else {}
+        usage = opened.usage if summary.state != "damaged" else {}
         scorings = [] if summary.state == "damaged" else [_scoring(one) for one in opened.scorings()]
-        shown = {**_plain(summary), "manifest": manifest, "results": results, "scorings": scorings}
+        shown = {
+            **_plain(summary),
+            "manifest": manifest,
+            "results": results,
+            "usage": usage,
+            "scorings": scorings,
+        }
         click.echo(json.dumps(shown, ensure_ascii=False, indent=2, default=str))
         return
     _print_run(summary, opened, manifest)

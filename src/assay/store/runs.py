@@ -150,6 +150,18 @@ class Run:
         """The same for each judge: counted apart from the model."""
         return judges_spent(self.journal)
 
+    @property
+    def usage(self) -> dict[str, Any]:
+        """Tokens and cost of the model, of each task and of each judge, as files have them; empty where nobody told."""
+        if not self.spent.any and not self.spent_by_judge:
+            return {}
+        return {
+            **self.spent.plain(),
+            "tasks": {task: spent.plain() for task, spent in self.spent_by_task.items()},
+            "judges": {judge: spent.plain() for judge, spent in self.spent_by_judge.items()},
+            "billing": self.facts.get("billing", {}),
+        }
+
     def judgements(self, task: str) -> Iterator[dict[str, Any]]:
         """What judges were asked about a task's documents and what they said, in document order; no reply is None."""
         rows = self.journal.query(

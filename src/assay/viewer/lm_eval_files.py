@@ -120,7 +120,7 @@ def results_document(run: Run, *, task_hashes: Mapping[str, str] | None = None) 
             for task, facts_ in run.tasks.items()
         },
         **({"notes": notes} if (notes := letters_notes(run)) else {}),
-        **_usage(run),
+        **({"usage": usage} if (usage := run.usage) else {}),
         "config": {
             "model": spec.get("model"),
             "model_args": spec.get("model_args"),
@@ -170,20 +170,6 @@ def _entry(run: Run, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         "alias": facts.get("alias") or name,
         **({"sample_len": length} if length is not None else {}),
         **{key: to_plain(value) for key, value in numbers.items()},
-    }
-
-
-def _usage(run: Run) -> dict[str, Any]:
-    """Tokens and cost of the model, of each task, of each judge; nothing where no response says them."""
-    if not run.spent.any and not run.spent_by_judge:
-        return {}
-    return {
-        "usage": {
-            **run.spent.plain(),
-            "tasks": {task: spent.plain() for task, spent in run.spent_by_task.items()},
-            "judges": {judge: spent.plain() for judge, spent in run.spent_by_judge.items()},
-            "billing": run.facts.get("billing", {}),
-        }
     }
 
 

@@ -17,6 +17,7 @@ from assay.models import MODELS, make_model
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS
 from assay.models.vllm import VllmChatModel, VllmModel
 from assay.models.vllm.engine import _known
+from assay.models.vllm.media import fitting_size
 
 WITHOUT_VLLM = pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
 
@@ -121,3 +122,20 @@ def test_it_shows_what_the_model_will_read() -> None:
     request = Generate(task="t", document=0, prompt=chat, settings=Settings({}))
     model = VllmModel(pretrained=str(tiny_checkpoint("llama")))
     assert model.preview(request) == "<s>[system]Be brief.</s>\n[user]Hi</s>\n[assistant]"
+
+
+@pytest.mark.parametrize(
+    ("size", "bounds", "made"),
+    [
+        ((640, 480), (None, None, None), (640, 480)),
+        ((640, 480), (320, 100, None), (133, 100)),
+        ((640, 480), (1000, None, None), (640, 480)),
+        ((640, 480), (None, 240, None), (320, 240)),
+        ((480, 640), (None, None, 64), (48, 64)),
+        ((9000, 3), (None, None, 100), (100, 1)),
+    ],
+)
+def test_pictures_are_made_to_fit_and_never_grow(
+    size: tuple[int, int], bounds: tuple[int | None, int | None, int | None], made: tuple[int, int]
+) -> None:
+    assert fitting_size(size, *bounds) == made

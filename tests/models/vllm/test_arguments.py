@@ -67,6 +67,7 @@ def test_lmms_evals_name_of_the_checkpoint_is_known() -> None:
         ({"pretrained": "gpt2", "max_length": "many"}, "`max_length`"),
         ({"pretrained": "gpt2", "max_length": 0}, "less than 1"),
         ({"pretrained": "gpt2", "max_length": 8, "max_model_len": 9}, "both given"),
+        ({"pretrained": "gpt2", "image_max_side": 9, "image_width": 9}, "exclude each other"),
         ({"pretrained": "gpt2", "truncation_side": "top"}, "left, right, middle"),
         ({"pretrained": "gpt2", "enable_thinking": True}, "needs `think_end_token`"),
         ({"pretrained": "gpt2", "chat_template_args": {"enable_thinking": True}}, "needs `think_end_token`"),

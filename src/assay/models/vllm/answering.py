@@ -253,10 +253,11 @@ class Answering:
         vLLM computes the whole prompt again for every likelihood, for it cannot give those of cached tokens. Only those of
         the continuation are wanted; but what it then returns is nowhere promised, so it is compared.
         """
-        async with self._trial:
-            if self._shares is None:
-                self._shares = await self._try_sharing()
-            return self._shares
+        if self._shares is None:
+            async with self._trial:
+                if self._shares is None:
+                    self._shares = await self._try_sharing()
+        return self._shares
 
     async def _try_sharing(self) -> bool:
         block, most = self._engine.block_size, self._engine.max_length

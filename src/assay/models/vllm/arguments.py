@@ -96,6 +96,11 @@ class VllmArguments:
     nframes: int = _argument(_many, 32)
     fps: float | None = _argument(_rate)
     max_images: int | None = _argument(_many)
+    image_width: int | None = _argument(_many)
+    image_height: int | None = _argument(_many)
+    image_max_side: int | None = _argument(_many)
+    """Larger pictures are made smaller, to fit; smaller ones stay as they are."""
+
     engine: Mapping[str, Any] = _argument(_mapping, {})
     """Arguments handed on to the engine: `tensor_parallel_size`, `gpu_memory_utilization`, `kv_cache_dtype`, …"""
 
@@ -179,7 +184,16 @@ _SAME = {
     "torch_dtype": "dtype",
     "max_num_frames": "nframes",
 }
-_UNUSED = ("batch_size", "device", "threads", "min_image_pixels", "max_pixels", "is_qwen3_vl", "image_first")
+_UNUSED = (
+    "batch_size",
+    "device",
+    "threads",
+    "min_image_pixels",
+    "max_pixels",
+    "is_qwen3_vl",
+    "image_first",
+    "interleave",
+)
 """lm-eval's and lmms-eval's adapters take these; here the engine batches by itself, and pictures go to the checkpoint's own
 processor (`mm_processor_kwargs` says how) where the prompt has them."""
 
@@ -239,6 +253,8 @@ def _check(arguments: VllmArguments, name: str) -> None:
         raise wrong(
             f"the model `{name}` needs `pretrained`", "a folder or a name on the hub: pretrained=gpt2"
         )
+    if arguments.image_max_side and (arguments.image_width or arguments.image_height):
+        raise wrong("`image_max_side` and `image_width` or `image_height` exclude each other")
     if arguments.enable_thinking and arguments.think_end_token is None:
         raise wrong(
             "`enable_thinking` needs `think_end_token`, or the thinking would be taken for the answer",

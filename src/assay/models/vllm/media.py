@@ -16,7 +16,7 @@ from assay.models.hf.vocabulary import template_text
 from assay.models.tokens import Unanswerable
 from assay.models.vllm.arguments import VllmArguments
 
-__all__ = ["MediaPrompts"]
+__all__ = ["MediaPrompts", "fitting_size"]
 
 
 class MediaPrompts:
@@ -31,6 +31,7 @@ class MediaPrompts:
         as_pictures: bool = False,
     ) -> None:
         """`as_pictures`: videos become their frames, even where the checkpoint knows what a video is."""
+        self._bounds = (arguments.image_width, arguments.image_height, arguments.image_max_side)
         processor = load_processor(
             arguments.pretrained,
             model_type_of(checkpoint.config),
@@ -64,12 +65,16 @@ class MediaPrompts:
         laid = self._laid(prompt)
         found: dict[str, Any] = {}
         if laid.images:
-            found["image"] = [one.convert("RGB") for one in laid.images]
+            found["image"] = [self._fitted(one).convert("RGB") for one in laid.images]
         if laid.sounds:
             found["audio"] = [(one, self._rate_hz) for one in laid.sounds]
         if laid.clips:
             found["video"] = [_video(clip) for clip in laid.clips]
         return laid.text, found
+
+    def _fitted(self, picture: Any) -> Any:
+        size = fitting_size(picture.size, *self._bounds)
+        return picture if size == picture.size else picture.resize(size)
 
     def _laid(self, prompt: Prompt, *, load: bool = True) -> Laid:
         try:
@@ -86,6 +91,29 @@ class MediaPrompts:
                 waveform(part, rate_hz=self._rate_hz)
             case Video():
                 self._layout.clip(part)
+
+
+def fitting_size(
+    size: tuple[int, int], width: int | None, height: int | None, longest: int | None
+) -> tuple[int, int]:
+    """The size of a picture made to fit, its shape kept. Nothing grows; lm-eval's rounding.
+
+    >>> fitting_size((640, 480), 320, None, None), fitting_size((640, 480), None, None, 100)
+    ((320, 240), (100, 75))
+    """
+    wide, high = size
+    if longest is not None:
+        width, height = (longest, None) if wide > high else (None, longest)
+    if wide <= (width or wide) and high <= (height or high):
+        return size
+    if width and height:
+        ratio = min(width / wide, height / high)
+        made = int(wide * ratio), int(high * ratio)
+    elif width:
+        made = width, int(high / wide * width)
+    else:
+        made = int(wide / high * (height or high)), height or high
+    return max(1, made[0]), max(1, made[1])
 
 
 def _video(clip: Clip) -> Any:

@@ -1,0 +1,81 @@
+"""A LoRA adapter in vLLM's engine: the numbers are those of transformers with the same adapter."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.models.hf.tiny import tiny_checkpoint
+from tests.models.vllm.opened import opened
+
+from assay.core.messages import Prompt
+from assay.core.requests import Likelihood, Request
+from assay.core.responses import LogProbability, Outcome, Response
+from assay.models.hf import HfModel
+from assay.models.vllm import VllmModel
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.torch,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+def adapter(base: Path, folder: Path) -> Path:
+    """An adapter that says something: by default peft makes one that changes nothing."""
+    peft = pytest.importorskip("peft")
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(11)
+    config = peft.LoraConfig(
+        r=8,
+        lora_alpha=32,
+        target_modules=["q_proj", "v_proj"],
+        init_lora_weights=False,
+        task_type="CAUSAL_LM",
+    )
+    peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), config).save_pretrained(folder)
+    return folder
+
+
+def hf_totals(requests: Sequence[Request], **arguments: Any) -> list[float]:
+    async def work() -> dict[str, Outcome]:
+        model = HfModel(dtype="float32", batch_size=4, **arguments)
+        await model.open()
+        found = {outcome.request_id: outcome async for outcome in model.answer(requests)}
+        await model.close()
+        return found
+
+    return totals(asyncio.run(work()), requests)
+
+
+def totals(outcomes: dict[str, Outcome], requests: Sequence[Request]) -> list[float]:
+    found = [outcomes[request.id] for request in requests]
+    assert all(isinstance(one, Response) for one in found), found
+    return [
+        one.value.total
+        for one in found
+        if isinstance(one, Response) and isinstance(one.value, LogProbability)
+    ]
+
+
+def test_an_adapter_changes_likelihoods_as_in_transformers(tmp_path: Path) -> None:
+    base = tiny_checkpoint("llama", hidden_size=128, intermediate_size=192)
+    lora = adapter(base, tmp_path / "lora")
+    requests = [
+        Likelihood(task="t", document=at, prompt=Prompt.of_text(text), continuation=choice)
+        for at, text in enumerate(("the sky", "once upon a time the cat", "Question: what"))
+        for choice in (" is blue", " sat on")
+    ]
+    given = {"pretrained": str(base), "lora_local_path": str(lora), "dtype": "float32", "enforce_eager": True}
+    with opened(VllmModel, **given) as engine:
+        ours = totals(engine.ask(requests), requests)
+        facts = engine.do(engine.model.identify())
+    assert ours == pytest.approx(hf_totals(requests, pretrained=str(base), peft=str(lora)), abs=1e-3)
+    assert ours != pytest.approx(hf_totals(requests, pretrained=str(base)), abs=0.1)
+    assert facts["lora.weights_sha256"]

@@ -16,7 +16,7 @@ import torch
 from tests.models.hf.asking import ask, chat, generate, likelihood, rolling
 from tests.models.hf.tiny import tiny_checkpoint
 
-from assay.core.errors import BadData, BadOption, CannotAnswer
+from assay.core.errors import BadData, BadOption, CannotAnswer, UserMistake
 from assay.core.messages import Image, Message, Prompt
 from assay.core.requests import Request
 from assay.core.responses import Failure, LogProbability, Outcome, Response
@@ -225,7 +225,7 @@ def test_the_identity_changes_with_what_changes_answers_only() -> None:
         ({"dtype": "float33"}, BadOption, "no dtype of torch"),
         ({"device": "cuda:99"}, BadOption, "does not work here"),
         ({"config.no_such_key": 1}, BadOption, "no key `no_such_key`"),
-        ({"peft": "somewhere"}, Exception, "peft"),
+        ({"peft": "somewhere"}, UserMistake, "`somewhere` does not load|needs the package `peft`"),
         ({"tokenizer": "./nowhere"}, BadData, "does not load"),
     ],
 )
@@ -255,6 +255,23 @@ def test_deltas_are_added(tmp_path: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(tiny_checkpoint())
     model.save_pretrained(tmp_path)  # twice the weights are another model
     assert not close(value(ask(tiny_checkpoint(), [request], delta=str(tmp_path))[0]), plain)
+
+
+def test_adapters_are_applied(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    from transformers import AutoModelForCausalLM
+
+    settings = peft.LoraConfig(
+        r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM"
+    )
+    model = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(tiny_checkpoint()), settings).eval()
+    model.save_pretrained(tmp_path)
+    tokens = encode("the sky is")
+    with torch.inference_mode():
+        total = float(model(torch.tensor([tokens[:-1]])).logits[0, -1].log_softmax(-1)[tokens[-1]])
+    (found,) = ask(tiny_checkpoint(), [likelihood("the sky", " is")], peft=str(tmp_path))
+    assert value(found).total == pytest.approx(total, abs=1e-4)
+    assert identity(peft=str(tmp_path)) != identity()
 
 
 def test_half_precision_is_near_and_adds_up_in_full() -> None:

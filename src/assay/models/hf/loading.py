@@ -194,7 +194,8 @@ def _with_adapter(model: Any, arguments: HfArguments, tokenizer: Any) -> Any:
         raise MissingPackage.of("peft", "the argument `peft`", where="--model_args") from None
     if tokenizer is not None and len(tokenizer) > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(len(tokenizer))  # an adapter trained with tokens of its own
-    return PeftModel.from_pretrained(model, arguments.peft, revision=arguments.revision)
+    with loading_errors(str(arguments.peft)):
+        return PeftModel.from_pretrained(model, arguments.peft, revision=arguments.revision)
 
 
 def _add_delta(model: Any, arguments: HfArguments, auto_class: Any, dtype: Any, options: Any) -> None:

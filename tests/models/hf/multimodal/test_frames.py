@@ -10,7 +10,7 @@ from tests.models.hf.multimodal.asking import picture
 from tests.models.hf.multimodal.tiny import tiny
 
 from assay.models.hf.multimodal.crops import CroppedPictures
-from assay.models.hf.multimodal.frames import FRAME_MAKERS, PatchedFrames, fit_pixels
+from assay.models.hf.multimodal.frames import FRAME_MAKERS, fit_pixels
 
 
 @pytest.mark.parametrize(
@@ -85,6 +85,19 @@ def test_phi_cuts_pictures_into_crops(size: tuple[int, int], crops: int, tokens:
     assert made["num_img_tokens"] == [tokens]
 
 
-def test_bounds_in_the_arguments_count_more_than_those_in_the_file() -> None:
-    maker = PatchedFrames({"size": {"shortest_edge": 1, "longest_edge": 2}, "max_pixels": 99})
-    assert maker.settings["size"] == {"shortest_edge": 1, "longest_edge": 99}
+@pytest.mark.parametrize(
+    ("name", "arguments", "bounds"),
+    [
+        ("Qwen2VLVideoProcessor", {}, (10, 20)),
+        ("Qwen2VLVideoProcessor", {"max_pixels": 99}, (10, 99)),
+        ("Qwen2VLVideoProcessor", {"max_pixels": 99, "total_pixels": 80}, (10, 20)),
+        ("Qwen3VLVideoProcessor", {}, (10, 20)),
+        ("Qwen3VLVideoProcessor", {"min_pixels": 7, "max_pixels": 99}, (28, 396)),
+        ("Qwen3VLVideoProcessor", {"max_pixels": 99, "total_pixels": 200}, (10, 200)),
+    ],
+)
+def test_bounds_in_the_arguments_are_those_of_a_frame_and_count_more_than_those_in_the_file(
+    name: str, arguments: dict[str, int], bounds: tuple[int, int]
+) -> None:
+    maker: Any = FRAME_MAKERS[name]({"size": {"shortest_edge": 10, "longest_edge": 20}, **arguments})
+    assert maker.bounds(4) == bounds

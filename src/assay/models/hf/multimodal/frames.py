@@ -140,7 +140,8 @@ class SquareFrames(FrameMaker):
 class PatchedFrames(FrameMaker):
     """Frames cut into patches in space and time, each video at its own size: Qwen2-VL and what follows it.
 
-    Qwen2-VL bounds the pixels of a frame, Qwen3-VL (`whole`) those of the whole video.
+    The file of Qwen2-VL bounds the pixels of a frame, that of Qwen3-VL (`whole`) those of the whole video. `min_pixels` and
+    `max_pixels` are the user's, and always those of a frame; `total_pixels` bounds the video.
     """
 
     defaults: Mapping[str, Any] = {
@@ -148,16 +149,15 @@ class PatchedFrames(FrameMaker):
         "patch_size": 14,
         "temporal_patch_size": 2,
         "merge_size": 2,
+        "min_pixels": None,
+        "max_pixels": None,
+        "total_pixels": None,
     }
     model_input_names = ("pixel_values_videos", "video_grid_thw")
     whole = False
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__(settings)
-        size = dict(self.settings["size"])
-        size["shortest_edge"] = self.settings.get("min_pixels") or size["shortest_edge"]
-        size["longest_edge"] = self.settings.get("max_pixels") or size["longest_edge"]
-        self.settings["size"] = size
         self.patch_size = int(self.settings["patch_size"])
         self.merge_size = int(self.settings["merge_size"])
         self.temporal_patch_size = int(self.settings["temporal_patch_size"])
@@ -171,17 +171,24 @@ class PatchedFrames(FrameMaker):
             "video_grid_thw": torch.tensor(grids),
         }
 
+    def bounds(self, frames: int) -> tuple[int, int]:
+        """The pixels of a frame, or (`whole`) of all of them: at least and at most."""
+        said = self.settings
+        share = frames if self.whole else 1
+        least = said["min_pixels"] * share if said.get("min_pixels") else said["size"]["shortest_edge"]
+        most = said["max_pixels"] * share if said.get("max_pixels") else said["size"]["longest_edge"]
+        if said.get("total_pixels"):
+            most = min(most, max(said["total_pixels"] * share // frames, least))
+        return int(least), int(most)
+
     def _cut(self, frames: Sequence[Any]) -> tuple[Array, tuple[int, int, int]]:
         width, height = frames[0].size
         depth = self.temporal_patch_size
         count = -(-len(frames) // depth) * depth
+        factor = self.patch_size * self.merge_size
+        least, most = self.bounds(count)
         height, width = fit_pixels(
-            height,
-            width,
-            factor=self.patch_size * self.merge_size,
-            least=self.settings["size"]["shortest_edge"],
-            most=self.settings["size"]["longest_edge"],
-            frames=count if self.whole else 1,
+            height, width, factor=factor, least=least, most=most, frames=count if self.whole else 1
         )
         pixels = self.pixels(frames, width, height)
         if count > len(frames):  # an odd frame is shown twice

@@ -80,6 +80,7 @@ _OWN: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
 PROCESSOR_ARGUMENTS: Mapping[str, Callable[[Any], Any]] = {
     "min_pixels": _count,
     "max_pixels": _count,
+    "total_pixels": _count,
     "min_patches": _count,
     "max_patches": _count,
     "crop_to_patches": _flag,

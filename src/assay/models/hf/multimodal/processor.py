@@ -1,4 +1,4 @@
-"""The processor of a checkpoint: its own, and without torchvision its own with Assay's video part.
+"""The processor of a checkpoint: its own, with Assay's video part where transformers has one for torchvision alone.
 
 Whatever a checkpoint's files say about pictures, sounds and templates is used as it is.
 """
@@ -31,6 +31,7 @@ _VIDEO_KINDS = {
     "smolvlm": "SmolVLMVideoProcessor",
 }
 _CROPPING = "phi4_multimodal"
+_BOUNDS = ("min_pixels", "max_pixels", "total_pixels")
 
 
 def backend() -> str:
@@ -45,7 +46,11 @@ def check_arguments(processor: Any, asked: Iterable[str], pretrained: str) -> No
         key
         for part in parts
         if part is not None
-        for key in (*getattr(getattr(part, "valid_kwargs", None), "__annotations__", ()), *vars(part))
+        for key in (
+            *getattr(getattr(part, "valid_kwargs", None), "__annotations__", ()),
+            *vars(part),
+            *getattr(part, "defaults", ()),
+        )
     }
     if unknown := sorted(set(asked) - known):
         raise BadOption(
@@ -65,8 +70,8 @@ def load_processor(pretrained: str, model_type: str, arguments: Mapping[str, Any
     import transformers
 
     try:
-        if find_spec("torchvision") is None and model_type in (*_VIDEO_KINDS, _CROPPING):
-            return _without_torchvision(transformers, pretrained, model_type, arguments, source)
+        if model_type in (*_VIDEO_KINDS, _CROPPING):
+            return _put_together(transformers, pretrained, model_type, arguments, source)
         return transformers.AutoProcessor.from_pretrained(pretrained, **arguments, **source)
     except ImportError as error:
         raise _missing(error, pretrained) from None
@@ -93,14 +98,17 @@ def _missing(error: ImportError, pretrained: str) -> MissingPackage:
     )
 
 
-def _without_torchvision(
+def _put_together(
     transformers: Any,
     pretrained: str,
     model_type: str,
     arguments: Mapping[str, Any],
     source: Mapping[str, Any],
 ) -> Any:
-    """The processor put together from its parts, for transformers refuses to."""
+    """The processor with a video or picture part of Assay's: transformers' own needs torchvision.
+
+    With torchvision it is the same, so that a video is the same frames and pixels wherever a run goes on.
+    """
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
     kind = getattr(transformers, PROCESSOR_MAPPING_NAMES[model_type])
@@ -114,14 +122,15 @@ def _without_torchvision(
         elif "image" in name and model_type == _CROPPING:
             parts[name] = CroppedPictures(_read_json(pretrained, "preprocessor_config.json", source))
         elif "image" in name:
-            parts[name] = transformers.AutoImageProcessor.from_pretrained(pretrained, **arguments, **source)
+            pictures = {key: value for key, value in arguments.items() if key != "total_pixels"}
+            parts[name] = transformers.AutoImageProcessor.from_pretrained(pretrained, **pictures, **source)
         else:
             parts[name] = transformers.AutoFeatureExtractor.from_pretrained(pretrained, **source)
     taken = kind.__init__.__code__.co_varnames[: kind.__init__.__code__.co_argcount]
     others = {key: value for key, value in written.items() if key in taken and key not in parts}
     if written.get("chat_template") is not None:
         others["chat_template"] = written["chat_template"]
-    # The processor asks of what class its parts are, and without torchvision there is no class for the video part.
+    # The processor asks of what class its parts are; without torchvision there is no class for the video part.
     trusting = type(kind.__name__, (kind,), {"check_argument_for_proper_class": lambda *part: None})
     return trusting(**parts, **others)
 
@@ -129,7 +138,7 @@ def _without_torchvision(
 def _frame_maker(
     pretrained: str, model_type: str, arguments: Mapping[str, Any], source: Mapping[str, Any]
 ) -> FrameMaker:
-    bounds = {key: arguments[key] for key in ("min_pixels", "max_pixels") if key in arguments}
+    bounds = {key: arguments[key] for key in _BOUNDS if key in arguments}
     return FRAME_MAKERS[_VIDEO_KINDS[model_type]]({**_video_settings(pretrained, source), **bounds})
 
 

@@ -236,3 +236,19 @@ def test_a_comparison_is_json_and_markdown_too(runs: Runs) -> None:
     found = assay.compare(runs(knows()), runs(knows(1)))
     assert json.loads(json.dumps(found.as_json()))["rows"][0]["documents"] == 40
     assert "| sums | exact_match | 0.0000 | 0.0250 | +2.50 |" in markdown_table(found, found.rows)
+
+
+def test_a_run_that_was_scored_again_is_compared_as_scored_last_unless_only_a_part_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay import api
+
+    monkeypatch.chdir(tmp_path)
+    tasks = [str(write_task(tmp_path, name, ROWS)) for name in ("a", "b")]
+    run = assay.run(model=make_model(knows(1, 2)), tasks=tasks, no_cache=True, output_path="out")
+    api.score(run, tasks=["a"])
+    assert open_source(run).tasks == ["a", "b"]
+    assert open_source(run).name == run.id
+    api.score(run)
+    assert open_source(run.folder).name == f"{run.id} (scoring 2)"
+    assert [row.difference for row in assay.compare(run, run).rows] == [0.0, 0.0]

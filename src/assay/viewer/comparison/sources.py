@@ -24,7 +24,7 @@ def open_source(word: str | Path | Run, folders: Sequence[str | Path] = ()) -> S
         UnknownName: There is neither.
     """
     if isinstance(word, Run):
-        return RunSheets(Run(word.folder).scored(None), word.id)
+        return _sheets(Run(word.folder))
     path = Path(word).expanduser()
     ours = (path / FILE_NAME).is_file() or path.name == FILE_NAME
     if path.exists() and not ours:
@@ -41,4 +41,13 @@ def open_source(word: str | Path | Run, folders: Sequence[str | Path] = ()) -> S
                 hint=f"a run's folder holds {FILE_NAME}; result folders hold samples_<task>_<date>.jsonl",
             ) from None
         raise error from None
-    return RunSheets(Run(folder).scored(None), folder.name)
+    return _sheets(Run(folder))
+
+
+def _sheets(run: Run) -> RunSheets:
+    """A run as it was scored the last time, if all of it was."""
+    last = run.scored(None)
+    if last is run or not set(last.tasks) >= set(run.tasks):
+        return RunSheets(run)
+    run.close()
+    return RunSheets(last, f"{run.folder.name} (scoring {last.id})")

@@ -58,6 +58,9 @@ class Anthropic(Service):
     def __init__(self) -> None:
         super().__init__()
         self.batches: dict[str, dict[str, Any]] = {}
+        self.version = ""
+        """The version of the protocol the last call was made in."""
+
         self.seconds = 0.0
         """How long a batch takes."""
 
@@ -65,9 +68,11 @@ class Anthropic(Service):
         """Results of the n-th entry of the next batch in place of answers."""
 
     def reply(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
-        if headers.get("x-api-key") != KEY:
-            return 401, {}, _error("authentication_error", f"invalid x-api-key: {headers.get('x-api-key')}")
-        if headers.get("anthropic-version") != "2023-06-01":
+        sent = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        if sent != KEY:
+            return 401, {}, _error("authentication_error", f"invalid x-api-key: {sent}")
+        self.version = headers.get("anthropic-version", "")
+        if self.version not in ("2023-06-01", "2026-10-21"):
             return 400, {}, _error("invalid_request_error", "anthropic-version: header is required")
         if path.startswith("/v1/messages/batches"):
             return self._batch(method, path, body)
@@ -78,6 +83,9 @@ class Anthropic(Service):
         return self.message(json.loads(body))
 
     def message(self, call: dict[str, Any]) -> Reply:
+        sampling = [name for name in ("temperature", "top_p", "top_k") if name in call]
+        if sampling and self.version == "2026-10-21":
+            return 400, {}, _error("invalid_request_error", f"{sampling[0]}: Extra inputs are not permitted")
         if wrong := _wrong_message(call):
             return 400, {}, _error("invalid_request_error", wrong)
         last = call["messages"][-1]
@@ -197,7 +205,7 @@ class Gemini(Service):
     """`generateContent` of the Gemini API."""
 
     def reply(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
-        found = re.fullmatch(r"/v1beta/models/([\w.-]+):generateContent", path)
+        found = re.fullmatch(r"/v1(?:beta)?/models/([\w.-]+):generateContent", path)
         if method != "POST" or found is None:
             return 404, {}, {"error": {"code": 404, "message": "not found", "status": "NOT_FOUND"}}
         if headers.get("x-goog-api-key") != KEY:
@@ -214,7 +222,7 @@ class Gemini(Service):
             assert content["role"] in ("user", "model")
             for part in content["parts"]:
                 assert set(part) <= {"text", "inlineData", "videoMetadata"}
-        chosen = call["generationConfig"]
+        chosen = call.get("generationConfig", {})
         if len(chosen.get("stopSequences", ())) > 5:
             return (
                 400,

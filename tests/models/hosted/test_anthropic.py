@@ -180,6 +180,12 @@ def test_a_setting_the_model_refuses_is_left_out_from_then_on(service: Anthropic
     assert "temperature" not in service.asked("/v1/messages")[-1]
 
 
+def test_the_newer_protocol_takes_no_sampling_settings(service: Anthropic) -> None:
+    request = generate("What is 1 + 1?", do_sample=True, temperature=0.5, top_p=0.9, top_k=3)
+    assert one(service, request, anthropic_version="2026-10-21").value == "2"
+    assert not {"temperature", "top_p", "top_k"} & set(service.asked("/v1/messages")[-1])
+
+
 def test_an_empty_account_stops_the_run(service: Anthropic) -> None:
     said = "Your credit balance is too low to access the Anthropic API."
     service.trouble = [

@@ -104,6 +104,12 @@ def test_thoughts_are_kept_apart_and_paid_for(service: Gemini) -> None:
     assert call["generationConfig"]["thinkingConfig"] == {"thinkingBudget": 128, "includeThoughts": True}
 
 
+def test_how_much_it_thinks_can_be_said_in_words(service: Gemini) -> None:
+    assert one(service, generate("What is 1 + 2?"), thinking_level="low").reasoning == "Adding up."
+    ((call,),) = [service.asked(PATH)]
+    assert call["generationConfig"]["thinkingConfig"] == {"thinkingLevel": "LOW", "includeThoughts": True}
+
+
 def test_a_prompt_that_is_blocked_is_a_refusal(service: Gemini) -> None:
     outcome = one(service, generate("forbidden"))
     assert (outcome.value, outcome.finish) == ("", "refused")

@@ -17,7 +17,8 @@ _WITHOUT_EFFECT = frozenset(
 _LARGEST_CALL_MB = 18.0
 """A call with everything in it may have 20 MB."""
 
-_THRESHOLDS = ("OFF", "BLOCK_NONE", "BLOCK_ONLY_HIGH", "BLOCK_MEDIUM_AND_ABOVE", "BLOCK_LOW_AND_ABOVE", "")
+_THRESHOLDS = ("OFF", "BLOCK_NONE", "BLOCK_ONLY_HIGH", "BLOCK_MEDIUM_AND_ABOVE", "BLOCK_LOW_AND_ABOVE")
+_LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
 
 
 class GeminiModel(HostedModel):
@@ -34,6 +35,7 @@ class GeminiModel(HostedModel):
         rpm: Any = None,
         tpm: Any = None,
         thinking_budget: Any = None,
+        thinking_level: str = "",
         safety_threshold: str = "BLOCK_NONE",
         vertexai: Any = False,
         project: Any = None,
@@ -45,7 +47,11 @@ class GeminiModel(HostedModel):
                 where="--model_args",
                 hint="--model litellm --model_args model=vertex_ai/NAME asks it",
             )
-        wire = ContentsWire(_budget(thinking_budget), _threshold(safety_threshold))
+        wire = ContentsWire(
+            thinking_budget=_budget(thinking_budget),
+            safety_threshold=_one_of("safety_threshold", safety_threshold, _THRESHOLDS),
+            thinking_level=_one_of("thinking_level", thinking_level, _LEVELS),
+        )
         given = {
             _NAMES.get(name, name): value for name, value in arguments.items() if name not in _WITHOUT_EFFECT
         }
@@ -60,6 +66,8 @@ class GeminiModel(HostedModel):
         shaping = {"safety_threshold": wire.safety_threshold}
         if wire.thinking_budget is not None:
             shaping["thinking_budget"] = str(wire.thinking_budget)
+        if wire.thinking_level:
+            shaping["thinking_level"] = wire.thinking_level
         super().__init__(wire, options, shaping)
 
 
@@ -79,11 +87,10 @@ def _budget(value: Any) -> int | None:
     return budget
 
 
-def _threshold(value: str) -> str:
-    if str(value).upper() not in _THRESHOLDS:
+def _one_of(name: str, value: Any, words: tuple[str, ...]) -> str:
+    word = str(value or "").upper()
+    if word and word not in words:
         raise BadOption(
-            f"`safety_threshold` cannot be {value!r}",
-            where="--model_args",
-            hint=f"one of {', '.join(_THRESHOLDS[:-1])}",
+            f"`{name}` cannot be {value!r}", where="--model_args", hint=f"one of {', '.join(words)}"
         )
-    return str(value).upper()
+    return word

@@ -43,6 +43,9 @@ class ContentsWire:
     """Tokens for thinking: 0 for none, -1 for as many as the model likes; None: the model's own way."""
 
     safety_threshold: str = "BLOCK_NONE"
+    thinking_level: str = ""
+    """`MINIMAL` … `HIGH`, for models that are told so; empty: the model's own way."""
+
     service: str = "gemini"
     default_url: str = "https://generativelanguage.googleapis.com/v1beta"
     variables: tuple[str, ...] = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -92,6 +95,8 @@ class ContentsWire:
             shown = {"includeThoughts": True} if self.thinking_budget else {}
             chosen["thinkingConfig"] = {"thinkingBudget": self.thinking_budget, **shown}
             chosen["maxOutputTokens"] = limit + max(0, self.thinking_budget)
+        elif self.thinking_level:
+            chosen["thinkingConfig"] = {"thinkingLevel": self.thinking_level, "includeThoughts": True}
         return chosen
 
     def read(self, value: Any) -> Reading:

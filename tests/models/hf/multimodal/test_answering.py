@@ -9,6 +9,7 @@ import pytest
 from tests.models.hf.multimodal.asking import ask, chat, choices, picture, plain, sound, values, video, write
 from tests.models.hf.multimodal.tiny import tiny
 
+from assay.core.errors import MissingPackage
 from assay.core.messages import Audio, Image, Message, Prompt, Text
 from assay.core.requests import Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Response
@@ -96,6 +97,23 @@ def test_a_batch_that_is_too_large_is_halved_and_nothing_is_lost(monkeypatch: py
     assert max(cramped.sizes) == 6 and cramped.sizes[-1] <= 2
 
 
+def test_choices_are_read_fewer_at_once_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = choices(chat(picture(1), "Pick:"), *(f" choice {at}" for at in range(9)))
+    before = [value.total for value in values(ask(seeing(), requests))]
+    tried: list[int] = []
+    plain_read_on = Engine._read_on
+
+    def read_on(engine: Engine, batch: Batch, rows: Sequence[Any], *others: Any) -> Any:
+        tried.append(len(rows))
+        if len(rows) > 3:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return plain_read_on(engine, batch, rows, *others)
+
+    monkeypatch.setattr(Engine, "_read_on", read_on)
+    after = [value.total for value in values(ask(seeing(), requests))]
+    assert after == pytest.approx(before, abs=1e-4) and max(tried) > 3
+
+
 def test_one_request_that_is_too_large_alone_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     Cramped(monkeypatch, 0)
     outcomes = ask(seeing(batch_size=2), [write(chat(picture(at), "What?"), at) for at in range(2)])
@@ -169,6 +187,14 @@ def test_an_answer_ends_before_its_stop_string() -> None:
     [outcome] = ask(seeing(), [write(chat(picture(1), "What?"), max_gen_toks=12, until=[stop])])
     assert isinstance(outcome, Response) and outcome.finish == "stop"
     assert outcome.value == whole.partition(stop)[0]
+
+
+def test_an_old_version_of_transformers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    monkeypatch.setattr(transformers, "__version__", "4.57.1")
+    with pytest.raises(MissingPackage, match=r"need transformers 5, and 4\.57\.1 is installed"):
+        seeing().preview(write(chat("Hi")))
 
 
 def test_a_name_of_lmms_eval_does_not_stop_at_the_blank_line_every_task_has() -> None:

@@ -61,6 +61,7 @@ class Answering:
         self._layout = layout
         self._limits = limits
         self._budget = Budget(limits.batch_size)
+        self._choice_budget = Budget(max(_CHOICE_ROWS, limits.batch_size))
         self.model_seconds = 0.0
 
     def outcomes(self, window: Sequence[Request]) -> Iterator[Outcome]:
@@ -134,16 +135,24 @@ class Answering:
     def _score(self, rows: Sequence[_Row]) -> Iterator[tuple[Any, Outcome]]:
         batch = self._batch(rows)
         started = time.monotonic()
-        found = self._engine.likelihoods(
-            batch,
-            [row.continuations or [] for row in rows],
-            most_rows=max(_CHOICE_ROWS, self._budget.size),
-        )
+        found = self._likelihoods(batch, [row.continuations or [] for row in rows])
         seconds = (time.monotonic() - started) / sum(len(row.requests) for row in rows)
         for row, values, length in zip(rows, found, batch.lengths, strict=True):
             for request, value, one in zip(row.requests, values, row.continuations or [], strict=True):
                 usage = Usage(length, len(one))
                 yield request, Response(request_id=request.id, value=value, usage=usage, seconds=seconds)
+
+    def _likelihoods(
+        self, batch: Batch, continuations: Sequence[Sequence[list[int]]]
+    ) -> list[list[LogProbability]]:
+        """Fewer choices at once when memory runs out, down to one; then fewer prompts, which is the caller's business."""
+        while True:
+            try:
+                return self._engine.likelihoods(batch, continuations, most_rows=self._choice_budget.size)
+            except RuntimeError as error:
+                if not is_out_of_memory(error) or not self._choice_budget.halve():
+                    raise
+                free_memory(self._batcher.device)
 
     def _rolling(self, request: RollingLikelihood) -> Iterator[Outcome]:
         """The whole text of a prompt, in windows the model can hold."""
@@ -159,9 +168,7 @@ class Answering:
 
         def work(rows: Sequence[_Row]) -> Iterator[tuple[Any, Outcome]]:
             nonlocal total
-            found = self._engine.likelihoods(
-                self._batch(rows), [row.continuations or [] for row in rows], most_rows=self._budget.size
-            )
+            found = self._likelihoods(self._batch(rows), [row.continuations or [] for row in rows])
             total += sum(value.total for values in found for value in values)
             return iter(())
 

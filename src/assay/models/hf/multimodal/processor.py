@@ -31,6 +31,9 @@ _VIDEO_KINDS = {
     "smolvlm": "SmolVLMVideoProcessor",
 }
 _CROPPING = "phi4_multimodal"
+_OLDEST = 5
+"""The version of transformers from which processors are made of parts, and pictures need no torchvision."""
+
 _BOUNDS = ("min_pixels", "max_pixels", "total_pixels")
 
 
@@ -69,6 +72,12 @@ def load_processor(pretrained: str, model_type: str, arguments: Mapping[str, Any
     """
     import transformers
 
+    if int(transformers.__version__.partition(".")[0]) < _OLDEST:
+        raise MissingPackage(
+            f"models that see or hear need transformers {_OLDEST}, and {transformers.__version__} is installed",
+            where="--model",
+            hint=f"pip install 'transformers>={_OLDEST}'",
+        )
     try:
         if model_type in (*_VIDEO_KINDS, _CROPPING):
             return _put_together(transformers, pretrained, model_type, arguments, source)

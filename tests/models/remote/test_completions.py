@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,6 +95,32 @@ def test_whole_texts_go_in_windows_as_long_as_the_model_holds() -> None:
         assert isinstance(whole, Response) and isinstance(whole.value, LogProbability)
         assert cut.value.total < whole.value.total, "a shorter memory knows less"
         assert len(server.payloads[-1]["prompt"]) > 3, "all windows in one call"
+
+
+@pytest.mark.torch
+@pytest.mark.parity
+@pytest.mark.parametrize("number", range(4))
+def test_likelihoods_are_those_lm_eval_gets_from_the_same_server(number: int, server: EmbeddedServer) -> None:
+    """lm_eval 0.4.13, `local-completions` with the same tokenizer: pairs, cut contexts, rolling windows."""
+    pytest.importorskip("transformers")
+    recorded = json.loads((Path(__file__).parent / "recorded_lm_eval.json").read_text("utf-8"))
+    record = recorded["recorded"][number]
+    pairs: list[Request] = [likelihood(start, end, at) for at, (start, end) in enumerate(recorded["pairs"])]
+    texts: list[Request] = [
+        RollingLikelihood(task="t", document=100 + at, prompt=Prompt.of_text(text))
+        for at, text in enumerate(recorded["texts"])
+    ]
+    arguments = {"add_bos_token": record["add_bos_token"], "max_length": record["max_length"]}
+    found = ask(made(server, tokenizer=str(SHIPPED_WEIGHTS), **arguments), [*pairs, *texts])
+    for request, (total, greedy) in zip(pairs, record["pairs"], strict=True):
+        outcome = found[request.id]
+        assert isinstance(outcome, Response) and isinstance(outcome.value, LogProbability), outcome
+        assert outcome.value.total == pytest.approx(total, abs=1e-3)
+        assert outcome.value.greedy == greedy
+    for request, total in zip(texts, record["texts"], strict=True):
+        outcome = found[request.id]
+        assert isinstance(outcome, Response) and isinstance(outcome.value, LogProbability), outcome
+        assert outcome.value.total == pytest.approx(total, abs=1e-3)
 
 
 def _compare(knows: frozenset[str], arguments: dict[str, Any]) -> None:

@@ -1,0 +1,161 @@
+"""Encrypted connections: the certificate is checked, with a proxy in between, too."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import ssl
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.models.remote.address import parse_address
+from assay.models.remote.connection import Unreachable
+from assay.models.remote.http import HttpClient
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="not installed: openssl")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for `localhost` that nobody signed but itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    file, key = folder / "certificate.pem", folder / "key.pem"
+    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    subprocess.run(
+        [*command, "-days", "2", *name, "-keyout", str(key), "-out", str(file)],
+        check=True,
+        capture_output=True,
+    )
+    return file, key
+
+
+BODY = b'{"said": "x"}'
+REPLY = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+            await reader.readexactly(length)
+            writer.write(REPLY)
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+        pass
+    finally:
+        writer.transport.abort()
+
+
+def served(certificate: tuple[Path, Path], use: Callable[[int], Awaitable[Any]]) -> Any:
+    """Do something with the port of an encrypted server."""
+
+    async def go() -> Any:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*map(str, certificate))
+        server = await asyncio.start_server(_answer, "127.0.0.1", 0, ssl=context)
+        try:
+            return await use(server.sockets[0].getsockname()[1])
+        finally:
+            server.close()
+
+    return asyncio.run(go())
+
+
+async def called(url: str, times: int = 2, **arguments: Any) -> list[bytes]:
+    client = HttpClient(parse_address(url), headers={}, **arguments)
+    try:
+        return [(await client.call("POST", "/x", b"{}", timeout_s=10)).body for _ in range(times)]
+    finally:
+        await client.close()
+        await asyncio.sleep(0.01)
+
+
+def test_a_certificate_nobody_trusts_is_refused(certificate: tuple[Path, Path]) -> None:
+    with pytest.raises(Unreachable, match="not trusted"):
+        served(certificate, lambda port: called(f"https://localhost:{port}"))
+
+
+def test_a_file_of_authorities_is_trusted(certificate: tuple[Path, Path]) -> None:
+    bodies = served(
+        certificate, lambda port: called(f"https://localhost:{port}", ca_cert_path=str(certificate[0]))
+    )
+    assert bodies == [BODY, BODY]
+
+
+def test_another_host_of_the_same_authority_is_not(certificate: tuple[Path, Path]) -> None:
+    with pytest.raises(Unreachable, match="not trusted"):
+        served(
+            certificate, lambda port: called(f"https://127.0.0.1:{port}", ca_cert_path=str(certificate[0]))
+        )
+
+
+def test_verify_certificate_false_trusts_anybody(certificate: tuple[Path, Path]) -> None:
+    bodies = served(certificate, lambda port: called(f"https://localhost:{port}", verify_certificate=False))
+    assert bodies == [BODY, BODY]
+
+
+def test_an_encrypted_call_goes_through_a_tunnel_of_the_proxy(
+    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+
+    async def use(port: int) -> list[bytes]:
+        async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                while data := await reader.read(65536):
+                    writer.write(data)
+            except ConnectionError:
+                pass
+            writer.transport.abort()
+
+        async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.append(await reader.readuntil(b"\r\n\r\n"))
+            there, back = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await asyncio.gather(pump(reader, back), pump(there, writer))
+
+        proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+        monkeypatch.setenv("https_proxy", f"http://me:secret@127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        monkeypatch.setenv("no_proxy", "")
+        try:
+            return await called("https://models.example", verify_certificate=False)
+        finally:
+            proxy.close()
+            await asyncio.sleep(0.01)
+
+    assert served(certificate, use) == [BODY, BODY]
+    (connect,) = asked
+    assert connect.startswith(b"CONNECT models.example:443 HTTP/1.1\r\n")
+    assert b"Proxy-Authorization: Basic bWU6c2VjcmV0\r\n" in connect
+
+
+def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+        await writer.drain()
+        writer.transport.abort()
+
+    async def go() -> None:
+        proxy = await asyncio.start_server(refuse, "127.0.0.1", 0)
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        monkeypatch.setenv("no_proxy", "")
+        with pytest.raises(Unreachable, match="refuses: 407"):
+            await called("https://models.example")
+        proxy.close()
+
+    asyncio.run(go())

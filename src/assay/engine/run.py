@@ -57,7 +57,9 @@ async def run(
         try:
             with stream.court:
                 await stream.flow()
-                journal.set_facts(stop_facts(stream.stops, journal.facts())).result()
+                if stream.stops:
+                    facts = stop_facts(stream.stops, journal.facts())
+                    await asyncio.wrap_future(journal.set_facts(facts))
                 progress.stage = "summarise"
                 estimates = await stream.foreign.run(partial(summarise, plan, journal))
         finally:

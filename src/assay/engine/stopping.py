@@ -213,8 +213,6 @@ def _baseline_scores(baseline: Run, planned: PlannedTask, key: tuple[str, str]) 
 
 def stop_facts(stops: Mapping[str, Stop], facts: Mapping[str, Any]) -> dict[str, Any]:
     """What a journal says at the end: what the rules came to, and how many documents were asked."""
-    if not stops:
-        return {}
     asked = {
         name: {**about, "documents": stops[name].asked}
         for name, about in facts["tasks"].items()

@@ -17,9 +17,9 @@ def model_named(name: str) -> type[HfModel]:
     >>> model_named("qwen2_5_vl")().name
     'Qwen/Qwen2.5-VL-3B-Instruct'
     """
-    return type(
-        name, (HfModel,), {"habits": NAMES[name], "called": name, "__doc__": f"`{name}` as in lmms-eval."}
-    )
+    habits = NAMES[name]
+    about = f"{habits.pretrained} and its like, by transformers, with the habits of lmms-eval's `{name}`."
+    return type(name, (HfModel,), {"habits": habits, "called": name, "__doc__": about})
 
 
 def __getattr__(name: str) -> type[HfModel]:

@@ -12,6 +12,7 @@ from tests.models.hf.multimodal.tiny import tiny
 
 from assay.core.errors import BadData, BadOption
 from assay.core.messages import Message, Part, Prompt, Text
+from assay.core.responses import Failure, Response
 from assay.models.hf import HfModel
 from assay.models.hf.named import model_named
 
@@ -90,6 +91,25 @@ def test_a_template_of_plain_texts_gets_marks_in_them(bare: Path) -> None:
     model = HfModel(pretrained=str(bare), chat_template=template)
     assert model.preview(write(chat(picture(1), "What?"))) == "[user] <image>\nWhat?"
     values(ask(model, [write(chat(picture(1), "What?"))]))
+
+
+REFUSING = """\
+{%- for message in messages -%}
+{%- if message.role == 'system' or message.content[-1].text == 'no' -%}{{ raise_exception('not that') }}{%- endif -%}
+[{{ message.role }}]{%- for part in message.content -%}
+{{ '<image>' if part.type == 'image' else part.text }}{%- endfor -%}{%- endfor -%}"""
+
+
+def test_a_template_that_refuses_a_system_message_gets_none(bare: Path) -> None:
+    model = HfModel(pretrained=str(bare), chat_template=REFUSING, system_prompt="Be.")
+    assert model.preview(write(chat(picture(1), "So"))) == "[user]<image>So"
+
+
+def test_a_conversation_the_template_refuses_costs_itself(bare: Path) -> None:
+    model = HfModel(pretrained=str(bare), chat_template=REFUSING, batch_size=2)
+    fine, refused = ask(model, [write(chat(picture(1), "So")), write(chat(picture(1), "no"), 1)])
+    assert isinstance(fine, Response)
+    assert isinstance(refused, Failure) and refused.kind == "bad request" and "not that" in refused.message
 
 
 def test_settings_the_processor_has_not_are_refused() -> None:

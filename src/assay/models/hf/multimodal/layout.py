@@ -15,7 +15,7 @@ from typing import Any
 from assay.core.messages import Audio, Image, Message, Part, Prompt, Role, Text, Video
 from assay.media import Clip, frames, picture, waveform
 
-__all__ = ["Laid", "Layout", "MediaSettings", "UnreadablePart"]
+__all__ = ["Laid", "Layout", "MediaSettings", "UnreadableChat", "UnreadablePart"]
 
 PICTURE_MARK = "<image>"
 _NUMBERED = re.compile(r"<image (\d+)>")
@@ -25,6 +25,10 @@ _BEFORE, _AFTER = "\ue000", "\ue001"
 
 class UnreadablePart(ValueError):
     """A medium this checkpoint has no sense for."""
+
+
+class UnreadableChat(ValueError):
+    """A conversation the checkpoint's template does not write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,20 +196,34 @@ class Layout:
         return text if not last else text[: text.rindex(last) + len(last)]
 
     def _render(self, content: list[tuple[Role, list[dict[str, str]]]], *, generation: bool) -> str:
+        """What the template writes. One that refuses a system message is given the conversation without it."""
+        from jinja2 import TemplateError
+
         source = str(self._template)
         typed = "type" in source or "is string" in source
         messages = [
             {"role": role, "content": parts if typed else self._joined(parts)} for role, parts in content
         ]
-        return str(
-            self._processor.apply_chat_template(
-                messages,
-                chat_template=self._template,
-                tokenize=False,
-                add_generation_prompt=generation,
-                **self._settings.template_arguments,
-            )
+        try:
+            return self._apply(messages, generation)
+        except TemplateError as error:
+            left = [message for message in messages if message["role"] != "system"]
+            if len(left) == len(messages):
+                raise UnreadableChat(f"the chat template refuses the conversation: {error}") from None
+        try:
+            return self._apply(left, generation)
+        except TemplateError as error:
+            raise UnreadableChat(f"the chat template refuses the conversation: {error}") from None
+
+    def _apply(self, messages: list[dict[str, Any]], generation: bool) -> str:
+        made = self._processor.apply_chat_template(
+            messages,
+            chat_template=self._template,
+            tokenize=False,
+            add_generation_prompt=generation,
+            **self._settings.template_arguments,
         )
+        return str(made)
 
     def _lines(self, content: list[tuple[Role, list[dict[str, str]]]]) -> str:
         open_end = content[-1][0] == "assistant"
@@ -239,7 +257,10 @@ class Layout:
         if self._template is None or "type" not in source:
             return fallback
         parts = [{"type": "text", "text": _BEFORE}, {"type": sense}, {"type": "text", "text": _AFTER}]
-        text = self._render([("user", parts)], generation=False)
+        try:
+            text = self._render([("user", parts)], generation=False)
+        except UnreadableChat:
+            return fallback
         found = text.partition(_BEFORE)[2].partition(_AFTER)[0].strip()
         return found if fallback in found else fallback
 

@@ -9,12 +9,13 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
-from assay.core.errors import BadMedia, BadOption
-from assay.core.messages import Media
+from assay.core.errors import BadMedia, BadOption, UserMistake
+from assay.core.messages import Media, Message, Prompt, Text
 from assay.core.ports import Ability, Traits
-from assay.core.requests import Generate, Request
+from assay.core.requests import Generate, Request, Settings
 from assay.core.responses import Failure, Outcome
 from assay.models.credentials import key_or_error, refuse_keys
 from assay.models.prices import billed_name
@@ -177,6 +178,13 @@ class HostedModel:
             verify_certificate=options.verify_certificate,
             ca_cert_path=options.ca_cert_path,
         )
+
+    async def learn(self, endpoint: Endpoint) -> None:
+        """Find out with one tiny call which settings the model refuses, before thousands are sent at once."""
+        prompt = Prompt((Message("user", (Text("Say yes."),)),), chat=True)
+        settings = Settings({"max_gen_toks": 16, "do_sample": False})
+        with suppress(NotAnswered, UserMistake):  # whoever asks next hears of it
+            await self._call(endpoint, Generate(task="", document=0, prompt=prompt, settings=settings))
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         """Each request on its own, as soon as it is answered."""

@@ -250,6 +250,12 @@ def test_a_reply_that_is_lost_on_its_way_back_hands_nothing_in_twice(service: An
     assert len(service.batches) == 1
 
 
+def test_a_setting_the_model_refuses_is_found_before_the_batch_is_handed_in(service: Any) -> None:
+    name = "no-temperature-1" if isinstance(service, OpenAIBatches) else "claude-no-temperature-1"
+    requests = sums(4)
+    assert values(requests, ask(model(service, model=name), requests)) == ["1", "2", "3", "4"]
+
+
 def test_a_service_that_takes_no_batches_costs_the_requests_and_no_more(service: Any, home: Path) -> None:
     service.reply = lambda *_: (403, {}, {"error": {"message": "no batches for you"}})
     requests = sums(3)
@@ -301,5 +307,5 @@ def test_the_book_forgets_what_no_service_has_any_more(tmp_path: Path) -> None:
 def test_no_key_is_in_the_book(service: Any, home: Path) -> None:
     service.seconds = 60
     begin_and_die(model(service), sums(2), service)
-    for file in home.iterdir():
-        assert KEY.encode() not in file.read_bytes()
+    for file in home.rglob("*"):
+        assert not file.is_file() or KEY.encode() not in file.read_bytes()

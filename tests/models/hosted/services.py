@@ -297,7 +297,7 @@ class OpenAIBatches(Service):
         if method == "GET" and (found := re.fullmatch(r"/v1/files/([\w-]+)/content", path)):
             return 200, {"Content-Type": "application/octet-stream"}, self.files[found[1]]
         if (method, path) == ("POST", "/v1/chat/completions"):
-            return self.trouble.pop(0) if self.trouble else (200, {}, _completion(json.loads(body)))
+            return self.trouble.pop(0) if self.trouble else _completion(json.loads(body))
         return 404, {}, {"error": {"message": f"no {method} {path}"}}
 
     def _upload(self, content_type: str, body: bytes) -> Reply:
@@ -347,7 +347,8 @@ class OpenAIBatches(Service):
         return about
 
     def _write(self, name: str, batch: dict[str, Any]) -> dict[str, str]:
-        good, bad = [], []
+        good: list[dict[str, Any]] = []
+        bad: list[dict[str, Any]] = []
         for at, line in enumerate(batch["lines"]):
             spoiled = batch["spoil"].get(at)
             if spoiled == "missing":
@@ -362,8 +363,9 @@ class OpenAIBatches(Service):
                 reply = {"status_code": 500, "body": {"error": {"message": "The server had an error"}}}
                 bad.append({"id": f"r{at}", "custom_id": line["custom_id"], "response": reply, "error": None})
             else:
-                reply = {"status_code": 200, "request_id": "x", "body": _completion(line["body"])}
-                good.append(
+                status, _, content = _completion(line["body"])
+                reply = {"status_code": status, "request_id": "x", "body": content}
+                (good if status == 200 else bad).append(
                     {"id": f"r{at}", "custom_id": line["custom_id"], "response": reply, "error": None}
                 )
         files = {}
@@ -374,17 +376,28 @@ class OpenAIBatches(Service):
         return files
 
 
-def _completion(call: dict[str, Any]) -> dict[str, Any]:
+def _completion(call: dict[str, Any]) -> Reply:
+    if call["model"].startswith("no-temperature") and "temperature" in call:
+        said = "Unsupported value: 'temperature' does not support 0.0 with this model."
+        return 400, {}, {"error": {"message": said, "param": "temperature", "code": "unsupported_value"}}
     content = call["messages"][-1]["content"]
     text = content if isinstance(content, str) else _texts(content)
     message = {"role": "assistant", "content": answer_to(text), "refusal": None}
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "model": call["model"],
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 40, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 8}},
-    }
+    return (
+        200,
+        {},
+        {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "model": call["model"],
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "usage": {
+                "prompt_tokens": 40,
+                "completion_tokens": 2,
+                "prompt_tokens_details": {"cached_tokens": 8},
+            },
+        },
+    )
 
 
 @contextmanager

@@ -60,6 +60,9 @@ class AnthropicBatches:
     def endpoint(self) -> Endpoint:
         return self._asked.endpoint()
 
+    async def learn(self, endpoint: Endpoint) -> None:
+        await self._asked.learn(endpoint)
+
     def body(self, request: Generate) -> bytes:
         return self._asked.written(request)
 

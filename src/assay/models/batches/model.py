@@ -66,6 +66,8 @@ class BatchModel:
         self._polls_s = _POLLS_S if poll_s is None else (_seconds(poll_s),) * 2
         self._book = book or BatchBook(digest_of(service.identity()))
         self._endpoint: Endpoint | None = None
+        self._learning = asyncio.Lock()
+        self._learnt = False
         self._answered: set[str] = set()
         """Requests whose answers were handed on: the run keeps them before the model is closed."""
 
@@ -162,6 +164,10 @@ class BatchModel:
     ) -> AsyncIterator[tuple[Outcome | None, Entry | None]]:
         """Hand requests in, in as many batches as their size needs; what cannot be handed in is a failure."""
         lines: list[Line] = []
+        async with self._learning:
+            if requests and not self._learnt:
+                await self._service.learn(endpoint)
+                self._learnt = True
         for request in requests:
             try:
                 lines.append(Line(request.id, await asyncio.to_thread(self._service.body, request)))

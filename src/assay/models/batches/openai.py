@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from assay.core.errors import BadOption
+from assay.core.errors import BadOption, UserMistake
 from assay.core.messages import Media
 from assay.core.ports import Model
 from assay.core.requests import Generate, Request
@@ -17,10 +18,11 @@ from assay.models.batches.service import Line, Refused, Status
 from assay.models.prices import billed_name
 from assay.models.remote.chat import Reading, chat_payload, read_chat, response_of
 from assay.models.remote.endpoint import Endpoint
-from assay.models.remote.faults import BadReply
+from assay.models.remote.faults import BadReply, NotAnswered
 from assay.models.remote.media import prepare
 from assay.models.remote.openai import OpenAIModel, identity_of, look_of, preview_of
 from assay.models.remote.options import Options
+from assay.models.remote.probe import NoServer, look_at_chat
 from assay.models.remote.seen import Seen
 
 __all__ = ["OpenAIBatches", "batch_gpt4", "openai_model"]
@@ -61,6 +63,11 @@ class OpenAIBatches:
 
     def endpoint(self) -> Endpoint:
         return self.options.endpoint()
+
+    async def learn(self, endpoint: Endpoint) -> None:
+        if self.options.probe:
+            with suppress(NoServer, NotAnswered, UserMistake):  # whoever hands a batch in hears of it
+                self._seen = await look_at_chat(endpoint, self.options)
 
     def body(self, request: Generate) -> bytes:
         return json.dumps(chat_payload(request, self.options, self._seen, self._look)).encode()

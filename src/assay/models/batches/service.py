@@ -59,6 +59,10 @@ class BatchService(Protocol):
 
     def endpoint(self) -> Endpoint: ...
 
+    async def learn(self, endpoint: Endpoint) -> None:
+        """Find out which settings the model refuses: a batch of calls it refuses would be a day lost."""
+        ...
+
     def body(self, request: Generate) -> bytes:
         """A request as the service reads it. Called in a thread; media are encoded here."""
         ...

@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.models.hf.jobs import Choice
 
-__all__ = ["choose_tokens"]
+__all__ = ["choose_tokens", "most_likely"]
 
 
 def choose_tokens(logits: Any, choices: Sequence[Choice], draws: Sequence[random.Random | None]) -> list[int]:
@@ -16,7 +16,7 @@ def choose_tokens(logits: Any, choices: Sequence[Choice], draws: Sequence[random
     import torch
 
     with torch.inference_mode():
-        tokens = logits.argmax(-1)
+        tokens = most_likely(logits)
         groups: dict[Choice, list[int]] = {}
         for row, choice in enumerate(choices):
             if not choice.is_greedy:
@@ -26,6 +26,15 @@ def choose_tokens(logits: Any, choices: Sequence[Choice], draws: Sequence[random
             tokens[rows] = _drawn(logits[rows].float(), choice, torch.tensor(numbers, device=logits.device))
         found: list[int] = tokens.tolist()
         return found
+
+
+def most_likely(logits: Any) -> Any:
+    """The first of the most likely tokens of each row; on a processor NumPy finds it many times faster than torch."""
+    import torch
+
+    if logits.device.type == "cpu" and logits.dtype == torch.float32:
+        return torch.from_numpy(logits.numpy().argmax(-1))
+    return logits.argmax(-1)
 
 
 def _drawn(logits: Any, choice: Choice, numbers: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.models.hf.choosing import most_likely
 from assay.models.hf.memory import Budget, free_memory, is_out_of_memory
 from assay.models.hf.prefix_tree import Node, build_tree, packed
 from assay.models.hf.runner import Computed, Runner
@@ -102,7 +103,7 @@ def look_up(
         row, token = (torch.from_numpy(one).to(logits.device) for one in (rows, targets))
         # not `logsumexp`, which rounds less on a processor: lm-eval's numbers come from this
         found = logits.log_softmax(-1)[row, token]
-        best = logits.argmax(-1)[row] == token
+        best = most_likely(logits)[row] == token
         return found.double().cpu().numpy(), best.cpu().numpy()
 
 

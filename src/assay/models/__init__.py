@@ -29,8 +29,8 @@ MODELS.add_lazy("speech", "assay.models.speech:SpeechModel")
 MODELS.add_lazy("moonshine", "assay.models.speech:SpeechModel")
 for _name in ("vllm", "vllm-vlm"):
     MODELS.add_lazy(_name, "assay.models.vllm:VllmModel")
-for _name in ("vllm_chat", "vllm_generate"):
-    MODELS.add_lazy(_name, "assay.models.vllm:VllmChatModel")
+MODELS.add_lazy("vllm_chat", "assay.models.vllm:VllmChatModel")
+MODELS.add_lazy("vllm_generate", "assay.models.vllm:VllmGenerateModel")
 for _name in ("openai", "openai-chat-completions", "local-chat-completions"):
     MODELS.add_lazy(_name, "assay.models.batches:openai_model")
 MODELS.add_lazy("batch_gpt4", "assay.models.batches:batch_gpt4")

@@ -15,7 +15,7 @@ from assay.core.messages import Image, Message, Prompt, Text
 from assay.core.requests import Generate, Settings
 from assay.models import MODELS, make_model
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS
-from assay.models.vllm import VllmChatModel, VllmModel
+from assay.models.vllm import VllmChatModel, VllmGenerateModel, VllmModel
 from assay.models.vllm.engine import _known
 from assay.models.vllm.media import fitting_size
 
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_it_is_found_under_the_names_people_know() -> None:
     assert {MODELS.get(name) for name in ("vllm", "vllm-vlm")} == {VllmModel}
-    assert {MODELS.get(name) for name in ("vllm_chat", "vllm_generate")} == {VllmChatModel}
+    assert (MODELS.get("vllm_chat"), MODELS.get("vllm_generate")) == (VllmChatModel, VllmGenerateModel)
 
 
 def test_name_and_abilities_are_read_from_the_folder(folder: Path) -> None:

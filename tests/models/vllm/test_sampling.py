@@ -77,3 +77,5 @@ def test_with_lmms_evals_habits_stops_are_not_heeded_and_answers_may_be_long() -
     made = asked({"until": ["\n\n"], "max_new_tokens": 16}, heeds_stops=False, least_tokens=4096)
     assert made.stops == ("</s>",) and made.parameters["max_tokens"] == 4096
     assert parameters({"max_new_tokens": 9000}, least_tokens=4096)["max_tokens"] == 9000
+    assert parameters({"do_sample": True}, top_p=0.95)["top_p"] == 0.95
+    assert parameters({"do_sample": True, "top_p": 0.5}, top_p=0.95)["top_p"] == 0.5

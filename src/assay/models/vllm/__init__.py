@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from assay.models.vllm.adapter import VllmChatModel, VllmModel
+from assay.models.vllm.adapter import VllmChatModel, VllmGenerateModel, VllmModel
 
-__all__ = ["VllmChatModel", "VllmModel"]
+__all__ = ["VllmChatModel", "VllmGenerateModel", "VllmModel"]

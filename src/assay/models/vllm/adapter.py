@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assay.models.vllm.answering import Answering, Habits
     from assay.models.vllm.media import MediaPrompts
 
-__all__ = ["VllmChatModel", "VllmModel"]
+__all__ = ["VllmChatModel", "VllmGenerateModel", "VllmModel"]
 
 _WINDOW, _IN_FLIGHT = 128, 4
 """vLLM batches by itself: it only wants many requests at hand, more than it computes at once."""
@@ -43,6 +43,7 @@ class VllmModel:
     """
 
     _speaks_lmms = False
+    _frames_are_pictures = True
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class VllmModel:
         files = await asyncio.to_thread(self._files)
         found = {"name": self.name, "engine": f"vllm {version}", "adapter": _REVISION, **files}
         if self._lmms:
-            found["habits"] = "lmms-eval"
+            found["habits"] = "lmms-eval" if self._frames_are_pictures else "lmms-eval, videos as such"
         return {**found, "dtype": self._dtype(), **self._arguments.identity()}
 
     def _files(self) -> dict[str, str]:
@@ -144,13 +145,18 @@ class VllmModel:
             return None
         from assay.models.vllm.media import MediaPrompts
 
-        return MediaPrompts(self._arguments, self._checkpoint, self._senses, as_pictures=self._lmms)
+        return MediaPrompts(
+            self._arguments,
+            self._checkpoint,
+            self._senses,
+            as_pictures=self._lmms and self._frames_are_pictures,
+        )
 
     @property
     def _habits(self) -> Habits:
         from assay.models.vllm.answering import Habits
 
-        return Habits(heeds_stops=False, least_tokens=4096) if self._lmms else Habits()
+        return Habits(heeds_stops=False, least_tokens=4096, top_p=0.95) if self._lmms else Habits()
 
     async def open(self) -> None:
         """Load the weights and start the engine: a minute or two."""
@@ -200,6 +206,12 @@ class VllmChatModel(VllmModel):
     """`vllm` with lmms-eval's habits: answers end where the model ends them, and are at most 4096 tokens long or more."""
 
     _speaks_lmms = True
+
+
+class VllmGenerateModel(VllmChatModel):
+    """`vllm_chat` that shows videos as videos, where the checkpoint knows what that is."""
+
+    _frames_are_pictures = False
 
 
 def _content(template: str) -> str:

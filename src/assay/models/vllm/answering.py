@@ -44,6 +44,8 @@ class Habits:
     """lmms-eval's adapter tells vLLM no stop strings; answers end where the model ends them."""
 
     least_tokens: int | None = None
+    top_p: float = 1.0
+    """Where a task samples and does not say."""
 
 
 class LaysMedia(Protocol):
@@ -160,6 +162,7 @@ class Answering:
             least_tokens=arguments.max_new_tokens or habits.least_tokens,
             seed=arguments.seed,
             heeds_stops=habits.heeds_stops,
+            top_p=habits.top_p,
             thinks=bool(arguments.think_end_token),
         )
 

@@ -37,11 +37,12 @@ class Sampling:
 
 def sampling_of(
     request: Generate, *, end_text: str, default_tokens: int, seed: int, least_tokens: int | None = None,
-    heeds_stops: bool = True, thinks: bool = False,
+    heeds_stops: bool = True, top_p: float = 1.0, thinks: bool = False,
 ) -> Sampling:  # fmt: skip
     """The parameters of one request.
 
-    `least_tokens`: so many at least, whatever the task says. `thinks`: stop strings wait for the end of thinking.
+    `least_tokens`: so many at least, whatever the task says. `top_p`: where it says nothing. `thinks`: stop strings wait
+    for the end of thinking.
     Neither `do_sample` nor `temperature` is greedy; lm-eval means that too and draws at temperature 1.
     """
     settings = request.settings
@@ -60,7 +61,8 @@ def sampling_of(
         "temperature": settings.temperature,
     }
     if settings.temperature > 0:
-        parameters |= {"top_p": settings.top_p or 1.0, "top_k": settings.top_k}
+        said = top_p if settings.values.get("top_p") is None else settings.top_p
+        parameters |= {"top_p": said or 1.0, "top_k": settings.top_k}
         parameters["seed"] = _seed(request, seed if settings.seed is None else settings.seed)
     return Sampling(parameters=parameters, stops=stops)
 

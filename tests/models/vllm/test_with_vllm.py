@@ -124,7 +124,11 @@ def test_long_texts_are_scored_in_windows(engine: Opened, contexts: list[str]) -
 def test_greedy_texts_are_those_of_transformers(engine: Opened, contexts: list[str]) -> None:
     chat = Prompt((Message("system", (Text("Be brief."),)), Message("user", (Text("Hi"),))), chat=True)
     going_on = Prompt((*chat.messages, Message("assistant", (Text("the sky"),))), chat=True)
-    settings: list[dict[str, Any]] = [GREEDY, {"until": ["o", " bl"], "max_gen_toks": 24}, {"max_gen_toks": 1}]
+    settings: list[dict[str, Any]] = [
+        GREEDY,
+        {"until": ["o", " bl"], "max_gen_toks": 24},
+        {"max_gen_toks": 1},
+    ]
     prompts: list[str | Prompt] = [*contexts[1:], chat, going_on]
     requests = [writing(text, some) for text in prompts for some in settings]
     ours, theirs = responses(engine.ask(requests), requests), responses(hf_answers(requests), requests)

@@ -191,9 +191,9 @@ def test_nothing_outlives_assay(box: Box, alive: Alive) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", code, source], env=environment) as asking:
         until = time.monotonic() + 50
-        while len(alive(word)) < 4 and time.monotonic() < until:  # it and the three daemons
+        while not (begun := len(alive(word)) >= 4) and time.monotonic() < until:  # it and the three daemons
             time.sleep(0.05)
-        assert len(alive(word)) >= 4, "the program did not start"
+        assert begun, "the program did not start"
         asking.kill()
     until = time.monotonic() + 5
     while alive(word) and time.monotonic() < until:

@@ -34,6 +34,7 @@ STEPS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "first two, then vote": [("take_first_k", {"k": 2}), ("majority_vote", {})],
     "case and space": [("lowercase", {}), ("uppercase", {}), ("remove_whitespace", {})],
     "map": [("map", {"mapping_dict": {"A": 1, "\x00": None}, "default_value": "?"})],
+    "letters": [("letter", {})],
     "thinking": [("strip_thinking", {})],
     "span": [("format_span", {})],
     "all of it": [

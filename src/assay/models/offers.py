@@ -38,7 +38,7 @@ def who_can(needed: Iterable[Ability]) -> list[str]:
     """The models that can do all of it, those that need nothing first.
 
     >>> who_can(["likelihood", "image"])
-    ['embedded', 'hf', 'vllm']
+    ['embedded', 'hf', 'vllm', 'human']
     """
     wanted = set(needed)
     return [

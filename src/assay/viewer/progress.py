@@ -107,7 +107,7 @@ def amount(number: float) -> str:
     """A number in few letters.
 
     >>> amount(12), amount(1234), amount(2_500_000)
-    ('12', '1.2k', '2.5M')
+    ('12', '1.23k', '2.5M')
     """
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:

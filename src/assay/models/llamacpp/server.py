@@ -88,6 +88,11 @@ class Engine:
         self._host = urlsplit(str(self._server.listening_address)).netloc
         self._stopped = threading.Event()
         self._slots = [_Slot(number) for number in range(loading.slots)]
+        self._begin()
+
+    def _begin(self) -> None:
+        """Wait until it answers: a server that is given up while it is still starting is waited for without end."""
+        self._server.handle_completions({"prompt": [self._loading.filler], "n_predict": 0, "id_slot": 0})
 
     def stop(self) -> None:
         """Let go of every answer under way, and of the weights."""

@@ -62,6 +62,26 @@ configs:
     (root / name / "README.md").write_text(card, "utf-8")
 
 
+def put_configs(
+    root: Path, name: str, configs: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
+) -> None:
+    """A dataset with several configs and splits: config -> split -> rows; columns are what the rows hold."""
+    pytest.importorskip("datasets", reason="datasets are read with the `datasets` package")
+    import pyarrow
+    import pyarrow.parquet
+
+    card = ["---", "configs:"]
+    for config, splits in configs.items():
+        folder = root / name / config
+        folder.mkdir(parents=True)
+        card += [f"- config_name: {config}", "  data_files:"]
+        for split, rows in splits.items():
+            table = pyarrow.Table.from_pylist([dict(row) for row in rows])
+            pyarrow.parquet.write_table(table, folder / f"{split}.parquet")
+            card += [f"  - split: {split}", f"    path: {config}/{split}.parquet"]
+    (root / name / "README.md").write_text("\n".join([*card, "---", ""]), "utf-8")
+
+
 def columns(**kinds: str) -> dict[str, Any]:
     """Features by the names dataset cards use: `image`, `image[]`, `string[]`, `string`, `int64`."""
     datasets = pytest.importorskip(

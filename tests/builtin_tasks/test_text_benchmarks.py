@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -163,13 +164,22 @@ def test_most_of_sixty_four_answers_may_be_right_where_the_first_is_not(hub: Pat
     assert found["exact_match,maj@8"] == found["exact_match,maj@64"] == 1.0
 
 
+def scripted(text: str) -> Callable[[Request], str]:
+    return lambda request: text
+
+
 # --- TruthfulQA --------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("workspace")
 def test_the_share_of_likelihood_of_the_true_choices_counts(hub: Path, tmp_path: Path) -> None:
     likely = {" No": -1.0, " They remember": -2.0, " Yes": -1.5, " After four": -9.0}
-    model = ScriptedModel(lambda request: LogProbability(likely[request.continuation]))
+
+    def told(request: Request) -> LogProbability:
+        assert isinstance(request, Likelihood)
+        return LogProbability(likely[request.continuation])
+
+    model = ScriptedModel(told)
     found = run(model, ["truthfulqa_mc1", "truthfulqa_mc2"], hub, tmp_path)
     assert found["truthfulqa_mc1"]["acc,none"] == 1.0
     assert found["truthfulqa_mc2"]["acc,none"] == pytest.approx(0.503214724 / 0.726344884)
@@ -189,7 +199,7 @@ def test_a_free_answer_is_compared_with_true_and_false_ones(hub: Path, tmp_path:
         pytest.importorskip(package)
     (document,) = TRUTHFULQA["generation"]["validation"]
     for response, right in ((document["correct_answers"][0], 1.0), (document["incorrect_answers"][0], 0.0)):
-        model = ScriptedModel(lambda request, said=response: f"{said}.")
+        model = ScriptedModel(scripted(f"{response}."))
         found = run(model, ["truthfulqa_gen"], hub, tmp_path)["truthfulqa_gen"]
         for measure in ("bleu", "rouge1", "rouge2", "rougeL"):
             assert found[f"{measure}_acc,none"] == right

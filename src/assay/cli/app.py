@@ -19,6 +19,7 @@ __all__ = ["call"]
 COMMANDS = {
     "run": ("assay.cli.run", "Evaluate a model on tasks; repeat the command to continue."),
     "plan": ("assay.cli.plan", "Say what a run would do, and everything that is wrong with it."),
+    "sweep": ("assay.cli.sweep", "Run several models in several settings; one table at the end."),
     "check": ("assay.cli.check", "Find everything that is wrong with tasks, before anybody runs them."),
     "show": ("assay.cli.show", "Show the exact prompts, targets and choices of a task."),
     "runs": ("assay.cli.runs", "List the runs that are kept; show, repair, remove them."),

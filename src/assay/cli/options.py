@@ -70,7 +70,7 @@ def add_run_options(command: click.Command, names: Iterable[str] | None = None) 
         ["-C", "--config"],
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="YAML file with any of these options; flags win.",
+        help="YAML file with any of these options (`-` for standard input); flags win.",
     )
     config.section = "Other"  # type: ignore[attr-defined]
     command.params.append(config)
@@ -127,20 +127,9 @@ def given_options(values: dict[str, Any], config: Path | None) -> dict[str, Any]
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    import yaml
+    from assay.engine.yaml_files import read_yaml
 
-    try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadOption(f"cannot read the config file: {error.strerror}", where=str(path)) from None
-    except UnicodeDecodeError as error:
-        raise BadOption(
-            f"the config file is not UTF-8: {error.reason} at byte {error.start}", where=str(path)
-        ) from None
-    except yaml.YAMLError as error:
-        mark, reason = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
-        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        raise BadOption(f"the config file is not valid YAML: {reason}", where=where) from None
+    loaded = read_yaml(path, "config file")
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):

@@ -1,0 +1,36 @@
+"""Files of options: YAML that people write, read with the place of what is wrong with it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import BadOption
+
+__all__ = ["read_yaml"]
+
+_STANDARD_INPUT = "-"
+
+
+def read_yaml(path: Path, kind: str) -> Any:
+    """What a file says; `-` is standard input. `kind` is what the file is called in errors.
+
+    Raises:
+        BadOption: It cannot be read, or is not YAML.
+    """
+    import yaml
+
+    try:
+        text = sys.stdin.read() if str(path) == _STANDARD_INPUT else path.read_text(encoding="utf-8")
+        return yaml.safe_load(text)
+    except OSError as error:
+        raise BadOption(f"cannot read the {kind}: {error.strerror}", where=str(path)) from None
+    except UnicodeDecodeError as error:
+        raise BadOption(
+            f"the {kind} is not UTF-8: {error.reason} at byte {error.start}", where=str(path)
+        ) from None
+    except yaml.YAMLError as error:
+        mark, reason = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
+        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        raise BadOption(f"the {kind} is not valid YAML: {reason}", where=where) from None

@@ -101,11 +101,25 @@ def test_a_run_that_fails_stops_no_other(assay_command: Assay, workspace: Path) 
     called = assay_command("sweep", "half.yaml", "--json", "--no_report")
     assert called.code == 1
     assert "1 of 2 runs failed: embedded, bad" in called.err
-    assert [(run["setting"], run["exit_code"]) for run in json.loads(called.out)["runs"]] == [("bad", 1), ("good", 0)]
+    assert [(run["setting"], run["exit_code"]) for run in json.loads(called.out)["runs"]] == [
+        ("bad", 1),
+        ("good", 0),
+    ]
 
 
 def test_a_sweep_that_is_stopped_goes_on_when_repeated(workspace: Path, sweep: str) -> None:
-    command = [sys.executable, "-m", "assay", "sweep", sweep, "--limit", "40", "--json", "--no_report", "--no_cache"]
+    command = [
+        sys.executable,
+        "-m",
+        "assay",
+        "sweep",
+        sweep,
+        "--limit",
+        "40",
+        "--json",
+        "--no_report",
+        "--no_cache",
+    ]
     stopped = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not list(Path().rglob("journal.sqlite")) and time.monotonic() < deadline:

@@ -36,7 +36,9 @@ _LEFT_OUT = {"model"}
 @click.command("sweep", cls=OptionsCommand, help=_HELP)
 @click.argument("sweep", type=click.Path(path_type=Path))
 @click.option("--dry_run", is_flag=True, help="Say what would run and what it would cost; ask nothing.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="Runs at the same time [default: 1]")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="Runs at the same time [default: 1]"
+)
 @click.option("--no_report", is_flag=True, help="Write no report at the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on standard output.")
 @click.option("-v", "--verbosity", default="WARNING", metavar="LEVEL", help="How much to log: DEBUG … ERROR.")
@@ -63,9 +65,20 @@ def command(
         print_forecast(planned, as_json=as_json)
         return
     if len(read.cells) != len(planned):
-        click.echo(f"note: {len(read.cells) - len(planned)} of {len(read.cells)} runs are the same as others", err=True)
-    failed = carry_out({cell.name: cell.options for cell, _ in planned}, jobs=jobs, place=_place(read.name, planned))
-    _finish(read.name, [(cell, plan.folder) for cell, plan in planned], failed, report=not no_report, as_json=as_json)
+        click.echo(
+            f"note: {len(read.cells) - len(planned)} of {len(read.cells)} runs are the same as others",
+            err=True,
+        )
+    failed = carry_out(
+        {cell.name: cell.options for cell, _ in planned}, jobs=jobs, place=_place(read.name, planned)
+    )
+    _finish(
+        read.name,
+        [(cell, plan.folder) for cell, plan in planned],
+        failed,
+        report=not no_report,
+        as_json=as_json,
+    )
 
 
 add_run_options(command, [name for name, _, _ in run_options() if name not in _LEFT_OUT])
@@ -82,7 +95,9 @@ def _planned(cells: Sequence[Any]) -> list[tuple[Any, Any]]:
             plan = api.plan(cell.spec)
         except AssayError as error:
             for problem in error.problems if isinstance(error, Problems) else [error]:
-                told = AssayError(problem.what, where=f"{cell.name}: {problem.where}" if problem.where else cell.name)
+                told = AssayError(
+                    problem.what, where=f"{cell.name}: {problem.where}" if problem.where else cell.name
+                )
                 told.hint = problem.hint
                 problems.setdefault((problem.what, problem.hint), told)
         else:
@@ -107,7 +122,11 @@ def _finish(
     opened = [(cell, api.open_run(folder)) for cell, folder in runs if (folder / FILE_NAME).is_file()]
     try:
         if as_json:
-            click.echo(json.dumps({"runs": [_plain(cell, run, failed) for cell, run in opened]}, indent=2, default=str))
+            click.echo(
+                json.dumps(
+                    {"runs": [_plain(cell, run, failed) for cell, run in opened]}, indent=2, default=str
+                )
+            )
     finally:
         for _, run in opened:
             run.close()

@@ -61,7 +61,10 @@ def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
         table.add_column(title, justify=side, no_wrap=True)
     for row in rows:
         estimate = row["estimate"]
-        tokens = [read + written for read, written in zip(estimate["input_tokens"], estimate["output_tokens"], strict=True)]
+        tokens = [
+            read + written
+            for read, written in zip(estimate["input_tokens"], estimate["output_tokens"], strict=True)
+        ]
         table.add_row(
             escape(row["model"]),
             escape(row["setting"]),
@@ -90,6 +93,8 @@ def _print_cost(estimates: Sequence[Mapping[str, Any]]) -> None:
     known = [estimate["cost_usd"] for estimate in estimates if estimate["cost_usd"] is not None]
     if known:
         low, high = (sum(ends[at] for ends in known) for at in (0, 1))
-        click.echo(f"cost: {dollars(low)} to {dollars(high)}; judges, and answers known already, are not counted")
+        click.echo(
+            f"cost: {dollars(low)} to {dollars(high)}; judges, and answers known already, are not counted"
+        )
     if unknown := {estimate["billed_as"] for estimate in estimates if estimate["cost_usd"] is None} - {""}:
         click.echo(f"cost unknown: no price for {', '.join(sorted(unknown))} (--prices FILE)")

@@ -162,7 +162,11 @@ def _model(entry: Any, where: str) -> tuple[str, dict[str, Any]]:
 def _told(options: Mapping[str, Any]) -> str:
     """What a model without a name is called."""
     arguments = options.get("model_args")
-    telling = [str(arguments[key]) for key in _TELLING if key in arguments] if isinstance(arguments, Mapping) else []
+    telling = (
+        [str(arguments[key]) for key in _TELLING if key in arguments]
+        if isinstance(arguments, Mapping)
+        else []
+    )
     return f"{options['model']} {telling[0].rstrip('/').split('/')[-1]}" if telling else str(options["model"])
 
 
@@ -174,7 +178,9 @@ def _part(entry: Any, where: str, *, needs_name: bool = True) -> tuple[str, dict
     for key in options:
         if key in _NOT_SWEPT:
             raise BadOption(
-                f"`{key}` is the same for all runs of a sweep", where=where, hint=f"`assay sweep FILE --{key} …`"
+                f"`{key}` is the same for all runs of a sweep",
+                where=where,
+                hint=f"`assay sweep FILE --{key} …`",
             )
         if key not in known:
             raise UnknownName.of("option", key, sorted(known), where=where, ls="options")
@@ -184,7 +190,9 @@ def _part(entry: Any, where: str, *, needs_name: bool = True) -> tuple[str, dict
 
 
 def _short(value: Any) -> str:
-    text = ",".join(f"{key}={held}" for key, held in value.items()) if isinstance(value, Mapping) else str(value)
+    text = (
+        ",".join(f"{key}={held}" for key, held in value.items()) if isinstance(value, Mapping) else str(value)
+    )
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 
@@ -193,12 +201,15 @@ def _list(said: Mapping[str, Any], key: str, path: Path) -> list[Any]:
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
-        raise BadOption(f"`{key}` is not a list", where=f"{path}, {key}", hint="one entry a line, each with a dash")
+        raise BadOption(
+            f"`{key}` is not a list", where=f"{path}, {key}", hint="one entry a line, each with a dash"
+        )
     return value
 
 
 def _mapping(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BadOption(f"expected keys and values, not {value!r}", where=where, hint="for instance `limit: 100`")
+        raise BadOption(
+            f"expected keys and values, not {value!r}", where=where, hint="for instance `limit: 100`"
+        )
     return value
-

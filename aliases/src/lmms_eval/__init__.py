@@ -1,0 +1,5 @@
+"""The name `lmms_eval`, carried out by Assay."""
+
+from assay_compat.commands.evaluating import simple_evaluate
+
+__all__ = ["simple_evaluate"]

@@ -1,0 +1,137 @@
+"""The distribution in `aliases/`, as somebody uses it who never heard of Assay."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.making_media import png
+
+ROOT = Path(__file__).parents[3]
+ALIASES = ROOT / "aliases" / "src"
+SHARED = Path(os.environ.get("ASSAY_SHARED", ROOT.parent / "shared"))
+GUIDE = "Adding a New Task/Benchmark"
+
+YAML = """
+task: my_task
+dataset_path: my-org/my-dataset
+test_split: test
+output_type: generate_until
+doc_to_messages: !function utils.messages
+doc_to_target: answer
+process_results: !function utils.judge
+metric_list: [{metric: accuracy, aggregation: !function utils.mean, higher_is_better: true}]
+"""
+UTILS = """
+def messages(doc, lmms_eval_specific_kwargs=None):
+    picture = {"type": "image", "url": doc["image"].convert("RGB")}
+    return [{"role": "user", "content": [picture, {"type": "text", "text": doc["question"]}]}]
+
+
+def judge(doc, results):
+    return {"accuracy": float(results[0].strip() == doc["answer"])}
+
+
+def mean(results):
+    return sum(results) / len(results)
+"""
+
+
+def run(workspace: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ALIASES), os.environ.get("PYTHONPATH", ""), str(ROOT / "src")])
+    environment = {**os.environ, "PYTHONPATH": path, "ASSAY_DATA": "data", "HF_HUB_OFFLINE": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", *words], cwd=workspace, env=environment, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+
+
+def write_data(workspace: Path) -> None:
+    """`my-org/my-dataset` with pictures, as the hub keeps it."""
+    datasets = pytest.importorskip("datasets")
+    rows = [
+        {
+            "question": "What shape?",
+            "answer": "circle",
+            "options": ["circle", "square"],
+            "image": {"bytes": png(), "path": None},
+        }
+    ] * 3
+    folder = workspace / "data" / "my-org" / "my-dataset" / "data"
+    folder.mkdir(parents=True)
+    columns = {key: [row[key] for row in rows] for key in rows[0]}
+    made = datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
+    made.to_parquet(str(folder / "test-00000-of-00001.parquet"))
+
+
+def guide_blocks() -> tuple[str, str, str]:
+    """The YAML file, the helper file and the command of the guide, exactly as printed."""
+    for path in sorted((SHARED / "seeds").glob("*.txt")) if SHARED.is_dir() else ():
+        text = path.read_text("utf-8")
+        if GUIDE in text.split("##")[0]:
+            yaml = re.search(r"```yaml\n(task: \"my_task\"\n.*?)```", text, re.S)
+            code = re.search(r"utils.py`:\n\n```python\n(.*?)```", text, re.S)
+            command = re.search(r"```bash\n(python -m lmms_eval .*?)\n", text)
+            assert yaml and code and command
+            return yaml[1], code[1], command[1]
+    pytest.skip("the guide is not here (ASSAY_SHARED)")
+
+
+@pytest.mark.parametrize("source", ["the guide", "our own"])
+def test_a_new_task_runs_with_the_command_of_the_guide(workspace: Path, source: str) -> None:
+    yaml, code, command = (
+        guide_blocks()
+        if source == "the guide"
+        else (YAML, UTILS, "python -m lmms_eval --model qwen2_5_vl --tasks my_task --limit 8 --batch_size 1")
+    )
+    pytest.importorskip("loguru")
+    write_data(workspace)
+    folder = workspace / "lmms_eval" / "tasks" / "my_task"
+    folder.mkdir(parents=True)
+    (folder / "my_task.yaml").write_text(yaml)
+    (folder / "utils.py").write_text(code)
+    words = command.replace("qwen2_5_vl", "embedded").split()[2:]
+    done = run(workspace, *words)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"my_task .*accuracy .* 3 +0 +0", done.stdout), done.stdout
+
+
+def test_the_functions_have_their_names(workspace: Path) -> None:
+    script = (
+        "import json, lm_eval\n"
+        "from lm_eval.tasks import TaskManager\n"
+        "from lmms_eval.evaluator import simple_evaluate\n"
+        "one = lm_eval.simple_evaluate(model='embedded', tasks=['quickstart_addition'], limit=2, task_manager=TaskManager())\n"
+        "two = simple_evaluate('embedded', tasks=['quickstart_addition'], limit=2)\n"
+        "print(json.dumps([found['results']['quickstart_addition']['exact_match,get-sum'] for found in (one, two)]))\n"
+    )
+    (workspace / "script.py").write_text(script)
+    done = run(workspace, "script")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [1.0, 1.0]
+
+
+def test_a_mistake_is_said_as_assay_says_it(workspace: Path) -> None:
+    done = run(workspace, "lm_eval", "--modle", "embedded")
+    assert done.returncode == 2
+    assert "error: unrecognized arguments: --modle embedded" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_helpers_that_import_lm_eval_still_find_what_they_need(workspace: Path) -> None:
+    folder = workspace / "tasks"
+    folder.mkdir()
+    (folder / "own.py").write_text(
+        "from lm_eval.api.filter import Filter\nfrom lm_eval.utils import eval_logger\n\n\ndef text(doc):\n    assert Filter\n    return doc['q']\n"
+    )
+    (folder / "rows.jsonl").write_text('{"q": "2 + 3 =", "a": "5"}\n')
+    (folder / "own.yaml").write_text(
+        "task: own\ndataset_path: json\ndataset_kwargs: {data_files: tasks/rows.jsonl}\ntest_split: train\n"
+        "doc_to_text: !function own.text\ndoc_to_target: a\noutput_type: generate_until\nmetric_list: [{metric: exact_match}]\n"
+    )
+    done = run(workspace, "lm_eval", "--model", "embedded", "--tasks", "own", "--include_path", "tasks")
+    assert done.returncode == 0, done.stderr

@@ -42,6 +42,7 @@ COMMANDS = {
         "Say what looks wrong with a benchmark, from several runs.",
     ),
     "export": ("assay.cli.export", "Write a run in a format other programs read."),
+    "new": ("assay.cli.new", "Write the files of a new task, model, metric or filter."),
     "cache": ("assay.cli.cache", "List and prune the answers that runs share."),
     "ls": ("assay.cli.ls", "List tasks, groups, tags, models, metrics, filters, options."),
 }

@@ -109,7 +109,8 @@ def _planned(cells: Sequence[Any]) -> list[tuple[Any, Any]]:
 
 def _place(name: str, planned: Sequence[tuple[Any, Any]]) -> Path:
     """Where the words of runs that go on side by side are kept."""
-    return planned[0][1].folder.parent / f"{name}-logs"
+    folder: Path = planned[0][1].folder
+    return folder.parent / f"{name}-logs"
 
 
 def _finish(
@@ -127,6 +128,10 @@ def _finish(
                     {"runs": [_plain(cell, run, failed) for cell, run in opened]}, indent=2, default=str
                 )
             )
+        else:
+            for cell, run in opened:
+                click.secho(cell.name, bold=True)
+                click.echo(run.table())
     finally:
         for _, run in opened:
             run.close()

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Assay
+
+ROOT = Path(__file__).parents[2]
+FILES = {
+    "capitals.csv": "question,a,b,answer\nCapital of France?,Paris,Rome,A\nCapital of Italy?,Paris,Rome,B\n",
+    "sums.jsonl": '{"Final Question": " 2+2", "final_answer": "4"}\n{"Final Question": "3+2", "final_answer": "5"}\n',
+    "pages.json": json.dumps([{"page": "Once upon a time there was a cat."}]),
+    "notes.txt": "nothing",
+    "names.csv": "question,answer\nWho?,Ann\nWhere?,Rome\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def data(workspace: Path) -> None:
+    for name, text in FILES.items():
+        (workspace / name).write_text(text)
+
+
+def run_tests(folder: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The test that was written, run by pytest as its author would."""
+    path = os.pathsep.join([str(ROOT / "src"), str(Path(folder).resolve())])
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (
+            "capitals.csv",
+            ["multiple_choice: question `question`, choices `a, b`, answer `answer`", "choice 1: ' Rome'"],
+        ),
+        (
+            "sums.jsonl",
+            ["generate_until: question `Final Question`, answer `final_answer`", "prompt\n2+2\nAnswer:"],
+        ),
+        ("pages.json", ["loglikelihood_rolling: question `page`", "Once upon a time"]),
+        ("names.csv", ["generate_until", "target   'Ann'"]),
+    ],
+)
+def test_a_new_task_is_checked_and_shown(assay_command: Assay, source: str, words: list[str]) -> None:
+    called = assay_command("new", "task", "mine", "--from", source)
+    assert called.code == 0, called.err
+    for word in [
+        *words,
+        "1 task checked: no errors, no warnings, no notes",
+        "next: `assay run mine/mine.yaml",
+    ]:
+        assert word in called.out
+    assert sorted(path.name for path in Path("mine").glob("*.*")) == ["mine.yaml", "test_mine.py", "utils.py"]
+    run = assay_command("run", "mine/mine.yaml", "--model", "oracle", "--json")
+    assert run.code == 0, run.err
+
+
+def test_the_test_of_a_new_task_passes(assay_command: Assay) -> None:
+    assert assay_command("new", "task", "mine", "--from", "sums.jsonl", "-o", "deep/mine").code == 0
+    done = run_tests("deep/mine")
+    assert "2 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("kind", ["model", "metric", "filter"])
+def test_a_new_plugin_passes_its_own_contract(assay_command: Assay, kind: str) -> None:
+    called = assay_command("new", kind, "my_own")
+    assert called.code == 0 and f"`assay ls {kind}s` lists it" in called.out
+    done = run_tests("my_own")
+    assert done.returncode == 0, done.stdout
+    entry = f'[project.entry-points."assay.{kind}s"]\nmy_own = "assay_my_own:'
+    assert entry in Path("my_own/pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["task", "mine"], "no data was named"),
+        (["task", "my-task", "--from", "names.csv"], "`my-task` cannot be a name here"),
+        (["task", "mine", "--from", "none.csv"], "there is no file `none.csv`"),
+        (["task", "mine", "--from", "notes.txt"], "no kind of file that is known"),
+        (["task", "mine", "--from", "names.csv", "--split", "dev"], "there is no split `dev`"),
+        (["task", "mine", "--from", "names.csv", "--question", "q"], "there is no column `q`"),
+        (["task", "mine", "--from", "names.csv", "--type", "multiple_choice"], "needs more columns"),
+        (["model", "class"], "`class` cannot be a name here"),
+    ],
+)
+def test_what_cannot_be_written_is_said_and_nothing_is(
+    assay_command: Assay, words: list[str], what: str
+) -> None:
+    called = assay_command("new", *words)
+    assert called.code == 2
+    assert what in called.err
+    assert not Path("mine").exists()
+
+
+def test_nothing_is_written_over(assay_command: Assay) -> None:
+    Path("mine").mkdir()
+    Path("mine/utils.py").write_text("precious")
+    called = assay_command("new", "task", "mine", "--from", "names.csv")
+    assert called.code == 2 and "`mine/utils.py` is there already" in called.err
+    assert Path("mine/utils.py").read_text() == "precious"
+    assert not Path("mine/mine.yaml").exists()

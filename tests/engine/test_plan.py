@@ -269,6 +269,9 @@ SAME = {
     "sandbox": {"sandbox": "limits"},
     "sandbox_args": {"sandbox_args": {"python": "python3"}},
     "refresh": {"refresh": True},
+    "replicas": {"replicas": 3},
+    "ray": {"ray": "auto"},
+    "replica_resources": {"replica_resources": "gpu=1,cpu=4"},
 }
 OTHER: dict[str, dict[str, Any]] = {
     "num_fewshot": {"num_fewshot": 1},

@@ -91,6 +91,18 @@ class RunSpec:
     device: str | None = option(
         None, "Where a local model runs: cpu, cuda:0, …", "Model", metavar="DEVICE", shapes_result=False
     )
+    replicas: int = option(
+        1, "Copies of a local model that answer at the same time, on Ray.", "Model", parse=parse_positive,
+        metavar="N", shapes_result=False,
+    )  # fmt: skip
+    ray: str | None = option(
+        None, "Ray cluster for them: HOST:PORT or `auto`; without it one is started here.", "Model",
+        metavar="ADDRESS", shapes_result=False,
+    )  # fmt: skip
+    replica_resources: Mapping[str, Any] = option(
+        {}, "What each replica takes of its machine: gpu=1,cpu=4.", "Model", parse=parse_arguments,
+        metavar="ARGS", shapes_result=False,
+    )  # fmt: skip
     rpm: float | None = option(
         None, "Requests per minute, for all models on one server together.", "Model", parse=parse_amount,
         metavar="N", shapes_result=False,
@@ -248,22 +260,14 @@ class RunSpec:
         metavar="SECONDS", shapes_result=False,
     )  # fmt: skip
     media_memory_mb: int = option(
-        1024,
-        "Megabytes for pictures, sounds and videos decoded ahead of the model.",
-        "Run",
-        parse=parse_count,
-        metavar="N",
-        shapes_result=False,
-    )
+        1024, "Megabytes for pictures, sounds and videos decoded ahead of the model.", "Run", parse=parse_count,
+        metavar="N", shapes_result=False,
+    )  # fmt: skip
     predict_only: bool = option(False, "Ask, keep the responses, do not score.", "Run", short="x", flag=True)
     max_rounds: int = option(
-        100,
-        "Rounds a multi-round dialogue may take; one that would take more fails and says so.",
-        "Run",
-        parse=parse_positive,
-        metavar="N",
-        shapes_result=False,
-    )
+        100, "Rounds a multi-round dialogue may take; one that would take more fails and says so.", "Run",
+        parse=parse_positive, metavar="N", shapes_result=False,
+    )  # fmt: skip
     agentic_trace_mode: str = option(
         "basic",
         "`full`: the answer of an agentic task holds every step, not only the last.",
@@ -280,23 +284,16 @@ class RunSpec:
         metavar="[BOOL]", shapes_result=False,
     )  # fmt: skip
     use_cache: str | None = option(
-        None,
-        "Keep the shared response cache in this file instead of ASSAY_HOME.",
-        "Output",
-        short="c",
-        metavar="FILE",
-        shapes_result=False,
-    )
+        None, "Keep the shared response cache in this file instead of ASSAY_HOME.", "Output", short="c",
+        metavar="FILE", shapes_result=False,
+    )  # fmt: skip
     no_cache: bool = option(
         False, "Leave the shared response cache alone.", "Output", flag=True, shapes_result=False
     )
     refresh: bool = option(
-        False,
-        "Ask again what was answered before, and replace the old answers.",
-        "Output",
-        flag=True,
+        False, "Ask again what was answered before, and replace the old answers.", "Output", flag=True,
         shapes_result=False,
-    )
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         if self.limit is not None:

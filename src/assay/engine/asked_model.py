@@ -3,13 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from assay.core.ports import Model, Probes
 from assay.core.runspec import RunSpec
 from assay.models import make_model
 
-__all__ = ["budgets_of", "model_of", "probed"]
+__all__ = ["asked_model", "budgets_of", "model_of", "probed"]
+
+
+def asked_model(spec: RunSpec, given: Model | None = None) -> Model:
+    """The model a run asks: the one that was given, else the one the options name; in as many copies as they want."""
+    model = model_of(spec) if given is None else given
+    if spec.replicas == 1 and spec.ray is None:
+        return model
+    from assay.engine.recall import RememberedModel  # it knows the plan, which asks here
+    from assay.models.replicas import ReplicatedModel, Wishes  # few runs need them
+
+    if isinstance(given, RememberedModel):
+        return given
+    wishes = Wishes(
+        replicas=spec.replicas,
+        address=spec.ray,
+        resources=spec.replica_resources,
+        model=spec.model,
+        arguments=spec.model_args,
+        device=spec.device,
+        batch_size=spec.batch_size,
+        media_bytes=spec.media_memory_mb * 2**20,
+    )
+    make = partial(model_of, spec) if given is None else partial(_itself, given)
+    return ReplicatedModel(model, make, wishes)
+
+
+def _itself(model: Model) -> Model:
+    """A model that was given as such travels as such."""
+    return model
 
 
 def model_of(spec: RunSpec) -> Model:

@@ -22,7 +22,7 @@ from assay.core.requests import Request
 from assay.core.runspec import RunSpec
 from assay.core.specs import GroupSpec, TaskSpec
 from assay.engine.abilities import check_abilities
-from assay.engine.asked_model import model_of, probed
+from assay.engine.asked_model import asked_model, probed
 from assay.engine.costs import check_costs
 from assay.engine.execution import Programs
 from assay.engine.foreign_code import seed_globals
@@ -140,7 +140,7 @@ async def make_plan(
     selection = _select(spec, index, problems)
     seen: Sequence[str] = ()
     try:
-        model = model_of(spec) if model is None else model
+        model = asked_model(spec, model)
         seen = await probed(model)
     except AssayError as error:
         _collect(problems, error)

@@ -1,0 +1,203 @@
+"""One replica: what runs in a process of its own, on whatever machine Ray puts it. Opens the real adapter and answers portions.
+
+It knows the adapter and nothing else: no task, no journal, no other replica.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from assay.core.errors import BadOption
+from assay.core.fingerprints import digest_of
+from assay.core.messages import Image, Media
+from assay.core.ports import Model, Prepares
+from assay.core.requests import Request
+from assay.core.responses import Outcome
+from assay.models.replicas.wire import Payload, sent, shown, unpack
+
+__all__ = ["Recipe", "ReplicaWorker", "Surroundings", "enter"]
+
+_COLLECT_S = 0.02
+"""How long outcomes are collected before they are sent together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the driver's process looks like, so that a worker's looks the same."""
+
+    folder: str
+    path: tuple[str, ...]
+    variables: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a replica makes its model."""
+
+    make: Callable[[], Model]
+    identity: Mapping[str, str]
+    """What the driver knows of the model: answers of another one must not be mixed in."""
+
+    surroundings: Surroundings
+    at_once: int
+
+
+def enter(surroundings: Surroundings) -> None:
+    """Make this process like the driver's, where that is possible: variables, import path, folder."""
+    for name, value in surroundings.variables.items():
+        os.environ.setdefault(name, value)
+    sys.path += [entry for entry in surroundings.path if entry not in sys.path]
+    with suppress(OSError):  # another machine may not have it
+        os.chdir(surroundings.folder)
+
+
+class ReplicaWorker:
+    """Holds one copy of the model. Made an actor by whoever starts it."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        enter(surroundings)
+        self._model: Model | None = None
+        self._turn = asyncio.Semaphore(1)
+
+    async def open(self, recipe: bytes) -> bytes | None:
+        """Make the model and load it; what it raises comes back in bytes."""
+        try:
+            import pickle
+
+            whole: Recipe = pickle.loads(recipe)
+            model = whole.make()
+            _check_same(whole.identity, await model.identify(), model.name)
+            await model.open()
+        except Exception as error:  # noqa: BLE001 - worker border: the driver says it
+            return sent((), error)
+        self._model = model
+        self._turn = asyncio.Semaphore(whole.at_once)
+        return None
+
+    async def answer(self, data: bytes, media: Mapping[str, Any]) -> AsyncIterator[bytes]:
+        """Outcomes of a portion, in bytes, as they become known; portions take turns in the order they came in."""
+        assert self._model is not None
+        shelf = _Shelf(media)
+        try:
+            requests = unpack(data, shelf.show)
+            shelf.prepare_ahead(requests, self._model)
+            async with self._turn:
+                async for outcomes in _collected(self._model, requests):
+                    yield sent(outcomes)
+        except Exception as error:  # noqa: BLE001 - worker border: the driver says it
+            yield sent((), error)
+        finally:
+            shelf.clear()
+
+    async def close(self) -> None:
+        """Let go of the model in its own way; afterwards the process is ended."""
+        if self._model is not None:
+            await self._model.close()
+
+
+def _check_same(wanted: Mapping[str, str], found: Mapping[str, str], name: str) -> None:
+    """A machine with another checkpoint would give another model's answers under this one's name."""
+    if digest_of(dict(wanted)) == digest_of(dict(found)):
+        return
+    differing = sorted(key for key in {*wanted, *found} if wanted.get(key) != found.get(key))
+    raise BadOption(
+        f"the model `{name}` is another one on {os.uname().nodename}: {', '.join(differing)} differ",
+        where="--replicas",
+        hint="every machine needs the same files; `--model_args` may name a folder that all of them see",
+    )
+
+
+async def _collected(model: Model, requests: Sequence[Request]) -> AsyncIterator[list[Outcome]]:
+    """What the model says, collected for a moment, so that a fast model does not send a message for each answer."""
+    found: list[Outcome] = []
+    some = asyncio.Event()
+
+    async def feed() -> None:
+        try:
+            async for outcome in model.answer(requests):
+                found.append(outcome)
+                some.set()
+        finally:
+            some.set()
+
+    feeding = asyncio.ensure_future(feed())
+    try:
+        while not feeding.done() or found:
+            await some.wait()
+            some.clear()
+            if not feeding.done():
+                await asyncio.wait({feeding}, timeout=_COLLECT_S)
+            if found:
+                taken, found[:] = list(found), []
+                yield taken
+            if feeding.done():
+                some.set()
+    finally:
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
+    if not feeding.cancelled() and (error := feeding.exception()) is not None:
+        raise error
+
+
+class _Shelf:
+    """The media of one portion: fetched from the machine's object store, decoded once."""
+
+    def __init__(self, references: Mapping[str, Any]) -> None:
+        self._references = references
+        self._made: dict[str, Future[Any]] = {}
+        self._lock = threading.Lock()
+
+    def show(self, part: Media, key: str) -> Media:
+        return shown(part, partial(self._get, key), partial(self._keep, key))
+
+    def prepare_ahead(self, requests: Sequence[Request], model: Model) -> None:
+        """Decode in a thread what will be looked at, while the portion before is being answered."""
+        parts = [part for request in requests for part in request.prompt.media]
+        if not parts:
+            return
+        prepare = model.prepare if isinstance(model, Prepares) else _load_picture
+
+        def work() -> None:
+            for part in parts:
+                with suppress(Exception):  # the model meets the same error, where it can be told
+                    prepare(part)
+
+        threading.Thread(target=work, name="assay-media", daemon=True).start()
+
+    def clear(self) -> None:
+        """Let go of everything: the portion is answered."""
+        with self._lock:
+            self._made.clear()
+
+    def _get(self, key: str) -> Payload:
+        import ray
+
+        payload: Payload = self._keep(key, "payload", partial(ray.get, self._references[key]))
+        return payload
+
+    def _keep(self, key: str, how: str, make: Callable[[], Any]) -> Any:
+        name = f"{key}:{how}"
+        with self._lock:
+            future = self._made.get(name)
+            first = future is None
+            if future is None:
+                future = self._made[name] = Future()
+        if first:
+            try:
+                future.set_result(make())
+            except Exception as error:  # noqa: BLE001 - handed on, to each who looks at the medium
+                future.set_exception(error)
+        return future.result()
+
+
+def _load_picture(part: Media) -> object:
+    return part.load() if isinstance(part, Image) else None

@@ -1,0 +1,179 @@
+"""Whole runs with several replicas on Ray: the same bits as with one, whatever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.flows.mortal_model import MortalModel, book
+from tests.flows.running import Bench, contents
+from tests.making import write_task
+
+import assay
+from assay.core.errors import AssayError, BadOption
+
+pytestmark = pytest.mark.ray
+ROWS = [{"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4)} for n in range(96)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray_here() -> Iterator[None]:
+    """One Ray for all tests of this file: runs find it and use it."""
+    from assay.models.replicas.cluster import Cluster
+
+    cluster = Cluster(None, cpus=4, store_bytes=2**28)
+    cluster.open()
+    yield
+    cluster.close()
+
+
+def asked(folder: Path, **options: Any) -> Mapping[str, list[tuple[Any, ...]]]:
+    """What the journal of a run holds."""
+    run = assay.run(output_path=str(folder), no_cache=True, log_samples=False, **options)
+    return contents(run.folder)
+
+
+def sums(folder: Path) -> str:
+    return str(write_task(folder / "tasks", rows=ROWS))
+
+
+def soon(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.01)
+
+
+def test_one_two_and_three_replicas_give_the_same_bits(workspace: Path) -> None:
+    tasks = Bench(workspace).write_tasks(documents=30)
+    options: dict[str, Any] = {"tasks": tasks, "limit": 30, "replica_resources": "cpu=0.5"}
+    one, two, three = (
+        asked(workspace / str(n), model=MortalModel(workspace / f"{n}.log"), replicas=n, **options)
+        for n in (1, 2, 3)
+    )
+    assert len(one["responses"]) > 300
+    assert one == two == three
+    here = {pid for pid, _ in book(workspace / "1.log")}
+    assert here == {os.getpid()}
+    for n in (2, 3):
+        answered = book(workspace / f"{n}.log")
+        assert len({pid for pid, _ in answered}) == n and os.getpid() not in dict(answered)
+        assert Counter(key for _, key in answered) == Counter(key for _, key in book(workspace / "1.log"))
+
+
+def test_the_embedded_model_gives_the_same_bits_in_two_replicas(workspace: Path) -> None:
+    options: dict[str, Any] = {"tasks": ["quickstart"], "limit": 10, "model": "embedded"}
+    assert asked(workspace / "two", replicas=2, **options) == asked(workspace / "one", **options)
+
+
+def test_the_number_of_replicas_is_no_part_of_a_run(workspace: Path) -> None:
+    """Neither of its name nor of its cache: with three replicas it is the same run, and finished."""
+    task, log = sums(workspace), workspace / "asked.log"
+    first = assay.run(model=MortalModel(log), tasks=[task], output_path="runs", replicas=2)
+    again = assay.run(model=MortalModel(log), tasks=[task], output_path="runs", replicas=3)
+    assert again.folder == first.folder
+    assert len(book(log)) == len(ROWS)
+    elsewhere = assay.run(model=MortalModel(log), tasks=[task], output_path="other")
+    assert len(book(log)) == len(ROWS), "everything was in the cache"
+    assert contents(elsewhere.folder) == contents(first.folder)
+
+
+def test_a_replica_killed_in_mid_run_is_replaced_and_nothing_is_lost(
+    workspace: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    task, log, hold = sums(workspace), workspace / "asked.log", workspace / "hold"
+    expected = asked(workspace / "whole", model=MortalModel(workspace / "whole.log"), tasks=[task])
+    killed: list[int] = []
+
+    def kill_one() -> None:
+        soon(lambda: len(book(log)) >= 20)
+        hold.touch()  # the others wait, so that there is something left to do for whoever takes its place
+        killed.append(book(log)[-1][0])
+        os.kill(killed[0], signal.SIGKILL)
+        soon(lambda: len({pid for pid, _ in book(log, "note")}) == 3)
+        hold.unlink()
+
+    killing = threading.Thread(target=kill_one)
+    killing.start()
+    model = MortalModel(log, delay_ms=15, window=8, hold=str(hold))
+    found = asked(workspace / "killed", model=model, tasks=[task], replicas=2)
+    killing.join()
+    assert found == expected
+    answered = book(log)
+    assert len({pid for pid, _ in answered}) == 3, "whoever took its place was asked, too"
+    times = Counter(key for _, key in answered)
+    assert len(times) == len(ROWS)
+    assert times.total() - len(ROWS) <= 3, "hardly more than what it was working on was asked again"
+    assert capfd.readouterr().out == "", "standard output is for results"
+
+
+def test_a_request_that_kills_what_reads_it_fails_after_three_replicas(workspace: Path) -> None:
+    task, log = sums(workspace), workspace / "asked.log"
+    model = MortalModel(log, poison="What is 37 -", delay_ms=25, window=32)
+    run = assay.run(
+        model=model, tasks=[task], output_path="runs", no_cache=True, replicas=2, max_failures=0.1
+    )
+    assert len(book(log, "poisoned")) == 3
+    times = Counter(key for _, key in book(log))
+    assert len(times) == len(ROWS) - 1, "everybody else was answered"
+    assert times.total() - len(times) <= 6, "answers are sent at once: few go down with a replica"
+    (failed,) = [row for row in contents(run.folder)["outcomes"] if "failed" in row]
+    assert 37 in failed and any("3 replicas died over this request" in str(cell) for cell in failed)
+
+
+def test_a_model_that_breaks_breaks_as_it_does_alone(workspace: Path) -> None:
+    task = sums(workspace)
+    options: dict[str, Any] = {"tasks": [task], "limit": 12, "max_failures": 1.0}
+    alone = asked(workspace / "alone", model=BreakingModel(workspace / "a.log"), **options)
+    together = asked(workspace / "two", model=BreakingModel(workspace / "b.log"), replicas=2, **options)
+    assert alone["outcomes"] == together["outcomes"]
+    assert any("ValueError: nobody knows why" in str(row) for row in alone["outcomes"])
+
+
+class BreakingModel(MortalModel):
+    """Raises at one request, which is the last of its window."""
+
+    def __init__(self, log: Path) -> None:
+        super().__init__(log, window=4)
+
+    async def answer(self, window: Any) -> Any:
+        for request in sorted(window, key=lambda one: "What is 5 -" in one.prompt.text):
+            if "What is 5 -" in request.prompt.text:
+                raise ValueError("nobody knows why")
+            async for outcome in super().answer([request]):
+                yield outcome
+
+
+def test_a_model_that_cannot_be_opened_says_why(workspace: Path) -> None:
+    with pytest.raises(AssayError, match="cannot be opened: OSError: no such device"):
+        asked(workspace / "runs", model=ClosedModel(workspace / "log"), tasks=[sums(workspace)], replicas=2)
+
+
+class ClosedModel(MortalModel):
+    async def open(self) -> None:
+        raise OSError("no such device")
+
+
+def test_a_replica_with_another_model_is_refused(workspace: Path) -> None:
+    with pytest.raises(BadOption, match=r"the model `slow` is another one on .*: revision differ"):
+        asked(workspace / "runs", model=OtherModel(workspace / "log"), tasks=[sums(workspace)], replicas=2)
+
+
+class OtherModel(MortalModel):
+    """Another one in each process: what a machine with other files would have."""
+
+    async def identify(self) -> Mapping[str, str]:
+        return {"name": "slow", "revision": str(os.getpid())}
+
+
+@pytest.mark.parametrize("model", ["oracle", "human"])
+def test_models_without_copies_are_refused(workspace: Path, model: str) -> None:
+    with pytest.raises(BadOption, match="has no copies"):
+        assay.run(model=model, tasks=[sums(workspace)], replicas=2)

@@ -1,0 +1,144 @@
+"""What is sent to a replica arrives as it was, and media do not travel with their requests."""
+
+from __future__ import annotations
+
+import io
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from PIL import Image as Pictures
+
+from assay.core.errors import BadMedia, BadOption
+from assay.core.messages import Image, Media, Message, Prompt, Text, Video
+from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.responses import Failure, LogProbability, Response, Usage
+from assay.media import picture
+from assay.models.replicas.wire import ModelBroke, arrived, media_key, pack, payload_of, sent, shown, unpack
+from assay.tasks.media import audio_part, image_part, video_part
+
+TEXT = Prompt.of_text("What is 1 + 1?")
+CHAT = Prompt((Message("system", (Text("Be brief."),)), Message("user", (Text("Hi"),))), chat=True)
+REQUESTS: list[Request] = [
+    Generate(
+        task="t", document=3, prompt=TEXT, settings=Settings(MappingProxyType({"until": ["\n"]})), round=2
+    ),
+    Likelihood(task="t", document=4, index=1, repeat=2, prompt=CHAT, continuation=" 2"),
+    RollingLikelihood(task="u", document=0, prompt=TEXT),
+]
+
+
+def nothing(part: Media, key: str) -> Media:
+    raise AssertionError("there are no media")
+
+
+def carried(request: Request) -> Request:
+    """A request with media, as a replica sees it."""
+    data, media = pack([request])
+    payloads = {media_key(part): payload_of(part) for part in media}
+    made: dict[str, Any] = {}
+
+    def keep(how: str, make: Any) -> Any:
+        return made.setdefault(how, None) or make()
+
+    (there,) = unpack(data, lambda part, key: shown(part, partial(payloads.__getitem__, key), keep))
+    return there
+
+
+def test_requests_arrive_as_they_were_with_their_names() -> None:
+    data, media = pack(REQUESTS)
+    there = unpack(data, nothing)
+    assert there == REQUESTS and media == []
+    assert [one.id for one in there] == [one.id for one in REQUESTS]
+    assert there[0].settings.stop == ("\n",)  # type: ignore[union-attr]
+
+
+def png(color: str) -> bytes:
+    stream = io.BytesIO()
+    Pictures.effect_noise((64, 64), 80).convert("RGB").point(lambda value: value if color else 0).save(
+        stream, "PNG"
+    )
+    return stream.getvalue()
+
+
+def asking(*parts: Media) -> Generate:
+    prompt = Prompt((Message("user", (*parts, Text("What is it?"))),), chat=True)
+    return Generate(task="t", document=0, prompt=prompt, settings=Settings({}))
+
+
+def test_a_picture_is_named_and_not_sent_with_its_request() -> None:
+    content = png("red")
+    part = image_part(content)
+    data, media = pack([asking(part), asking(part)])
+    assert media == [part]
+    assert len(data) < 1500 < len(content)
+
+
+def test_a_picture_is_the_same_on_the_other_side() -> None:
+    content = png("red")
+    before = asking(image_part(content))
+    after = carried(before)
+    assert after.id == before.id
+    (part,) = after.prompt.media
+    assert isinstance(part, Image) and part.file is not None
+    assert part.file() == content
+    assert picture(part).tobytes() == picture(image_part(content)).tobytes()
+
+
+def test_a_picture_without_a_file_is_sent_as_pixels() -> None:
+    drawn = Pictures.new("P", (8, 8), 3)
+    (part,) = carried(asking(image_part(drawn))).prompt.media
+    assert isinstance(part, Image) and part.file is None
+    assert part.load().tobytes() == drawn.tobytes() and part.load().mode == "P"
+
+
+def test_a_sound_arrives_sample_by_sample() -> None:
+    import numpy
+
+    samples = numpy.sin(numpy.arange(800, dtype=numpy.float32))
+    (part,) = carried(asking(audio_part({"array": samples, "sampling_rate": 8000}))).prompt.media
+    found, rate_hz = part.load()
+    assert rate_hz == 8000 and (found == samples).all()
+
+
+def test_a_video_file_is_sent_whole_and_keeps_its_stretch(tmp_path: Path) -> None:
+    (tmp_path / "clip.mp4").write_bytes(b"not really a video")
+    before = video_part({"url": str(tmp_path / "clip.mp4"), "video_start": 1.0, "video_end": 2.5})
+    (part,) = carried(asking(before)).prompt.media
+    assert isinstance(part, Video)
+    assert (part.start_s, part.end_s, part.digest) == (1.0, 2.5, before.digest)
+    assert part.load() == b"not really a video"
+
+
+def test_a_picture_that_cannot_be_read_is_not_read_there_either(tmp_path: Path) -> None:
+    (part,) = carried(asking(image_part(b"no picture"))).prompt.media
+    with pytest.raises(BadMedia, match="not a picture"):
+        part.load()
+    path = tmp_path / "gone.png"
+    path.write_bytes(png("red"))
+    gone = image_part(path)
+    path.unlink()
+    (part,) = carried(asking(gone)).prompt.media
+    with pytest.raises(BadMedia, match="cannot be read"):
+        part.load()
+
+
+def test_outcomes_arrive_as_they_were() -> None:
+    outcomes = [
+        Response(request_id="a", value="x", finish="stop", usage=Usage(1, 2), seconds=0.5, reasoning="hm"),
+        Response(request_id="b", value=LogProbability(-1.5, True)),
+        Failure(request_id="c", kind="bad media", message="no"),
+    ]
+    assert arrived(sent(outcomes)) == (outcomes, None)
+
+
+def test_what_broke_a_model_arrives_under_its_own_name() -> None:
+    class OddError(Exception):
+        """Nobody on the other side knows it."""
+
+    _, error = arrived(sent((), OddError("pop")))
+    assert isinstance(error, ModelBroke) and type(error).__name__ == "OddError" and str(error) == "pop"
+    _, error = arrived(sent((), BadOption("no", where="--x", hint="y")))
+    assert isinstance(error, BadOption) and error.hint == "y"

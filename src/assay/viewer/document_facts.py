@@ -20,7 +20,7 @@ from assay.store.rows import from_json, verdict_value
 from assay.store.runs import Run
 from assay.viewer.charts import CategoryMark, SpreadBar
 
-__all__ = ["DocumentFacts", "Picked", "category_fields", "document_facts"]
+__all__ = ["DocumentFacts", "Picked", "category_fields", "document_facts", "kind_of"]
 
 _TOGETHER = 2000
 _LOOKED_AT = 400
@@ -64,9 +64,14 @@ class DocumentFacts:
     categories: tuple[CategoryMark, ...]
     """The largest first."""
 
-    picked: tuple[Picked, ...]
+    worth: tuple[Picked, ...]
+    """Documents worth a look, in turns of each kind: what went wrong first."""
+
     share: bool
     """Whether every score lies between 0 and 1."""
+
+    upward: bool = True
+    """Whether more is better."""
 
 
 def document_facts(
@@ -94,9 +99,23 @@ def document_facts(
         spread=pass_.bars(),
         field=field,
         categories=pass_.marks(),
-        picked=pass_.chosen(),
+        worth=pass_.chosen(),
         share=pass_.share,
+        upward=pass_.upward,
     )
+
+
+def kind_of(outcome: str, value: float | None, upward: bool = True) -> str:
+    """What kind of document it is, in a word: right, wrong, partly right; else how it ended.
+
+    >>> kind_of("scored", 1.0), kind_of("truncated", 0.0)
+    ('right', 'truncated')
+    """
+    if outcome != "scored" or value is None:
+        return outcome
+    if value in (0.0, 1.0):
+        return "right" if (value == 1.0) == upward else "wrong"
+    return "partly right"
 
 
 def category_fields(run: Run, task: str) -> list[str]:
@@ -209,14 +228,7 @@ class _Pass:
             if category is not None and (category in self.categories or len(self.categories) < 1000):
                 self.categories.setdefault(str(category), _Sums()).add(value)
         if self.sample:
-            self._pick(document, self._kind(outcome, value))
-
-    def _kind(self, outcome: str, value: float | None) -> str:
-        if outcome != "scored" or value is None:
-            return outcome
-        if value in (0.0, 1.0):
-            return "right" if (value == 1.0) == self.upward else "wrong"
-        return "partly right"
+            self._pick(document, kind_of(outcome, value, self.upward))
 
     def _pick(self, document: int, kind: str) -> None:
         """A fair choice of as many documents of each kind as could be shown (reservoir sampling)."""
@@ -238,7 +250,7 @@ class _Pass:
             for kind in order
             if at < len(chosen := self.kinds[kind][1])
         ]
-        return tuple(sorted(turns[: self.sample], key=lambda one: one.document))
+        return tuple(turns[: self.sample])
 
     def marks(self) -> tuple[CategoryMark, ...]:
         if len(self.categories) < 2:

@@ -7,7 +7,7 @@ from assay.viewer.charts import Pace, Pause
 
 __all__ = ["run_pace"]
 
-_STEPS = 120
+_STEPS = 60
 _PAUSE_S = 300.0
 """A silence longer than this (and than a tenth of the work) is a run that was stopped."""
 

@@ -143,6 +143,10 @@ def score_marks(facts: RunFacts, *, run: str = "", main: bool = False) -> list[S
         if estimate is None or value is None or (main and not row.first):
             continue
         low, high = estimate.interval or (None, None)
+        bar = "95 % interval"
+        if low is None and estimate.stderr:  # of a corpus metric only the standard error is known
+            low, high = value - 1.96 * estimate.stderr, value + 1.96 * estimate.stderr
+            bar = "± 1.96 standard errors"
         whole = estimate.scored + estimate.unscored + estimate.failed
         pipeline = "" if estimate.pipeline in ("", "none") else f" ({estimate.pipeline})"
         marks.append(
@@ -152,6 +156,7 @@ def score_marks(facts: RunFacts, *, run: str = "", main: bool = False) -> list[S
                 value=value,
                 low=low,
                 high=high,
+                bar=bar,
                 run=run,
                 group=row.group,
                 depth=row.depth,

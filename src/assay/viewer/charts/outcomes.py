@@ -51,7 +51,13 @@ def outcomes_figure(bars: Sequence[OutcomeBar], theme: Theme) -> Figure:
     layout = {
         **frame(theme, rows=len(bars), legend=True),
         "barmode": "stack",
-        "xaxis": axis(theme, "share of the documents", tickformat=".0%", range=[0, 1.001]),
+        "xaxis": axis(
+            theme,
+            "share of the documents",
+            tickformat=".0%",
+            range=[0, 1.005],
+            tickvals=[0, 0.25, 0.5, 0.75, 1],
+        ),
         "yaxis": rows_axis(theme, [label(bar.name) for bar in bars]),
     }
     return {"data": data, "layout": layout}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from assay.viewer.charts.theme import Figure, Theme, axis, frame, label, plain, rows_axis
+from assay.viewer.charts.theme import ROW_PX, Figure, Theme, axis, frame, label, plain, rows_axis
 
 __all__ = ["ScoreMark", "on_one_scale", "scores_figure"]
 
@@ -37,6 +37,9 @@ class ScoreMark:
 
     share: bool = True
     """Whether it lies between 0 and 1 by its nature."""
+
+    bar: str = "95 % interval"
+    """What lies between `low` and `high`."""
 
     higher_is_better: bool | None = None
     note: str = ""
@@ -71,7 +74,7 @@ def scores_figure(marks: Sequence[ScoreMark], theme: Theme) -> Figure:
     title = next(iter(metrics)) if len(metrics) == 1 else ("score" if share else "value")
     across = axis(theme, title, tickformat=".0%") if share else axis(theme, title)
     layout = {
-        **frame(theme, rows=len(rows) * max(1, (len(runs) + 2) // 3), legend=len(runs) > 1),
+        **frame(theme, height=_height(rows, len(runs), two_lines=len(metrics) > 1), legend=len(runs) > 1),
         "xaxis": {**across, **({"range": [-0.02, 1.02]} if share else {})},
         "yaxis": rows_axis(theme, names),
     }
@@ -114,10 +117,16 @@ def _trace(marks: Sequence[ScoreMark], at: int, count: int, rows: Sequence[Row],
     }
 
 
+def _height(rows: Sequence[Row], runs: int, *, two_lines: bool) -> int:
+    """Room for two lines of name and for a mark of each run."""
+    row = max(40 if two_lines else ROW_PX, 15 * runs + 8)
+    return 82 + row * len(rows) + (28 if runs > 1 else 0)
+
+
 def _row_name(row: Row, *, with_metric: bool) -> str:
     name, metric, group, depth = row
     shown = f"<b>{label(name)}</b>" if group else label(name)
-    said = f" <i>{label(metric, longest=18)}</i>" if with_metric else ""
+    said = f"<br><span style='font-size:11px'>{label(metric, longest=26)}</span>" if with_metric else ""
     return f"{'  ' * depth}{shown}{said}"
 
 
@@ -125,7 +134,7 @@ def _hover(mark: ScoreMark) -> str:
     arrow = {True: " ↑", False: " ↓", None: ""}[mark.higher_is_better]
     lines = [f"<b>{plain(mark.name)}</b>", f"{plain(mark.metric)}{arrow}: {mark.value:.4f}"]
     if mark.low is not None and mark.high is not None:
-        lines.append(f"95 % interval {mark.low:.4f} – {mark.high:.4f}")
+        lines.append(f"{plain(mark.bar)} {mark.low:.4f} – {mark.high:.4f}")
     return "<br>".join(
         [*lines, *([plain(mark.note)] if mark.note else []), *([plain(mark.run)] if mark.run else [])]
     )

@@ -15,7 +15,7 @@ from assay.core.codec import to_plain
 from assay.core.errors import MissingPackage
 from assay.store.runs import Run
 
-__all__ = ["metric_names", "table_rows", "write_csv", "write_jsonl", "write_parquet"]
+__all__ = ["harmless", "metric_names", "table_rows", "write_csv", "write_jsonl", "write_parquet"]
 
 _COLUMNS = (
     "task",
@@ -124,10 +124,11 @@ def write_csv(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
     writer = csv.DictWriter(stream, names)
     writer.writeheader()
     for row in table_rows(run, tasks):
-        writer.writerow({name: _harmless(value) for name, value in row.items()})
+        writer.writerow({name: harmless(value) for name, value in row.items()})
 
 
-def _harmless(value: Any) -> Any:
+def harmless(value: Any) -> Any:
+    """A cell as a spreadsheet may have it: a text it would run as a formula gets an apostrophe before it."""
     if not isinstance(value, str):
         return value
     text = value.replace("\0", "\\0")

@@ -39,8 +39,8 @@ from assay.viewer.comparison.comparing import compare_sources
 from assay.viewer.comparison.records import CompareOptions, Comparison
 from assay.viewer.comparison.sources import open_source
 from assay.viewer.lm_eval_files import write_files_once
+from assay.viewer.notebook import ShownRun
 from assay.viewer.progress import show_progress
-from assay.viewer.tables import results_text
 
 __all__ = ["Run", "compare", "open_run", "plan", "resume", "run", "score", "verify"]
 
@@ -48,8 +48,8 @@ T = TypeVar("T")
 
 
 @dataclass(eq=False, repr=False)
-class Run(StoredRun):
-    """A run: its numbers (`results`, `estimates`), its documents, its table.
+class Run(ShownRun):
+    """A run: its numbers (`results`, `estimates`), its table, its documents, its charts; notebooks show it.
 
     >>> run = assay.run(tasks=["quickstart_addition"], limit=10)  # doctest: +SKIP
     >>> run.results["quickstart_addition"]["exact_match,get-number"]  # doctest: +SKIP
@@ -58,15 +58,6 @@ class Run(StoredRun):
 
     files: list[Path] = field(default_factory=list)
     """Result files that were written for it, results first."""
-
-    def table(self) -> str:
-        """The results as text."""
-        return results_text(self)
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<pre>{escape(self.table())}</pre>"
 
 
 def open_run(path: str | Path) -> Run:

@@ -77,7 +77,7 @@ def table_text(table: Table, *, width: int = 10_000) -> str:
     from rich.console import Console
 
     stream = io.StringIO()
-    Console(file=stream, width=width, color_system=None).print(table)
+    Console(file=stream, width=width, color_system=None, force_jupyter=False).print(table)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 

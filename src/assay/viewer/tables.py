@@ -130,7 +130,7 @@ def results_text(run: Run, *, width: int = 10_000) -> str:
     from rich.console import Console
 
     stream = io.StringIO()
-    Console(file=stream, width=width, color_system=None).print(results_table(run))
+    Console(file=stream, width=width, color_system=None, force_jupyter=False).print(results_table(run))
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     return "\n".join([*lines, *remarks(run)])
 

@@ -15,7 +15,7 @@ from assay.core.codec import to_plain
 from assay.core.errors import MissingPackage
 from assay.store.runs import Run
 
-__all__ = ["harmless", "metric_names", "table_rows", "write_csv", "write_jsonl", "write_parquet"]
+__all__ = ["harmless", "metric_names", "storable", "table_rows", "write_csv", "write_jsonl", "write_parquet"]
 
 _COLUMNS = (
     "task",
@@ -148,11 +148,11 @@ def write_parquet(run: Run, tasks: Sequence[str], path: Path) -> None:
     rows = table_rows(run, tasks)
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
         while batch := [
-            {name: _storable(value) for name, value in row.items()} for row in islice(rows, _BATCH)
+            {name: storable(value) for name, value in row.items()} for row in islice(rows, _BATCH)
         ]:
             writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
 
 
-def _storable(value: Any) -> Any:
+def storable(value: Any) -> Any:
     """Half characters, which parquet cannot hold, are written out."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

@@ -1,0 +1,126 @@
+"""A run in a notebook: tables, data frames, charts, and nothing that a model wrote is ever run."""
+
+from __future__ import annotations
+
+import io
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import make_model, write_task
+
+import assay
+from assay.core.errors import BadOption, MissingPackage, UnknownName
+from assay.viewer.notebook import ResultsText
+
+HOSTILE = ["</td><script>alert(1)</script>", "half \ud800", "3"]
+ROWS = [
+    {"question": f"What is {n} + 1?", "answer": str(n + 1), "level": "a" if n % 2 else "b"} for n in range(12)
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("notebook")
+    task = write_task(folder, "sums", ROWS, task_alias="<img src=x onerror=alert(1)>")
+    model = make_model(lambda request: HOSTILE[request.document % 3], name="<b>model</b>")
+    return assay.run(model=model, tasks=[str(task)], no_cache=True, output_path=str(folder / "out"))
+
+
+class Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.seen.add(tag)
+
+
+def elements(page: str) -> set[str]:
+    parser = Elements()
+    parser.feed(page)
+    return parser.seen
+
+
+def test_a_run_shows_itself_as_a_table_of_texts(run: Any) -> None:
+    page = run._repr_html_()
+    assert elements(page) == {"div", "b", "table", "thead", "tbody", "tr", "th", "td", "small"} - (
+        set() if "<small>" in page else {"small"}
+    )
+    assert "&lt;img src=x" in page
+    assert "&lt;b&gt;model&lt;/b&gt;" in page
+
+
+def test_the_table_is_text_that_a_notebook_shows_as_a_table(run: Any) -> None:
+    table = run.table()
+    assert isinstance(table, ResultsText)
+    assert "exact_match" in str(table)
+    assert "<table" in table._repr_html_()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_documents_and_results_are_data_frames(run: Any, library: str) -> None:
+    pytest.importorskip(library)
+    documents, table = run.documents(frame=library), run.table(library)
+    assert type(documents).__module__.partition(".")[0] == library
+    assert documents.shape[0] == 12
+    assert list(documents["document"]) == list(range(12))
+    first, second, *_ = documents["response"]
+    assert first == HOSTILE[0]
+    assert second.startswith("half ")
+    assert float(documents["exact_match"].sum()) == 1.0
+    assert list(table["metric"]) == ["exact_match"]
+    assert float(table["value"][0]) == pytest.approx(1 / 12)
+
+
+def test_one_task_alone_gives_plain_rows(run: Any) -> None:
+    rows = list(run.documents("sums"))
+    assert [row["doc_id"] for row in rows] == list(range(12))
+
+
+def test_what_is_not_there_is_explained(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnknownName, match="no task `other`"):
+        run.documents("other")
+    with pytest.raises(BadOption, match="no data frames of `excel`"):
+        run.documents(frame="excel")
+    with pytest.raises(UnknownName, match="no chart is called `cake`"):
+        run.plot("cake")
+    with pytest.raises(BadOption, match="no theme"):
+        run.plot(theme="pink")
+    monkeypatch.setattr("assay.viewer.notebook.find_spec", lambda name: None)
+    with pytest.raises(MissingPackage, match="needs the package `pandas`"):
+        run.documents()
+
+
+@pytest.mark.parametrize("chart", ["scores", "outcomes", "throughput", "categories", "spread"])
+def test_a_chart_is_a_figure_of_plotlys(run: Any, chart: str) -> None:
+    graphs = pytest.importorskip("plotly.graph_objects")
+    figure = run.plot(chart, theme="dark")
+    assert isinstance(figure, graphs.Figure)
+    assert len(figure.data) >= 1
+
+
+def test_a_console_in_a_notebook_does_not_take_the_text_away(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import rich.console
+
+    monkeypatch.setattr(rich.console, "_is_jupyter", lambda: True)
+    assert "exact_match" in str(run.table())
+
+
+def test_ipython_shows_a_run(run: Any) -> None:
+    formatters = pytest.importorskip("IPython.core.formatters")
+    shown, _ = formatters.DisplayFormatter().format(run)
+    assert "<table" in shown["text/html"]
+    assert io.StringIO(shown["text/plain"]).read()
+
+
+def test_an_unfinished_run_shows_itself_too(tmp_path: Path) -> None:
+    from assay.store.journal import Journal
+
+    journal = Journal.create(tmp_path)
+    journal.set_facts({"model": "m", "tasks": {}, "groups": {}, "top": []}).result()
+    journal.close()
+    assert "unfinished" in assay.Run(tmp_path)._repr_html_()

@@ -195,7 +195,7 @@ class HfModel:
 
     @property
     def waited_share(self) -> float:
-        """The share of the time since the first answer that the model waited for Python."""
+        """The share of the time since the first answer that nothing was computed: the model waited for Python."""
         if self._started is None or self._ended <= self._started:
             return 0.0
         busy = self._backend.model_seconds - self._tried  # without what was tried while it was opened

@@ -76,21 +76,30 @@ class Engine:
         """Let the next pass raise; the model is not used again."""
         self._runner.halted = True
 
-    def score(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, float, bool]]:
+    def arrange(self, pairs: Sequence[Pair]) -> Any:
+        """What `score` can be spared: done while the model computes something else."""
+        from assay.models.hf.scoring import arrange
+
+        return arrange(pairs) if pairs and self.shares else None
+
+    def score(self, pairs: Sequence[Pair], arranged: Any) -> Iterator[tuple[int, float, bool]]:
         """Log-probability of each pair, and whether it is greedy; in any order."""
         from assay.models.hf.encoder_decoder import score_encoded
         from assay.models.hf.scoring import score_plainly, score_shared
 
         if not pairs:
             return iter(())
+        softmax_dtype = self._softmax_dtype
         if self._has_encoder:
             return score_encoded(
-                pairs, self.model, self._tokens, softmax_dtype=self._softmax_dtype, timed=self._timed
+                pairs, self.model, self._tokens, softmax_dtype=softmax_dtype, timed=self._timed
             )
-        score = score_shared if self.shares else score_plainly
-        return score(
-            pairs, self._runner, self._tokens, rows=self._logit_rows, softmax_dtype=self._softmax_dtype
-        )
+        runner, tokens, rows = self._runner, self._tokens, self._logit_rows
+        if self.shares:
+            return score_shared(
+                pairs, runner, tokens, rows=rows, softmax_dtype=softmax_dtype, arranged=arranged
+            )
+        return score_plainly(pairs, runner, tokens, rows=rows, softmax_dtype=softmax_dtype)
 
     def write(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """The answers of each job."""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.models.hf.attention import attach_blocks, take_over
 from assay.models.hf.caches import KeptTokens, kept, seeded_cache
 from assay.models.hf.prefix_tree import Node
+from assay.models.hf.sight import blocks_of, is_chain, mask_of
 
-__all__ = ["Computed", "Piece", "Runner"]
+__all__ = ["Computed", "Piece", "Prepared", "Runner"]
+
+_BLOCK = 64
+"""Tokens whose attention is computed together on a processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,19 @@ class Piece:
     offset: int
     parent: int
     """The piece it continues, by number; -1 for the past."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A pass that can be computed as soon as the past it continues is there."""
+
+    pieces: Sequence[Piece]
+    wanted: NDArray[np.int64]
+    """The new tokens whose logits are asked for."""
+
+    tokens: Any
+    positions: Any
+    mask: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,45 +72,55 @@ class Runner:
         self.device = model.get_input_embeddings().weight.device
         self.dtype = model.dtype
         self._autocast_dtype = autocast_dtype
+        self._in_blocks = take_over(model)
         self._keeps = "logits_to_keep" in inspect.signature(base.forward).parameters
         self.model_seconds = 0.0
         self.halted = False
 
-    def run(
-        self, pieces: Sequence[Piece], wanted: NDArray[np.int64], past: KeptTokens | None, *, keep: bool
-    ) -> Computed:
-        """Compute pieces of a tree, each seeing the past and the pieces it continues, and nothing else."""
+    def prepare(self, pieces: Sequence[Piece], wanted: NDArray[np.int64], before: int) -> Prepared:
+        """What a pass over pieces of a tree needs, each seeing `before` tokens of the past and the pieces it continues."""
         import torch
 
         tokens = np.concatenate([one.node.tokens[one.low : one.high] for one in pieces])
         positions = np.concatenate(
             [np.arange(one.node.start + one.low, one.node.start + one.high) for one in pieces]
         )
-        rows = np.full(len(tokens), -1, np.int64)
+        return Prepared(
+            pieces,
+            wanted,
+            torch.from_numpy(tokens.astype(np.int64))[None].to(self.device),
+            torch.from_numpy(positions)[None].to(self.device),
+            self._mask(pieces, before),
+        )
+
+    def run(self, prepared: Prepared, past: KeptTokens | None, *, keep: bool) -> Computed:
+        """Compute a pass."""
+        wanted = prepared.wanted
+        rows = np.full(prepared.tokens.shape[1], -1, np.int64)
         rows[wanted] = np.arange(len(wanted))
-        before = past.length if past else 0
         cache = seeded_cache(past) if keep or past else None
         output = self.forward(
-            input_ids=torch.from_numpy(tokens.astype(np.int64))[None].to(self.device),
-            attention_mask=None if _is_chain(pieces) else self._mask(pieces, positions, before),
-            position_ids=torch.from_numpy(positions)[None].to(self.device),
+            input_ids=prepared.tokens,
+            attention_mask=prepared.mask,
+            position_ids=prepared.positions,
             past_key_values=cache,
             use_cache=cache is not None,
             wanted=wanted,
         )
-        return Computed(pieces, rows, output.logits[0], kept(cache) if keep else None, before)
+        before = past.length if past else 0
+        return Computed(prepared.pieces, rows, output.logits[0], kept(cache) if keep else None, before)
 
     def forward(self, *, wanted: NDArray[np.int64] | None = None, **inputs: Any) -> Any:
         """Call the model; `wanted` are the places in the sequence whose logits are asked for, all by default."""
         import torch
 
         self.check()
-        started = time.perf_counter()
         if wanted is not None and self._keeps:
             # an empty choice would mean all: then one row is computed and not looked at
             places = torch.from_numpy(wanted).to(self.device) if len(wanted) else 1
             inputs["logits_to_keep"] = places
         with (
+            self.computing(),
             torch.inference_mode(),
             torch.autocast(
                 self.device.type, dtype=self._autocast_dtype, enabled=self._autocast_dtype is not None
@@ -100,32 +129,31 @@ class Runner:
             output = self.model(**inputs)
             if wanted is not None and not self._keeps:
                 output.logits = output.logits[:, torch.from_numpy(wanted).to(self.device)]
-        self.model_seconds += time.perf_counter() - started
         return output
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Count the time as the model's: its passes, and what becomes of its logits."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.model_seconds += time.perf_counter() - started
 
     def check(self) -> None:
         """Raise if nobody waits for the answers any more."""
         if self.halted:
             raise InterruptedError("the run was stopped while the model computed")
 
-    def _mask(self, pieces: Sequence[Piece], positions: NDArray[np.int64], before: int) -> Any:
-        """Who sees whom, as numbers to be added: nothing or minus infinity."""
+    def _mask(self, pieces: Sequence[Piece], before: int) -> Any:
+        """Who sees whom, as numbers to be added: nothing or the least there is. None: the model's own mask does."""
         import torch
 
-        sees = np.eye(len(pieces), dtype=bool)
-        for number, piece in enumerate(pieces):
-            if piece.parent >= 0:
-                sees[number] |= sees[piece.parent]
-        of = np.repeat(np.arange(len(pieces)), [piece.high - piece.low for piece in pieces])
-        open_ = sees[of][:, of] & (positions[:, None] >= positions[None])
-        if before:
-            open_ = np.concatenate([np.ones((len(of), before), dtype=bool), open_], axis=1)
+        if is_chain(pieces) and not self._in_blocks:
+            return None
         dtype = self._autocast_dtype or self.dtype
-        mask = torch.zeros(open_.shape, dtype=dtype, device=self.device)
-        mask.masked_fill_(torch.from_numpy(~open_).to(self.device), torch.finfo(dtype).min)
-        return mask[None, None]
-
-
-def _is_chain(pieces: Sequence[Piece]) -> bool:
-    """Whether each piece continues the one before it: then no mask is needed but the model's own."""
-    return all(piece.parent == number - 1 for number, piece in enumerate(pieces))
+        numbers = mask_of(pieces, before, torch.finfo(dtype).min)
+        mask = torch.from_numpy(numbers).to(self.device, dtype)[None, None]
+        if self._in_blocks:
+            attach_blocks(mask, blocks_of(pieces, numbers, _BLOCK))
+        return mask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,18 +16,43 @@ from assay.models.hf.runner import Computed, Runner
 from assay.models.hf.sharing import compute_tree
 from assay.models.tokens import Pair
 
-__all__ = ["Scored", "look_up", "score_plainly", "score_shared"]
+__all__ = ["Arranged", "Scored", "arrange", "look_up", "score_plainly", "score_shared"]
 
 Scored = tuple[int, float, bool]
 """Which pair, its log-probability, and whether it is what greedy decoding writes."""
 
 
+_NONE = np.empty(0, np.int64)
+_Asked = dict[int, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]
+"""Of each node: pairs, places in the node, tokens asked for there; and the places once each, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """Pairs as a tree, and where in it their continuations are."""
+
+    tree: Node
+    asked: _Asked
+
+
+def arrange(pairs: Sequence[Pair]) -> Arranged:
+    """What can be done before the model has time."""
+    tree = build_tree([pair.inputs for pair in pairs])
+    return Arranged(tree, _asked(tree, pairs))
+
+
 def score_shared(
-    pairs: Sequence[Pair], runner: Runner, budget: Budget, *, rows: int, softmax_dtype: Any = None
+    pairs: Sequence[Pair],
+    runner: Runner,
+    budget: Budget,
+    *,
+    rows: int,
+    softmax_dtype: Any = None,
+    arranged: Arranged | None = None,
 ) -> Iterator[Scored]:
     """Each pair as soon as its last token is computed; what pairs share is computed once."""
-    tree = build_tree([pair.inputs for pair in pairs])
-    asked = _asked(tree, pairs)
+    arranged = arranged or arrange(pairs)
+    asked = arranged.asked
     totals = np.zeros(len(pairs))
     greedy = np.ones(len(pairs), dtype=bool)
     missing = np.array([len(pair.continuation) for pair in pairs])
@@ -35,21 +61,17 @@ def score_shared(
         found = asked.get(id(node))
         return _NONE if found is None else found[3]
 
-    for computed in compute_tree(tree, wanted, runner, budget, rows=rows):
+    for computed in compute_tree(arranged.tree, wanted, runner, budget, rows=rows):
         which, rows_of, targets = _questions(computed, asked)
         if not len(which):
             continue
-        log_probabilities, best = look_up(computed.logits, rows_of, targets, softmax_dtype)
+        with runner.computing():
+            log_probabilities, best = look_up(computed.logits, rows_of, targets, softmax_dtype)
         np.add.at(totals, which, log_probabilities)
         np.logical_and.at(greedy, which, best)
         np.subtract.at(missing, which, 1)
         for index in np.unique(which[missing[which] == 0]).tolist():
             yield index, float(totals[index]), bool(greedy[index])
-
-
-_NONE = np.empty(0, np.int64)
-_Asked = dict[int, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]
-"""Of each node: pairs, places in the node, tokens asked for there; and the places once each, in order."""
 
 
 def _asked(tree: Node, pairs: Sequence[Pair]) -> _Asked:
@@ -98,13 +120,25 @@ def look_up(
     """Log-probabilities of tokens, and whether each is the most likely one."""
     import torch
 
+    found = np.empty(len(rows))
+    best = np.empty(len(rows), dtype=bool)
+    on_processor = logits.device.type == "cpu"
+    step = max(1, _AT_ONCE // logits.shape[-1]) if on_processor else max(1, len(logits))
     with torch.inference_mode():
-        logits = logits.to(softmax_dtype or torch.float32)
-        row, token = (torch.from_numpy(one).to(logits.device) for one in (rows, targets))
-        # not `logsumexp`, which rounds less on a processor: lm-eval's numbers come from this
-        found = logits.log_softmax(-1)[row, token]
-        best = most_likely(logits)[row] == token
-        return found.double().cpu().numpy(), best.cpu().numpy()
+        for first in range(0, len(logits), step):
+            inside = np.flatnonzero((rows >= first) & (rows < first + step))
+            if not len(inside):
+                continue
+            part = logits[first : first + step].to(softmax_dtype or torch.float32)
+            row, token = (torch.from_numpy(one[inside]).to(logits.device) for one in (rows - first, targets))
+            # not `logsumexp`, which rounds less on a processor: lm-eval's numbers come from this
+            found[inside] = part.log_softmax(-1)[row, token].double().cpu().numpy()
+            best[inside] = (most_likely(part)[row] == token).cpu().numpy()
+    return found, best
+
+
+_AT_ONCE = 1 << 21
+"""Logits that a processor turns into probabilities at once: few enough to be still in its cache."""
 
 
 def score_plainly(
@@ -139,5 +173,6 @@ def score_plainly(
             for index in by_inputs[one]:
                 continuation = np.asarray(pairs[index].continuation, np.int64)
                 at = np.arange(len(one) - len(continuation), len(one), dtype=np.int64) - places[0]
-                found, best = look_up(output.logits[number], at, continuation, softmax_dtype)
+                with runner.computing():
+                    found, best = look_up(output.logits[number], at, continuation, softmax_dtype)
                 yield index, float(found.sum()), bool(best.all())

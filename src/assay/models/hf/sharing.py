@@ -8,7 +8,10 @@ last one is done it is dropped. Very short shared stretches are computed again w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +19,7 @@ from numpy.typing import NDArray
 from assay.models.hf.caches import KeptTokens
 from assay.models.hf.memory import Budget, free_memory, is_out_of_memory
 from assay.models.hf.prefix_tree import Node, packed
-from assay.models.hf.runner import Computed, Piece, Runner
+from assay.models.hf.runner import Computed, Piece, Prepared, Runner
 
 __all__ = ["Wanted", "compute_tree"]
 
@@ -63,38 +66,72 @@ def compute_tree(
     def fresh(node: Node) -> NDArray[np.int64]:
         return _NOTHING if id(node) in told else wanted(node)
 
+    def prepare(task: _Pass | _Trunk, size: int) -> Prepared:
+        pieces = _pieces(task.pending, task.nodes) if isinstance(task, _Pass) else _stretch(task, size)
+        return runner.prepare(pieces, _places(pieces, fresh), task.past.length if task.past else 0)
+
     work: list[_Branches | _Trunk] = [_Branches(tree.children, None)]
-    while work:
-        task = work.pop()
-        if isinstance(task, _Branches) and not (isinstance(task, _Pass) and _fits(task, budget, rows, fresh)):
-            work.extend(reversed(_split(task, budget.size, rows, fresh)))
-            continue
-        try:
-            if isinstance(task, _Pass):
-                pieces = _pieces(task.pending, task.nodes)
-                computed = runner.run(pieces, _places(pieces, fresh), task.past, keep=keep)
-                rest = None
-            else:
-                pieces, end = _stretch(task, min(budget.size, rows))
-                computed = runner.run(pieces, _places(pieces, fresh), task.past, keep=True)
-                rest = _after(task, end, computed.past)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error) or not budget.halve():
-                raise
-            free_memory(runner.device)
-            work.append(task)
-            continue
-        budget.succeeded()
-        if rest is not None:
-            work.append(rest)
-        yield computed
-        told.update(id(piece.node) for piece in pieces if piece.high == len(piece.node.tokens))
+    with _Ahead() as ahead:
+        while work:
+            task = work.pop()
+            if isinstance(task, _Branches) and not (isinstance(task, _Pass) and _fits(task, budget)):
+                work.extend(reversed(_split(task, budget.size, rows, fresh)))
+                continue
+            ended: set[int] = set()
+            try:
+                prepared = ahead.take(task) or prepare(task, min(budget.size, rows))
+                ended = {id(one.node) for one in prepared.pieces if one.high == len(one.node.tokens)} - told
+                told |= ended
+                following = work[-1] if work and isinstance(task, _Pass) else None
+                if isinstance(following, _Pass) and _fits(following, budget):
+                    ahead.begin(following, partial(prepare, following, budget.size))
+                computed = runner.run(prepared, task.past, keep=keep or isinstance(task, _Trunk))
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or not budget.halve():
+                    raise
+                ahead.forget()
+                told -= ended
+                free_memory(runner.device)
+                work.append(task)
+                continue
+            budget.succeeded()
+            if isinstance(task, _Trunk) and (rest := _after(task, prepared, computed.past)) is not None:
+                work.append(rest)
+            yield computed
+
+
+class _Ahead:
+    """Prepares the next pass in a thread of its own while the model computes this one."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "hf-plan")
+        self._begun: tuple[_Pass, Future[Prepared]] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+
+    def begin(self, task: _Pass, prepare: Callable[[], Prepared]) -> None:
+        self._begun = task, self._thread.submit(prepare)
+
+    def take(self, task: _Branches | _Trunk) -> Prepared | None:
+        """What was prepared, if it was this."""
+        begun, self._begun = self._begun, None
+        return begun[1].result() if begun and begun[0] is task else None
+
+    def forget(self) -> None:
+        """What was prepared no longer holds."""
+        if self._begun:
+            self._begun[1].result()
+        self._begun = None
 
 
 _NOTHING = np.empty(0, np.int64)
 
 
-def _fits(task: _Pass, budget: Budget, rows: int, wanted: Wanted) -> bool:
+def _fits(task: _Pass, budget: Budget) -> bool:
     """Whether a pass may be done as it is: what memory allows can have shrunk since it was planned."""
     alone = len(task.nodes) == 1 and not task.nodes[0].children
     return alone or sum(node.weight for node in task.nodes) <= _room(task, budget.size)
@@ -149,8 +186,8 @@ def _pieces(pending: Sequence[Node], nodes: Sequence[Node]) -> list[Piece]:
     return pieces
 
 
-def _stretch(task: _Trunk, size: int) -> tuple[list[Piece], int]:
-    """The next tokens of a trunk, as pieces of its nodes; and where they end."""
+def _stretch(task: _Trunk, size: int) -> list[Piece]:
+    """The next tokens of a trunk, as pieces of its nodes."""
     total = sum(len(node.tokens) for node in task.chain)
     end = min(total, task.done + size)
     pieces: list[Piece] = []
@@ -160,11 +197,12 @@ def _stretch(task: _Trunk, size: int) -> tuple[list[Piece], int]:
         if low < high:
             pieces.append(Piece(node, low, high, start + low - task.done, len(pieces) - 1))
         start += len(node.tokens)
-    return pieces, end
+    return pieces
 
 
-def _after(task: _Trunk, end: int, past: KeptTokens | None) -> _Branches | _Trunk | None:
+def _after(task: _Trunk, done: Prepared, past: KeptTokens | None) -> _Branches | _Trunk | None:
     """What is left of a trunk, or what grows on it."""
+    end = task.done + done.tokens.shape[1]
     if end < sum(len(node.tokens) for node in task.chain):
         return _Trunk(task.chain, past, end)
     children = task.chain[-1].children

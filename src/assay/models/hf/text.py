@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from assay.core.messages import Media
 from assay.core.ports import Ability
@@ -28,6 +29,9 @@ class _Window:
     pairs: list[Pair] = field(default_factory=list)
     owners: list[int] = field(default_factory=list)
     """Which request a pair belongs to; a long text has several."""
+
+    arranged: Any = None
+    """The pairs in the order in which they are computed."""
 
     scored: list[Likelihood | RollingLikelihood] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
@@ -108,6 +112,7 @@ class TextBackend:
             [(one, text) for one, text in texts if isinstance(one, RollingLikelihood)], found
         )
         self._encode_prompts([(one, text) for one, text in texts if isinstance(one, Generate)], found)
+        found.arranged = self._loaded.arrange(found.pairs)
         return found
 
     def _encode_likelihoods(self, asked: Sequence[tuple[Likelihood, str]], found: _Window) -> None:
@@ -191,7 +196,7 @@ class TextBackend:
         for owner in encoded.owners:
             missing[owner] += 1
         started = time.perf_counter()
-        for index, total, is_greedy in self._loaded.score(encoded.pairs):
+        for index, total, is_greedy in self._loaded.score(encoded.pairs, encoded.arranged):
             owner = encoded.owners[index]
             totals[owner] += total
             greedy[owner] &= is_greedy

@@ -177,7 +177,8 @@ def _begin(
             draw = None if job.choice.is_greedy else _draw(seed, requests[0])
             listener: StopWatch = watch(job)
             writer = Writer(job, requests, listener, ends, draw, len(job.tokens))
-            (token,) = choose_tokens(begun.logits[None], [job.choice], [draw])
+            with runner.computing():
+                (token,) = choose_tokens(begun.logits[None], [job.choice], [draw])
             yield writer, token, begun.past
 
 
@@ -215,11 +216,12 @@ def _step(active: _Rows, runner: Runner, rows: Budget) -> Iterator[Writer]:
             raise
         yield from _in_halves(active, runner, rows, length)
         return
-    chosen = choose_tokens(
-        output.logits[:, -1],
-        [writer.job.choice for writer in active.writers],
-        [writer.draw for writer in active.writers],
-    )
+    with runner.computing():
+        chosen = choose_tokens(
+            output.logits[:, -1],
+            [writer.job.choice for writer in active.writers],
+            [writer.draw for writer in active.writers],
+        )
     stay = []
     for row, (writer, token) in enumerate(zip(active.writers, chosen, strict=True)):
         active.tokens[row] = token

@@ -1,0 +1,57 @@
+"""Attention on a processor gives what transformers' own gives, and is left alone where it cannot be taken over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from tests.models.hf.tiny import tiny_checkpoint
+
+from assay.models.hf.attention import take_over
+
+pytestmark = pytest.mark.torch
+
+
+def load(kind: str, **options: Any) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(tiny_checkpoint(kind), **options).eval()
+
+
+@torch.inference_mode()
+def test_padded_rows_written_on_give_what_transformers_gives() -> None:
+    plain, taken = load("llama"), load("llama")
+    assert taken.config.num_key_value_heads < taken.config.num_attention_heads
+    assert take_over(taken)
+    ids = torch.arange(40).reshape(2, 20)
+    mask = torch.ones_like(ids)
+    mask[0, :7] = 0
+    options = {
+        "max_new_tokens": 5,
+        "do_sample": False,
+        "output_logits": True,
+        "return_dict_in_generate": True,
+    }
+    found = [model.generate(ids, attention_mask=mask, **options) for model in (plain, taken)]
+    assert torch.equal(found[0].sequences, found[1].sequences)
+    for one, other in zip(found[0].logits, found[1].logits, strict=True):
+        assert (one - other).abs().max() < 1e-4
+
+
+def test_other_attention_that_was_asked_for_is_left_alone() -> None:
+    model = load("llama", attn_implementation="eager")
+    assert not take_over(model)
+    assert model.config._attn_implementation == "eager"
+
+
+def test_taking_over_twice_is_taking_over_once() -> None:
+    model = load("llama")
+    assert take_over(model) and take_over(model)
+
+
+def test_a_model_with_its_own_kind_of_state_is_left_alone() -> None:
+    assert not take_over(load("mamba"))

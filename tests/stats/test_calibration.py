@@ -52,6 +52,30 @@ def test_a_perfect_judge_is_worth_all_its_labels() -> None:
     assert found.worth > 2000
 
 
+def test_with_a_label_for_every_document_the_judge_adds_nothing() -> None:
+    labels = [1.0, 0.0, 1.0, 1.0]
+    found = prediction_powered(labels, [1.0, 1.0, 1.0, 0.0], [])
+    assert (found.value, found.weight, found.judged) == (0.75, 0.0, 4)
+    assert found.stderr == pytest.approx(found.labels_stderr) == pytest.approx(0.25)
+
+
+def test_labels_that_are_all_the_same_are_not_certain() -> None:
+    found = prediction_powered([1.0] * 5, [1.0] * 5, [1.0] * 50)
+    assert found.interval.low == pytest.approx(0.5655, abs=1e-4)
+
+
+@pytest.mark.parametrize("labelled", [8, 15])
+def test_few_labels_are_still_covered(labelled: int) -> None:
+    draw = np.random.default_rng(4)
+    covered = 0
+    for _ in range(2000):
+        truth = draw.normal(0.6, 0.2, size=labelled + 300)
+        judged = truth + draw.normal(0.1, 0.2, size=len(truth))
+        found = prediction_powered(truth[:labelled], judged[:labelled], judged[labelled:])
+        covered += found.interval.low <= 0.6 <= found.interval.high
+    assert covered / 2000 >= 0.93
+
+
 def test_a_judge_that_says_one_thing_is_not_trusted() -> None:
     found = prediction_powered([1.0, 0.0, 1.0], [1.0] * 3, [1.0] * 50)
     assert found.weight == 0.0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from assay.core.errors import AssayError
-from assay.stats.comparison import compare_pairs, mcnemar
+from assay.stats.comparison import compare_pairs, detectable_difference, mcnemar
 from assay.stats.flips import flip_test
 
 
@@ -124,3 +124,34 @@ def test_the_interval_of_paired_proportions_covers(size: int, effect: float, mos
         truth = 0.15 * (min(0.6 + effect / 0.15, 1.0) - 0.6)
         covered += found.low <= truth <= found.high
     assert 0.93 <= covered / 1000 <= most
+
+
+def test_clusters_that_never_differ_leave_something_open() -> None:
+    found = compare_pairs([1.0] * 20, [1.0] * 20, ["a"] * 10 + ["b"] * 10)
+    assert (found.value, found.p_value) == (0.0, 1.0)
+    assert found.interval.low < -0.5
+    assert found.interval.high > 0.5
+    assert found.detectable is not None
+
+
+@pytest.mark.parametrize(
+    ("scores", "clusters", "ends"),
+    [
+        pytest.param([0.5, 0.7, 0.2], ["a"] * 3, (-1.0, 1.0), id="one cluster"),
+        pytest.param([0.5], None, (-1.0, 1.0), id="one document"),
+        pytest.param([5.0], None, (-np.inf, np.inf), id="one document, without limits"),
+    ],
+)
+def test_of_a_single_thing_nobody_can_tell(
+    scores: list[float], clusters: list[str] | None, ends: tuple[float, float]
+) -> None:
+    found = compare_pairs([0.0] * len(scores), scores, clusters)
+    assert (found.interval.low, found.interval.high) == ends
+    assert found.p_value == 1.0
+    assert found.detectable is None
+
+
+def test_what_is_detectable_allows_for_the_number_of_tests() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    wanted = (stats.t.ppf(1 - 0.025 / 20, 50) + stats.norm.ppf(0.8)) * 0.02
+    assert detectable_difference(0.02, 50, tests=20) == pytest.approx(wanted)

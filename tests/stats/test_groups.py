@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from assay.core.errors import AssayError
 from assay.stats.groups import Part, pool, stratified_interval
+from assay.stats.intervals import wilson
 
 PARTS = [
     Part(value=0.61, stderr=0.0421, size=100),
@@ -75,3 +77,27 @@ def test_strata_cover_and_agree_with_the_pooled_error() -> None:
         assert whole.value == pytest.approx((found.low + found.high) / 2)
         assert found.half_width == pytest.approx(2 * whole.stderr, rel=0.15)
     assert covered / 1000 == pytest.approx(0.95, abs=0.03)
+
+
+@pytest.mark.parametrize("weight_by_size", [True, False])
+def test_easy_tasks_with_few_documents_are_covered(weight_by_size: bool) -> None:
+    """Standard errors of tasks that are all right are 0, and so would be that of the group; their intervals are not."""
+    draw = np.random.default_rng(2)
+    levels, sizes = np.array([0.99, 0.97, 0.98, 0.95]), np.array([15, 20, 30, 25])
+    weights = sizes / sizes.sum() if weight_by_size else np.full(4, 0.25)
+    truth = float((levels * weights).sum())
+    covered, by_errors = 0, 0
+    for _ in range(1000):
+        parts, plain = [], []
+        for level, size in zip(levels, sizes, strict=True):
+            right = int(draw.binomial(size, level))
+            share, own = right / size, wilson(right, size)
+            error = math.sqrt(share * (1 - share) / (size - 1))
+            plain.append(Part(value=share, stderr=error, size=int(size)))
+            parts.append(replace(plain[-1], interval=(own.low, own.high)))
+        found, old = (stratified_interval(some, weight_by_size=weight_by_size) for some in (parts, plain))
+        assert found is not None and old is not None
+        covered += found.low <= truth <= found.high
+        by_errors += old.low <= truth <= old.high
+    assert covered / 1000 >= 0.94
+    assert by_errors / 1000 < 0.94

@@ -71,11 +71,22 @@ def test_clusters_of_one_document_change_nothing() -> None:
         ([0.0, 1.0, 1.0], None, "wilson"),
         ([0.0, 0.5, 1.0], None, "t"),
         ([0.0, 1.0, 1.0], ["a", "a", "b"], "clustered"),
-        ([0.0, 1.0, 1.0], ["a", "a", "a"], "wilson"),
     ],
 )
 def test_the_method_fits_the_scores(values: list[float], clusters: list[str] | None, method: str) -> None:
     assert mean_interval(values, clusters).method == method
+
+
+def test_nobody_can_tell_from_one_cluster() -> None:
+    with pytest.raises(AssayError, match="two clusters"):
+        mean_interval([0.0, 1.0, 1.0], ["a", "a", "a"])
+
+
+def test_a_share_stays_between_nothing_and_all() -> None:
+    clustered = mean_interval([1.0] * 9 + [0.0], ["a", "a", "b", "b", "c", "c", "d", "d", "e", "e"])
+    assert clustered.method == "clustered"
+    assert clustered.high == 1.0
+    assert mean_interval([1.0, 0.9, 1.0], limits=(0.0, 1.0)).high == 1.0
 
 
 def test_clusters_that_are_all_right_are_not_certain() -> None:

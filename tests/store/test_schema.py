@@ -29,6 +29,7 @@ def tables(connection: sqlite3.Connection) -> set[str]:
                 "answered",
                 "failures",
                 "judge_requests",
+                "repeats",
                 "judged",
                 "estimates",
             },

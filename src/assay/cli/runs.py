@@ -125,12 +125,14 @@ def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
         manifest = None
     if as_json:
         results = opened.results if summary.state != "damaged" else {}
+        repeats = opened.facts.get("repeats") if summary.state != "damaged" else None
         usage = opened.usage if summary.state != "damaged" else {}
         scorings = [] if summary.state == "damaged" else [_scoring(one) for one in opened.scorings()]
         shown = {
             **_plain(summary),
             "manifest": manifest,
             "results": results,
+            **({"repeats": repeats} if repeats else {}),
             "usage": usage,
             "scorings": scorings,
         }
@@ -143,7 +145,7 @@ def _print_run(summary: Any, opened: Any, manifest: dict[str, Any] | None) -> No
     from rich.console import Console
 
     from assay.viewer.run_tables import run_lines
-    from assay.viewer.tables import results_table, results_text
+    from assay.viewer.tables import remarks, results_table, results_text
 
     for line in run_lines(summary, manifest):
         click.echo(printable(line))
@@ -154,6 +156,8 @@ def _print_run(summary: Any, opened: Any, manifest: dict[str, Any] | None) -> No
     if opened.estimates:
         if console.is_terminal:
             console.print(results_table(opened, width=console.width))
+            for line in remarks(opened):
+                click.echo(printable(line))
         else:
             click.echo(results_text(opened))
     for one in opened.scorings():

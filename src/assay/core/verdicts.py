@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Answer", "Estimate", "Evidence", "Score", "Unscored", "Verdict"]
+__all__ = ["Answer", "Estimate", "Evidence", "Repeated", "Score", "Unscored", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,19 @@ class Unscored:
 
 
 Verdict = Score | Evidence | Unscored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """What several answers to one document are worth, each judged as if it had been the only one."""
+
+    document: int
+    pipeline: str
+    answers: tuple[int, ...]
+    """Which of them are the same: numbers in the order in which each was first given."""
+
+    scores: Mapping[str, tuple[float, ...]]
+    """Of each metric that gives numbers, one per answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

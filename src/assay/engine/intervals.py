@@ -9,22 +9,32 @@ from typing import Any
 
 from assay.core.specs import TaskSpec
 from assay.stats.aggregations import Aggregation, aggregation_name
+from assay.stats.bootstrap import RESAMPLED
 from assay.stats.clusters import scores_in
 from assay.stats.groups import Part, stratified_interval
-from assay.stats.intervals import Interval, mean_interval
+from assay.stats.intervals import Interval, is_binary, mean_interval
+from assay.stats.resampling import bootstrap_interval
 from assay.stats.sums import plain_floats
 from assay.stats.values import Values
 
 __all__ = ["group_interval", "task_interval"]
+
+_RESAMPLED = RESAMPLED | {"weighted_perplexity", "bits_per_byte"}
+_RESAMPLES = 1000
 
 Found = tuple[tuple[float, float] | None, str]
 """The ends and the method; None where there is no interval."""
 
 
 def task_interval(spec: TaskSpec, aggregation: str | Aggregation, values: Values, value: Any) -> Found:
-    """The interval of a mean of documents' scores, also where the task's own code took it and came to the same."""
-    if len(values) < 2 or not isinstance(value, (int, float)):
+    """The interval of a mean of documents' scores, also where the task's own code took it and came to the same; of a
+    corpus metric from resamples of the documents."""
+    if not len(values) or not isinstance(value, (int, float)):
         return None, ""
+    name = aggregation_name(aggregation)
+    if name in _RESAMPLED:
+        found = bootstrap_interval(name, values.items, resamples=_RESAMPLES)
+        return (None, "") if found is None or not math.isfinite(found.half_width) else _ends(found)
     clusters = None
     scores = plain_floats(values.items)
     if scores is None and spec.dialect == "lmms_eval":
@@ -32,11 +42,13 @@ def task_interval(spec: TaskSpec, aggregation: str | Aggregation, values: Values
         scores = plain_floats(listed) if len(listed) == len(values) else None
     if scores is None or not all(map(math.isfinite, (float(scores.min()), float(scores.max())))):
         return None, ""
-    if aggregation_name(aggregation) != "mean" and not math.isclose(
-        float(scores.mean()), value, rel_tol=1e-9, abs_tol=1e-12
-    ):
+    if len(scores) == 1 and not is_binary(scores):
+        return None, ""
+    if name != "mean" and not math.isclose(float(scores.mean()), value, rel_tol=1e-9, abs_tol=1e-12):
         return None, ""
     known = clusters if clusters is not None and any(one is not None for one in clusters) else None
+    if known is not None and len(set(known)) == 1:
+        return None, ""  # all documents are about one thing: nobody can tell what others would give
     return _ends(mean_interval(scores, known))
 
 

@@ -17,7 +17,7 @@ from assay.core.endings import ending_of
 from assay.core.messages import Media
 from assay.core.requests import Request, RollingLikelihood
 from assay.core.responses import Failure, Outcome, Response
-from assay.core.verdicts import Answer, Evidence, Score, Unscored, Verdict
+from assay.core.verdicts import Answer, Evidence, Repeated, Score, Unscored, Verdict
 from assay.engine.dialogue import Talks
 from assay.engine.foreign_code import Draws
 from assay.engine.plan import PlannedTask
@@ -26,7 +26,7 @@ from assay.engine.watch import current_watch
 from assay.scoring.pipelines import Pipeline
 from assay.tasks.makers import loan
 
-__all__ = ["Judged", "OpenDocument", "judge"]
+__all__ = ["Judged", "OpenDocument", "by_request", "judge", "judge_answer", "running_score"]
 
 
 @dataclass(slots=True)
@@ -73,6 +73,7 @@ class Judged:
     outcomes: list[tuple[int, str, str]] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
+    repeats: list[Repeated] = field(default_factory=list)
 
 
 def judge(
@@ -109,7 +110,7 @@ def judge(
             elif score:
                 if draws is not None and planned.spec.process_results is not None:
                     draws.judging(document.document.index)
-                _judge_one(planned, document, answer, judged, unscored)
+                judge_answer(planned, document, answer, judged, unscored)
     judge_failed: set[int] = set()
     if court is not None and own_code:
         judge_failed = _judge_in_court(planned, own_code, judged, unscored, draws, court)
@@ -145,7 +146,7 @@ def _judge_in_court(
             draws.judging(document.document.index)
         found, lost = Judged(), dict[int, str]()
         with court.sitting(planned.task.name, document.document.index) as sitting:
-            _judge_one(planned, document, answer, found, lost)
+            judge_answer(planned, document, answer, found, lost)
         if sitting.failed:
             found = Judged()
             _leave_unscored(planned, document, answer.pipeline, sitting.failed, found, lost)
@@ -170,7 +171,7 @@ def _extract(
     fields: list[Mapping[str, Any]] = []
     counts = []
     for document in documents:
-        grouped = _by_request(document, losses=losses)
+        grouped = by_request(document, losses=losses)
         responses += grouped
         fields += [document.document.fields] * len(grouped)
         counts.append(len(grouped))
@@ -200,7 +201,7 @@ def _extract(
     return answers
 
 
-def _by_request(document: OpenDocument, *, losses: bool) -> list[list[Any]]:
+def by_request(document: OpenDocument, *, losses: bool) -> list[list[Any]]:
     """The raw values of each request, one per repeat, in order; a whole dialogue counts as one."""
     if document.talks is not None:
         return [document.talks.answers]
@@ -222,9 +223,10 @@ def _by_request(document: OpenDocument, *, losses: bool) -> list[list[Any]]:
     return grouped
 
 
-def _judge_one(
+def judge_answer(
     planned: PlannedTask, document: OpenDocument, answer: Answer, judged: Judged, unscored: dict[int, str]
 ) -> None:
+    """Let the metrics judge one answer; `judged` and `unscored` learn what became of it."""
     task, scorer = planned.task, planned.scorer
     index = document.document.index
     try:

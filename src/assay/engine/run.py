@@ -27,9 +27,10 @@ from assay.engine.deliberating import deliberate
 from assay.engine.dialogue import go_on
 from assay.engine.execution import permitted
 from assay.engine.foreign_code import Draws, ForeignCode
-from assay.engine.judging import OpenDocument, judge, running_score
+from assay.engine.judging import Judged, OpenDocument, judge, running_score
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.prefetch import Prefetch, lightened
+from assay.engine.repeated import judge_repeats
 from assay.engine.rooms import Rooms
 from assay.engine.services import ModelServices, first_of, open_model
 from assay.engine.sittings import Court
@@ -364,11 +365,13 @@ class _Stream:
         judged = await self.foreign.run(
             lambda: judge(planned, documents, score=score, draws=draws, court=court)
         )
+        if planned.spec.repeats > 1 and score:
+            await self.foreign.run(lambda: judge_repeats(planned, documents, judged, draws, court))
         if planned.scorer.juries and score:
             await deliberate(planned, documents, judged, self.services, self.foreign)
             for document in documents:
                 self.media.done(document.name)
-        self.writes.append(self.journal.add_judged(task, judged.outcomes, judged.answers, judged.verdicts))
+        self.writes.append(self._kept(task, judged))
         if task in self.stops:
             self.stops[task].add(judged.verdicts)
         counters = self.progress.tasks[task]
@@ -377,6 +380,9 @@ class _Stream:
         for value in running_score(judged, planned.scorer.pipelines[0].name, counters.metric):
             counters.add_score(value)
         await self.rooms.end(task, len(documents))
+
+    def _kept(self, task: str, judged: Judged) -> Future[None]:
+        return self.journal.add_judged(task, judged.outcomes, judged.answers, judged.verdicts, judged.repeats)
 
     async def _written(self, *, quietly: bool = False) -> None:
         """Wait until everything handed to the journal is on disk."""

@@ -54,6 +54,9 @@ class Court:
         """The judges the run names for whoever wants one, the first one first."""
 
         self.loop = asyncio.get_running_loop()
+        self.asked: set[str] = set()
+        """Tasks whose own code asked a judge."""
+
         self.running: Sitting | None = None
         """That of the document whose code runs at the moment."""
 
@@ -129,6 +132,7 @@ class Sitting:
 
     async def _ask(self, judge: str | Model, prompt: Prompt, settings: Settings) -> Outcome:
         services = self._court.services
+        self._court.asked.add(self._task)
         if isinstance(judge, str):
             name = judge
         else:

@@ -19,6 +19,7 @@ from assay.engine.decontamination import SUFFIX, contaminated_documents
 from assay.engine.doubts import pooled_bounds, with_bounds
 from assay.engine.intervals import group_interval, task_interval
 from assay.engine.plan import Plan, PlannedTask
+from assay.engine.repeated import repeat_facts
 from assay.engine.watch import current_watch
 from assay.stats.aggregations import aggregate, is_ours
 from assay.stats.clusters import clustered_error, plain_error, scores_in
@@ -47,6 +48,8 @@ def _estimates(plan: Plan, journal: Journal) -> list[Estimate]:
     contaminated = contaminated_documents(plan, Path(corpus)) if corpus else {}
     if contaminated:
         journal.set_facts({"contaminated": contaminated}).result()
+    if repeats := repeat_facts(plan, journal):
+        journal.set_facts({"repeats": repeats}).result()
     for name, planned in plan.tasks.items():
         failed = journal.outcomes(name).get("failed", 0)
         by_task[name] = estimate_task(
@@ -233,7 +236,8 @@ def _estimate_group(
     group: GroupSpec, wanted: GroupMetric, members: list[Estimate], sizes: list[int]
 ) -> Estimate:
     shares = [
-        Part(value=one.value, stderr=one.stderr, size=size) for one, size in zip(members, sizes, strict=True)
+        Part(value=one.value, stderr=one.stderr, size=size, interval=one.interval)
+        for one, size in zip(members, sizes, strict=True)
     ]
     pooled_error = True if group.dialect == "lmms_eval" else None
     pooled = pool(shares, weight_by_size=wanted.weight_by_size, pooled_error=pooled_error)

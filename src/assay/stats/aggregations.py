@@ -129,10 +129,10 @@ def weighted_perplexity(values: Sequence[tuple[Any, Any]]) -> float:
 def bits_per_byte(values: Sequence[tuple[Any, Any]]) -> float:
     """Negative log-probability per byte, in bits, over (log-probability, bytes) pairs.
 
-    >>> bits_per_byte([(-math.log(2), 1), (-math.log(2), 1)])
-    1.0
+    >>> bits_per_byte([(-math.log(2), 1), (-math.log(2), 1)]), bits_per_byte([(0.0, 1)])
+    (1.0, 0.0)
     """
-    return float(-_ratio(values) / math.log(2))
+    return float(-_ratio(values) / math.log(2)) + 0.0  # a sure model needs 0 bits, not -0
 
 
 @AGGREGATIONS.register("ratio")

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import AssayError
-from assay.stats.distributions import normal_quantile
-from assay.stats.intervals import Interval
+from assay.stats.distributions import t_quantile
+from assay.stats.intervals import Interval, is_binary, wilson
 
 __all__ = ["Calibrated", "cohen_kappa", "flip_rate", "prediction_powered"]
 
@@ -56,30 +56,35 @@ def prediction_powered(
     others = np.asarray(unlabelled, dtype=np.float64)
     if truth.shape != same.shape:
         raise AssayError("every label needs the judge's score of the same document")
-    if len(truth) < 2 or len(others) < 2:
-        raise AssayError("calibration needs at least two labelled and two unlabelled documents")
+    if len(truth) < 2:
+        raise AssayError("calibration needs at least two labelled documents")
+    if len(others) < 2:
+        others = same  # everything is labelled: the judge has nothing to add, and gets no weight
     count, more = len(truth), len(others)
     variance = float(np.concatenate([same, others]).var(ddof=1))
     weight = 0.0
-    if variance > 0:
+    if variance > 0 and others is not same:
         weight = float(np.cov(truth, same, ddof=1)[0, 1]) / ((1 + count / more) * variance)
         weight = min(1.0, max(0.0, weight))
     value = weight * float(others.mean()) + float((truth - weight * same).mean())
     error = math.sqrt(
         weight**2 * float(others.var(ddof=1)) / more + float((truth - weight * same).var(ddof=1)) / count
     )
-    half = normal_quantile((1 + level) / 2) * error
+    half = t_quantile((1 + level) / 2, count - 1) * error  # the labels are what there is little of
+    interval = Interval(low=value - half, high=value + half, method="PPI++", level=level)
+    if error == 0 and is_binary(truth):  # all labels are the same: that does not make them certain
+        interval = wilson(float(truth.sum()), count, level=level)
     alone = float(truth.var(ddof=1)) / count
     return Calibrated(
         value=value,
         stderr=error,
-        interval=Interval(low=value - half, high=value + half, method="PPI++", level=level),
+        interval=interval,
         weight=weight,
         labelled=count,
-        judged=count + more,
+        judged=count if others is same else count + more,
         labels_alone=float(truth.mean()),
         labels_stderr=math.sqrt(alone),
-        worth=count * alone / error**2 if error > 0 else float(count + more),
+        worth=count * alone / error**2 if error > 0 else float(count),
     )
 
 

@@ -18,7 +18,7 @@ from assay.stats.distributions import binomial_cdf, normal_quantile, t_quantile
 from assay.stats.flips import flip_test
 from assay.stats.intervals import Clusters, Interval, cluster_codes, cluster_error, is_binary
 
-__all__ = ["Difference", "compare_pairs", "mcnemar"]
+__all__ = ["Difference", "compare_pairs", "detectable_difference", "mcnemar"]
 
 Floats = NDArray[np.float64]
 
@@ -33,6 +33,9 @@ class Difference:
     documents: int
     clusters: int | None
     """How many clusters they come in; None where each stands for itself."""
+
+    degrees: float
+    """Degrees of freedom of the standard error; infinite for a normal one."""
 
     first: float
     second: float
@@ -74,43 +77,67 @@ def compare_pairs(
         raise AssayError("the runs have no document in common, so there is nothing to compare")
     steps = after - before
     codes, count = cluster_codes(clusters) if clusters is not None else (None, len(steps))
-    clustered = codes is not None and 1 < count < len(steps)
+    clustered = codes is not None and count < len(steps)
     wins, losses = int((steps > 0).sum()), int((steps < 0).sum())
     binary = is_binary(before) and is_binary(after)
+    bounded = bool(min(before.min(), after.min()) >= 0 and max(before.max(), after.max()) <= 1)
+    middle, degrees = float(steps.mean()), math.inf
     if clustered and codes is not None:
         units: Floats = np.bincount(codes, weights=steps, minlength=count).astype(np.float64)
-        error, degrees, method = cluster_error(steps, codes, count), count - 1, "clustered"
+        error, degrees, method = (
+            cluster_error(steps, codes, count) if count > 1 else 0.0,
+            count - 1,
+            "clustered",
+        )
         p_value, test = flip_test(units, seed=seed)
         test = f"{test}, whole clusters"
-        middle = float(steps.mean())
     elif binary:
         middle, error = _adjusted_wald(wins, losses, len(steps))
-        degrees, method = 10**9, "adjusted Wald"
+        method = "adjusted Wald"
         p_value, test = mcnemar(wins, losses), "exact McNemar"
     else:
-        middle, error, method = float(steps.mean()), _plain_error(steps), "t"
-        degrees = max(len(steps) - 1, 1)
+        error, degrees, method = _plain_error(steps), len(steps) - 1, "t"
         p_value, test = flip_test(steps, seed=seed)
-    half = t_quantile((1 + level) / 2, degrees) * error
-    low, high = (
-        (max(middle - half, -1.0), min(middle + half, 1.0)) if binary else (middle - half, middle + half)
-    )
-    detectable = half + normal_quantile(power) * error
+    if error == 0 and bounded:
+        error = _least_error(count)  # nothing that varies is no proof that nothing could
+    known = degrees > 0
+    half = t_quantile((1 + level) / 2, degrees) * error if known else math.inf
+    low, high = middle - half, middle + half
     return Difference(
         documents=len(steps),
         clusters=count if clustered else None,
+        degrees=degrees,
         first=float(before.mean()),
         second=float(after.mean()),
         value=float(steps.mean()),
         stderr=error,
-        interval=Interval(low=low, high=high, method=method, level=level),
+        interval=Interval(
+            low=max(low, -1.0) if bounded else low,
+            high=min(high, 1.0) if bounded else high,
+            method=method,
+            level=level,
+        ),
         p_value=p_value,
         test=test,
-        detectable=detectable if error > 0 else None,
+        detectable=detectable_difference(error, degrees, level=level, power=power),
         wins=wins,
         ties=len(steps) - wins - losses,
         losses=losses,
     )
+
+
+def detectable_difference(
+    stderr: float, degrees: float, *, level: float = 0.95, power: float = 0.8, tests: int = 1
+) -> float | None:
+    """The smallest true difference that a comparison with this standard error finds with this probability. Of several
+    tests each has to pass a stricter level, as the first one has to under Holm and under Benjamini and Hochberg.
+
+    >>> round(detectable_difference(0.01, 1e9), 4), round(detectable_difference(0.01, 1e9, tests=10), 4)
+    (0.028, 0.0365)
+    """
+    if stderr <= 0 or degrees <= 0:
+        return None
+    return (t_quantile(1 - (1 - level) / 2 / tests, degrees) + normal_quantile(power)) * stderr
 
 
 def mcnemar(wins: int, losses: int) -> float:
@@ -135,6 +162,11 @@ def _adjusted_wald(wins: int, losses: int, total: int) -> tuple[float, float]:
     size = total + 2
     up, down = (wins + 1) / size, (losses + 1) / size
     return up - down, math.sqrt((up + down - (up - down) ** 2) / size)
+
+
+def _least_error(units: int) -> float:
+    """The standard error of Bonett and Price where nothing flipped: what so many documents or clusters leave open."""
+    return _adjusted_wald(0, 0, units)[1]
 
 
 def _plain_error(steps: Floats) -> float:

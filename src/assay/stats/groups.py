@@ -23,6 +23,9 @@ class Part:
     size: int
     """Documents of the task."""
 
+    interval: tuple[float, float] | None = None
+    """Its own 95 % interval, where there is one."""
+
 
 def pool(parts: Sequence[Part], *, weight_by_size: bool = True, pooled_error: bool | None = None) -> Part:
     """One number for several tasks.
@@ -71,29 +74,38 @@ def _error_of_means(parts: Sequence[Part]) -> float | None:
     return math.sqrt(left_sum(squares)) / len(parts)
 
 
-def stratified_interval(
-    parts: Sequence[Part], *, weight_by_size: bool = True, level: float = 0.95
-) -> Interval | None:
-    """The interval of a group's mean, its tasks being strata: each contributes its own error, weighted as its mean is.
+def stratified_interval(parts: Sequence[Part], *, weight_by_size: bool = True) -> Interval | None:
+    """The 95 % interval of a group's mean, its tasks being strata: each contributes its own uncertainty, weighted as its
+    mean is, and the uncertainties add up as independent ones do.
 
-    `weight_by_size` gives the micro mean (every document alike), otherwise the macro mean (every task alike). For
-    the micro mean that is nearly upstream's pooled error. Degrees of freedom after Welch and Satterthwaite, which matter
-    where a task has few documents. None when a task has no standard error.
+    `weight_by_size` gives the micro mean (every document alike), otherwise the macro mean (every task alike). How unsure
+    a task is, is the wider of half its own interval (which knows of clusters, and that a score of 1 is not certain) and
+    Student's t times its standard error. None when a task has neither.
 
     >>> parts = [Part(value=1.0, stderr=0.1, size=30), Part(value=0.0, stderr=0.1, size=10)]
     >>> round(stratified_interval(parts, weight_by_size=False).half_width, 4)
-    0.145
+    0.1525
     """
     size = sum(part.size for part in parts)
-    shares = [part.size / size if weight_by_size else 1 / len(parts) for part in parts]
-    variance, uncertainty = 0.0, 0.0
-    for part, share in zip(parts, shares, strict=True):
-        if part.stderr is None or part.size < 2:
+    value, squares, lowest, highest = 0.0, 0.0, 0.0, 0.0
+    for part in parts:
+        half = _half_width(part)
+        if half is None or not size:
             return None
-        own = (share * part.stderr) ** 2
-        variance += own
-        uncertainty += own**2 / (part.size - 1)
-    value = sum(part.value * share for part, share in zip(parts, shares, strict=True))
-    degrees = variance**2 / uncertainty if uncertainty > 0 else float(size)
-    half = t_quantile((1 + level) / 2, degrees) * math.sqrt(variance)
-    return Interval(low=value - half, high=value + half, method="stratified", level=level)
+        share = part.size / size if weight_by_size else 1 / len(parts)
+        low, high = part.interval or (part.value - half, part.value + half)
+        value += share * part.value
+        squares += (share * half) ** 2
+        lowest += share * low
+        highest += share * high
+    reach = math.sqrt(squares)
+    low, high = max(value - reach, lowest), min(value + reach, highest)
+    return Interval(low=low, high=high, method="stratified")
+
+
+def _half_width(part: Part) -> float | None:
+    known = part.stderr is not None and part.size > 1
+    by_error = t_quantile(0.975, part.size - 1) * (part.stderr or 0.0) if known else None
+    if part.interval is None:
+        return by_error
+    return max((part.interval[1] - part.interval[0]) / 2, by_error or 0.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,21 +55,37 @@ class Interval:
         return (self.high - self.low) / 2
 
 
-def mean_interval(values: ArrayLike, clusters: Clusters | None = None, *, level: float = 0.95) -> Interval:
+def mean_interval(
+    values: ArrayLike,
+    clusters: Clusters | None = None,
+    *,
+    level: float = 0.95,
+    limits: tuple[float, float] | None = None,
+) -> Interval:
     """The interval of a mean by the method that fits: clustered where documents belong together, Wilson's for 0 and 1,
-    Student's t for the rest.
+    Student's t for the rest. `limits` are what no score can be below and above, where somebody knows.
 
     >>> mean_interval([1, 1, 1, 1, 1]).method
     'wilson'
+
+    Raises:
+        AssayError: All documents are of one cluster, or there are too few: nobody can tell.
     """
     numbers = np.asarray(values, dtype=np.float64)
+    binary = is_binary(numbers)
     if clusters is not None:
         codes, count = cluster_codes(clusters)
-        if 1 < count < len(numbers):
-            return clustered_interval(numbers, codes, level=level)
-    if is_binary(numbers):
+        if count < len(numbers):
+            return _limited(clustered_interval(numbers, codes, level=level), (0.0, 1.0) if binary else limits)
+    if binary:
         return wilson(int(numbers.sum()), len(numbers), level=level)
-    return t_interval(numbers, level=level)
+    return _limited(t_interval(numbers, level=level), limits)
+
+
+def _limited(interval: Interval, limits: tuple[float, float] | None) -> Interval:
+    if limits is None:
+        return interval
+    return replace(interval, low=max(interval.low, limits[0]), high=min(interval.high, limits[1]))
 
 
 def is_binary(values: Floats) -> bool:

@@ -6,14 +6,30 @@ Scores are a table, a row for each document and a column for each repeat.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import AssayError
+from assay.core.verdicts import Repeated
+from assay.stats.intervals import is_binary, mean_interval
 
-__all__ = ["Repeats", "consistency", "majority_at_k", "pass_at_k", "pass_hat_k", "repeats_of"]
+__all__ = [
+    "RepeatTable",
+    "Repeats",
+    "consistency",
+    "majority_at_k",
+    "majority_vote",
+    "pass_at_k",
+    "pass_hat_k",
+    "repeat_numbers",
+    "repeat_summary",
+    "repeats_of",
+]
 
 Floats = NDArray[np.float64]
 
@@ -99,6 +115,23 @@ def majority_at_k(scores: ArrayLike, k: int) -> Floats:
     return by_count[right]
 
 
+def majority_vote(scores: ArrayLike, answers: ArrayLike) -> Floats:
+    """For each document, the score of the answer that was given most often; of several such, their mean.
+
+    A right answer wins the vote also where less than half of the answers are right, if the wrong ones differ.
+
+    >>> majority_vote([[1, 1, 0, 0, 0]], [["4", "4", "5", "6", "7"]])
+    array([1.])
+    """
+    table, said = _table(scores), np.asarray(answers)
+    if said.shape != table.shape:
+        raise AssayError("a vote needs the answer of each score")
+    votes = (said[:, :, None] == said[:, None, :]).sum(axis=2)
+    wins = votes == votes.max(axis=1, keepdims=True)
+    shares: Floats = (table * wins).sum(axis=1) / wins.sum(axis=1)
+    return shares
+
+
 def consistency(answers: ArrayLike) -> Floats:
     """For each document, the chance that two of its answers are the same. Takes scores, or answers of any kind.
 
@@ -135,3 +168,79 @@ def _choose_ratio(some: NDArray[np.intp], total: int, k: int) -> Floats:
     steps = np.arange(k)
     ratios: Floats = (np.maximum(some[:, None] - steps, 0) / (total - steps)).prod(axis=1)
     return ratios
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatTable:
+    """The repeats of one metric: a row for each document, a column for each repeat."""
+
+    documents: list[int]
+    scores: Floats
+    answers: NDArray[np.intp]
+    """Which answers of a document are the same."""
+
+    @classmethod
+    def tables(cls, repeats: Iterable[Repeated]) -> dict[tuple[str, str], RepeatTable]:
+        """The tables of a task by (pipeline, metric). Documents that were answered less often than most are left out."""
+        found: dict[tuple[str, str], list[tuple[int, tuple[float, ...], tuple[int, ...]]]] = {}
+        for one in repeats:
+            for metric, scores in one.scores.items():
+                if len(scores) > 1:
+                    found.setdefault((one.pipeline, metric), []).append((one.document, scores, one.answers))
+        made = {}
+        for key, rows in found.items():
+            ((usual, _),) = Counter(len(scores) for _, scores, _ in rows).most_common(1)
+            kept = [row for row in rows if len(row[1]) == usual]
+            made[key] = cls(
+                documents=[document for document, _, _ in kept],
+                scores=np.array([scores for _, scores, _ in kept], dtype=np.float64),
+                answers=np.array([answers for _, _, answers in kept], dtype=np.intp),
+            )
+        return made
+
+
+def repeat_numbers(table: RepeatTable) -> dict[str, Floats]:
+    """Everything repeats say of each document, by name: the mean and the variance of its answers, the chance that one
+    of k (`pass@k`) or each of k (`pass^k`) is right, the answer most often given (`maj@k`), how alike the answers are.
+
+    >>> table = RepeatTable(documents=[0], scores=np.array([[1.0, 0.0]]), answers=np.array([[0, 1]]))
+    >>> {name: float(values[0]) for name, values in repeat_numbers(table).items()}
+    {'mean': 0.5, 'within': 0.5, 'consistency': 0.0, 'pass@2': 1.0, 'pass^2': 0.0, 'maj@2': 0.5}
+    """
+    scores, total = table.scores, table.scores.shape[1]
+    numbers: dict[str, Floats] = {
+        "mean": scores.mean(axis=1),
+        "within": scores.var(axis=1, ddof=1),
+        "consistency": consistency(table.answers),
+    }
+    if is_binary(scores):
+        sizes = [*(2**power for power in range(1, 12) if 2**power < total), total]
+        numbers |= {f"pass@{k}": pass_at_k(scores, k) for k in sizes}
+        numbers |= {f"pass^{k}": pass_hat_k(scores, k) for k in sizes}
+    numbers[f"maj@{total}"] = majority_vote(scores, table.answers)
+    return numbers
+
+
+def repeat_summary(table: RepeatTable) -> dict[str, Any]:
+    """What the repeats of a metric come to: where the variance of its mean comes from, and each number over all
+    documents with its standard error and interval (None where one document is all there is)."""
+    whole = repeats_of(table.scores)
+    limits = (0.0, 1.0) if is_binary(table.scores) else None
+    numbers: dict[str, Any] = {}
+    for name, values in repeat_numbers(table).items():
+        if name == "within":
+            continue
+        several = len(values) > 1
+        interval = mean_interval(values, limits=limits) if several else None
+        numbers[name] = {
+            "value": float(values.mean()),
+            "stderr": float(values.std(ddof=1)) / math.sqrt(len(values)) if several else None,
+            "interval": None if interval is None else [interval.low, interval.high],
+        }
+    return {
+        "documents": whole.documents,
+        "repeats": whole.repeats,
+        "between": whole.between if whole.documents > 1 else None,
+        "within": whole.within,
+        "numbers": numbers,
+    }

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import AssayError
 from assay.stats.bootstrap import row_scorer
-from assay.stats.intervals import Interval
+from assay.stats.intervals import Clusters, Interval, cluster_codes
 
 __all__ = ["CorpusDifference", "bootstrap_interval", "bootstrap_means", "compare_corpora", "percentiles"]
 
@@ -54,7 +54,7 @@ def bootstrap_means(values: ArrayLike, resamples: int = 100_000, *, seed: int = 
 
 
 def percentiles(replicates: ArrayLike, *, level: float = 0.95, method: str = "bootstrap") -> Interval:
-    """The middle part of some replicates."""
+    """The middle part of some replicates; of those that are numbers, where some resamples have none."""
     tail = 50 * (1 - level)
     low, high = np.nanpercentile(np.asarray(replicates, dtype=np.float64), [tail, 100 - tail])
     return Interval(low=float(low), high=float(high), method=method, level=level)
@@ -83,6 +83,7 @@ class CorpusDifference:
     stderr: float
     interval: Interval
     p_value: float
+    clusters: int | None = None
 
     @property
     def value(self) -> float:
@@ -94,6 +95,7 @@ def compare_corpora(
     name: str,
     first: Sequence[Any],
     second: Sequence[Any],
+    clusters: Clusters | None = None,
     *,
     resamples: int = 2000,
     level: float = 0.95,
@@ -102,22 +104,32 @@ def compare_corpora(
     """Two models in a corpus metric (F1, BLEU, perplexity), paired by document; None where it cannot be resampled.
 
     The interval comes from resamples of the documents, the p-value from swapping the models' answers at random
-    (approximate randomisation).
+    (approximate randomisation): whole clusters where documents belong together.
     """
     both, size = [*first, *second], len(first)
     score = row_scorer(name, both)
     if score is None or size < 2 or len(second) != size:
         return None
+    codes, count = cluster_codes(clusters) if clusters is not None else (np.arange(size, dtype=np.intp), size)
+    if count < 2:
+        return None
     places = np.arange(size, dtype=np.intp)
     as_first, as_second = (score(rows[None, :])[0] for rows in (places, places + size))
-    lower, upper = _resampled([score, lambda rows: score(rows + size)], size, resamples, seed)
+    pair_scorers = [score, lambda rows: score(rows + size)]
+    if count < size:
+        lower, upper = _resampled_clusters(pair_scorers, codes, count, resamples, seed)
+    else:
+        lower, upper = _resampled(pair_scorers, size, resamples, seed)
     steps = np.asarray(upper) - np.asarray(lower)
+    steps = steps[np.isfinite(steps)]
+    if len(steps) < 2:
+        return None
     draw, extreme, done = np.random.default_rng(seed + 1), 1, 0
     height = max(1, _BLOCK // size)
     seen = abs(as_second - as_first) * (1 - 1e-9)
     while done < resamples:
         rows = min(height, resamples - done)
-        swapped = draw.integers(0, 2, size=(rows, size), dtype=np.intp) * size
+        swapped = draw.integers(0, 2, size=(rows, count), dtype=np.intp)[:, codes] * size
         swapped_first = np.asarray(score(places + swapped))
         swapped_second = np.asarray(score(places + size - swapped))
         extreme += int((np.abs(swapped_second - swapped_first) >= seen).sum())
@@ -125,10 +137,30 @@ def compare_corpora(
     return CorpusDifference(
         first=as_first,
         second=as_second,
-        stderr=float(np.nanstd(steps, ddof=1)),
+        stderr=float(steps.std(ddof=1)),
         interval=percentiles(steps, level=level, method="paired bootstrap"),
         p_value=extreme / (1 + resamples),
+        clusters=count if count < size else None,
     )
+
+
+def _resampled_clusters(
+    scorers: Sequence[Callable[[NDArray[np.intp]], list[float]]],
+    codes: NDArray[np.intp],
+    count: int,
+    resamples: int,
+    seed: int,
+) -> list[list[float]]:
+    """As `_resampled`, with whole clusters drawn: each resample has as many documents as its clusters have."""
+    draw = np.random.default_rng(seed)
+    order = np.argsort(codes, kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
+    found: list[list[float]] = [[] for _ in scorers]
+    for _ in range(resamples):
+        rows = np.concatenate([members[one] for one in draw.integers(0, count, size=count)])[None, :]
+        for scores, score in zip(found, scorers, strict=True):
+            scores += score(rows)
+    return found
 
 
 def _resampled(

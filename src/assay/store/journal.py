@@ -21,7 +21,7 @@ from assay.core.documents import Document
 from assay.core.errors import DamagedStore
 from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, Response
-from assay.core.verdicts import Answer, Estimate, Verdict
+from assay.core.verdicts import Answer, Estimate, Repeated, Verdict
 from assay.store import rows
 from assay.store.known import KnownResponses
 from assay.store.lock import RunLock
@@ -185,8 +185,9 @@ class Journal:
         outcomes: Iterable[tuple[int, str, str]],
         answers: Iterable[Answer],
         verdicts: Iterable[Verdict],
+        repeats: Iterable[Repeated] = (),
     ) -> Future[None]:
-        """How documents ended: (document, outcome, why), the answers judged, the verdicts."""
+        """How documents ended: (document, outcome, why), the answers judged, the verdicts; and each repeat by itself."""
         answers_of: dict[int, list[Answer]] = {}
         for answer in answers:
             answers_of.setdefault(answer.document, []).append(answer)
@@ -208,7 +209,9 @@ class Journal:
             for document, outcome, why in outcomes
         ]
         return self._submit(
-            (_INSERT_TASK, tasks), ("INSERT OR REPLACE INTO judged VALUES (?,?,?,?,?)", given)
+            (_INSERT_TASK, tasks),
+            ("INSERT OR REPLACE INTO judged VALUES (?,?,?,?,?)", given),
+            ("INSERT OR REPLACE INTO repeats VALUES (?,?)", rows.repeats_rows(first, repeats)),
         )
 
     def add_estimates(self, estimates: Iterable[Estimate]) -> Future[None]:
@@ -304,6 +307,16 @@ class Journal:
             for document, _, content in self.judged(task):
                 for pipeline, metric, kind, value, _ in rows.from_json(content):
                     yield pipeline, metric, document, kind, rows.verdict_value(value)
+
+    def repeats(self, task: str) -> Iterator[Repeated]:
+        """Each answer by itself, of documents that were answered several times, in document order."""
+        query = (
+            "SELECT r.id - t.first, r.content FROM tasks t JOIN repeats r ON r.id BETWEEN t.first AND t.last"
+            " WHERE t.name = ? ORDER BY r.id"
+        )
+        with self.decoding():
+            for document, content in self.query(query, (task,)):
+                yield from rows.repeats_from_text(document, content)
 
     def outcomes(self, task: str) -> dict[str, int]:
         """How many documents ended how."""

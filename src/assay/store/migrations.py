@@ -13,7 +13,7 @@ from typing import Any
 from assay.core.codec import encode
 from assay.store.tables import DOCUMENTS_PER_TASK
 
-__all__ = ["add_judges", "add_sums", "pack", "statements"]
+__all__ = ["add_judges", "add_repeats", "add_sums", "pack", "statements"]
 
 _INSERT_ANSWERED = "INSERT INTO answered (id, fingerprint, text, logprob, greedy, source, at, details) VALUES (?,?,?,?,?,?,?,?)"
 _OLD = ("prompts", "documents", "requests", "responses", "answers", "verdicts", "outcomes")
@@ -44,8 +44,17 @@ def pack(connection: sqlite3.Connection, tables: str) -> None:
 
 def add_judges(connection: sqlite3.Connection, tables: str) -> None:
     """2 -> 3: what judges are asked has a table."""
+    _add_table(connection, tables, "judge_requests")
+
+
+def add_repeats(connection: sqlite3.Connection, tables: str) -> None:
+    """4 -> 5: the scores of single repeats have a table."""
+    _add_table(connection, tables, "repeats")
+
+
+def _add_table(connection: sqlite3.Connection, tables: str, name: str) -> None:
     for statement in statements(tables):
-        if "CREATE TABLE judge_requests" in statement:
+        if f"CREATE TABLE {name}" in statement:
             connection.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
 
 

@@ -14,7 +14,7 @@ from assay.core.codec import decode, encode, to_plain
 from assay.core.messages import Prompt, Text, Video
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import LogProbability, Response, Usage
-from assay.core.verdicts import Answer, Estimate, Score, Unscored, Verdict
+from assay.core.verdicts import Answer, Estimate, Repeated, Score, Unscored, Verdict
 from assay.store.sums import checksum
 
 __all__ = [
@@ -29,6 +29,8 @@ __all__ = [
     "answers_text",
     "fields_text",
     "prompt_text",
+    "repeats_from_text",
+    "repeats_rows",
     "requests_text",
     "response_from_answered",
     "response_from_row",
@@ -300,6 +302,22 @@ def _verdict_text(verdict: Verdict) -> str:
 def _verdict_head(pipeline: str, metric: str, kind: str) -> str:
     """How every verdict of a metric begins."""
     return storable(to_json([pipeline, metric, kind]))[:-1] + ","
+
+
+def repeats_rows(first: int, repeats: Iterable[Repeated]) -> list[tuple[int, str]]:
+    """Rows of the repeats of documents whose rows begin at `first`: one of each document, with all its pipelines."""
+    listed: dict[int, list[Any]] = {}
+    for one in repeats:
+        scores = {metric: list(values) for metric, values in one.scores.items()}
+        listed.setdefault(one.document, []).append([one.pipeline, list(one.answers), scores])
+    return [(first + document, _storable_json(to_json(content))) for document, content in listed.items()]
+
+
+def repeats_from_text(document: int, content: str) -> Iterable[Repeated]:
+    """What `repeats_rows` wrote of a document."""
+    for pipeline, answers, scores in from_json(content):
+        values = {metric: tuple(float(one) for one in given) for metric, given in scores.items()}
+        yield Repeated(document=document, pipeline=pipeline, answers=tuple(answers), scores=values)
 
 
 def _text_json(text: str) -> str:

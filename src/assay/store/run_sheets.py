@@ -12,6 +12,7 @@ from typing import Any
 from assay.core.errors import UnknownName
 from assay.core.responses import LogProbability, Response
 from assay.core.verdicts import Estimate
+from assay.store.repeat_sheets import repeat_columns, repeat_estimates
 from assay.store.rows import from_json, verdict_value
 from assay.store.runs import Run
 from assay.store.sheets import Column, Kind, Look, Sheet
@@ -107,14 +108,14 @@ class RunSheets:
             contents=contents,
             prompts=prompts,
             endings=endings,
-            columns=self._columns(task, columns),
+            columns={**self._columns(task, columns), **repeat_columns(self.run, task, documents)},
             facts=self._task_facts(task),
             cluster_key=str(self._config(task).get("cluster_key") or ""),
         )
 
     def numbers(self) -> list[Estimate]:
-        """The run's estimates."""
-        return self.run.estimates
+        """The run's estimates, and what its repeats say."""
+        return [*self.run.estimates, *repeat_estimates(self.run)]
 
     def field(self, task: str, name: str) -> list[Any]:
         """One field of each document; nested ones with dots."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.core.errors import BadOutput, DamagedStore
-from assay.store.migrations import add_judges, add_sums, pack, statements
+from assay.store.migrations import add_judges, add_repeats, add_sums, pack, statements
 from assay.store.tables import CACHE_TABLES, JOURNAL_TABLES
 
 __all__ = ["CACHE_SCHEMA", "JOURNAL_SCHEMA", "Malformed", "Schema", "connect"]
@@ -38,7 +38,9 @@ class Schema:
         return statements(self.tables)
 
 
-JOURNAL_SCHEMA = Schema(JOURNAL_TABLES, 4, 4_096, {1: pack, 2: add_judges, 3: add_sums("answered")})
+JOURNAL_SCHEMA = Schema(
+    JOURNAL_TABLES, 5, 4_096, {1: pack, 2: add_judges, 3: add_sums("answered"), 4: add_repeats}
+)
 CACHE_SCHEMA = Schema(
     CACHE_TABLES, 2, 32_768, {1: add_sums("responses")}
 )  # names are hashes, so pages are hit all over

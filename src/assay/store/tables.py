@@ -54,6 +54,10 @@ CREATE TABLE judged (
     answers TEXT NOT NULL,      -- JSON: pipeline -> one value per request
     verdicts TEXT NOT NULL      -- JSON: [pipeline, metric, kind, value, why]; a value is a number, or encoded text
 );
+CREATE TABLE repeats (          -- only of documents that were answered several times
+    id INTEGER PRIMARY KEY,     -- as in `asked`
+    content TEXT NOT NULL       -- JSON: [pipeline, which answers are the same, metric -> a score per answer]
+);
 CREATE TABLE estimates (
     task TEXT NOT NULL, metric TEXT NOT NULL, pipeline TEXT NOT NULL,
     content TEXT NOT NULL,      -- JSON of an Estimate

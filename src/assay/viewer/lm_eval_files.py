@@ -120,6 +120,7 @@ def results_document(run: Run, *, task_hashes: Mapping[str, str] | None = None) 
             for task, facts_ in run.tasks.items()
         },
         **({"notes": notes} if (notes := letters_notes(run)) else {}),
+        **({"repeats": repeats} if (repeats := facts.get("repeats")) else {}),
         **({"usage": usage} if (usage := run.usage) else {}),
         "config": {
             "model": spec.get("model"),

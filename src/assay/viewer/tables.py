@@ -10,6 +10,7 @@ from assay.core.endings import ENDINGS
 from assay.core.verdicts import Estimate
 from assay.store.runs import Run
 from assay.store.usage import Spent
+from assay.viewer.repeats import repeats_text
 from assay.viewer.stops import stops_text
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def results_text(run: Run, *, width: int = 10_000) -> str:
 
 def remarks(run: Run) -> list[str]:
     """What stands under the table: scores of another kind, what the model took, what each judge was asked and took."""
-    lines = [*stops_text(run), *letters_notes(run)]
+    lines = [*repeats_text(run), *stops_text(run), *letters_notes(run)]
     if run.spent.any:
         asked = f"{run.spent.requests} request{'s' if run.spent.requests != 1 else ''}"
         lines.append(f"model {run.model}: {asked}; {spent_text(run.spent, _billed(run, ''))}")

@@ -135,8 +135,6 @@ def _report(
         return None
     truth = np.array([labels[sheet.documents[row]] for row in np.flatnonzero(both).tolist()])
     judged, others = scores[both], scores[scored & ~labelled]
-    if len(others) < 2:
-        others = scores[scored]  # everything was labelled: the labels are all there is to know
     swapped = sheet.columns.get((column.pipeline, f"{column.metric}{_SWAPPED}"))
     consistent = None if swapped is None else numbers_in(swapped)
     return JudgeReport(

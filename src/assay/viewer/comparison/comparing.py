@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.errors import UnknownName, UserMistake
-from assay.stats.comparison import compare_pairs
+from assay.stats.comparison import Difference, compare_pairs, detectable_difference
 from assay.stats.distributions import normal_cdf, normal_quantile
 from assay.stats.multiple import adjusted
-from assay.stats.resampling import compare_corpora
+from assay.stats.resampling import CorpusDifference, compare_corpora
 from assay.store.sheets import Column, Sheet, SheetSource
 from assay.viewer.comparison.clusters import cluster_names, suggested_clusters
 from assay.viewer.comparison.mismatches import run_mismatches, task_mismatches
@@ -123,7 +123,7 @@ def _compare_column(
     column, other = columns
     before, after = numbers_in(column), numbers_in(other)
     if before is None or after is None or (column.aggregation or "mean") not in _MEANS:
-        return _compare_corpus(first, column, other, pairing, options)
+        return _compare_corpus(first, column, other, pairing, clusters, options)
     left, right = before[pairing.first], after[pairing.second]
     kept = ~(np.isnan(left) | np.isnan(right))
     if not kept.any():
@@ -131,9 +131,9 @@ def _compare_column(
     chosen = None if clusters is None else [name for name, keep in zip(clusters, kept, strict=True) if keep]
     row = _row(first.task, column, left[kept], right[kept], chosen, options)
     lost = int((~kept).sum())
-    said = (
-        [f"{lost} of {len(kept)} documents have no score in one of the runs and are left out"] if lost else []
-    )
+    said = [_left_out(lost, len(kept))] if lost else []
+    if row.clusters == 1:
+        said.append("all documents are of one cluster, so nobody can tell what others would give")
     if not _is_mean(column, before) or not _is_mean(other, after):
         said.append("the reported numbers are not the means of the documents' scores; the means are compared")
     flips: tuple[Flip, ...] = ()
@@ -190,14 +190,34 @@ def _row(
     category: str = "",
 ) -> Row:
     found = compare_pairs(before, after, clusters, level=options.level)
-    upward = column.higher_is_better is not False
-    up, down = (found.wins, found.losses) if upward else (found.losses, found.wins)
+    up, down = (found.losses, found.wins) if column.higher_is_better is False else (found.wins, found.losses)
     share = min(before.min(), after.min()) >= 0 and max(before.max(), after.max()) <= 1
+    row = _filled(task, column, found, test=found.test, documents=found.documents, clusters=found.clusters)
+    return replace(
+        row,
+        category=category,
+        degrees=found.degrees,
+        wins=up,
+        ties=found.ties,
+        losses=down,
+        share=bool(share),
+    )
+
+
+def _filled(
+    task: str,
+    column: Column,
+    found: Difference | CorpusDifference,
+    *,
+    test: str,
+    documents: int,
+    clusters: int | None,
+) -> Row:
+    """What the differences of means and those of corpus metrics say alike; whether it differs is settled at the end."""
     return Row(
         task=task,
         metric=column.metric,
         pipeline=column.pipeline,
-        category=category,
         first=found.first,
         second=found.second,
         difference=found.value,
@@ -207,62 +227,54 @@ def _row(
         interval_method=found.interval.method,
         p_value=found.p_value,
         adjusted_p=found.p_value,
-        test=found.test,
+        test=test,
         differs=False,
         better=None,
-        detectable=found.detectable,
-        documents=found.documents,
-        clusters=found.clusters,
-        wins=up,
-        ties=found.ties,
-        losses=down,
-        higher_is_better=upward,
-        share=bool(share),
+        detectable=None,
+        documents=documents,
+        clusters=clusters,
+        higher_is_better=column.higher_is_better is not False,
     )
 
 
 def _compare_corpus(
-    sheet: Sheet, column: Column, other: Column, pairing: Pairing, options: CompareOptions
+    sheet: Sheet,
+    column: Column,
+    other: Column,
+    pairing: Pairing,
+    clusters: Sequence[Any] | None,
+    options: CompareOptions,
 ) -> Row | None:
     """A metric that only a set of documents has: F1, BLEU, perplexity."""
     rows = [
         (column.values[one], other.values[two])
         for one, two in zip(pairing.first.tolist(), pairing.second.tolist(), strict=True)
     ]
-    both = [pair for pair in rows if pair[0] is not None and pair[1] is not None]
-    if not both or not column.aggregation:
+    kept = [at for at, both in enumerate(rows) if both[0] is not None and both[1] is not None]
+    if not kept or not column.aggregation:
         return None
+    names = None if clusters is None else [clusters[at] for at in kept]
     try:
         found = compare_corpora(
-            column.aggregation, [one for one, _ in both], [two for _, two in both], level=options.level
+            column.aggregation,
+            [rows[at][0] for at in kept],
+            [rows[at][1] for at in kept],
+            names,
+            level=options.level,
         )
     except (TypeError, ValueError):  # values of a shape the named aggregation does not take
         return None
     if found is None:
         return None
-    upward = column.higher_is_better is not False
-    reach = normal_quantile((1 + options.level) / 2) + normal_quantile(0.8)
-    return Row(
-        task=sheet.task,
-        metric=column.metric,
-        pipeline=column.pipeline,
-        first=found.first,
-        second=found.second,
-        difference=found.value,
-        stderr=found.stderr,
-        low=found.interval.low,
-        high=found.interval.high,
-        interval_method=found.interval.method,
-        p_value=found.p_value,
-        adjusted_p=found.p_value,
-        test="swapped answers",
-        differs=False,
-        better=None,
-        detectable=reach * found.stderr if found.stderr > 0 else None,
-        documents=len(both),
-        higher_is_better=upward,
-        share=column.aggregation in ("f1", "acc_all"),
-    )
+    test = "swapped answers" if found.clusters is None else "swapped answers, whole clusters"
+    row = _filled(sheet.task, column, found, test=test, documents=len(kept), clusters=found.clusters)
+    lost = len(rows) - len(kept)
+    said = (_left_out(lost, len(rows)),) if lost else ()
+    return replace(row, share=column.aggregation in ("f1", "acc_all"), notes=said)
+
+
+def _left_out(lost: int, total: int) -> str:
+    return f"{lost} of {total} documents have no score in one of the runs and are left out"
 
 
 def _by_category(
@@ -312,11 +324,13 @@ def _by_category(
 def _settled(rows: list[Row], options: CompareOptions) -> list[Row]:
     """The rows with p-values that allow for their number, and what follows from them."""
     raised = adjusted([row.p_value for row in rows], options.correction)
+    tests = 1 if options.correction == "none" else len(rows)
     settled = []
     for row, p_value in zip(rows, raised, strict=True):
         differs = p_value < 1 - options.level
         better = (row.difference > 0) == row.higher_is_better if differs else None
-        settled.append(replace(row, adjusted_p=p_value, differs=differs, better=better))
+        reach = detectable_difference(row.stderr, row.degrees, level=options.level, tests=tests)
+        settled.append(replace(row, adjusted_p=p_value, differs=differs, better=better, detectable=reach))
     return settled
 
 
@@ -351,7 +365,7 @@ def _overall(rows: Sequence[Row], options: CompareOptions) -> Row | None:
         test="z",
         differs=differs,
         better=value > 0 if differs else None,
-        detectable=half + normal_quantile(0.8) * error if error > 0 else None,
+        detectable=detectable_difference(error, math.inf, level=options.level),
         documents=sum(row.documents for row in several),
         wins=sum(row.wins or 0 for row in several),
         ties=sum(row.ties or 0 for row in several),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -83,12 +84,17 @@ class Row:
     """Whether the second is the better one, where it differs and the metric has a direction."""
 
     detectable: float | None
+    """The smallest true difference that would have been found four times in five, allowing for the number of tasks."""
+
     documents: int
     clusters: int | None = None
     wins: int | None = None
     ties: int | None = None
     losses: int | None = None
     """Documents on which the second scores better, alike, worse; None for a metric of whole sets."""
+
+    degrees: float = math.inf
+    """Degrees of freedom of the standard error."""
 
     higher_is_better: bool = True
     share: bool = True
@@ -130,5 +136,14 @@ class Comparison:
     notes: tuple[str, ...] = field(default=())
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        return asdict(self)
+        """All of it as plain values; what is infinite is nothing anybody knows, and None."""
+        plain: dict[str, Any] = _finite(asdict(self))
+        return plain
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,8 @@ def comparison_table(comparison: Comparison, rows: Sequence[Row], *, width: int 
 
 def signed(value: float, row: Row) -> str:
     """A difference: of shares in points, else in the metric's own unit."""
+    if not math.isfinite(value):
+        return "?"
     return f"{100 * value:+.2f}" if row.share else f"{value:+.4g}"
 
 

@@ -1,0 +1,134 @@
+"""Repeats: each answer judged by itself, kept, and summed up beside what the task reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import ROWS, Function, make_model, right_answers, write_task
+
+import assay
+from assay import api
+from assay.core.requests import Request
+from assay.store.runs import Run
+from assay.viewer.tables import results_text
+
+SAMPLED = {"until": ["\n"], "do_sample": True, "temperature": 1.0}
+
+
+def right_in(*repeats: int) -> Any:
+    """The right answer in some repeats; elsewhere wrong ones, each another."""
+
+    def answer(request: Request) -> str:
+        return right_answers(request) if request.repeat in repeats else f"wrong {request.repeat}"
+
+    return answer
+
+
+def asked(workspace: Path, answers: Any, **keys: Any) -> Run:
+    keys = {"repeats": 4, "generation_kwargs": SAMPLED, **keys}
+    write_task(workspace, "sums", ROWS, **keys)
+    return assay.run(model=make_model(answers), tasks=["sums"], include_path=[str(workspace)], no_cache=True)
+
+
+def numbers(run: Run) -> dict[str, float]:
+    (about,) = run.facts["repeats"]
+    return {name: number["value"] for name, number in about["numbers"].items()}
+
+
+def test_repeats_have_their_own_numbers_and_change_none_of_the_tasks(workspace: Path) -> None:
+    run = asked(workspace, right_in(1, 3))
+    assert run.results["sums"]["exact_match,none"] == 0.0  # the first answer counts, and it is wrong
+    assert set(run.results["sums"]) == {"exact_match,none", "exact_match_stderr,none"}
+    (about,) = run.facts["repeats"]
+    assert (about["task"], about["pipeline"], about["metric"]) == ("sums", "none", "exact_match")
+    assert (about["documents"], about["repeats"]) == (6, 4)
+    assert about["within"] == pytest.approx(1 / 3)
+    assert about["between"] == 0.0
+    assert numbers(run) == pytest.approx(
+        {
+            "mean": 0.5,
+            "consistency": 1 / 6,  # of the six pairs of answers one is the same
+            "pass@2": 5 / 6,
+            "pass@4": 1.0,
+            "pass^2": 1 / 6,
+            "pass^4": 0.0,
+            "maj@4": 1.0,  # the wrong ones differ
+        }
+    )
+
+
+def test_filters_that_select_differently_judge_single_answers_alike(workspace: Path) -> None:
+    pipelines = [
+        {"name": "first", "filter": [{"function": "take_first"}]},
+        {"name": "vote", "filter": [{"function": "majority_vote"}, {"function": "take_first"}]},
+    ]
+    run = asked(workspace, right_in(1, 3), filter_list=pipelines)
+    first, vote = run.facts["repeats"]
+    assert first | {"pipeline": ""} == vote | {"pipeline": ""}
+    assert run.results["sums"]["exact_match,vote"] == numbers_of(first)["maj@4"] == 1.0
+    assert sum("first, vote" in line for line in results_text(run).splitlines()) == 1
+
+
+def numbers_of(about: dict[str, Any]) -> dict[str, float]:
+    return {name: number["value"] for name, number in about["numbers"].items()}
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param({"repeats": 1}, id="asked once"),
+        pytest.param(
+            {
+                "filter_list": [{"name": "two", "filter": [{"function": "take_first_k", "k": 2}]}],
+                "process_results": Function("utils.count"),
+                "helpers": "def count(doc, results):\n    return {'exact_match': float(len(results[0]) == 2)}\n",
+            },
+            id="all answers are kept",
+        ),
+    ],
+)
+def test_where_no_single_answer_is_judged_there_are_no_repeats(workspace: Path, keys: dict[str, Any]) -> None:
+    run = asked(workspace, right_in(0), **keys)
+    assert "repeats" not in run.facts
+    assert list(run.journal.repeats("sums")) == []
+    assert "pass@k" not in results_text(run)
+
+
+def test_a_tasks_own_code_judges_repeats_too(workspace: Path) -> None:
+    run = asked(
+        workspace,
+        right_in(0, 1, 2),
+        process_results=Function("utils.same"),
+        helpers="def same(doc, results):\n    return {'exact_match': float(results[0].strip() == doc['answer'])}\n",
+    )
+    assert run.results["sums"]["exact_match,none"] == 1.0
+    assert numbers(run)["mean"] == 0.75
+
+
+def test_a_document_whose_repeats_cannot_be_judged_is_left_out(workspace: Path) -> None:
+    code = """
+def same(doc, results):
+    if doc["answer"] == "3" and results[0].startswith("wrong"):
+        raise ValueError("no number")
+    return {"exact_match": float(results[0].strip() == doc["answer"])}
+"""
+    run = asked(workspace, right_in(0, 1), process_results=Function("utils.same"), helpers=code)
+    assert run.results["sums"]["exact_match,none"] == 1.0
+    assert [one.document for one in run.journal.repeats("sums")] == [0, 1, 3, 4, 5]
+
+
+def test_a_run_scored_again_has_its_repeats_again(workspace: Path) -> None:
+    run = asked(workspace, right_in(1, 2, 3))
+    write_task(
+        workspace,
+        "sums",
+        ROWS,
+        repeats=4,
+        generation_kwargs=SAMPLED,
+        filter_list=[{"name": "loud", "filter": [{"function": "uppercase"}, {"function": "take_first"}]}],
+    )
+    scoring = api.score(run)
+    assert [about["pipeline"] for about in scoring.run.facts["repeats"]] == ["loud"]
+    assert numbers(scoring.run)["mean"] == 0.75

@@ -10,12 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.specs import TaskSpec
+from assay.store.foreign_runs import ForeignRun
 from assay.store.sheets import SheetSource
 from assay.tasks.task import Rendering, Task
 from assay_compat.finder import ForeignFinder
 from assay_compat.gaps import GapFinder, serve_metrics
 
-__all__ = ["install", "loading", "missing_judge", "module_name", "open_results", "open_task"]
+__all__ = [
+    "install",
+    "loading",
+    "missing_judge",
+    "module_name",
+    "open_foreign_run",
+    "open_results",
+    "open_task",
+]
 
 _FOLDER = Path(__file__).parent / "foreign"
 _FINDER = ForeignFinder(_FOLDER, ("lm_eval", "lmms_eval"))
@@ -72,5 +81,12 @@ def open_task(spec: TaskSpec, rendering: Rendering | None, splits: Mapping[str, 
 def open_results(path: Path) -> SheetSource | None:
     """The result files of lm-eval or lmms-eval at a place; None when there are none."""
     from assay_compat.result_files import open_results as opened
+
+    return opened(path)
+
+
+def open_foreign_run(path: Path) -> ForeignRun | None:
+    """The same as a run that can be kept; None when there is none."""
+    from assay_compat.foreign_runs import open_foreign_run as opened
 
     return opened(path)

@@ -18,11 +18,11 @@ from assay.core.errors import BadData, UnknownName
 from assay.core.verdicts import Estimate
 from assay.store.sheets import Column, Kind, Look, Sheet
 
-__all__ = ["ResultFiles", "open_results"]
+__all__ = ["OWN_KEYS", "ResultFiles", "open_results"]
 
 _LM_EVAL = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d+)\.jsonl$")
 _LMMS_EVAL = re.compile(r"(?P<date>\d{8}_\d{6})_samples_(?P<task>.+)\.jsonl$")
-_OWN_KEYS = {
+OWN_KEYS = {
     "doc_id", "doc", "target", "arguments", "input", "resps", "filtered_resps", "filter", "metrics", "doc_hash",
     "prompt_hash", "target_hash", "token_counts", "input_media", "prompt", "schema_version",
 }  # fmt: skip
@@ -55,11 +55,11 @@ class ResultFiles:
 
     @property
     def model(self) -> str:
-        config = self._results.get("config", {})
-        return str(self._results.get("model_name") or config.get("model") or self.name)
+        config = self.results.get("config", {})
+        return str(self.results.get("model_name") or config.get("model") or self.name)
 
     @cached_property
-    def _results(self) -> dict[str, Any]:
+    def results(self) -> dict[str, Any]:
         """The results beside the samples, of the same date."""
         for file in self.files.values():
             date = _date_of(file.name)
@@ -71,7 +71,7 @@ class ResultFiles:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        results = self._results
+        results = self.results
         if not results:
             return {}
         config = results.get("config", {})
@@ -87,12 +87,12 @@ class ResultFiles:
 
     def sheet(self, task: str, kind: Kind | None = None) -> Sheet:
         """The documents of a task in the order of their numbers."""
-        rows = self._by_document(task)
+        rows = self.by_document(task)
         documents = list(rows)
         columns: dict[tuple[str, str], list[Any]] = {}
         for at, listed in enumerate(rows.values()):
             for row in listed:
-                for metric in row.get("metrics") or [key for key in row if key not in _OWN_KEYS]:
+                for metric in row.get("metrics") or [key for key in row if key not in OWN_KEYS]:
                     column = columns.setdefault((row["filter"], metric), [])
                     column.extend([None] * (at - len(column)))
                     if len(column) == at:
@@ -109,15 +109,15 @@ class ResultFiles:
             endings=["scored"] * len(documents),
             columns=self._columns(task, columns),
             facts=self._task_facts(task, first[0] if first else {}),
-            cluster_key=str(self._results.get("configs", {}).get(task, {}).get("cluster_key") or ""),
+            cluster_key=str(self.results.get("configs", {}).get(task, {}).get("cluster_key") or ""),
         )
 
     def numbers(self) -> list[Estimate]:
         """What the results say; without them nothing."""
         found = []
-        for task, entries in self._results.get("results", {}).items():
-            directions = self._results.get("higher_is_better", {}).get(task, {})
-            sizes = self._results.get("n-samples", {}).get(task, {})
+        for task, entries in self.results.get("results", {}).items():
+            directions = self.results.get("higher_is_better", {}).get(task, {})
+            sizes = self.results.get("n-samples", {}).get(task, {})
             for key, value in entries.items():
                 metric, comma, pipeline = key.partition(",")
                 if not comma or not isinstance(value, (int, float)) or "_stderr" in metric:
@@ -139,7 +139,7 @@ class ResultFiles:
     def field(self, task: str, name: str) -> list[Any]:
         """One field of each document; nested ones with dots. lmms-eval keeps no documents, so there are none."""
         found = []
-        for listed in self._by_document(task).values():
+        for listed in self.by_document(task).values():
             value: Any = listed[0].get("doc")
             for part in name.split("."):
                 value = value.get(part) if isinstance(value, dict) else None
@@ -148,18 +148,19 @@ class ResultFiles:
 
     def field_names(self, task: str) -> list[str]:
         """The fields of the first document."""
-        first = next(iter(self._by_document(task).values()), [{}])[0].get("doc")
+        first = next(iter(self.by_document(task).values()), [{}])[0].get("doc")
         return list(first) if isinstance(first, dict) else []
 
     def looks(self, task: str, documents: Sequence[int]) -> dict[int, Look]:
         """Some documents with prompts, responses, answers."""
-        rows = self._by_document(task)
+        rows = self.by_document(task)
         return {document: _look(document, rows[document]) for document in documents if document in rows}
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def _by_document(self, task: str) -> dict[int, list[dict[str, Any]]]:
+    def by_document(self, task: str) -> dict[int, list[dict[str, Any]]]:
+        """The rows of each document, as they are in the file, each with the name of its filter pipeline."""
         if task not in self.files:
             raise UnknownName(f"`{self.name}` has no task `{task}`", hint=f"it has: {', '.join(self.files)}")
         file = self.files[task]
@@ -168,15 +169,15 @@ class ResultFiles:
     def _columns(
         self, task: str, values: Mapping[tuple[str, str], list[Any]]
     ) -> dict[tuple[str, str], Column]:
-        config = self._results.get("configs", {}).get(task, {})
+        config = self.results.get("configs", {}).get(task, {})
         listed = config.get("metric_list")
         uses = {
             str(one.get("metric")): one
             for one in (listed if isinstance(listed, list) else ())
             if isinstance(one, dict)
         }
-        numbers = self._results.get("results", {}).get(task, {})
-        directions = self._results.get("higher_is_better", {}).get(task, {})
+        numbers = self.results.get("results", {}).get(task, {})
+        directions = self.results.get("higher_is_better", {}).get(task, {})
         made = {}
         for (pipeline, metric), column in values.items():
             if not any(isinstance(value, (int, float, dict, list)) for value in column):
@@ -194,7 +195,7 @@ class ResultFiles:
         return made
 
     def _task_facts(self, task: str, first: Mapping[str, Any]) -> dict[str, Any]:
-        results = self._results
+        results = self.results
         config = results.get("configs", {}).get(task, {})
         names = (("path", "dataset_path"), ("name", "dataset_name"), ("split", "test_split"))
         return {

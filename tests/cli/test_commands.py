@@ -87,7 +87,7 @@ def test_every_kind_is_listed(workspace: Path, assay_command: Assay, kind: str, 
 
 @pytest.mark.parametrize(
     ("pattern", "found"),
-    [("quickstart_a*", ["quickstart_addition"]), ("hape", ["quickstart_shapes"]), ("zzz", [])],
+    [("quickstart_a*", ["quickstart_addition"]), ("tart_shape", ["quickstart_shapes"]), ("zzz", [])],
 )
 def test_a_pattern_is_a_glob_or_a_part_of_a_name(
     assay_command: Assay, pattern: str, found: list[str]

@@ -42,6 +42,7 @@ COMMANDS = {
         "Say what looks wrong with a benchmark, from several runs.",
     ),
     "table": ("assay.cli.table", "Print the numbers of runs as a table: text, Markdown, LaTeX, CSV."),
+    "import": ("assay.cli.import_results", "Keep results of lm-eval or lmms-eval as runs."),
     "export": ("assay.cli.export", "Write a run in a format other programs read."),
     "new": ("assay.cli.new", "Write the files of a new task, model, metric or filter."),
     "cache": ("assay.cli.cache", "List and prune the answers that runs share."),

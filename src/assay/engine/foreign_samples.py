@@ -19,7 +19,7 @@ from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import LogProbability
 from assay.store.rows import prompt_text
 
-__all__ = ["NotFound", "SamplesFiles", "samples_paths"]
+__all__ = ["NotFound", "SamplesFiles", "answer_value", "samples_paths"]
 
 Value = str | LogProbability
 
@@ -124,7 +124,7 @@ class SamplesFiles:
                     known.append(key[2])
             case [continuation, *_]:
                 key = ("likelihood", prompt, str(continuation))
-        values = [_value(key[0], answer) for answer in answers if answer is not None]
+        values = [answer_value(key[0], answer) for answer in answers if answer is not None]
         if values:
             self._exact.setdefault(key, _Kept()).by_document.setdefault(document, values)
 
@@ -198,7 +198,8 @@ def _plain(settings: Mapping[str, Any]) -> str:
     return json.dumps(settings, sort_keys=True, default=str)
 
 
-def _value(kind: str, answer: Any) -> Value:
+def answer_value(kind: str, answer: Any) -> Value:
+    """An answer as a samples file writes it, to a request of the kind `generate`, `likelihood` or `rolling`."""
     if kind == "generate":
         return str(answer)
     if kind == "rolling":

@@ -71,6 +71,12 @@ def manifest_of(run: Run) -> dict[str, Any]:
         return _known_format(kept, str(run.folder))
     if file.is_file():
         return read_manifest(file)
+    if "imported" in run.facts:
+        raise BadData(
+            "the run was imported: nobody here knows how to ask its tasks again",
+            where=str(run.folder),
+            hint="`assay run` with its tasks makes one that can be repeated; `assay compare` compares the two",
+        )
     raise BadData(
         "the run has no manifest",
         where=str(run.folder),

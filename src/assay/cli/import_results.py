@@ -1,0 +1,54 @@
+"""`assay import`: results of lm-eval and lmms-eval as runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+__all__ = ["command"]
+
+_HELP = """Keep results of lm-eval or lmms-eval as runs, to be shown, compared, exported and viewed like any other.
+
+PLACES are folders of results (the newest of each task counts), results files, or samples files; what was answered is in
+the samples, so the results must have been written with them (--log_samples). The same files are imported once.
+
+\b
+Examples:
+  assay import results/org__model
+  assay import samples_gsm8k_2026-01-02T03-04-05.678901.jsonl
+  assay import old/*/ -o runs && assay runs --in runs
+"""
+
+
+@click.command("import", help=_HELP)
+@click.argument("places", nargs=-1, required=True, metavar="PLACES...")
+@click.option(
+    "-o",
+    "--output_path",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder for the runs [default: ./assay-runs]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the folders as JSON.")
+def command(places: tuple[str, ...], output_path: Path | None, as_json: bool) -> None:
+    """The command; its help text is above."""
+    from assay.engine.importing import import_results
+    from assay.store.runs import Run
+    from assay.viewer.tables import results_text
+
+    rows = []
+    for place in places:
+        folder, new = import_results(place, output_path)
+        rows.append({"from": place, "folder": str(folder), "new": new})
+        if not as_json:
+            run = Run(folder)
+            try:
+                click.echo(f"{'imported' if new else 'imported before'}: {place}")
+                click.echo(results_text(run))
+                click.echo(f"stored in {folder}")
+            finally:
+                run.close()
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))

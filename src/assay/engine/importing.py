@@ -1,0 +1,119 @@
+"""Results another harness left behind, made a run of ours: shown, compared and exported like any other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.core.errors import UnknownName
+from assay.core.fingerprints import digest_of
+from assay.core.plugins import plugins
+from assay.core.verdicts import Estimate
+from assay.stats.intervals import mean_interval
+from assay.stats.sums import plain_floats
+from assay.store.finding import DEFAULT_FOLDER
+from assay.store.foreign_runs import ForeignRun, write_foreign_run
+from assay.store.journal import FILE_NAME
+from assay.store.sheets import Sheet, SheetSource
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["import_results"]
+
+
+def import_results(path: str | Path, output_path: str | Path | None = None) -> tuple[Path, bool]:
+    """Keep the results at a place as a run.
+
+    Args:
+        path: A folder of results, a results file, or a samples file of lm-eval or lmms-eval.
+        output_path: The folder for the run; by default `./assay-runs`.
+
+    Returns:
+        The run's folder, and whether it is new: the same files are imported once.
+
+    Raises:
+        UnknownName: Nothing there is a result.
+        BadData: A file is not what it should be.
+    """
+    place = Path(path).expanduser()
+    opened = _opened(place)
+    if opened is None:
+        what = "holds no results of lm-eval or lmms-eval" if place.exists() else "is not there"
+        raise UnknownName(
+            f"`{path}` {what}",
+            hint="give a folder with samples_<task>_<date>.jsonl, or such a file (--log_samples writes it)",
+        )
+    run, sheets = opened
+    folder = Path(output_path or DEFAULT_FOLDER) / _name(run)
+    if (folder / FILE_NAME).is_file():
+        return folder, False
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    write_foreign_run(folder, run, _estimates(sheets))
+    return folder, True
+
+
+def _opened(path: Path) -> tuple[ForeignRun, SheetSource] | None:
+    for plugin in plugins("assay.compat"):
+        found = plugin.load().open_foreign_run(path)
+        if found is not None:
+            return found, found.files
+    return None
+
+
+def _name(run: ForeignRun) -> str:
+    tasks = list(run.about["tasks"])
+    words = [run.model, tasks[0], *([str(len(tasks) - 1)] if len(tasks) > 1 else [])]
+    slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)
+    return f"{slug[:60]}-{digest_of(dict(run.identity))[:8]}"
+
+
+def _estimates(source: SheetSource) -> list[Estimate]:
+    """What the results say, with intervals where they are means; without results, the means of the scores."""
+    sheets = {task: source.sheet(task) for task in source.tasks}
+    told = source.numbers()
+    if not told:
+        return [estimate for sheet in sheets.values() for estimate in _means(sheet)]
+    return [_with_interval(estimate, sheets.get(estimate.task)) for estimate in told]
+
+
+def _with_interval(estimate: Estimate, sheet: Sheet | None) -> Estimate:
+    column = None if sheet is None else sheet.columns.get((estimate.pipeline, estimate.metric))
+    scores = None if column is None else _scores(column.values)
+    if column is None or scores is None:
+        return estimate
+    scored = replace(estimate, scored=len(scores), unscored=len(column.values) - len(scores))
+    if len(scores) < 2 or abs(float(scores.mean()) - estimate.value) > 1e-9:
+        return scored  # not the mean of these
+    found = mean_interval(scores)
+    return replace(scored, interval=(found.low, found.high), interval_method=found.method)
+
+
+def _means(sheet: Sheet) -> list[Estimate]:
+    found = []
+    for column in sheet.columns.values():
+        scores = _scores(column.values)
+        if scores is None or not len(scores):
+            continue
+        single = Estimate(
+            task=sheet.task,
+            metric=column.metric,
+            pipeline=column.pipeline,
+            value=float(scores.mean()),
+            stderr=float(scores.std(ddof=1) / len(scores) ** 0.5) if len(scores) > 1 else None,
+            method="mean",
+            scored=len(scores),
+            unscored=len(column.values) - len(scores),
+            higher_is_better=column.higher_is_better,
+        )
+        found.append(_with_interval(single, sheet))
+    return found
+
+
+def _scores(values: Sequence[object]) -> NDArray[np.float64] | None:
+    """The scores that are there; None where something is no number."""
+    return plain_floats([value for value in values if value is not None])

@@ -129,9 +129,7 @@ def _finish(
                 )
             )
         else:
-            for cell, run in opened:
-                click.secho(cell.name, bold=True)
-                click.echo(run.table())
+            _print_table([(cell, run) for cell, run in opened if run.finished])
     finally:
         for _, run in opened:
             run.close()
@@ -141,6 +139,21 @@ def _finish(
             where=name,
             hint="repeat the command to go on with them",
         )
+
+
+def _print_table(runs: Sequence[tuple[Any, Any]]) -> None:
+    """One table: tasks in rows, runs in columns."""
+    from dataclasses import replace
+
+    from assay.store.run_sheets import RunSheets
+    from assay.viewer.matrix import make_matrix, written
+
+    if runs:
+        matrix = make_matrix([RunSheets(run) for _, run in runs])
+        columns = tuple(
+            replace(column, label=cell.name) for column, (cell, _) in zip(matrix.columns, runs, strict=True)
+        )
+        click.echo(written(replace(matrix, columns=columns), "text"), nl=False)
 
 
 def _plain(cell: Any, run: Any, failed: Mapping[str, int]) -> dict[str, Any]:

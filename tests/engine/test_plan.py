@@ -265,6 +265,7 @@ SAME = {
     "use_cache": {"use_cache": "cache.sqlite"},
     "no_cache": {"no_cache": True},
     "media_memory_mb": {"media_memory_mb": 16},
+    "keep_media_mb": {"keep_media_mb": 0},
     "max_rounds": {"max_rounds": 7},
     "sandbox": {"sandbox": "limits"},
     "sandbox_args": {"sandbox_args": {"python": "python3"}},

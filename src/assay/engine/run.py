@@ -28,6 +28,7 @@ from assay.engine.dialogue import go_on
 from assay.engine.execution import permitted
 from assay.engine.foreign_code import Draws, ForeignCode
 from assay.engine.judging import Judged, OpenDocument, judge, running_score
+from assay.engine.media_keeping import MediaKeeper
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.prefetch import Prefetch, lightened
 from assay.engine.repeated import judge_repeats
@@ -118,6 +119,7 @@ class _Stream:
         self.group = asyncio.TaskGroup()
         self.opened = False
         self.media = Prefetch(plan.spec.media_memory_mb * 2**20, plan.model)
+        self.keeper = MediaKeeper(journal.path.parent, plan.spec.keep_media_mb)
 
     # --- the flow ----------------------------------------------------------------------------------
 
@@ -207,6 +209,7 @@ class _Stream:
     async def _admit(self, planned: PlannedTask, chunk: list[OpenDocument]) -> None:
         """Write documents and requests down; answer from memory what can be; queue the rest."""
         self._append_documents(chunk)
+        await self.keeper.keep(chunk)
         if len(self.writes) > _MOST_WRITES:  # nothing to ask, so nothing else waits for the disk
             await self._written()
         await self.rooms.begin(planned.task.name, len(chunk))

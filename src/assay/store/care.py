@@ -17,7 +17,7 @@ from assay.store.schema import JOURNAL_SCHEMA
 
 __all__ = ["remove_run", "repair_run"]
 
-_OURS = ("journal.*", "journal.sqlite-*", "manifest.json*", "files.json", "lock")
+_OURS = ("journal.*", "journal.sqlite-*", "manifest.json*", "files.json", "lock", "tags.json")
 
 
 def remove_run(folder: Path) -> list[Path]:
@@ -33,8 +33,9 @@ def remove_run(folder: Path) -> list[Path]:
         for pattern in _OURS:
             for file in folder.glob(pattern):
                 file.unlink()
-        if (folder / "scorings").is_dir():
-            shutil.rmtree(folder / "scorings")
+        for name in ("scorings", "media"):
+            if (folder / name).is_dir():
+                shutil.rmtree(folder / name)
     except OSError as error:
         raise BadOutput(f"cannot remove the run: {error.strerror}", where=str(error.filename)) from None
     finally:

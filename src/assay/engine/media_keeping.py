@@ -1,0 +1,130 @@
+"""Media that a run showed its model, kept in its folder, so that people can look at them later.
+
+A run does without: a disk that is full, a medium that cannot be read, a budget that is used up cost pictures in the
+viewer and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import wave
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import AssayError
+from assay.core.messages import Audio, Image, Media, Video
+from assay.core.requests import Request
+from assay.media.pictures import is_picture
+from assay.store.media_files import content_type, write_media
+from assay.store.runs import SCORINGS
+
+__all__ = ["MediaKeeper"]
+
+_LARGEST = 256 * 2**20
+_FRAMES = 8
+"""Of a video that came as single pictures."""
+
+_LARGE_PIXELS = 512 * 512
+
+
+class MediaKeeper:
+    """Writes each medium once, up to a budget."""
+
+    def __init__(self, run_folder: Path, budget_mb: int) -> None:
+        self._folder = run_folder
+        self._left = 0 if run_folder.parent.name == SCORINGS else budget_mb * 2**20
+        self._seen: set[str] = set()
+
+    async def keep(self, documents: Iterable[Any]) -> None:
+        """Write down what the requests of some documents show."""
+        if self._left <= 0:
+            return
+        media = list(self._new(request for document in documents for request in document.requests))
+        if media:
+            await asyncio.to_thread(self._write, media)
+
+    def _new(self, requests: Iterable[Request]) -> Iterator[Media]:
+        last = None
+        for request in requests:
+            if request.prompt is last:  # the choices of a document share one
+                continue
+            last = request.prompt
+            for part in last.media if last.has_media else ():
+                if part.digest not in self._seen:
+                    self._seen.add(part.digest)
+                    yield part
+
+    def _write(self, media: list[Media]) -> None:
+        for part in media:
+            try:
+                for name, data in _shown(part):
+                    if len(data) <= self._left and content_type(data[:32]):
+                        self._left -= len(data) * write_media(self._folder, name, data)
+            except (AssayError, OSError, ValueError, MemoryError):
+                continue  # the model is told about it, in its own way
+
+
+def _shown(part: Media) -> Iterator[tuple[str, bytes]]:
+    """What a browser can show of a medium, under the names it is kept by."""
+    if part.source.startswith(("http:", "https:")):
+        return  # nobody fetches it twice
+    as_it_is = _file(part)
+    if as_it_is is not None and content_type(as_it_is[:32]):
+        yield part.digest, as_it_is
+    elif isinstance(part, Image):
+        yield part.digest, _picture(part.load())
+    elif isinstance(part, Audio):
+        yield part.digest, _sound(*part.load())
+    elif isinstance(part, Video):
+        frames = part.load()
+        if isinstance(frames, list):
+            step = max(1, len(frames) // _FRAMES)
+            for at, frame in enumerate(frames[::step][:_FRAMES]):
+                yield f"{part.digest}-{at}", _picture(frame)
+
+
+def _file(part: Media) -> bytes | None:
+    """The bytes of the file a medium comes from, where there is one and it is not too large."""
+    if isinstance(part, Image) and part.file is not None:
+        return part.file()
+    if isinstance(part, Video):
+        loaded = part.load()
+        if isinstance(loaded, bytes):
+            return loaded if len(loaded) <= _LARGEST else None
+    path = Path(part.source)
+    try:
+        if part.source and path.is_file() and path.stat().st_size <= _LARGEST:
+            data = path.read_bytes()
+            return data if hashlib.sha256(data).hexdigest() == part.digest else None
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _picture(picture: Any) -> bytes:
+    """A decoded picture as a file: exactly where it is small, nearly where it is large."""
+    if not is_picture(picture):
+        raise ValueError("not a picture")
+    buffer = io.BytesIO()
+    if picture.mode == "RGB" and picture.size[0] * picture.size[1] > _LARGE_PIXELS:
+        picture.save(buffer, "JPEG", quality=90)
+    else:
+        modes = ("1", "L", "LA", "P", "RGB", "RGBA")
+        (picture if picture.mode in modes else picture.convert("RGB")).save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
+
+
+def _sound(samples: Any, rate_hz: int) -> bytes:
+    """Samples as a WAV file of 16 bits."""
+    import numpy as np
+
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate_hz)
+        file.writeframes((np.clip(samples, -1.0, 1.0) * 32767).astype("<i2").tobytes())
+    return buffer.getvalue()

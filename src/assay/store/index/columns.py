@@ -1,0 +1,143 @@
+"""What is known of each document of a run, in columns: small enough for memory, quick enough for any filter."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.core.endings import ENDINGS
+
+__all__ = ["METRICS", "MOST_VALUES", "OUTCOMES", "Category", "Columns"]
+
+OUTCOMES = (*ENDINGS, "open")
+"""How a document may stand; `open`: asked, not ended."""
+
+METRICS = 4
+"""Metrics of a task whose scores are kept: the first ones of its table."""
+
+MOST_VALUES = 120
+"""A field with more values than this is no category."""
+
+FORMAT = 2
+
+
+@dataclass(slots=True)
+class Category:
+    """A field of the documents that has few values."""
+
+    values: dict[str, int] = field(default_factory=dict)
+    """Value -> its number; a document that has none is -1."""
+
+    codes: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
+
+
+@dataclass(slots=True, kw_only=True)
+class Columns:
+    """One entry per document, in the order of the journal."""
+
+    tasks: list[str] = field(default_factory=list)
+    metrics: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """Task -> the (pipeline, metric) of each column of scores."""
+
+    ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Rows of the journal."""
+
+    task: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
+    position: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Numbers of the documents in their tasks."""
+
+    outcome: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    scores: NDArray[np.float64] = field(default_factory=lambda: np.empty((METRICS, 0)))
+    """NaN where there is no number."""
+
+    length: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    """Characters of all responses together."""
+
+    categories: dict[str, Category] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def grown(self, more: Columns) -> Columns:
+        """These and others behind them; both know the same tasks."""
+        both = {
+            name: np.concatenate((getattr(self, name), getattr(more, name)), axis=-1)
+            for name in ("ids", "task", "position", "outcome", "scores", "length")
+        }
+        categories = {}
+        for name in dict.fromkeys((*self.categories, *more.categories)):
+            one, other = self.categories.get(name), more.categories.get(name)
+            known = other or one
+            assert known is not None
+            codes = [
+                part.codes if part is not None else np.full(length, -1, np.int16)
+                for part, length in ((one, len(self)), (other, len(more)))
+            ]
+            categories[name] = Category(known.values, np.concatenate(codes))
+        return replace(self, **both, tasks=more.tasks, metrics=more.metrics, categories=categories)
+
+    def replaced(self, rows: NDArray[np.int64], more: Columns) -> Columns:
+        """These, with other things known of some rows."""
+        changed: dict[str, Any] = {}
+        for name in ("outcome", "length", "scores"):
+            column = getattr(self, name).copy()
+            column[..., rows] = getattr(more, name)
+            changed[name] = column
+        return replace(self, **changed, tasks=more.tasks, metrics=more.metrics)
+
+    def numbers(self) -> dict[str, NDArray[Any]]:
+        """The columns as they are kept in a file."""
+        kept: dict[str, NDArray[Any]] = {
+            name: getattr(self, name) for name in ("ids", "task", "position", "outcome", "scores", "length")
+        }
+        for at, category in enumerate(self.categories.values()):
+            kept[f"category{at}"] = category.codes
+        return kept
+
+    def names(self) -> dict[str, Any]:
+        """Everything that is not a number, as JSON."""
+        return {
+            "tasks": self.tasks,
+            "metrics": self.metrics,
+            "categories": {name: list(category.values) for name, category in self.categories.items()},
+        }
+
+    @classmethod
+    def of(cls, names: dict[str, Any], numbers: Any) -> Columns:
+        """What `names` and `numbers` gave."""
+        categories = {
+            name: Category({value: code for code, value in enumerate(values)}, numbers[f"category{at}"])
+            for at, (name, values) in enumerate(names["categories"].items())
+        }
+        return cls(
+            tasks=names["tasks"],
+            metrics={task: [(one[0], one[1]) for one in listed] for task, listed in names["metrics"].items()},
+            categories=categories,
+            **{name: numbers[name] for name in ("ids", "task", "position", "outcome", "scores", "length")},
+        )
+
+
+def write(path: Path, names: dict[str, Any], numbers: dict[str, NDArray[Any]]) -> None:
+    """Keep an index. Written beside its place first: nobody ever reads half of one."""
+    waiting = path.with_suffix(".new.npz")
+    text = np.frombuffer(json.dumps({"format": FORMAT, **names}).encode(), dtype=np.uint8)
+    np.savez(waiting, names=text, **numbers)  # type: ignore[arg-type, unused-ignore]
+    waiting.replace(path)
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+    """What was kept; None where there is nothing, or nothing that can be read."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            numbers = {name: file[name] for name in file.files}
+        names = json.loads(numbers.pop("names").tobytes())
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        return None
+    return (names, numbers) if names.get("format") == FORMAT else None
+

@@ -1,0 +1,225 @@
+"""One document of a run with everything that happened to it; or a page of them, in short."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.core.responses import Response
+from assay.store import rows
+from assay.store.journal import Journal
+from assay.store.sums import answered_is_sound
+
+__all__ = ["Asked", "DocumentLine", "DocumentRecord", "JudgeTurn", "read_document", "read_lines"]
+
+FindRows = Callable[[Sequence[str]], list[int]]
+"""Fingerprints -> rows of the journal that may hold their responses."""
+
+_ONE = """
+SELECT t.first, a.fields, a.target, a.requests, j.outcome, j.why, j.answers, j.verdicts
+FROM tasks t LEFT JOIN asked a ON a.id = t.first + ?1 LEFT JOIN judged j ON j.id = t.first + ?1
+WHERE t.name = ?2 AND (a.id IS NOT NULL OR j.id IS NOT NULL)
+"""
+_SOME = """
+SELECT i.value, a.target, a.requests, a.fields, j.answers, j.outcome, j.why
+FROM json_each(?) i LEFT JOIN asked a ON a.id = i.value LEFT JOIN judged j ON j.id = i.value
+"""
+_JUDGES = """
+SELECT judge, fingerprint, number, repeat, prompt, settings FROM judge_requests
+WHERE task = ? AND document = ? ORDER BY judge, number, repeat
+"""
+_FAILURES = "SELECT fingerprint, kind, message, attempts, at FROM failures WHERE fingerprint IN ({}) ORDER BY at"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request and what came of it."""
+
+    number: int
+    repeat: int
+    kind: str
+    """likelihood | generate | rolling"""
+
+    prompt: int
+    """Which of the document's prompts."""
+
+    continuation: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    response: Response | None = None
+    source: str = ""
+    """model | judge | cache"""
+
+    failures: tuple[tuple[str, str, int], ...] = ()
+    """(kind, message, attempts) of what came to nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeTurn:
+    """What a judge was asked about a document, and what it said."""
+
+    judge: str
+    repeat: int
+    prompt: str
+    reply: Response | None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentRecord:
+    """Everything a journal knows of one document."""
+
+    task: str
+    position: int
+    id: int
+    outcome: str
+    why: str
+    fields: dict[str, Any]
+    target: Any
+    prompts: list[str]
+    asked: list[Asked]
+    answers: dict[str, list[Any]]
+    verdicts: list[tuple[str, str, str, Any, str]]
+    """(pipeline, metric, kind, value, why)"""
+
+    judges: list[JudgeTurn]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentLine:
+    """One document, in short."""
+
+    id: int
+    prompt: str
+    fields: dict[str, Any]
+    target: Any
+    answers: dict[str, list[Any]]
+    outcome: str
+    why: str
+
+
+def read_document(
+    journal: Journal, task: str, position: int, find: FindRows | None = None
+) -> DocumentRecord | None:
+    """A document by task and number; None where the run has no such document."""
+    with journal.decoding():
+        for first, fields, target, requests, outcome, why, answers, verdicts in journal.query(
+            _ONE, (position, task)
+        ):
+            content = json.loads(requests) if requests else {"prompts": [], "requests": []}
+            judges = list(journal.query(_JUDGES, (task, position)))
+            names = [request[5] for request in content["requests"]] + [judge[1] for judge in judges]
+            known = _responses(journal, names, find)
+            settings = _settings(
+                journal, {request[4] for request in content["requests"]} | {judge[5] for judge in judges}
+            )
+            failed = _failures(journal, [name for name in names if name not in known])
+            return DocumentRecord(
+                task=task,
+                position=position,
+                id=first + position,
+                outcome=outcome or "open",
+                why=why or "",
+                fields=json.loads(fields) if fields else {},
+                target=json.loads(target)["target"] if target else None,
+                prompts=content["prompts"],
+                asked=[_asked(request, known, settings, failed) for request in content["requests"]],
+                answers=json.loads(answers) if answers else {},
+                verdicts=[
+                    (pipeline, metric, kind, rows.verdict_value(value), reason)
+                    for pipeline, metric, kind, value, reason in (json.loads(verdicts) if verdicts else ())
+                ],
+                judges=[
+                    JudgeTurn(
+                        judge=judge,
+                        repeat=repeat,
+                        prompt=prompt,
+                        reply=known[name][0] if name in known else None,
+                        settings=settings.get(digest, {}),
+                    )
+                    for judge, name, _, repeat, prompt, digest in judges
+                ],
+            )
+    return None
+
+
+def read_lines(journal: Journal, ids: Sequence[int]) -> list[DocumentLine]:
+    """Documents by their rows, in the order given."""
+    with journal.decoding():
+        found = {
+            number: DocumentLine(
+                id=number,
+                prompt=_first_prompt(requests),
+                fields=json.loads(fields) if fields else {},
+                target=json.loads(target)["target"] if target else None,
+                answers=json.loads(answers) if answers else {},
+                outcome=outcome or "open",
+                why=why or "",
+            )
+            for number, target, requests, fields, answers, outcome, why in journal.query(
+                _SOME, (json.dumps(list(ids)),)
+            )
+        }
+    return [found[number] for number in ids if number in found]
+
+
+def _first_prompt(requests: str | None) -> str:
+    prompts = json.loads(requests)["prompts"] if requests else []
+    return str(prompts[0]) if prompts else ""
+
+
+def _asked(
+    request: list[Any],
+    known: dict[str, tuple[Response, str]],
+    settings: dict[str, dict[str, Any]],
+    failed: dict[str, list[tuple[str, str, int]]],
+) -> Asked:
+    number, repeat, kind, prompt, argument, fingerprint = request
+    response, source = known.get(fingerprint, (None, ""))
+    return Asked(
+        number=number,
+        repeat=repeat,
+        kind=kind,
+        prompt=prompt,
+        continuation=argument if kind == "likelihood" else "",
+        settings=settings.get(argument, {}) if kind == "generate" else {},
+        response=response,
+        source=source,
+        failures=tuple(failed.get(fingerprint, ())),
+    )
+
+
+def _responses(
+    journal: Journal, names: Sequence[str], find: FindRows | None
+) -> dict[str, tuple[Response, str]]:
+    """Fingerprint -> (response, where it came from)."""
+    if find is None:
+        return {name: (response, "") for name, response in journal.find(names).items()}
+    numbers = find(names)
+    wanted = set(names)
+    found = {}
+    columns = "fingerprint, text, logprob, greedy, details, crc, source"
+    chosen = ",".join(map(str, numbers))
+    for *row, source in journal.query(f"SELECT {columns} FROM answered WHERE id IN ({chosen})"):
+        if row[0] in wanted and answered_is_sound(tuple(row)):
+            found[row[0]] = (rows.response_from_answered(tuple(row)), source)
+    return found
+
+
+def _settings(journal: Journal, digests: set[str]) -> dict[str, dict[str, Any]]:
+    found = {}
+    for digest in digests:
+        for (value,) in journal.query("SELECT value FROM facts WHERE key = ?", (f"settings:{digest}",)):
+            found[digest] = json.loads(value)
+    return found
+
+
+def _failures(journal: Journal, names: Sequence[str]) -> dict[str, list[tuple[str, str, int]]]:
+    if not names:
+        return {}
+    found: dict[str, list[tuple[str, str, int]]] = {}
+    marks = ",".join("?" * len(names))
+    for name, kind, message, attempts, _ in journal.query(_FAILURES.format(marks), list(names)):
+        found.setdefault(name, []).append((kind, message, attempts))
+    return found

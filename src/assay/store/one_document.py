@@ -30,7 +30,9 @@ _JUDGES = """
 SELECT judge, fingerprint, number, repeat, prompt, settings FROM judge_requests
 WHERE task = ? AND document = ? ORDER BY judge, number, repeat
 """
-_FAILURES = "SELECT fingerprint, kind, message, attempts, at FROM failures WHERE fingerprint IN ({}) ORDER BY at"
+_FAILURES = (
+    "SELECT fingerprint, kind, message, attempts, at FROM failures WHERE fingerprint IN ({}) ORDER BY at"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

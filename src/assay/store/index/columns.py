@@ -134,10 +134,9 @@ def write(path: Path, names: dict[str, Any], numbers: dict[str, NDArray[Any]]) -
 def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
     """What was kept; None where there is nothing, or nothing that can be read."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             numbers = {name: file[name] for name in file.files}
         names = json.loads(numbers.pop("names").tobytes())
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None
     return (names, numbers) if names.get("format") == FORMAT else None
-

@@ -218,9 +218,7 @@ class DocumentIndex:
                 self.texts.append(at.tolist(), texts)
                 self.version += 1
 
-    def _extend(
-        self, reader: Reader, task: str, first: int, last: int, progress: Progress | None
-    ) -> None:
+    def _extend(self, reader: Reader, task: str, first: int, last: int, progress: Progress | None) -> None:
         """Documents nobody knew of."""
         now = self.columns
         mine = now.task == reader.tasks[task]

@@ -63,6 +63,8 @@ class Breakdown:
     documents: int
     mean: float
     stderr: float | None
+    right: float | None
+    """How many scored 1, where each scored 0 or 1."""
 
 
 def select(index: DocumentIndex, query: DocumentQuery) -> tuple[Columns, Rows]:
@@ -95,7 +97,8 @@ def select(index: DocumentIndex, query: DocumentQuery) -> tuple[Columns, Rows]:
 def _with_text(index: DocumentIndex, columns: Columns, text: str) -> NDArray[np.bool_]:
     wanted = text.strip()
     if wanted[:1] == "#" and wanted[1:].isdecimal():
-        return columns.position == int(wanted[1:])
+        numbered: NDArray[np.bool_] = columns.position == int(wanted[1:])
+        return numbered
     words = search_words(text)
     return index.search(words, len(columns)) if words else np.ones(len(columns), dtype=bool)
 
@@ -138,7 +141,7 @@ def interesting_categories(columns: Columns, task: str = "") -> dict[str, dict[s
         codes = category.codes[rows]
         counts = np.bincount(codes[codes >= 0], minlength=len(category.values))
         listed = {value: int(counts[code]) for value, code in category.values.items() if counts[code]}
-        if 1 < len(listed) and 3 * len(listed) <= int(counts.sum()):  # else every document is its own
+        if len(listed) > 1 and int(counts.sum()) >= 3 * len(listed):  # else every document is its own
             found[name] = dict(sorted(listed.items(), key=lambda item: (-item[1], item[0])))
     return found
 
@@ -154,6 +157,7 @@ def breakdown(columns: Columns, task: str, field: str, metric: int = 0) -> list[
     counts = np.bincount(codes, minlength=len(category.values))
     sums = np.bincount(codes, weights=scores, minlength=len(category.values))
     squares = np.bincount(codes, weights=scores**2, minlength=len(category.values))
+    binary = bool(((scores == 0) | (scores == 1)).all())
     found = []
     for value, code in category.values.items():
         count = int(counts[code])
@@ -162,5 +166,6 @@ def breakdown(columns: Columns, task: str, field: str, metric: int = 0) -> list[
         mean = float(sums[code] / count)
         spread = max(0.0, float(squares[code] / count) - mean * mean)
         stderr = (spread / (count - 1)) ** 0.5 if count > 1 else None
-        found.append(Breakdown(value=value, documents=count, mean=mean, stderr=stderr))
+        right = float(sums[code]) if binary else None
+        found.append(Breakdown(value=value, documents=count, mean=mean, stderr=stderr, right=right))
     return sorted(found, key=lambda one: (-one.documents, one.value))

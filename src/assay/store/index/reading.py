@@ -157,17 +157,20 @@ class Reader:
         if value is None:
             return None
         if kind not in (str, int, bool) or (kind is str and len(value) > _LONGEST_VALUE):
-            return self._drop(name)
+            self._drop(name)
+            return None
         known = self.categories.get(name)
         if known is None:
             if len(self.categories) >= _MOST_CATEGORIES:
-                return self._drop(name)
+                self._drop(name)
+                return None
             known = self.categories[name] = {}
         text = str(value)
         code = known.get(text)
         if code is None:
             if len(known) >= MOST_VALUES:
-                return self._drop(name)
+                self._drop(name)
+                return None
             code = known[text] = len(known)
         return code
 

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ class Cards:
         counts = self._known_counts(folder, marks)
         if counts is None and count and card.state != "damaged":
             counts = self._count(folder, marks)
-        return _with(card, state=state, tags=read_tags(folder), counts=counts)
+        return replace(card, state=state, tags=read_tags(folder), counts=counts)
 
     def _read(self, key: str, folder: Path) -> Card:
         run = Run(folder)
@@ -162,18 +162,14 @@ class Cards:
             waiting.replace(place / "counts.json")
 
 
-def _with(card: Card, **changes: Any) -> Card:
-    from dataclasses import replace
-
-    return replace(card, **changes)
-
-
 def _scores(run: Run) -> list[Shown]:
     """The first number of everything that was asked for."""
     if not run.finished:
         return []
     found: dict[str, Shown] = {}
-    wanted = run.facts.get("top", ())
+    wanted = set(run.facts.get("top", ()))
+    numbered = {estimate.task for estimate in run.estimates}
+    wanted = wanted if wanted & numbered else numbered  # a group without a number of its own
     for estimate in run.estimates:
         if estimate.task in wanted and estimate.task not in found:
             low, high = estimate.interval or (None, None)

@@ -1,0 +1,19 @@
+// Draws the figures of a page with plotly, in the colours of the page; draws them anew when those change.
+
+const isDark = () => {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+};
+
+function draw() {
+  for (const figure of document.querySelectorAll("figure.chart")) {
+    const given = JSON.parse(figure.querySelector("script").textContent);
+    const { data, layout } = given[isDark() ? "dark" : "light"];
+    const place = figure.querySelector(".plot");
+    globalThis.Plotly.react(place, data, layout, given.config).then(() => figure.classList.add("drawn"));
+  }
+}
+
+document.addEventListener("assay:theme", draw);
+document.addEventListener("assay:charts", draw);
+draw();

@@ -1,0 +1,355 @@
+// What every page does: light and dark, the keyboard, filters that answer while you type, runs that go on.
+
+const root = document.documentElement;
+const select = (query, within = document) => within.querySelector(query);
+const all = (query, within = document) => [...within.querySelectorAll(query)];
+const parse = (html) => new DOMParser().parseFromString(html, "text/html");
+const number = new Intl.NumberFormat("en").format;
+const counted = (value) => number(value).replaceAll(",", "\u202f");
+
+// --- light and dark ----------------------------------------------------------------------------------
+
+function isDark() {
+  const chosen = root.dataset.theme;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+function turnTheme() {
+  const theme = isDark() ? "light" : "dark";
+  root.dataset.theme = theme;
+  document.cookie = `assay-theme=${theme}; Path=/; Max-Age=31536000; SameSite=Strict`;
+  document.dispatchEvent(new Event("assay:theme"));
+}
+
+select("#theme").addEventListener("click", turnTheme);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("assay:theme")));
+
+// --- words that come and go --------------------------------------------------------------------------
+
+let toastTimer;
+function toast(text) {
+  const place = select("#toast");
+  place.textContent = text;
+  place.classList.add("on");
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => place.classList.remove("on"), 2200);
+}
+
+const help = select("#help");
+select("#help-open").addEventListener("click", () => help.showModal());
+
+// --- filters that answer while you type --------------------------------------------------------------
+
+let asked = 0;
+async function swap(address, { keep = true } = {}) {
+  const results = select("#results");
+  if (!results) return location.assign(address);
+  const mine = ++asked;
+  results.classList.add("busy");
+  try {
+    const response = await fetch(address, { headers: { accept: "text/html" } });
+    const page = parse(await response.text());
+    if (mine !== asked) return;
+    const fresh = select("#results", page);
+    if (!fresh) return location.assign(address);
+    results.replaceWith(fresh);
+    const form = select("form[data-live]");
+    const freshForm = select("form[data-live]", page);
+    if (form && freshForm && !form.contains(document.activeElement)) form.replaceWith(freshForm), liveForms();
+    else if (form && freshForm) mirror(form, freshForm);
+    if (keep) history.replaceState(null, "", address);
+    document.title = page.title;
+    ready();
+  } catch (error) {
+    results.classList.remove("busy");
+    toast("The viewer does not answer: is it still running?");
+  }
+}
+
+function mirror(form, fresh) {
+  // The field somebody types in stays; what else the form has is made new, because other filters may apply now.
+  const busy = document.activeElement;
+  for (const child of [...form.children]) if (child !== busy && !child.contains(busy)) child.remove();
+  let before = true;
+  const held = form.firstElementChild;
+  for (const child of [...fresh.children]) {
+    const same = held && (child.name && child.name === busy.name || (child.contains && select(`[name="${busy.name}"]`, child) && held.contains(busy) && held !== busy));
+    if (same) before = false;
+    else if (before && held) form.insertBefore(child, held);
+    else form.append(child);
+  }
+}
+
+function addressOf(form) {
+  const query = new URLSearchParams();
+  for (const [name, value] of new FormData(form)) if (value !== "") query.append(name, value);
+  const text = query.toString();
+  return form.getAttribute("action") + (text ? `?${text}` : "");
+}
+
+function liveForms() {
+  for (const form of all("form[data-live]")) {
+    if (form.dataset.ready) continue;
+    form.dataset.ready = "1";
+    let timer;
+    const go = () => swap(addressOf(form));
+    form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(timer); go(); });
+    form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(go, 220); });
+    form.addEventListener("change", (event) => { if (event.target.tagName === "SELECT") { clearTimeout(timer); go(); } });
+  }
+}
+
+document.addEventListener("click", (event) => {
+  if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  const link = event.target.closest("a");
+  if (link) {
+    if (link.matches("[data-swap]")) { event.preventDefault(); swap(link.getAttribute("href")); }
+    return;
+  }
+  if (event.target.closest("button, input, select, summary, label, audio, video")) return;
+  const row = event.target.closest("tr[data-href]");
+  if (row && !String(getSelection())) location.assign(row.dataset.href);
+});
+
+// --- the keyboard ------------------------------------------------------------------------------------
+
+const rows = () => all("[data-rows] tbody tr[data-href]");
+let at = -1;
+
+function move(step) {
+  const listed = rows();
+  if (!listed.length) return;
+  at = Math.min(Math.max(at + step, 0), listed.length - 1);
+  listed.forEach((row, place) => row.classList.toggle("at", place === at));
+  listed[at].scrollIntoView({ block: "nearest" });
+  select("a.row", listed[at])?.focus({ preventScroll: true });
+}
+
+const follow = (relation) => {
+  const link = select(`a[rel="${relation}"]`);
+  if (!link) return;
+  if (link.matches("[data-swap]")) swap(link.getAttribute("href")); else location.assign(link.href);
+};
+
+const page = document.body.dataset.page;
+const keys = {
+  "/": () => { const field = select("#search"); field?.focus(); field?.select(); },
+  "?": () => help.open ? help.close() : help.showModal(),
+  j: () => page === "document" ? follow("next") : move(1),
+  k: () => page === "document" ? follow("prev") : move(-1),
+  ArrowRight: () => follow("next"),
+  ArrowLeft: () => follow("prev"),
+  ArrowDown: () => rows().length && move(1),
+  ArrowUp: () => rows().length && move(-1),
+  u: () => follow("up"),
+  t: turnTheme,
+  c: copyAddress,
+  x: () => { const box = rows()[at] && select("input[type=checkbox]", rows()[at]); if (box) box.click(); },
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.metaKey || event.ctrlKey || event.altKey) return;
+  const typing = event.target.closest("input:not([type=checkbox]), select, textarea");
+  if (typing) { if (event.key === "Escape") event.target.blur(); return; }
+  if (event.target.closest("audio, video")) return;
+  if (help.open && event.key !== "?") return;
+  const arrow = event.key.startsWith("Arrow");
+  if (arrow && (event.key === "ArrowDown" || event.key === "ArrowUp") && !rows().length) return;
+  const act = keys[event.key];
+  if (act) { event.preventDefault(); act(); }
+});
+
+async function copyAddress() {
+  try { await navigator.clipboard.writeText(location.href); toast("Address copied"); }
+  catch { toast(location.href); }
+}
+
+// --- choosing runs for a comparison ------------------------------------------------------------------
+
+function tray() {
+  const place = select("#tray");
+  if (!place) return;
+  const chosen = all("input[name=run]:checked").length;
+  place.hidden = chosen < 1;
+  select("#tray-count").textContent = chosen;
+  select("#tray-compare").disabled = chosen < 2;
+}
+document.addEventListener("change", (event) => { if (event.target.matches("input[name=run]")) tray(); });
+select("#tray-clear")?.addEventListener("click", () => { all("input[name=run]:checked").forEach((box) => { box.checked = false; }); tray(); });
+
+// --- tags --------------------------------------------------------------------------------------------
+
+const tagList = select("#tags");
+async function saveTags(tags) {
+  const response = await fetch(`/runs/${encodeURIComponent(tagList.dataset.key)}/tags`, {
+    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ tags }),
+  });
+  const said = await response.json();
+  if (!response.ok) return toast(said.error || "The tags could not be kept");
+  tagList.replaceChildren(...said.tags.map((tag) => {
+    const chip = document.createElement("span");
+    chip.className = "tag";
+    chip.append(tag);
+    const button = document.createElement("button");
+    button.type = "button"; button.className = "quiet"; button.dataset.untag = tag; button.textContent = "×";
+    button.setAttribute("aria-label", `Remove the tag ${tag}`);
+    chip.append(button);
+    return chip;
+  }));
+}
+if (tagList) {
+  const current = () => all("[data-untag]", tagList).map((button) => button.dataset.untag);
+  tagList.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-untag]");
+    if (button) saveTags(current().filter((tag) => tag !== button.dataset.untag));
+  });
+  select("#tag-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const field = event.target.elements.tag;
+    if (field.value.trim()) saveTags([...current(), field.value]);
+    field.value = "";
+  });
+}
+
+// --- runs that go on ---------------------------------------------------------------------------------
+
+function drawBar(place, parts) {
+  const bar = select("svg.bar", place);
+  if (!bar) return;
+  const ns = "http://www.w3.org/2000/svg";
+  let x = 0;
+  bar.replaceChildren(...parts.map(([name, count, share]) => {
+    const part = document.createElementNS(ns, "rect");
+    for (const [key, value] of Object.entries({ class: `o-${name}`, x, y: 0, width: share, height: 1 })) part.setAttribute(key, value);
+    const title = document.createElementNS(ns, "title");
+    title.textContent = `${counted(count)} ${name}`;
+    part.append(title);
+    x += share;
+    return part;
+  }));
+  bar.setAttribute("aria-label", parts.map(([name, count]) => `${count} ${name}`).join(", "));
+}
+
+const paces = new Map();
+function showRun(state) {
+  const name = CSS.escape(state.key);
+  for (const place of all(`[data-run-bar="${name}"]`)) drawBar(place, state.bar);
+  for (const holder of all(`[data-run="${name}"]`)) {
+    for (const place of all("[data-run-done]", holder)) place.textContent = counted(state.done);
+    const legend = select("[data-run-legend] .legend", holder);
+    legend?.replaceChildren(...state.bar.map(([ending, count]) => {
+      const item = document.createElement("li");
+      item.innerHTML = '<span class="outcome"><i aria-hidden="true"></i><span></span></span> <span class="num"></span>';
+      item.firstChild.classList.add(`o-${ending}`);
+      select(".outcome span", item).textContent = ending;
+      select(".num", item).textContent = counted(count);
+      return item;
+    }));
+    const before = paces.get(state.key);
+    const now = performance.now() / 1000;
+    if (before && now > before.now && state.responses >= before.responses) {
+      const pace = (state.responses - before.responses) / (now - before.now);
+      const left = state.documents - state.done;
+      const docs = (state.done - before.done) / (now - before.now);
+      const place = select("[data-run-pace]", holder);
+      if (place) place.textContent = `${pace.toFixed(pace < 10 ? 1 : 0)} answers/s` + (docs > 0 && left > 0 ? `, ${about(left / docs)} left` : "");
+    }
+    paces.set(state.key, { now, responses: state.responses, done: state.done });
+    if (holder.id === "live" && state.state !== "running" && holder.dataset.seen === "running") location.reload();
+    holder.dataset.seen = state.state;
+  }
+}
+
+function about(seconds) {
+  if (seconds < 90) return `${Math.ceil(seconds)} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  return `${(seconds / 3600).toFixed(1)} h`;
+}
+
+let source;
+function listen() {
+  const place = select("[data-events]");
+  if (!place || source) return;
+  source = new EventSource(place.dataset.events);
+  source.addEventListener("run", (event) => showRun(JSON.parse(event.data)));
+  source.addEventListener("runs", () => { if (page === "runs") swap(location.pathname + location.search, { keep: false }); });
+  addEventListener("pagehide", () => source.close());
+}
+
+// --- what comes later --------------------------------------------------------------------------------
+
+async function countRuns() {
+  for (const cell of all("[data-counts]")) {
+    const key = cell.dataset.counts;
+    cell.removeAttribute("data-counts");
+    const response = await fetch(`/counts?run=${encodeURIComponent(key)}`);
+    if (!response.ok) continue;
+    const fresh = parse(await response.text());
+    cell.replaceChildren(...all(".progress", fresh));
+    const cost = cell.parentElement && select(".cost", cell.parentElement);
+    if (cost) cost.textContent = select("span.cost", fresh)?.textContent ?? "";
+  }
+}
+
+async function categories(place, query) {
+  const address = `${place.dataset.categories}?${new URLSearchParams(query)}`;
+  const response = await fetch(address);
+  if (response.status === 202) {
+    const state = await response.json();
+    const text = select(".waiting-text", place);
+    if (text) text.textContent = state.why || `Reading the documents… ${counted(state.done)} of ${counted(state.total)}`;
+    if (!state.why) setTimeout(() => categories(place, query), 700);
+    return;
+  }
+  if (!response.ok) { place.textContent = ""; return; }
+  const fresh = parse(await response.text());
+  const tasks = JSON.parse(place.dataset.tasks);
+  const task = select("[data-task]", fresh)?.dataset.task ?? query.task;
+  const body = document.createElement("div");
+  body.append(...fresh.body.children);
+  if (tasks.length > 1) {
+    const label = document.createElement("label");
+    label.append("task ");
+    const choice = document.createElement("select");
+    choice.append(...tasks.map((name) => new Option(name, name, false, name === task)));
+    choice.addEventListener("change", () => categories(place, { task: choice.value }));
+    label.append(choice);
+    const bar = select("form", body) ?? Object.assign(document.createElement("p"), { className: "filters small" });
+    bar.prepend(label);
+    if (!bar.isConnected && !body.contains(bar)) body.prepend(bar);
+  }
+  select("form", body)?.addEventListener("change", (event) => {
+    if (event.target.name) categories(place, Object.fromEntries(new FormData(event.currentTarget)));
+  });
+  place.replaceChildren(body);
+  document.dispatchEvent(new Event("assay:charts"));
+}
+
+async function wait(place) {
+  if (place.dataset.waiting) {
+    const response = await fetch(place.dataset.waiting).catch(() => null);
+    const state = response?.ok ? await response.json() : null;
+    const bar = select("#index-progress");
+    if (state && bar && state.total) { bar.max = state.total; bar.value = state.done; }
+    if (state && !state.ready && !state.why) return setTimeout(() => wait(place), 500);
+  } else await new Promise((done) => setTimeout(done, 700));
+  if (place.matches("[data-reload]")) location.reload();
+  else swap(location.pathname + location.search, { keep: false });
+}
+
+function ready() {
+  at = -1;
+  liveForms();
+  tray();
+  listen();
+  countRuns();
+  const waiting = select("[data-waiting], [data-reload]");
+  if (waiting && !waiting.dataset.begun) { waiting.dataset.begun = "1"; setTimeout(() => wait(waiting), 400); }
+}
+
+const byCategory = select("[data-categories]");
+if (byCategory) {
+  const tasks = JSON.parse(byCategory.dataset.tasks);
+  if (tasks.length) categories(byCategory, {});
+}
+ready();

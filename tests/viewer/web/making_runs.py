@@ -1,0 +1,97 @@
+"""Runs for the tests of the viewer: every kind of document, two models that disagree, and one hostile answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from PIL import Image as Pictures
+from tests.making import Function, write_choices, write_task
+from tests.making_media import wav
+
+import assay
+from assay.core.responses import Failure, LogProbability
+from assay.store.runs import Run
+from assay.testing import ScriptedModel
+
+HOSTILE = "<script>window.stolen = 1</script><img src=x onerror='window.stolen = 2'><b>17</b> & \"18\""
+"""What a model says to make a page do something."""
+
+SUMS = 130
+MEDIA_HELPERS = """
+def doc_to_visual(doc):
+    return [doc["file"]]
+
+def doc_to_text(doc):
+    return doc["question"]
+"""
+
+
+class Speaker(ScriptedModel):
+    """A model that can hear and see, and says what a test wants."""
+
+    def __init__(self, wrong_every: int, *, name: str) -> None:
+        super().__init__(self._say, name=name)
+        self._wrong_every = wrong_every
+
+    async def identify(self) -> dict[str, str]:
+        return {"name": self.name, "revision": str(self._wrong_every)}
+
+    def _say(self, request: Any) -> Any:
+        if hasattr(request, "continuation"):
+            return LogProbability(-1.0 if request.index == request.document % 2 else -2.0, request.index == 0)
+        if request.task != "sums":
+            return "red" if request.document == 0 else "a tone"
+        if request.document == 17:
+            return HOSTILE
+        if request.document == 23:
+            return Failure(request_id="", kind="server error", message="503 <i>later</i>")
+        off = 1 if request.document % self._wrong_every == 0 else 0
+        return f"I add one to {request.document}.\nThe answer is {request.document + 1 + off}."
+
+
+def write_tasks(folder: Path) -> list[str]:
+    """Sums with examples, a filter and categories; choices; a picture and a sound."""
+    rows = [
+        {
+            "question": f"What is {n} + 1?",
+            "answer": str(n + 1),
+            "level": "odd" if n % 2 else "even",
+            "word": "zebra" if n == 41 else "horse",
+        }
+        for n in range(SUMS)
+    ]
+    steps = [
+        {"function": "regex", "regex_pattern": r"answer is (\d+)"},
+        {"function": "take_first"},
+    ]
+    sums = write_task(
+        folder, "sums", rows, filter_list=[{"name": "find", "filter": steps}], num_fewshot=2,
+        fewshot_split="test",
+    )  # fmt: skip
+    picture, sound = folder / "red.png", folder / "tone.wav"
+    Pictures.new("RGB", (64, 48), "red").save(picture)
+    sound.write_bytes(wav(0.3))
+    media = [
+        {"question": "What colour is it?", "answer": "red", "file": str(picture)},
+        {"question": "What do you hear?", "answer": "a tone", "file": str(sound)},
+    ]
+    shown = write_task(
+        folder / "media", "media", media, helpers=MEDIA_HELPERS,
+        doc_to_visual=Function("utils.doc_to_visual"), doc_to_text=Function("utils.doc_to_text"),
+    )  # fmt: skip
+    return [str(sums), str(write_choices(folder, rows=8)), str(shown)]
+
+
+def make_runs(folder: Path) -> tuple[Run, Run]:
+    """Two runs of the same tasks, the second one a little better."""
+    tasks = write_tasks(folder / "tasks")
+    made = []
+    for name, wrong_every in (("first-model", 4), ("second-model", 9)):
+        model = Speaker(wrong_every, name=name)
+        made.append(
+            assay.run(
+                model=model, tasks=tasks, no_cache=True, output_path=str(folder / "runs"), max_failures=1.0
+            )
+        )
+    return made[0], made[1]

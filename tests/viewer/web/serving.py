@@ -1,0 +1,97 @@
+"""A real viewer for tests: uvicorn in a thread, asked over HTTP as a browser would."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from assay.viewer.web.app import make_app
+from assay.viewer.web.guard import cookie_name
+from assay.viewer.web.library import Library
+from assay.viewer.web.server import HOST, open_socket
+
+TOKEN = "a-token-for-tests"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """Where the pages are."""
+
+    port: int
+    library: Library
+
+    @property
+    def address(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def entry(self) -> str:
+        return f"{self.address}/?token={TOKEN}"
+
+    def get(
+        self, path: str, *, method: str = "GET", body: str | None = None, cookie: bool = True, **headers: str
+    ) -> Answer:
+        """Ask for an address."""
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=30)
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if cookie:
+            sent["cookie"] = f"{cookie_name(self.port)}={TOKEN}"
+        try:
+            connection.request(method, path, body=body, headers=sent)
+            response = connection.getresponse()
+            return Answer(
+                response.status,
+                {name.lower(): value for name, value in response.getheaders()},
+                response.read(),
+            )
+        finally:
+            connection.close()
+
+    def settled(self, path: str) -> Answer:
+        """Ask until the page is no longer being prepared."""
+        for _ in range(100):
+            answer = self.get(path)
+            if answer.status != 202:
+                return answer
+            time.sleep(0.05)
+        raise AssertionError(f"{path} was never ready")
+
+
+@contextmanager
+def serving(words: Sequence[str | Path]) -> Iterator[Viewer]:
+    """A viewer over some folders."""
+    library = Library([str(word) for word in words])
+    listening = open_socket(0)
+    port = listening.getsockname()[1]
+    config = uvicorn.Config(
+        make_app(library, token=TOKEN, port=port), log_level="error", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield Viewer(port, library)
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        listening.close()

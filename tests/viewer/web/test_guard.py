@@ -1,0 +1,59 @@
+"""Who is let in, and what every answer says about itself."""
+
+from __future__ import annotations
+
+import pytest
+from tests.viewer.web.serving import TOKEN, Viewer
+
+from assay.viewer.web.guard import POLICY, cookie_name
+
+
+def test_nobody_gets_in_without_the_token(viewer: Viewer) -> None:
+    for path in ("/", "/compare", "/static/x/page.js", "/events", "/nowhere", "/?token=wrong"):
+        answer = viewer.get(path, cookie=False)
+        assert answer.status == 403
+        assert b"assay view" in answer.body
+    assert viewer.get("/", cookie=False, cookie_=f"{cookie_name(viewer.port)}=wrong").status == 403
+
+
+def test_the_token_in_the_address_becomes_a_cookie_and_leaves_the_address(viewer: Viewer) -> None:
+    answer = viewer.get(f"/compare?run=a&token={TOKEN}", cookie=False)
+    assert answer.status == 200
+    assert answer.headers["set-cookie"].endswith("Path=/; HttpOnly; SameSite=Strict")
+    assert 'content="0; url=/compare?run=a"' in answer.text
+    assert TOKEN not in answer.text
+
+
+def test_an_address_cannot_send_its_visitor_to_another_machine(viewer: Viewer) -> None:
+    answer = viewer.get(f"//evil.example/?token={TOKEN}", cookie=False)
+    assert 'url=/evil.example/"' in answer.text
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "evil.example:80", ""])
+def test_another_name_for_this_machine_is_refused(viewer: Viewer, host: str) -> None:
+    assert viewer.get("/", host=host).status == 421
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1234", "localhost:8321", "localhost"])
+def test_a_forwarded_port_is_fine(viewer: Viewer, host: str) -> None:
+    assert viewer.get("/", host=host).status == 200
+
+
+def test_every_answer_carries_the_policy_and_none_allows_other_origins(viewer: Viewer) -> None:
+    for path in ("/", "/nowhere", "/static/x/style.css", "/counts?run=nothing"):
+        headers = viewer.get(path, origin="http://evil.example").headers
+        assert headers["content-security-policy"] == POLICY
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert not any(name.startswith("access-control") for name in headers)
+    assert "'unsafe-inline'" not in POLICY.replace("style-src-attr 'unsafe-inline'", "")
+    assert "unsafe-eval" not in POLICY
+
+
+def test_another_site_cannot_change_tags(viewer: Viewer, runs: tuple) -> None:  # type: ignore[type-arg]
+    path = f"/runs/{runs[0].id}/tags"
+    body = '{"tags": ["mine"]}'
+    for headers in ({"origin": "http://evil.example"}, {"sec_fetch_site": "cross-site"}):
+        assert viewer.get(path, method="POST", body=body, **headers).status == 403
+    assert viewer.get(path, method="POST", body=body, cookie=False).status == 403
+    assert not (runs[0].folder / "tags.json").exists()

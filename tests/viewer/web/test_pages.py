@@ -1,0 +1,222 @@
+"""What the pages say, asked for over HTTP."""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from tests.viewer.web.making_runs import HOSTILE, SUMS
+from tests.viewer.web.serving import Viewer, serving
+
+from assay.store.media_files import write_media
+from assay.store.runs import Run
+
+Runs = tuple[Run, Run]
+
+
+def test_the_list_of_runs_shows_models_scores_and_endings(viewer: Viewer, runs: Runs) -> None:
+    page = viewer.get("/").text
+    for run in runs:
+        assert run.id in page
+        assert run.model in page
+    assert page.count('class="bar"') >= 2
+    assert "1 failed" in page
+    assert viewer.get("/?q=first-model").text.count("data-run=") == 1
+    assert "No run matches" in viewer.get("/?q=nothing+like+it").text
+    assert viewer.get("/?state=running").text.count("data-run=") == 0
+
+
+def test_runs_are_sorted_as_the_address_says(viewer: Viewer, runs: Runs) -> None:
+    upwards, downwards = (viewer.get(f"/?sort=model&order={order}").text for order in ("asc", "desc"))
+    assert upwards.index("first-model") < upwards.index("second-model")
+    assert downwards.index('data-run="second-model') < downwards.index('data-run="first-model')
+
+
+def test_a_run_has_scores_endings_settings_and_charts(viewer: Viewer, runs: Runs) -> None:
+    page = viewer.settled(f"/runs/{runs[0].id}").text
+    for said in ("exact_match", "95 % interval", "1 failed", "Whole manifest", "Answers over time"):
+        assert said in page
+    assert page.count('<script type="application/json">') >= 2
+    pieces = page.split('<script type="application/json">')[1:]
+    for piece in pieces:
+        figures = json.loads(piece.partition("</script>")[0])
+        assert {"light", "dark", "config"} == set(figures)
+
+
+def test_categories_are_broken_down(viewer: Viewer, runs: Runs) -> None:
+    page = viewer.settled(f"/runs/{runs[0].id}/categories?task=sums&field=level").text
+    assert "even" in page and "odd" in page
+    assert "category=level%3Deven" in page
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", SUMS + 10),
+        ("task=sums", SUMS),
+        ("task=sums&outcome=failed", 1),
+        ("task=sums&outcome=failed&outcome=unparsed", 2),
+        ("task=sums&low=0&high=0", 34),
+        ("task=sums&q=zebra", 1),
+        ("q=zebra+horse", 0),
+        ('task=sums&q="one+to+41"', 1),
+        ("task=sums&q=%2341", 1),
+        ("task=sums&category=level%3Deven", SUMS // 2),
+        ("task=no+such+task", 0),
+        ("task=sums&low=nonsense&metric=99&sort=nonsense&page=-3", SUMS),
+    ],
+)
+def test_documents_are_found_by_everything_in_the_address(
+    viewer: Viewer, runs: Runs, query: str, found: int
+) -> None:
+    page = viewer.settled(f"/runs/{runs[0].id}/documents?{query}").text
+    assert f'id="found">{found}<' in page
+
+
+def test_the_last_page_holds_the_last_documents(viewer: Viewer, runs: Runs) -> None:
+    page = viewer.settled(f"/runs/{runs[0].id}/documents?task=sums&page=3").text
+    assert page.count("<tr data-href=") == SUMS - 100
+    assert f"/documents/sums/{SUMS - 1}?" in page
+    assert (
+        viewer.settled(f"/runs/{runs[0].id}/documents?task=sums&page=99999").text.count("<tr data-href=")
+        == 30
+    )
+
+
+def test_documents_are_sorted_by_score_with_those_without_one_last(viewer: Viewer, runs: Runs) -> None:
+    page = viewer.settled(f"/runs/{runs[0].id}/documents?task=sums&sort=score&order=desc&page=3").text
+    assert page.index("/documents/sums/124?") < page.index("/documents/sums/23?")
+
+
+def test_a_document_shows_prompt_response_filters_and_verdicts(viewer: Viewer, runs: Runs) -> None:
+    page = viewer.settled(f"/runs/{runs[0].id}/documents/sums/41?task=sums").text
+    for said in ("What is 41 + 1?", "I add one to 41.", "2 examples before it", "take_first", "exact_match"):
+        assert said in page
+    assert '<pre class="text">42</pre>' in page
+    assert "/documents/sums/40?task=sums" in page and "/documents/sums/42?task=sums" in page
+    assert f"42 of {SUMS}" in page
+
+
+def test_choices_show_their_log_probabilities(viewer: Viewer, runs: Runs) -> None:
+    page = viewer.settled(f"/runs/{runs[0].id}/documents/choices/1").text
+    assert "-1.0000" in page and "-2.0000" in page
+    assert "likeliest" in page and "target" in page
+
+
+def test_what_a_model_says_stays_text(viewer: Viewer, runs: Runs) -> None:
+    page = viewer.settled(f"/runs/{runs[0].id}/documents/sums/17").text
+    assert html.escape(HOSTILE).replace("&quot;", "&#34;").replace("&#x27;", "&#39;") in page
+    assert "<script>window" not in page and "<img src=x" not in page
+    table = viewer.settled(f"/runs/{runs[0].id}/documents?q=stolen").text
+    assert 'id="found">1<' in table and "<script>window" not in table
+
+
+def test_a_failed_document_says_why(viewer: Viewer, runs: Runs) -> None:
+    page = viewer.settled(f"/runs/{runs[0].id}/documents/sums/23").text
+    assert "server error" in page and "503 &lt;i&gt;later&lt;/i&gt;" in page
+
+
+def test_media_are_served_by_their_hash_and_nothing_else(viewer: Viewer, runs: Runs) -> None:
+    kinds = set()
+    for file in (runs[0].folder / "media").iterdir():
+        answer = viewer.get(f"/media/{runs[0].id}/{file.name}")
+        assert answer.status == 200
+        assert "sandbox" in answer.headers["content-security-policy"]
+        kinds.add(answer.headers["content-type"])
+    assert kinds == {"image/png", "audio/wav"}
+    part = viewer.get(f"/media/{runs[0].id}/{file.name}", range="bytes=0-9")
+    assert part.status == 206 and len(part.body) == 10
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../journal.sqlite",
+        "..%2fjournal.sqlite",
+        "%2e%2e/%2e%2e/%2e%2e/etc/passwd",
+        "/etc/passwd",
+        "journal.sqlite",
+        "0" * 64,
+        "0" * 63,
+    ],
+)
+def test_a_path_outside_the_media_of_a_run_is_refused(viewer: Viewer, runs: Runs, path: str) -> None:
+    for address in (
+        f"/media/{runs[0].id}/{path}",
+        f"/static/x/{path}",
+        f"/media/{quote(path, safe='%')}/{'0' * 64}",
+    ):
+        answer = viewer.get(address)
+        assert answer.status == 404
+        assert b"SQLite" not in answer.body and b"root:" not in answer.body
+
+
+def test_a_medium_that_browsers_might_run_is_not_served(viewer: Viewer, runs: Runs) -> None:
+    name = "a" * 64
+    write_media(runs[0].folder, name, b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>")
+    try:
+        assert viewer.get(f"/media/{runs[0].id}/{name}").status == 415
+    finally:
+        (runs[0].folder / "media" / name).unlink()
+
+
+def test_runs_are_compared_with_flips_and_settings(viewer: Viewer, runs: Runs) -> None:
+    address = f"/compare?run={runs[0].id}&run={runs[1].id}"
+    page = viewer.settled(address).text
+    for said in ("Flipped documents", "What differs in settings", "difference", "revision"):
+        assert said in page
+    assert "/compare/document?" in page
+    worse = viewer.settled(f"{address}&task=sums&side=worse").text
+    assert 0 < worse.count("<tr data-href=") < page.count("<tr data-href=")
+    one = viewer.settled(f"/compare/document?run={runs[0].id}&run={runs[1].id}&task=sums&document=4").text
+    assert "<mark>5</mark>" in one
+
+
+def test_what_is_not_there_is_said_kindly(viewer: Viewer, runs: Runs) -> None:
+    for path in ("/runs/nothing", f"/runs/{runs[0].id}/documents/sums/99999", "/nowhere", "/runs/nothing@1"):
+        answer = viewer.get(path)
+        assert answer.status == 404
+        assert "All runs" in answer.text
+
+
+def test_tags_are_kept_beside_the_run_and_found(viewer: Viewer, runs: Runs) -> None:
+    path = f"/runs/{runs[1].id}/tags"
+    said = viewer.get(path, method="POST", body='{"tags": ["  baseline ", "<b>", "baseline"]}')
+    try:
+        assert json.loads(said.body) == {"tags": ["baseline", "<b>"]}
+        assert viewer.get("/?tag=baseline").text.count("data-run=") == 1
+        assert "&lt;b&gt;" in viewer.get("/").text
+        assert viewer.get(path, method="POST", body='{"tags": ["' + "x" * 99 + '"]}').status == 400
+    finally:
+        viewer.get(path, method="POST", body='{"tags": []}')
+    assert not (runs[1].folder / "tags.json").exists()
+
+
+def test_no_runs_at_all_is_a_page_too(tmp_path: Path) -> None:
+    with serving([tmp_path]) as empty:
+        assert "No runs here yet" in empty.get("/").text
+        assert "No runs here yet" in empty.get("/compare").text
+
+
+def test_a_damaged_run_is_listed_and_says_so(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "journal.sqlite").write_bytes(b"not a database, whatever it is called" * 50)
+    with serving([tmp_path]) as seen:
+        assert "damaged" in seen.get("/").text
+        assert seen.settled("/runs/broken").status == 500
+
+
+def test_two_runs_of_one_name_have_two_addresses(tmp_path: Path, runs: Runs) -> None:
+    import shutil
+
+    for name in ("here", "there"):
+        shutil.copytree(runs[0].folder, tmp_path / name / runs[0].id)
+    with serving([tmp_path / "here", tmp_path / "there"]) as seen:
+        keys = list(seen.library.folders())
+        assert len(keys) == 2 and all(key.startswith(f"{runs[0].id}~") for key in keys)
+        for key in keys:
+            assert seen.settled(f"/runs/{key}").status == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,17 +130,19 @@ def test_documents_are_filtered_sorted_and_searched(writer: Writer) -> None:
 def test_an_index_made_in_pieces_is_the_index_made_at_once(writer: Writer, tmp_path: Path) -> None:
     index = index_of(writer)
     assert len(index.columns) == 0
-    steps: list[Any] = [
-        lambda: writer.ask(range(4)),
-        lambda: (writer.answer(range(4)), writer.judge([1, 3])),
-        lambda: (writer.ask(range(4, 9)), writer.judge([0], "failed")),
-        lambda: (writer.ask(range(3), task="more"), writer.answer(range(4, 9))),
-        lambda: (writer.judge([2, 5, 4]), writer.judge([7], "judge-failed")),
-        lambda: (writer.judge([0, 6, 7, 8]), writer.answer(range(3), task="more")),
-        lambda: writer.judge(range(3), task="more"),
+    ask, answer, judge = writer.ask, writer.answer, writer.judge
+    steps: list[list[tuple[Any, ...]]] = [
+        [(ask, range(4))],
+        [(answer, range(4)), (judge, [1, 3])],
+        [(ask, range(4, 9)), (judge, [0], "failed")],
+        [(partial(ask, task="more"), range(3)), (answer, range(4, 9))],
+        [(judge, [2, 5, 4]), (judge, [7], "judge-failed")],
+        [(judge, [0, 6, 7, 8]), (partial(answer, task="more"), range(3))],
+        [(partial(judge, task="more"), range(3))],
     ]
     for step in steps:
-        step()
+        for act, *given in step:
+            act(*given)
         assert index.update()
         assert not index.update()
     at_once = writer.index(tmp_path / "elsewhere")

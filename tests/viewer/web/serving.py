@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -47,11 +48,11 @@ class Viewer:
         return f"{self.address}/?token={TOKEN}"
 
     def get(
-        self, path: str, *, method: str = "GET", body: str | None = None, cookie: bool = True, **headers: str
+        self, path: str, *, method: str = "GET", body: str | None = None, cookie: bool = True, **headers: Any
     ) -> Answer:
         """Ask for an address."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=30)
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        sent = {name.replace("_", "-"): str(value) for name, value in headers.items()}
         if cookie:
             sent["cookie"] = f"{cookie_name(self.port)}={TOKEN}"
         try:

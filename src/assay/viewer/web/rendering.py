@@ -46,7 +46,7 @@ STATIC = {
 THEME: ContextVar[str] = ContextVar("theme", default="")
 """What the one who asks has chosen: light, dark, or nothing."""
 
-_MEANINGS: dict[str, str] = {**ENDINGS, "open": "asked, not ended yet"}
+_MEANINGS: dict[str, str] = dict([*ENDINGS.items(), ("open", "asked, not ended yet")])
 
 
 @cache

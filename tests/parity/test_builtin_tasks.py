@@ -25,7 +25,7 @@ pytestmark = pytest.mark.parity
 
 TASKS = (
     "gsm8k gsm8k_cot arc_easy arc_challenge hellaswag winogrande boolq openbookqa triviaqa "
-    "truthfulqa_mc1 lambada_openai wikitext mmlu_anatomy bbh_cot_zeroshot_ruin_names bbh_cot_zeroshot_navigate"
+    "truthfulqa_mc1 lambada_openai wikitext mmlu_anatomy bbh_cot_zeroshot_ruin_names bbh_cot_zeroshot_navigate hendrycks_math_geometry"
 ).split()
 
 

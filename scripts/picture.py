@@ -22,7 +22,7 @@ def main() -> None:
     target = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         run = assay.run(tasks=["quickstart"], output_path=folder, log_samples=False, no_cache=True)
-        console = Console(record=True, width=118, file=io.StringIO())
+        console = Console(record=True, width=136, file=io.StringIO())
         console.print("[bold green]$[/] assay run")
         documents = sum(facts["documents"] for facts in run.tasks.values())
         console.print(

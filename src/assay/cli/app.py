@@ -42,6 +42,7 @@ COMMANDS = {
         "Say what looks wrong with a benchmark, from several runs.",
     ),
     "view": ("assay.cli.view", "Look at runs, documents and comparisons in a browser."),
+    "report": ("assay.cli.report", "Write runs as one HTML file to mail, or as PDF."),
     "table": ("assay.cli.table", "Print the numbers of runs as a table: text, Markdown, LaTeX, CSV."),
     "import": ("assay.cli.import_results", "Keep results of lm-eval or lmms-eval as runs."),
     "export": ("assay.cli.export", "Write a run in a format other programs read."),

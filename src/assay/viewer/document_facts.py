@@ -97,7 +97,7 @@ def document_facts(
         metric="" if wanted is None else wanted.metric,
         pipeline="" if wanted is None else wanted.pipeline,
         spread=pass_.bars(),
-        field=field,
+        field=field if pass_.categories else "",
         categories=pass_.marks(),
         worth=pass_.chosen(),
         share=pass_.share,

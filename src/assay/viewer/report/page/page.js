@@ -1,0 +1,61 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const read = (id) => JSON.parse(document.getElementById(id).textContent);
+  const figures = read("figures");
+  const config = read("figure-config");
+  const system = window.matchMedia("(prefers-color-scheme: dark)");
+  const button = document.querySelector("button.theme");
+  const charts = [...document.querySelectorAll("[data-figure]")];
+  let chosen = "auto";
+  let printing = false;
+
+  const theme = () => (printing ? "light" : chosen === "auto" ? (system.matches ? "dark" : "light") : chosen);
+
+  function draw() {
+    root.dataset.theme = theme();
+    if (button) button.textContent = { auto: "Theme: system", light: "Theme: light", dark: "Theme: dark" }[chosen];
+    if (typeof Plotly === "undefined") return;
+    for (const chart of charts) {
+      const figure = figures[chart.dataset.figure][theme()];
+      const layout = { ...figure.layout };
+      if (printing) layout.width = 700;
+      chart.textContent && !chart.dataset.drawn && (chart.textContent = "");
+      Plotly.react(chart, figure.data, layout, config);
+      chart.dataset.drawn = "yes";
+    }
+    root.dataset.charts = "drawn";
+  }
+
+  async function unpack() {
+    const packed = document.getElementById("plotly-packed");
+    if (!packed || typeof Plotly !== "undefined") return;
+    const bytes = Uint8Array.from(atob(packed.textContent.trim()), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(stream).text();
+    document.head.append(script);
+    packed.remove();
+  }
+
+  if (button) {
+    button.addEventListener("click", () => {
+      chosen = { auto: "dark", dark: "light", light: "auto" }[chosen];
+      draw();
+    });
+  }
+  system.addEventListener("change", draw);
+  const folded = [];
+  window.addEventListener("beforeprint", () => {
+    printing = true;
+    for (const part of document.querySelectorAll("details:not([open])")) { folded.push(part); part.open = true; }
+    draw();
+  });
+  window.addEventListener("afterprint", () => {
+    printing = false;
+    for (const part of folded.splice(0)) part.open = false;
+    draw();
+  });
+  draw();
+  unpack().then(draw, () => { root.dataset.charts = "missing"; });
+})();

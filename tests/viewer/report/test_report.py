@@ -1,0 +1,239 @@
+"""A report is one file that holds everything, asks nobody, and takes what models wrote as text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.viewer.report.conftest import HOSTILE, digest_of, picture
+
+from assay.cli.app import call
+from assay.core.errors import BadOption, MissingPackage
+from assay.store.media_files import write_media
+from assay.viewer.report import ReportOptions, make_report
+from assay.viewer.report.documents import Part
+from assay.viewer.report.media import Shelf, thumbnail
+
+
+class Read(HTMLParser):
+    """What a browser would find in a page."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.texts: list[str] = []
+        self._open = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._open = tag == "script"
+        if self._open:
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = False
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.scripts[-1] += data
+        self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def read(page: Path) -> Read:
+    parser = Read()
+    parser.feed(page.read_text("utf-8"))
+    return parser
+
+
+def test_nothing_but_our_own_scripts_is_in_the_file(read: Read) -> None:
+    kinds = [attributes.get("type") for tag, attributes in read.elements if tag == "script"]
+    assert kinds == ["application/json", "application/json", "text/plain", None]
+    handlers = [name for _, attributes in read.elements for name in attributes if name.startswith("on")]
+    assert handlers == []
+    assert not {tag for tag, _ in read.elements} & {"iframe", "object", "embed", "form", "base", "link"}
+
+
+def test_the_policy_lets_exactly_these_scripts_run(read: Read) -> None:
+    from assay.viewer.report.page import plotly_script
+
+    policy = next(
+        attributes["content"] or ""
+        for tag, attributes in read.elements
+        if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    ours = [read.scripts[-1], plotly_script()]
+    for script in ours:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
+    assert "http" not in policy
+
+
+def test_nothing_is_asked_of_anybody(read: Read) -> None:
+    addresses = [
+        value or ""
+        for _, attributes in read.elements
+        for name, value in attributes.items()
+        if name in ("src", "href", "srcset", "data", "poster", "action")
+    ]
+    assert all(address.startswith(("#", "data:")) for address in addresses)
+
+
+def test_what_models_and_tasks_say_is_there_as_text(read: Read, page: Path) -> None:
+    whole = "".join(read.texts)
+    for said in (HOSTILE[0], HOSTILE[2], "503 <b>down</b>", "<i>sums</i>"):
+        assert said in whole
+    written = page.read_text("utf-8")
+    assert "\x1b" not in written
+    assert "\u202e" not in written
+
+
+def test_the_charts_are_in_the_file_and_no_text_ends_their_element(read: Read) -> None:
+    figures = json.loads(read.scripts[0])
+    wanted = {attributes["data-figure"] for _, attributes in read.elements if attributes.get("data-figure")}
+    assert wanted == set(figures)
+    assert {"scores-0", "forest-1-0", "outcomes-0", "categories-sums"} <= wanted
+    assert "<" not in read.scripts[0]
+
+
+def test_the_file_is_small_enough_to_mail(page: Path) -> None:
+    assert page.stat().st_size < 3_000_000
+
+
+def test_the_sample_is_a_mix_and_shows_both_runs(runs: list[Any]) -> None:
+    report = make_report(runs, ReportOptions(documents=10, seed=3))
+    assert len(report.documents) == 10
+    assert {view.task for view in report.documents} == {"<i>sums</i>", "choices"}
+    assert {view.why for view in report.documents} >= {"wrong", "failed", "right"}
+    assert all(len(view.sides) == 2 for view in report.documents)
+    again = make_report(runs, ReportOptions(documents=10, seed=3))
+    assert [view.number for view in again.documents] == [view.number for view in report.documents]
+    choices = next(view for view in report.documents if view.task == "choices")
+    assert [(choice["text"], choice["chosen"]) for choice in choices.sides[0].choices] == [
+        (" no", False),
+        (" yes", True),
+    ]
+
+
+def test_a_report_of_one_run_has_no_comparison_and_may_have_no_documents(runs: list[Any]) -> None:
+    report = make_report(runs[:1], ReportOptions(documents=0))
+    assert (report.documents, report.comparisons, report.matrix) == ([], [], None)
+    assert [row["value"] for row in report.rows] == ["0.2353", "0.5000"]
+    assert "documents" not in dict(report.sections)
+
+
+def test_settings_that_differ_are_marked(runs: list[Any]) -> None:
+    rows = {
+        row["name"]: row["differs"] for row in make_report(runs, ReportOptions(documents=0)).settings["rows"]
+    }
+    assert rows["--model"] is True
+    assert rows["--seed"] is False
+
+
+def test_a_long_prompt_is_folded_before_its_question() -> None:
+    from assay.viewer.report.documents import _text_part
+
+    part = _text_part("example\n" * 500 + "\nThe question?")
+    assert isinstance(part, Part)
+    assert part.head is not None
+    assert part.text.endswith("The question?")
+    assert len(part.text) < 2000
+
+
+def test_a_picture_becomes_a_small_one_written_anew(runs: list[Any]) -> None:
+    data = picture() + b"<script>alert(1)</script>"
+    digest = digest_of(data)
+    assert write_media(runs[0].folder, digest, data)
+    shown = Shelf().show(runs[0], "image", digest, "a.png")
+    kind, _, encoded = shown["url"].partition(";base64,")
+    assert kind == "data:image/jpeg"
+    small = base64.b64decode(encoded)
+    assert b"script" not in small
+    from PIL import Image
+
+    assert max(Image.open(io.BytesIO(small)).size) == 360
+
+
+@pytest.mark.parametrize("data", [b"<svg onload=alert(1)>", b"", b"\x89PNG\r\n\x1a\n broken", b"MZ\x00"])
+def test_what_is_no_picture_is_named_only(runs: list[Any], data: bytes) -> None:
+    digest = digest_of(data)
+    write_media(runs[0].folder, digest, data)
+    shown = Shelf().show(runs[0], "image", digest, "evil")
+    assert shown["url"] == ""
+    assert "evil" in shown["about"]
+    assert thumbnail(data) is None
+
+
+@pytest.mark.parametrize("digest", ["../../journal.sqlite", "/etc/passwd", "", "a" * 64])
+def test_a_medium_that_is_not_there_or_lies_outside_is_named_only(runs: list[Any], digest: str) -> None:
+    assert Shelf().show(runs[0], "image", digest, "x")["url"] == ""
+
+
+def test_the_command_writes_a_file(
+    runs: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("plotly")
+    target = tmp_path / "deep" / "report.html"
+    assert (
+        call(["report", str(runs[0].folder), "-o", str(target), "--documents", "2", "--title", "Mine <b>"])
+        == 0
+    )
+    assert "<title>Mine &lt;b&gt;</title>" in target.read_text("utf-8")
+    assert "written" in capsys.readouterr().err
+    assert [path.name for path in target.parent.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--documents", "-1"], "cannot show -1 documents"),
+        (["--by", "nothing"], "no scored documents have a field `nothing`"),
+        (["-o", "/"], "is a folder"),
+    ],
+)
+def test_a_mistake_is_explained(
+    runs: list[Any], workspace: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert call(["report", str(runs[0].folder), *words]) == 2
+    assert said in capsys.readouterr().err
+    assert list(workspace.iterdir()) == []
+
+
+def test_a_missing_plotly_is_said_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    from assay.viewer.report import page as module
+
+    module._plotly.cache_clear()
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(MissingPackage) as caught:
+        module.plotly_script()
+    assert "assay[viewer]" in caught.value.hint
+    module._plotly.cache_clear()
+
+
+def test_too_many_documents_are_refused() -> None:
+    with pytest.raises(BadOption, match="501"):
+        ReportOptions(documents=501)
+
+
+def test_a_browser_that_is_not_there_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from assay.viewer.report import find_browser
+
+    monkeypatch.setenv("ASSAY_CHROMIUM", str(tmp_path / "nothing"))
+    with pytest.raises(MissingPackage, match="no browser"):
+        find_browser()
+    monkeypatch.delenv("ASSAY_CHROMIUM")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingPackage) as caught:
+        find_browser()
+    assert re.search(r"none was found", caught.value.what)
+    assert "print it" in caught.value.hint

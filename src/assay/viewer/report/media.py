@@ -31,7 +31,10 @@ class Shelf:
         """`url` (a data URL, or empty) and `about` of a medium."""
         key = (str(run.folder), digest)
         if key not in self._known:
-            self._known[key] = self._made(media_path(run.folder, digest), kind, digest, source)
+            path = media_path(run.folder, digest) or media_path(
+                run.folder, f"{digest}-0"
+            )  # a video's first frame
+            self._known[key] = self._made(path, kind, digest, source)
         return self._known[key]
 
     def _made(self, path: Path | None, kind: str, digest: str, source: str) -> dict[str, str]:

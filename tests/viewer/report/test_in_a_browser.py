@@ -49,10 +49,14 @@ class Visit:
         self.page.on("console", lambda message: self.said.append(message.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.on("dialog", lambda dialog: (self.said.append("dialog"), dialog.dismiss()))
+        self.page.on("dialog", self.dismissed)
         self.page.goto(path.as_uri())
         self.page.wait_for_selector("html[data-charts=drawn] .chart .main-svg", timeout=30_000)
         self.address = path.as_uri()
+
+    def dismissed(self, dialog: Any) -> None:
+        self.said.append("dialog")
+        dialog.dismiss()
 
 
 def test_the_charts_are_drawn_nothing_is_said_and_nothing_is_asked(browser: Any, page: Path) -> None:

@@ -6,6 +6,7 @@ import base64
 import io
 import warnings
 from pathlib import Path
+from typing import Any
 
 from assay.store.media_files import content_type, media_path
 from assay.store.runs import Run
@@ -67,7 +68,7 @@ def thumbnail(data: bytes, side_px: int = _SIDE_PX) -> tuple[str, bytes] | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            picture = Image.open(io.BytesIO(data))
+            picture: Any = Image.open(io.BytesIO(data))
             picture.draft("RGB", (2 * side_px, 2 * side_px))  # JPEG is decoded no larger than needed
             picture.thumbnail((side_px, side_px))
             flat = picture.mode in ("RGB", "L")

@@ -177,3 +177,9 @@ class OtherModel(MortalModel):
 def test_models_without_copies_are_refused(workspace: Path, model: str) -> None:
     with pytest.raises(BadOption, match="has no copies"):
         assay.run(model=model, tasks=[sums(workspace)], replicas=2)
+
+
+def test_resources_this_machine_has_not_are_refused(workspace: Path) -> None:
+    options: dict[str, Any] = {"tasks": [sums(workspace)], "replicas": 2, "replica_resources": {"gpu": 1}}
+    with pytest.raises(BadOption, match=r"no room for a replica: GPU=1 \(it has 0\)"):
+        asked(workspace / "runs", model=MortalModel(workspace / "log"), **options)

@@ -63,8 +63,9 @@ def enter(surroundings: Surroundings) -> None:
 class ReplicaWorker:
     """Holds one copy of the model. Made an actor by whoever starts it."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: Surroundings, fetch: Callable[[Any], Payload] | None = None) -> None:
         enter(surroundings)
+        self._fetch = fetch or _from_store
         self._model: Model | None = None
         self._turn = asyncio.Semaphore(1)
 
@@ -86,7 +87,7 @@ class ReplicaWorker:
     async def answer(self, data: bytes, media: Mapping[str, Any]) -> AsyncIterator[bytes]:
         """Outcomes of a portion, in bytes, as they become known; portions take turns in the order they came in."""
         assert self._model is not None
-        shelf = _Shelf(media)
+        shelf = _Shelf(media, self._fetch)
         try:
             requests = unpack(data, shelf.show)
             shelf.prepare_ahead(requests, self._model)
@@ -151,8 +152,8 @@ async def _collected(model: Model, requests: Sequence[Request]) -> AsyncIterator
 class _Shelf:
     """The media of one portion: fetched from the machine's object store, decoded once."""
 
-    def __init__(self, references: Mapping[str, Any]) -> None:
-        self._references = references
+    def __init__(self, references: Mapping[str, Any], fetch: Callable[[Any], Payload]) -> None:
+        self._references, self._fetch = references, fetch
         self._made: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
 
@@ -179,9 +180,7 @@ class _Shelf:
             self._made.clear()
 
     def _get(self, key: str) -> Payload:
-        import ray
-
-        payload: Payload = self._keep(key, "payload", partial(ray.get, self._references[key]))
+        payload: Payload = self._keep(key, "payload", partial(self._fetch, self._references[key]))
         return payload
 
     def _keep(self, key: str, how: str, make: Callable[[], Any]) -> Any:
@@ -197,6 +196,13 @@ class _Shelf:
             except Exception as error:  # noqa: BLE001 - handed on, to each who looks at the medium
                 future.set_exception(error)
         return future.result()
+
+
+def _from_store(reference: Any) -> Payload:
+    import ray
+
+    payload: Payload = ray.get(reference)
+    return payload
 
 
 def _load_picture(part: Media) -> object:

@@ -1,0 +1,81 @@
+"""Replicas on a cluster, and a driver that is killed: what Ray was started for ends, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.flows.running import Bench, contents, kill, wait_until
+
+pytestmark = pytest.mark.ray
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_machine_that_goes_and_one_that_joins(tmp_path: Path) -> None:
+    """Two machines, pictures, one taken away in mid-run without a word, another one added."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    script = Path(__file__).with_name("two_machines.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    saw = json.loads(done.stdout)
+    assert saw["same"], "the same bits as one replica gives"
+    assert saw["processes"] == 3, "whoever came for the lost one was asked, on the new machine"
+    assert saw["answered"] == 120 and saw["repeated"] <= 3
+    assert saw["stored"] == 2, "two pictures for 120 requests are put into the object store twice"
+    assert max(saw["places"]) <= 2, "and brought to each machine once"
+
+
+def rays_of(folder: Path) -> list[int]:
+    """Processes that know this folder: Ray's, its workers, and the driver."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and str(folder).encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:  # it ended meanwhile
+            continue
+    return [pid for pid in found if _state(pid) not in ("Z", "")]
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks at processes as Linux shows them")
+def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    task = bench.write_tasks(documents=60)[0]
+    whole = bench.finish(bench.command("--tasks", task, "--no_cache", "--output_path", "whole"))
+    assert whole.returncode == 0, whole.stderr
+    needed = len(bench.asked())
+    bench.forget()
+    options = ("--tasks", task, "--no_cache", "--output_path", "killed", "--replicas", "2")
+    command = bench.command(*options, delay_ms=30)
+    process = bench.start(command)
+    assert wait_until(lambda: bench.has_asked(10), process, timeout_s=120)
+    assert len(rays_of(tmp_path)) > 4
+    kill(process)
+    deadline = time.monotonic() + 30
+    while left := rays_of(tmp_path):
+        assert time.monotonic() < deadline, f"still there: {left}"
+        time.sleep(0.1)
+    rest = bench.finish(bench.command(*options))
+    assert rest.returncode == 0, rest.stderr
+    assert contents(bench.run_folder("killed")) == contents(bench.run_folder("whole"))
+    assert len(set(bench.asked())) == needed
+    assert len(bench.asked()) - needed <= 24, "what was on its way is asked again, nothing else"
+    assert not rays_of(tmp_path)

@@ -1,0 +1,117 @@
+"""A cluster of two machines in one: run in a process of its own, because a process knows one Ray only.
+
+    python two_machines.py FOLDER
+
+Asks pictures on two machines, takes one machine away in the middle and brings another one. Prints what it saw as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.flows.mortal_model import MortalModel, book
+from tests.flows.running import contents
+from tests.making import write_task
+from tests.making_media import noise_jpeg
+
+import assay
+from assay.models.replicas import actors
+
+MACHINE = {"num_cpus": 1, "object_store_memory": 2**27}
+"""Room for one replica."""
+
+
+@contextmanager
+def head() -> Iterator[Any]:
+    """The first machine of a cluster."""
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": "."}
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={**MACHINE, "include_dashboard": False})
+    try:
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def write_pictures(folder: Path) -> str:
+    """A task with 120 documents and two pictures."""
+    pictures = [folder / "small.jpg", folder / "large.jpg"]
+    for number, path in enumerate(pictures):
+        path.write_bytes(noise_jpeg((300 + 300 * number, 300)))
+    rows = [
+        {"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4), "picture": str(pictures[n % 2])}
+        for n in range(120)
+    ]
+    return str(write_task(folder / "tasks", rows=rows, doc_to_image="picture"))
+
+
+def soon(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.01)
+
+
+def watch_the_store() -> list[Any]:
+    """References to the media that are put into the object store from now on."""
+    stored: list[Any] = []
+    put = actors._Stored.__init__
+
+    def counted(self: Any, part: Any) -> None:
+        put(self, part)
+        stored.append(self.reference)
+
+    actors._Stored.__init__ = counted  # type: ignore[method-assign]
+    return stored
+
+
+def main(folder: Path) -> dict[str, Any]:
+    os.chdir(folder)
+    log, hold = folder / "asked.log", folder / "hold"
+    common: dict[str, Any] = {"tasks": [write_pictures(folder)], "no_cache": True, "log_samples": False}
+    stored, runs = watch_the_store(), []
+    model = MortalModel(log, delay_ms=20, window=8, hold=str(hold))
+    with head() as cluster:
+        second = cluster.add_node(**MACHINE)
+        cluster.wait_for_nodes()
+
+        def work() -> None:
+            runs.append(assay.run(model=model, output_path="two", replicas=2, ray=cluster.address, **common))
+
+        working = threading.Thread(target=work)
+        working.start()
+        soon(lambda: len({pid for pid, _ in book(log)}) == 2 and len(book(log)) >= 20)
+        from ray.experimental import get_object_locations
+
+        places = [len(found["node_ids"]) for found in get_object_locations(stored[:2]).values()]
+        hold.touch()
+        cluster.remove_node(second, allow_graceful=False)
+        cluster.add_node(**MACHINE)
+        soon(lambda: len({pid for pid, _ in book(log, "note")}) == 3)
+        hold.unlink()
+        working.join()
+    times = Counter(key for _, key in book(log))
+    alone = assay.run(model=MortalModel(folder / "alone.log"), output_path="one", **common)
+    return {
+        "same": contents(runs[0].folder) == contents(alone.folder),
+        "processes": len({pid for pid, _ in book(log)}),
+        "answered": len(times),
+        "repeated": times.total() - len(times),
+        "stored": len(stored),
+        "places": places,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Path(sys.argv[1]))))

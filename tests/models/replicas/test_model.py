@@ -1,0 +1,133 @@
+"""What the engine sees of replicas: an ordinary model. Here they live in this process; Ray itself is in tests/flows."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import pickle
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cli.app import call
+from assay.core.errors import BadOption
+from assay.core.requests import Request
+from assay.core.responses import Outcome
+from assay.models.dummy import DummyModel
+from assay.models.embedded import EmbeddedModel
+from assay.models.replicas import ReplicatedModel, Wishes
+from assay.models.replicas.cluster import surroundings
+from assay.models.replicas.fleet import Fleet
+from assay.models.replicas.wire import arrived, media_key, pack, payload_of
+from assay.models.replicas.worker import Recipe, ReplicaWorker
+from assay.testing import MODEL_CHECKS
+
+
+class NearReplica:
+    """A worker without a process of its own: everything else is as it is on Ray."""
+
+    def __init__(self) -> None:
+        self.worker = ReplicaWorker(surroundings(), fetch=lambda payload: payload)
+
+    async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:
+        data, media = pack(requests)
+        payloads = {media_key(part): payload_of(part) for part in media}
+        async for sent in self.worker.answer(data, payloads):
+            outcomes, trouble = arrived(sent)
+            yield outcomes
+            if trouble is not None:
+                raise trouble
+
+    async def release(self) -> None:
+        await self.worker.close()
+
+
+class NearModel(ReplicatedModel):
+    """Replicas in this process."""
+
+    async def open(self) -> None:
+        recipe = Recipe(
+            make=EmbeddedModel, identity=await self.identify(), surroundings=surroundings(), at_once=1
+        )
+
+        async def hire() -> NearReplica:
+            replica = NearReplica()
+            assert await replica.worker.open(pickle.dumps(recipe)) is None
+            return replica
+
+        self._fleet = Fleet(hire, self._sizes)
+        await self._fleet.open()
+
+
+@pytest.fixture(autouse=True)
+def _as_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here starts Ray."""
+    monkeypatch.setattr("assay.models.replicas.model.require_ray", lambda where: None)
+
+
+@pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
+def test_replicas_keep_the_contract_of_a_model(check: Callable[..., None]) -> None:
+    check(lambda: NearModel(EmbeddedModel(), EmbeddedModel, Wishes(replicas=2)))
+
+
+def test_replicas_are_fed_for_all_and_are_otherwise_the_model() -> None:
+    model, alone = ReplicatedModel(DummyModel(), DummyModel, Wishes(replicas=3)), DummyModel()
+    assert model.traits.abilities == alone.traits.abilities
+    assert (model.traits.window, model.traits.in_flight) == (64, 6)
+    assert model.name == "dummy"
+    assert asyncio.run(model.identify()) == asyncio.run(alone.identify())
+
+
+def test_a_thousand_replicas_hold_no_more_in_memory_than_a_few_hundred() -> None:
+    def in_flight(replicas: int) -> int:
+        traits = ReplicatedModel(DummyModel(window=512), DummyModel, Wishes(replicas=replicas)).traits
+        return traits.window * traits.in_flight
+
+    assert in_flight(256) == in_flight(1024) == 2**18
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "what"),
+    [
+        (
+            "openai",
+            {"model_args": {"model": "m", "base_url": "http://127.0.0.1:9/v1"}},
+            "answers over a network",
+        ),
+        ("oracle", {}, "has no copies"),
+        ("embedded", {"ray": "ray://head:10001"}, "client server"),
+        ("embedded", {"replica_resources": {"gpu": "lots"}}, "not an amount"),
+    ],
+)
+def test_what_cannot_be_replicated_is_refused_in_the_plan(
+    workspace: Path, model: str, options: Mapping[str, Any], what: str
+) -> None:
+    import assay
+
+    with pytest.raises(BadOption, match=what):
+        assay.plan(model=model, tasks=["quickstart_facts"], replicas=2, **options)
+
+
+def test_without_ray_an_error_says_how_to_get_it(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.chdir(workspace)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "ray" else find(name, *more)
+    )
+    for flags in (["--replicas", "2"], ["--ray", "auto"]):
+        assert call(["run", "--tasks", "quickstart_facts", *flags]) == 2
+        said = capsys.readouterr().err
+        assert f"`{flags[0]}` needs the package `ray`" in said and "pip install 'assay[ray]'" in said
+        assert "Traceback" not in said
+
+
+def test_without_replicas_ray_is_not_looked_for(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import assay
+
+    monkeypatch.setattr("assay.models.replicas.cluster.require_ray", lambda where: pytest.fail("not needed"))
+    assert assay.plan(model="dummy", tasks=["quickstart_facts"], replicas=1).model.name == "dummy"

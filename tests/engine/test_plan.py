@@ -272,6 +272,7 @@ SAME = {
     "refresh": {"refresh": True},
     "replicas": {"replicas": 3},
     "ray": {"ray": "auto"},
+    "workers": {"workers": 2},
     "replica_resources": {"replica_resources": "gpu=1,cpu=4"},
 }
 OTHER: dict[str, dict[str, Any]] = {

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 from tests.flows.mortal_model import MortalModel, book
 from tests.flows.running import Bench, contents
-from tests.making import write_task
+from tests.flows.test_code import write_code_task
+from tests.making import Function, write_task
 
 import assay
 from assay.core.errors import AssayError, BadOption
+from assay.models.dummy import DummyModel
 
 pytestmark = pytest.mark.ray
 ROWS = [{"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4)} for n in range(96)]
@@ -183,3 +185,88 @@ def test_resources_this_machine_has_not_are_refused(workspace: Path) -> None:
     options: dict[str, Any] = {"tasks": [sums(workspace)], "replicas": 2, "replica_resources": {"gpu": 1}}
     with pytest.raises(BadOption, match=r"no room for a replica: GPU=1 \(it has 0\)"):
         asked(workspace / "runs", model=MortalModel(workspace / "log"), **options)
+
+
+OWN_CODE = """
+import os, random, signal
+
+def judged(doc, results):
+    with open("judged.log", "a") as log:
+        log.write(f"{os.getpid()} {doc['question']}\\n")
+    if "is 11 -" in doc["question"] and os.path.exists("deadly"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if "is 7 -" in doc["question"]:
+        raise ValueError("not this one")
+    return {"exact_match": float(results[0].strip() == doc["answer"]), "luck": random.random()}
+
+def asking(doc, results):
+    from assay.core.messages import Prompt
+    from assay.core.requests import Settings
+    from assay.engine.sittings import current_sitting
+
+    sitting = current_sitting()
+    said = sitting.ask(sitting.judges[0], Prompt.of_text(doc["question"]), Settings({"max_gen_toks": 4}))
+    return {"exact_match": float(len(said.value)), "luck": random.random()}
+"""
+METRICS = [
+    {"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("exact_match", "luck")
+]
+
+
+def own_code(folder: Path) -> str:
+    keys: dict[str, Any] = {"process_results": Function("utils.judged"), "metric_list": METRICS}
+    return str(write_task(folder / "tasks", "own", ROWS[:40], helpers=OWN_CODE, **keys))
+
+
+def judges(folder: Path) -> list[int]:
+    lines = (folder / "judged.log").read_text().splitlines()
+    (folder / "judged.log").unlink()
+    return [int(line.split()[0]) for line in lines]
+
+
+def test_workers_judge_as_this_process_does(workspace: Path) -> None:
+    task = own_code(workspace)
+    here = asked(workspace / "here", model="dummy", tasks=[task])
+    assert set(judges(workspace)) == {os.getpid()}
+    away = asked(workspace / "away", model="dummy", tasks=[task], workers=2)
+    pids = judges(workspace)
+    assert len(set(pids)) == 2 and os.getpid() not in pids and len(pids) == 40
+    assert here["answers"] == away["answers"] and here["estimates"] == away["estimates"]
+    assert _without_lines(here["verdicts"]) == _without_lines(away["verdicts"])
+    assert any("not this one" in str(row) for row in away["outcomes"])
+
+
+def _without_lines(rows: list[tuple[Any, ...]]) -> list[str]:
+    """Without tracebacks, in which the same helper has been called from elsewhere."""
+    return sorted(str(row).partition("Traceback")[0] for row in rows)
+
+
+def test_a_document_that_kills_workers_is_left_unscored(workspace: Path) -> None:
+    task = own_code(workspace)
+    (workspace / "deadly").touch()
+    found = asked(workspace / "runs", model="dummy", tasks=[task], workers=2)
+    endings = Counter(row[2] for row in found["outcomes"])
+    assert endings["unscored"] == 2, found["outcomes"]
+    (why,) = [row for row in found["outcomes"] if "3 workers died over it" in str(row)]
+    assert 11 in why
+
+
+def test_a_document_whose_code_asks_a_judge_is_judged_here(workspace: Path) -> None:
+    keys: dict[str, Any] = {"process_results": Function("utils.asking"), "metric_list": METRICS}
+    task = str(write_task(workspace / "tasks", "asking", ROWS[:12], helpers=OWN_CODE, **keys))
+    options: dict[str, Any] = {"tasks": [task], "model": "dummy", "judge": ["dummy,seed=3"]}
+    here = asked(workspace / "here", **options)
+    away = asked(workspace / "away", workers=1, **options)
+    assert len(here["judge_requests"]) == 12
+    assert here == away
+
+
+def test_programs_are_executed_on_workers(workspace: Path) -> None:
+    task = str(write_code_task(workspace / "tasks"))
+    options: dict[str, Any] = {"tasks": [task], "confirm_run_unsafe_code": True, "sandbox": "limits"}
+    text = "def double(x):\n    return 2 * x"
+    here = assay.run(model=DummyModel(text=text), output_path="here", no_cache=True, **options)
+    away = assay.run(model=DummyModel(text=text), output_path="away", no_cache=True, workers=1, **options)
+    assert contents(here.folder) == contents(away.folder)
+    assert here.results["code"]["pass@1,programs"] == pytest.approx(1 / 3)
+    assert away.facts["sandbox"] == here.facts["sandbox"]

@@ -206,6 +206,10 @@ class RunSpec:
         {}, "Arguments of the sandbox: key=value,key=value or JSON.", "Tasks", parse=parse_arguments,
         metavar="ARGS", shapes_result=False,
     )  # fmt: skip
+    workers: int = option(
+        0, "Processes on Ray for tasks whose own code judges, and for programs the model wrote.", "Tasks",
+        parse=parse_count, metavar="N", shapes_result=False,
+    )  # fmt: skip
     seed: tuple[int | None, ...] = option(
         (0, 1234, 1234, 1234),
         "Seed of all generators, or four: python,numpy,torch,few-shot.",

@@ -32,6 +32,7 @@ def asked_model(spec: RunSpec, given: Model | None = None) -> Model:
         device=spec.device,
         batch_size=spec.batch_size,
         media_bytes=spec.media_memory_mb * 2**20,
+        workers=spec.workers,
     )
     make = partial(model_of, spec) if given is None else partial(_itself, given)
     return ReplicatedModel(model, make, wishes)

@@ -37,6 +37,7 @@ class Programs:
         self._thread: threading.Thread | None = None
         self._room: asyncio.Semaphore | None = None
         self._chosen: tuple[Sandbox, Isolation] | None = None
+        self._elsewhere: Isolation | None = None
         self.allowed = True
         """False: every program is refused."""
 
@@ -49,7 +50,12 @@ class Programs:
     @property
     def isolation(self) -> Isolation | None:
         """What the sandbox isolates; None as long as none was needed."""
-        return self._chosen[1] if self._chosen is not None else None
+        return self._chosen[1] if self._chosen is not None else self._elsewhere
+
+    def note(self, executed: int, isolation: Isolation | None) -> None:
+        """Programs that came to an end elsewhere, and what isolated them; what is known here goes before."""
+        self.executed += executed
+        self._elsewhere = self._elsewhere or isolation
 
     def open(self) -> Isolation:
         """Choose the sandbox now.

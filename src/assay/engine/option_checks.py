@@ -25,6 +25,7 @@ def check_options(spec: RunSpec, folder: Path) -> list[AssayError]:
         lambda: check_corpus(spec),
         lambda: check_data_root(spec),
         lambda: check_stop_rule(spec),
+        lambda: check_workers(spec),
     )
     for look in looks:
         try:
@@ -49,6 +50,14 @@ def check_data_root(spec: RunSpec) -> None:
             where="--data_root",
             hint="it holds datasets laid out as on the hub",
         )
+
+
+def check_workers(spec: RunSpec) -> None:
+    """There is a Ray for them."""
+    if spec.workers:
+        from assay.models.replicas import require_ray  # few runs need it
+
+        require_ray("--workers")
 
 
 def check_stop_rule(spec: RunSpec) -> None:

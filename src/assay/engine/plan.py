@@ -39,7 +39,7 @@ from assay.tasks.makers import loan
 from assay.tasks.selection import Selection, select
 from assay.tasks.task import Rendering, Task, open_task
 
-__all__ = ["Plan", "PlannedTask", "check_functions", "functions_in", "make_plan"]
+__all__ = ["Plan", "PlannedTask", "check_functions", "functions_in", "make_plan", "plan_one"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,6 +288,11 @@ def _plan_task(
         raise Problems(problems)
     digests = task_digests(spec, task_spec, task)
     return PlannedTask(task=task, scorer=scorer, documents=len(task), **digests)
+
+
+def plan_one(spec: RunSpec, task: str, model: Model, programs: Programs) -> PlannedTask:
+    """One task of a run that was planned before, in another process. No judges: whoever needs them has planned it."""
+    return _plan_task(spec, _select(spec, None, []).tasks[task], model, None, programs)
 
 
 def _opened(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Task:

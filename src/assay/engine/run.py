@@ -23,15 +23,15 @@ from assay.engine.asking import Backlog, ask
 from assay.engine.chunks import CHUNK, open_chunks
 from assay.engine.collecting import few_collections
 from assay.engine.costs import open_ledger
+from assay.engine.courthouse import Courthouse
 from assay.engine.deliberating import deliberate
 from assay.engine.dialogue import go_on
 from assay.engine.execution import permitted
 from assay.engine.foreign_code import Draws, ForeignCode
-from assay.engine.judging import Judged, OpenDocument, judge, running_score
+from assay.engine.judging import Judged, OpenDocument, running_score
 from assay.engine.media_keeping import MediaKeeper
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.prefetch import Prefetch, lightened
-from assay.engine.repeated import judge_repeats
 from assay.engine.rooms import Rooms
 from assay.engine.services import ModelServices, first_of, open_model
 from assay.engine.sittings import Court
@@ -116,6 +116,7 @@ class _Stream:
         self.services = ModelServices(journal, cache, progress, plan.judges, plan.programs, self.ledger)
         plan.programs.pause = self.foreign.pause
         self.court = Court(self.services, self.foreign, plan.house_judges)
+        self.courthouse = Courthouse(plan, self.foreign, self.draws, self.court)
         self.group = asyncio.TaskGroup()
         self.opened = False
         self.media = Prefetch(plan.spec.media_memory_mb * 2**20, plan.model)
@@ -157,6 +158,7 @@ class _Stream:
         self.media.close()
         self._append(self._take_arrived())
         await self.services.close()
+        await self.courthouse.close()
         await self._written(quietly=True)
         if self.opened:
             await self.plan.model.close()
@@ -355,8 +357,7 @@ class _Stream:
     async def _judge(self, task: str, documents: list[OpenDocument]) -> None:
         documents.sort(key=lambda document: document.document.index)
         planned = self.plan.tasks[task]
-        if planned.scorer.juries or planned.waits_for_the_world:
-            # it may wait for other models, and must not hold up what the model answers meanwhile
+        if self.courthouse.beside(planned):
             self.group.create_task(self._judge_now(task, documents))
         else:
             await self._judge_now(task, documents)
@@ -364,12 +365,7 @@ class _Stream:
     async def _judge_now(self, task: str, documents: list[OpenDocument]) -> None:
         planned = self.plan.tasks[task]
         score = not self.plan.spec.predict_only
-        draws, court = self.draws[task], self.court
-        judged = await self.foreign.run(
-            lambda: judge(planned, documents, score=score, draws=draws, court=court)
-        )
-        if planned.spec.repeats > 1 and score:
-            await self.foreign.run(lambda: judge_repeats(planned, documents, judged, draws, court))
+        judged = await self.courthouse.judge(task, documents)
         if planned.scorer.juries and score:
             await deliberate(planned, documents, judged, self.services, self.foreign)
             for document in documents:

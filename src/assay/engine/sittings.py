@@ -21,7 +21,7 @@ from assay.core.responses import Failure, Outcome
 from assay.engine.foreign_code import ForeignCode
 from assay.engine.services import ModelServices
 
-__all__ = ["Court", "Sitting", "current_sitting"]
+__all__ = ["Court", "Sitting", "current_sitting", "seated"]
 
 
 class _Here(threading.local):
@@ -42,6 +42,18 @@ def current_sitting() -> Sitting | None:
         return _HERE.sitting
     outside = _RUN.get() or (_OUTSIDE[-1] if _OUTSIDE else None)
     return None if outside is None else outside.inner()
+
+
+@contextmanager
+def seated(sitting: Sitting) -> Iterator[None]:
+    """While this is open, the calling thread belongs to this sitting, and so do threads it starts."""
+    _HERE.sitting = sitting
+    _OUTSIDE.append(sitting)
+    try:
+        yield
+    finally:
+        _HERE.sitting = None
+        _OUTSIDE.remove(sitting)
 
 
 class Court:

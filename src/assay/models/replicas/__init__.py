@@ -8,10 +8,14 @@
     cluster    the Ray they run on
     resources  what a replica takes of its machine
     model      what the engine sees
+    pool       processes for other pieces of work: judging with a task's own code
 
 No other package knows that replicas exist.
 """
 
+from assay.models.replicas.cluster import Cluster, require_ray
 from assay.models.replicas.model import ReplicatedModel, Wishes
+from assay.models.replicas.pool import Pool
+from assay.models.replicas.resources import processors_for
 
-__all__ = ["ReplicatedModel", "Wishes"]
+__all__ = ["Cluster", "Pool", "ReplicatedModel", "Wishes", "processors_for", "require_ray"]

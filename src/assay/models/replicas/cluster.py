@@ -75,6 +75,11 @@ class _Wanted:
     store_bytes: int
 
 
+_opening = threading.Lock()
+_shared: list[Cluster] = []
+"""The connection of this process."""
+
+
 class Cluster:
     """A connection to Ray, opened when needed. Opened inside a process that is connected already, it is that connection."""
 
@@ -85,6 +90,9 @@ class Cluster:
         self._thread: threading.Thread | None = None
         self._ready, self._over = threading.Event(), threading.Event()
         self._error: Exception | None = None
+        self._holder: Cluster | None = None
+        self._users = 0
+        """Who is connected through this connection: a process has one."""
 
     @property
     def own(self) -> bool:
@@ -102,10 +110,19 @@ class Cluster:
         """
         for name, value in _QUIET.items():  # some are read when Ray is imported
             os.environ.setdefault(name, value)
+        with _opening:
+            self._open()
+
+    def _open(self) -> None:
         import ray
 
+        if _shared and _shared[0]._thread is not None:
+            self._holder = _shared[0]
+            self._holder._users += 1
         if ray.is_initialized():
             return
+        self._holder, self._users = self, 1
+        _shared[:] = [self]
         self._ready.clear()
         self._over.clear()
         self._thread = threading.Thread(target=self._hold, name="assay-ray", daemon=True)
@@ -117,7 +134,15 @@ class Cluster:
             raise self._trouble(self._error) from None
 
     def close(self) -> None:
-        """Disconnect; a Ray of our own ends."""
+        """Disconnect, with the last who does so; a Ray of our own ends."""
+        with _opening:
+            holder, self._holder = self._holder, None
+            if holder is not None:
+                holder._users -= 1
+                if not holder._users:
+                    holder._end()
+
+    def _end(self) -> None:
         if self._thread is not None:
             self._over.set()
             self._thread.join()
@@ -132,6 +157,7 @@ class Cluster:
     def _hold(self) -> None:
         import ray
 
+        self._error = None
         try:
             with warnings.catch_warnings(), _signals_kept():
                 warnings.simplefilter("ignore")

@@ -20,7 +20,7 @@ from assay.core.requests import Request
 from assay.core.responses import Outcome
 from assay.models.replicas.cluster import Cluster, check_address, require_ray, surroundings
 from assay.models.replicas.fleet import Fleet, Sizes
-from assay.models.replicas.resources import check_resources, missing_from, wanted_resources
+from assay.models.replicas.resources import check_resources, missing_from, processors_for, wanted_resources
 from assay.models.replicas.worker import Recipe
 
 __all__ = ["ReplicatedModel", "Wishes"]
@@ -48,6 +48,8 @@ class Wishes:
     device: str | None = None
     batch_size: int | str = 1
     media_bytes: int = 2**30
+    workers: int = 0
+    """Processes that judge, for which room is left."""
 
 
 class ReplicatedModel:
@@ -102,8 +104,7 @@ class ReplicatedModel:
             AssayError: There is no Ray, no room for a replica, or the model cannot be opened.
         """
         wishes = self._wishes
-        given = check_resources(wishes.resources)
-        cpus = max(1, round(wishes.replicas * given.get("CPU", 0.0 if given else 1.0)))
+        cpus = processors_for(wishes.replicas, wishes.resources) + wishes.workers
         cluster = Cluster(wishes.address, cpus=cpus, store_bytes=wishes.media_bytes + 2**28)
         await asyncio.to_thread(cluster.open)
         self._cluster = cluster

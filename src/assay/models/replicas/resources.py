@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from assay.core.errors import BadOption
 
-__all__ = ["actor_options", "check_resources", "missing_from", "wanted_resources"]
+__all__ = ["actor_options", "check_resources", "missing_from", "processors_for", "wanted_resources"]
 
 _NAMES = {"cpu": "CPU", "gpu": "GPU", "memory": "memory"}
 _NO_GPU = ("embedded", "dummy", "ocr", "speech", "moonshine", "smollm2")
@@ -63,6 +64,16 @@ def wanted_resources(
     if cluster.get("GPU") and model not in _NO_GPU and not device.startswith("cpu"):
         wanted["GPU"] = float(_parallel(arguments, "tensor") * _parallel(arguments, "pipeline"))
     return wanted
+
+
+def processors_for(replicas: int, given: Mapping[str, Any]) -> int:
+    """How many processors a Ray of our own has to offer for some replicas.
+
+    >>> processors_for(3, {}), processors_for(8, {"cpu": 0}), processors_for(1, {"gpu": 1})
+    (3, 1, 1)
+    """
+    resources = check_resources(given)
+    return max(1, math.ceil(replicas * resources.get("CPU", 0.0 if resources else 1.0)))
 
 
 def _parallel(arguments: Mapping[str, Any], kind: str) -> int:

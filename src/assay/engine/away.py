@@ -1,0 +1,183 @@
+"""`judge` in another process, perhaps on another machine: orders in, what judging made of some documents out.
+
+The process reads the task as the driver did and compares what it read; it judges document by document, on the same draws. It
+executes programs in a sandbox of its own. It cannot ask judges: a document whose code wants to goes back to the driver.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, NoReturn, cast
+
+from assay.core.errors import BadOption
+from assay.core.executing import executing
+from assay.core.programs import Isolation
+from assay.core.runspec import RunSpec
+from assay.engine.execution import Programs, permitted
+from assay.engine.foreign_code import Draws
+from assay.engine.judging import Judged, OpenDocument, judge
+from assay.engine.plan import PlannedTask, plan_one
+from assay.engine.recall import RememberedModel
+from assay.engine.repeated import judge_repeats
+from assay.engine.sittings import Court, Sitting, seated
+from assay.engine.watch import watching
+
+__all__ = ["Finding", "Order", "judge_away", "packed", "unpacked"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Documents of one task, and everything needed to judge them."""
+
+    spec: RunSpec
+    task: str
+    digest: str
+    """The task as the driver read it."""
+
+    model: Mapping[str, Any]
+    """Name and abilities of the model: prompts depend on them."""
+
+    documents: Sequence[OpenDocument]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What became of an order."""
+
+    judged: Sequence[Judged | None]
+    """One per document; None where the driver has to judge."""
+
+    executed: int
+    isolation: Isolation | None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Desk:
+    """A task, ready to be judged in this process."""
+
+    planned: PlannedTask
+    programs: Programs
+    draws: Draws
+
+
+_desks: dict[tuple[str, str], _Desk] = {}
+
+
+def judge_away(data: bytes) -> bytes:
+    """Carry out an order; both are bytes."""
+    order: Order = pickle.loads(data)
+    with watching(order.spec.helper_timeout):
+        desk = _desks.get((order.task, order.digest)) or _open_desk(order)
+        before = desk.programs.executed
+        with permitted(desk.programs, order.spec):
+            judged = [_judged(desk, document) for document in order.documents]
+    executed = desk.programs.executed - before
+    return packed(Finding(judged=judged, executed=executed, isolation=desk.programs.isolation))
+
+
+def _open_desk(order: Order) -> _Desk:
+    """Read the task as the driver did.
+
+    Raises:
+        BadOption: It is another one here.
+    """
+    spec = replace(order.spec, replicas=1, ray=None, workers=0)
+    programs = Programs(spec.sandbox, spec.sandbox_args, at_once=1)
+    with executing(programs):
+        planned = plan_one(spec, order.task, RememberedModel({"model": order.model}), programs)
+    if planned.digest != order.digest:
+        raise BadOption(
+            f"the task `{order.task}` is another one on {os.uname().nodename}",
+            where="--workers",
+            hint="its files and its data have to be the same on every machine",
+        )
+    desk = _Desk(planned=planned, programs=programs, draws=Draws(spec.seed, order.task))
+    _desks[order.task, order.digest] = desk
+    return desk
+
+
+def _judged(desk: _Desk, document: OpenDocument) -> Judged | None:
+    """What judging makes of one document; None where it wants a judge, or where the result cannot travel."""
+    away = _AwayCourt()
+    court = cast("Court", away)
+    try:
+        judged = judge(desk.planned, [document], draws=desk.draws, court=court)
+        if desk.planned.spec.repeats > 1:
+            judge_repeats(desk.planned, [document], judged, desk.draws, court)
+        packed(judged)
+    except (
+        pickle.PicklingError,
+        TypeError,
+        AttributeError,
+    ):  # what pickle raises for things it does not know
+        return None
+    return None if away.asked else judged
+
+
+class _NobodyToAsk(BaseException):
+    """A document's code asked for a judge. Not an `Exception`, which helpers make something else of."""
+
+
+class _AwayCourt:
+    """A court without judges, in which everything is done at once."""
+
+    asked = False
+    """Whether somebody wanted a judge: what was made of the document without one does not count."""
+
+    @property
+    def foreign(self) -> _AwayCourt:
+        return self
+
+    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """One after the other."""
+        return [function(item) for item in items]
+
+    @contextmanager
+    def sitting(self, task: str, document: int) -> Iterator[Sitting]:
+        """Open while a task's own code judges a document."""
+        sitting = cast("Sitting", _AwaySitting(self))
+        with seated(sitting):
+            yield sitting
+
+
+class _AwaySitting:
+    """Whoever asks here is sent back."""
+
+    failed = ""
+
+    def __init__(self, court: _AwayCourt) -> None:
+        self._court = court
+
+    def inner(self) -> _AwaySitting:
+        return self
+
+    def __getattr__(self, name: str) -> NoReturn:
+        self._court.asked = True
+        raise _NobodyToAsk(name)
+
+
+class _Pickler(pickle.Pickler):
+    dispatch_table = cast(Any, {MappingProxyType: lambda mapping: (dict, (dict(mapping),))})
+
+
+def packed(thing: Any) -> bytes:
+    """Anything of the engine, in bytes.
+
+    Raises:
+        Exception: What pickle raises for what it cannot keep.
+    """
+    import io
+
+    stream = io.BytesIO()
+    _Pickler(stream, 5).dump(thing)
+    return stream.getvalue()
+
+
+def unpacked(data: bytes) -> Any:
+    """The thing again."""
+    return pickle.loads(data)

@@ -20,7 +20,7 @@ from assay.core.progress import RunProgress
 from assay.core.runspec import RunSpec
 from assay.engine import run as engine
 from assay.engine.drift import compare_manifests
-from assay.engine.facts import sandbox_facts
+from assay.engine.facts import sandbox_facts, start_facts
 from assay.engine.foreign_code import ForeignCode
 from assay.engine.main_thread import run_beside_helpers
 from assay.engine.manifest import make_manifest
@@ -41,6 +41,7 @@ from assay.viewer.comparison.sources import open_source
 from assay.viewer.lm_eval_files import write_files_once
 from assay.viewer.notebook import ShownRun
 from assay.viewer.progress import show_progress
+from assay.viewer.sinks.telling import open_sinks
 
 __all__ = ["Run", "compare", "open_run", "plan", "resume", "run", "score", "verify"]
 
@@ -284,12 +285,14 @@ async def _carried_out(planned: Plan, foreign: ForeignCode, wishes: _Wishes) -> 
             kept = Path(spec.use_cache).expanduser() if spec.use_cache else default_cache()
             cache = ResponseCache(kept, refresh=spec.refresh)
             opened.callback(cache.close)
+        audience = open_sinks(spec.sink)
         if wishes.on_plan is not None:
             wishes.on_plan(planned)
+        counters = RunProgress()
+        opened.enter_context(audience.told(start_facts(planned), counters, planned.folder))
         if finished_run(planned) is None:
             journal = open_journal(planned, wishes.command)
             opened.callback(journal.close)
-            counters = RunProgress()
             drawn = wishes.progress and not planned.model.traits.interactive
             shown: AbstractContextManager[None] = show_progress(counters) if drawn else nullcontext()
             with shown:

@@ -216,6 +216,34 @@ def test_counting_names_every_task_with_a_document_that_cannot_be_rendered(works
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "documents"),
+    [
+        ({"offset": 2}, [2, 3, 4, 5]),
+        ({"offset": 2, "limit": 3}, [2, 3, 4]),
+        ({"offset": 5, "limit": 3}, [5]),
+        ({"offset": 3, "limit": 0.5}, [3, 4, 5]),
+    ],
+)
+def test_an_offset_leaves_the_first_documents_out(
+    workspace: Path, options: dict[str, Any], documents: list[int]
+) -> None:
+    task = str(write_task(workspace))
+    (found,) = planned(make_model(), tasks=[task], **options).tasks.values()
+    assert [document.index for document in found.task.documents()] == documents
+
+
+def test_an_offset_beyond_the_last_document_is_refused(workspace: Path) -> None:
+    with pytest.raises(AssayError, match="no document of `sums` is chosen"):
+        planned(make_model(), tasks=[str(write_task(workspace))], offset=6)
+
+
+def test_repeats_go_before_the_tasks_own(workspace: Path) -> None:
+    tasks = [str(write_task(workspace, repeats=2)), str(write_choices(workspace))]
+    counts = planned(make_model(), tasks=tasks, repeats=3).count_requests()
+    assert counts == {"sums": {"generate": 18}, "choices": {"likelihood": 8}}
+
+
 @pytest.mark.parametrize(("limit", "count"), [(2, 2), (0.5, 3), (0.01, 1), (100, 6), (None, 6)])
 def test_a_limit_is_a_count_or_a_share(workspace: Path, limit: float | None, count: int) -> None:
     assert planned(make_model(), tasks=[str(write_task(workspace))], limit=limit).documents == count
@@ -260,6 +288,7 @@ SAME = {
     "rpm": {"rpm": 60},
     "tpm": {"tpm": 10000},
     "device": {"device": "cpu"},
+    "sink": {"sink": ["jsonl,path=events.jsonl"]},
     "output_path": {"output_path": "elsewhere"},
     "log_samples": {"log_samples": False},
     "use_cache": {"use_cache": "cache.sqlite"},
@@ -278,6 +307,8 @@ SAME = {
 OTHER: dict[str, dict[str, Any]] = {
     "num_fewshot": {"num_fewshot": 1},
     "limit": {"limit": 2},
+    "offset": {"offset": 2},
+    "repeats": {"repeats": 2},
     "samples": {"samples": {"sums": [0, 1]}},
     "gen_kwargs": {"gen_kwargs": {"temperature": 0.5}},
     "seed": {"seed": 7},

@@ -16,7 +16,7 @@ __all__ = ["command"]
 _HELP = """List what this installation knows.
 
 \b
-KIND is one of: tasks, groups, tags, models, metrics, filters, judges, aggregations, sandboxes, options.
+KIND is one of: tasks, groups, tags, models, metrics, filters, judges, aggregations, sandboxes, sinks, options.
 PATTERN is a glob, or part of a name.
 
 \b
@@ -46,6 +46,7 @@ def command(kind: str, pattern: str, include_path: tuple[str, ...], as_json: boo
         "judges": lambda: _registered("assay.scoring.judges", "JUDGES"),
         "aggregations": lambda: _registered("assay.stats.aggregations", "AGGREGATIONS"),
         "sandboxes": lambda: _registered("assay.sandboxes", "SANDBOXES"),
+        "sinks": lambda: _registered("assay.viewer.sinks", "SINKS"),
         "options": _options,
     }
     if kind not in listings:

@@ -177,6 +177,12 @@ class RunSpec:
         parse=parse_limit,
         metavar="N|SHARE",
     )
+    offset: int = option(
+        0, "Leave out this many documents of each task first.", "Tasks", parse=parse_count, metavar="N"
+    )
+    repeats: int | None = option(
+        None, "Ask everything that is generated this often, whatever the task says.", "Tasks", parse=parse_positive, metavar="N"
+    )  # fmt: skip
     samples: Mapping[str, list[int]] | None = option(
         None,
         'Only these documents: JSON or a file, {"task": [0, 3]}.',
@@ -287,6 +293,10 @@ class RunSpec:
         True, "Write samples_<task>.jsonl beside the results.", "Output", short="s", parse=parse_switch, bare=True,
         metavar="[BOOL]", shapes_result=False,
     )  # fmt: skip
+    sink: list[str] = option(
+        [], "Tell of the run elsewhere as it goes on: NAME[,key=value]; `assay ls sinks` shows all.", "Output",
+        parse=lambda text: [text], many=True, metavar="NAME[,ARGS]", shapes_result=False,
+    )  # fmt: skip
     use_cache: str | None = option(
         None, "Keep the shared response cache in this file instead of ASSAY_HOME.", "Output", short="c",
         metavar="FILE", shapes_result=False,
@@ -308,6 +318,8 @@ class RunSpec:
             object.__setattr__(self, "limit", check_limit(self.limit))
             if self.samples is not None:
                 raise BadOption("`limit` and `samples` cannot be used together", hint="leave one of them out")
+        if self.offset and self.samples is not None:
+            raise BadOption("`offset` and `samples` cannot be used together", hint="leave one of them out")
         if self.stop_when is not None and self.predict_only:
             raise BadOption("without scores nobody can tell when to stop", where="--stop_when")
         if not self.tasks:

@@ -19,7 +19,7 @@ from assay.models.prices import load_prices
 from assay.tasks.functions import HelperFunction
 from assay.tasks.lettered import is_lettered
 
-__all__ = ["facts_of", "kept_options", "sandbox_facts", "shared_facts", "task_shots"]
+__all__ = ["facts_of", "kept_options", "sandbox_facts", "shared_facts", "start_facts", "task_shots"]
 
 
 def facts_of(plan: Plan) -> dict[str, Any]:
@@ -48,6 +48,20 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "python_version": platform.python_version(),
         "platform": platform.platform(),
         "started": time.time(),
+    }
+
+
+def start_facts(plan: Plan) -> dict[str, Any]:
+    """What is told of a run that starts; secrets removed."""
+    return {
+        "time": time.time(),
+        "run_id": plan.run_id,
+        "folder": str(plan.folder),
+        "model": plan.model.name,
+        "identity": dict(plan.identity),
+        "tasks": {name: planned.documents for name, planned in plan.tasks.items()},
+        "options": kept_options(plan.spec),
+        "assay_version": assay_version(),
     }
 
 

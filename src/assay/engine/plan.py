@@ -9,7 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +296,8 @@ def plan_one(spec: RunSpec, task: str, model: Model, programs: Programs) -> Plan
 
 
 def _opened(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Task:
+    if spec.repeats is not None and task_spec.output_type == "generate_until":
+        task_spec = replace(task_spec, repeats=spec.repeats)
     task = open_task(task_spec, rendering_of(spec, task_spec.name, model))
     letters = spec.mc_as_generation and task_spec.output_type == "multiple_choice"
     return LetteredTask(task) if letters else task
@@ -312,6 +314,7 @@ def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:
         gen_kwargs=spec.gen_kwargs,
         fewshot_seed=spec.seed[3],
         limit=spec.limit,
+        offset=spec.offset,
         samples=None if spec.samples is None else spec.samples.get(task),
         model_name=(model.prompted_as if isinstance(model, StandsIn) else "") or spec.model,
         chat_messages=chat_messages,
@@ -352,9 +355,8 @@ def _first_requests(task: Task) -> tuple[Document, tuple[Request, ...]]:
     with helper_border(task.spec):
         first = next(iter(task.documents()), None)
         if first is None:
-            raise BadOption(
-                f"no document of `{task.name}` is chosen", where="--samples", hint="name at least one"
-            )
+            where = "--samples" if task.rendering.samples is not None else "--offset"
+            raise BadOption(f"no document of `{task.name}` is chosen", where=where, hint="ask at least one")
         requests = task.begin().requests(first)
         task.target(loan(first.fields))
     return first, requests

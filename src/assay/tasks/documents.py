@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -36,6 +37,7 @@ class Rendering:
     gen_kwargs: Mapping[str, Any] = field(default_factory=dict)
     fewshot_seed: int | None = 1234
     limit: float | int | None = None
+    offset: int = 0
     samples: Sequence[int] | None = None
     model_name: str = ""
     """Chooses among `lmms_eval_specific_kwargs`."""
@@ -152,9 +154,10 @@ class TaskDocuments:
                     f"`{self.name}` has {total} documents, so there is no {outside[0]}", where="--samples"
                 )
             return sorted(set(wanted))
+        first = min(total, self.rendering.offset)
         if limit is None:
-            return range(total)
-        return range(min(total, math.ceil(total * limit) if limit < 1 else int(limit)))
+            return range(first, total)
+        return range(first, min(total, first + (math.ceil(total * limit) if limit < 1 else int(limit))))
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -164,9 +167,8 @@ class TaskDocuments:
         indices = self.indices
         if isinstance(indices, range):
             rows = self.rows
-            for index, row in enumerate(rows.shared() if isinstance(rows, Rows) else rows):
-                if index >= len(indices):
-                    return
+            shared = iter(rows.shared() if isinstance(rows, Rows) else rows)
+            for index, row in enumerate(islice(shared, indices.start, indices.stop), indices.start):
                 yield Document(task=self.name, index=index, fields=row)
         else:
             for index in indices:

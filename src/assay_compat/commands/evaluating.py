@@ -18,7 +18,7 @@ _NO_EFFECT = frozenset(
 
 _SAME = frozenset(
     "num_fewshot batch_size device use_cache samples bootstrap_iters system_instruction apply_chat_template gen_kwargs"
-    " predict_only confirm_run_unsafe_code metadata".split()
+    " predict_only confirm_run_unsafe_code metadata offset".split()
 )
 _SEEDS = ("random_seed", "numpy_random_seed", "torch_random_seed", "fewshot_random_seed")
 _DEFAULT_SEEDS = (0, 1234, 1234, 1234)
@@ -109,9 +109,13 @@ def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "max_tokens":
             if value is not None:
                 settings["gen_kwargs"] = f"max_new_tokens={value}"
-        elif name in ("offset", "repeats", "baseline"):
-            if value not in (None, 0, 1):
-                raise BadOption(f"`{name}` is not offered", where="simple_evaluate")
+        elif name == "repeats":
+            settings[name] = value if value != 1 else None  # theirs is 1 by default, and means the task's own
+        elif name == "baseline":
+            if value is not None:
+                raise BadOption(
+                    "`baseline` is not offered", where="simple_evaluate", hint="`assay.compare` compares runs"
+                )
         elif name in _NO_EFFECT or name in _SEEDS:
             continue
         else:

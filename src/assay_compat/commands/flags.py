@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from assay.core.errors import BadOption
 
-__all__ = ["Flag", "Translated", "same", "switch", "translate", "without_effect"]
+__all__ = ["Flag", "Translated", "hub_sink", "same", "switch", "to_sink", "translate", "without_effect"]
 
 Meaning = Callable[[Any], "list[str] | str"]
 """From a value to words of `assay run`; or to a remark why there are none."""
@@ -54,6 +54,32 @@ def same(*names: str, kind: str = "one", to: str = "") -> Flag:
 def switch(*names: str, to: str = "") -> Flag:
     """As `same`, without a value."""
     return same(*names, kind="switch", to=to)
+
+
+def to_sink(name: str, *, sink: str) -> Flag:
+    """Arguments of a service a run is told to: `--wandb_args project=x` is `--sink wandb,project=x`."""
+
+    def words(value: Any) -> list[str]:
+        given = ",".join(value) if isinstance(value, list) else str(value)
+        return ["--sink", f"{sink},{given}" if given else sink]
+
+    return Flag((name,), words, "many")
+
+
+def hub_sink(value: Any) -> list[str]:
+    """`hub_results_org=o,results_repo_name=r,push_results_to_hub=True` is the repository `o/r`."""
+    pairs = ",".join(value) if isinstance(value, list) else str(value)
+    said = dict(pair.partition("=")[::2] for pair in pairs.split(",") if pair)
+    pushed = [
+        key for key in ("push_results_to_hub", "push_samples_to_hub") if said.get(key, "").lower() == "true"
+    ]
+    owner = said.get("hub_results_org") or said.get("hub_repo_owner") or ""
+    name = said.get("results_repo_name") or said.get("details_repo_name") or "lm-eval-results"
+    if not pushed or not owner:
+        return []
+    samples = "push_samples_to_hub" in pushed
+    private = said.get("public_repo", "").lower() != "true"
+    return ["--sink", f"hub,repo={owner}/{name},samples={samples},private={private}"]
 
 
 def without_effect(*names: str, why: str, kind: str = "one") -> Flag:

@@ -7,7 +7,16 @@ from typing import NoReturn
 
 from assay.core.errors import BadOption
 from assay_compat.commands.calling import enter, with_model
-from assay_compat.commands.flags import Flag, Translated, same, switch, translate, without_effect
+from assay_compat.commands.flags import (
+    Flag,
+    Translated,
+    hub_sink,
+    same,
+    switch,
+    to_sink,
+    translate,
+    without_effect,
+)
 
 __all__ = ["FLAGS", "main", "words_for"]
 
@@ -39,10 +48,10 @@ FLAGS: tuple[Flag, ...] = (
     same("--verbosity", "-v"),
     without_effect("--write_out", "-w", why="`assay show TASK` prints the prompts", kind="switch"),
     without_effect("--show_config", why="`assay show TASK` prints the configuration", kind="switch"),
-    without_effect("--wandb_args", why="`assay run --sink wandb` sends a run there", kind="many"),
-    without_effect("--wandb_config_args", why="`assay run --sink wandb` sends a run there", kind="many"),
-    without_effect("--trackio_args", why="`assay run --sink trackio` sends a run there", kind="many"),
-    without_effect("--hf_hub_log_args", why="`assay run --sink hub` sends a run there", kind="many"),
+    to_sink("--wandb_args", sink="wandb"),
+    without_effect("--wandb_config_args", why="the options of a run are its config there", kind="many"),
+    to_sink("--trackio_args", sink="trackio"),
+    Flag(("--hf_hub_log_args",), hub_sink, "many"),
     switch("--predict_only", "-x"),
     same("--seed"),
     switch("--trust_remote_code"),

@@ -8,27 +8,24 @@ from typing import NoReturn
 
 from assay.core.errors import BadOption
 from assay_compat.commands.calling import enter, with_model
-from assay_compat.commands.flags import Flag, Translated, same, switch, translate, without_effect
+from assay_compat.commands.flags import (
+    Flag,
+    Translated,
+    hub_sink,
+    same,
+    switch,
+    to_sink,
+    translate,
+    without_effect,
+)
 
 __all__ = ["FLAGS", "main", "words_for"]
 
-_SINK = "`assay run --sink {}` sends a run there"
 _POWER = "`assay power` plans how many documents a difference takes"
 
 
 def _limit(value: str) -> list[str]:
     return [] if value.strip() in ("-1", "-1.0") else ["--limit", value]
-
-
-def _only_zero(name: str, hint: str) -> Flag:
-    """A number that changes what is asked, and that Assay has another way for."""
-
-    def words(value: str) -> list[str]:
-        if value.strip() not in ("0", ""):
-            raise BadOption(f"`{name} {value}` is not offered", where="lmms_eval", hint=hint)
-        return []
-
-    return Flag((name,), words)
 
 
 FLAGS: tuple[Flag, ...] = (
@@ -43,7 +40,8 @@ FLAGS: tuple[Flag, ...] = (
     same("--device"),
     same("--output_path"),
     Flag(("--limit",), _limit),
-    _only_zero("--offset", "`--samples FILE` takes the numbers of the documents to ask"),
+    same("--offset"),
+    same("--repeats", "-n", "--num_samples"),
     same("--use_cache", "-c"),
     without_effect("--cache_requests", why="requests are made anew in no time; nothing is kept"),
     without_effect(
@@ -53,7 +51,7 @@ FLAGS: tuple[Flag, ...] = (
     ),
     without_effect("--write_out", "-w", why="`assay show TASK` prints the prompts", kind="switch"),
     switch("--log_samples"),
-    without_effect("--wandb_log_samples", why=_SINK.format("wandb"), kind="switch"),
+    without_effect("--wandb_log_samples", why="`assay view` shows documents", kind="switch"),
     without_effect("--swanlab_log_samples", why="there is no sink of that name", kind="switch"),
     without_effect("--log_samples_suffix", why="files are named by the run and the date"),
     same("--system_instruction"),
@@ -64,10 +62,10 @@ FLAGS: tuple[Flag, ...] = (
     same("--gen_kwargs"),
     same("--reasoning_tags"),
     same("--verbosity"),
-    without_effect("--wandb_args", why=_SINK.format("wandb")),
+    to_sink("--wandb_args", sink="wandb"),
     without_effect("--swanlab_args", why="there is no sink of that name"),
     without_effect("--timezone", why="times are kept with their zone"),
-    without_effect("--hf_hub_log_args", why=_SINK.format("hub")),
+    Flag(("--hf_hub_log_args",), hub_sink, "many"),
     switch("--predict_only", "-x"),
     same("--seed"),
     switch("--trust_remote_code"),

@@ -6,11 +6,12 @@ and how a text becomes a value. The CLI, the config file and the reference page 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, fields
 from typing import Any
 
 from assay.core.errors import BadOption, UnknownName
+from assay.core.option import Option, option
 from assay.core.parsing import (
     check_limit,
     parse_amount,
@@ -33,36 +34,6 @@ from assay.core.parsing import (
 from assay.core.stop_rules import parse_stop_rule
 
 __all__ = ["Option", "RunSpec", "run_options"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """How one option looks to people."""
-
-    help: str
-    section: str
-    parse: Callable[[str], Any] = str
-    short: str = ""
-    metavar: str = "TEXT"
-    flag: bool = False
-    """A switch without a value."""
-
-    bare: Any = None
-    """The value of the flag when it is given without one; None means it needs a value."""
-
-    many: bool = False
-    """May be given several times or with several values."""
-
-    shapes_result: bool = True
-    """False for options that cannot change a prompt, an answer or a score: they are not part of the run's id."""
-
-
-def option(default: Any, help: str, section: str, **details: Any) -> Any:
-    """A field of RunSpec. Mutable defaults are copied for each instance."""
-    metadata = {"option": Option(help=help, section=section, **details)}
-    if isinstance(default, (dict, list)):
-        return field(default_factory=lambda: type(default)(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,6 +149,25 @@ class WithoutSystem(ScriptedModel):
         return Traits(abilities=ALL, system=False)
 
 
+class Deaf(ScriptedModel):
+    """Its chat template leaves system messages out, and it answers all the same."""
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(abilities=ALL, system=False, answers_without_system=True)
+
+
+def test_a_system_message_that_will_be_left_out_is_said_before(workspace: Path) -> None:
+    path = write_task(workspace)
+    chat: dict[str, Any] = {"apply_chat_template": True}
+    assert not planned(Deaf(), tasks=[str(path)], **chat).notes
+    (note,) = planned(Deaf(), tasks=[str(path)], system_instruction="Be brief.", **chat).notes
+    assert "takes no system message" in note and "--system_instruction" in note
+    described = write_task(workspace, "described", description="Answer with a number.")
+    (note,) = planned(Deaf(), tasks=[str(described)], **chat).notes
+    assert "described" in note and "`description`" in note
+
+
 def test_a_system_message_that_would_be_refused_is_refused_before(workspace: Path) -> None:
     path = write_task(workspace)
     planned(WithoutSystem(), tasks=[str(path)], apply_chat_template=True)

@@ -44,6 +44,9 @@ class Traits:
     system: bool = True
     """Whether a system message reaches it, where it chats: some chat templates refuse one."""
 
+    answers_without_system: bool = False
+    """Where it does not: whether the message is left out, as lm-evaluation-harness does, instead of the task refused."""
+
     window: int = 1
     """Requests per call of `answer`: many for local models, which sort and batch; one for remote ones."""
 

@@ -39,7 +39,8 @@ def check_abilities(model: Model, task_spec: TaskSpec, requests: tuple[Request, 
             where=task_spec.place("doc_to_visual"),
             hint=_others(needed),
         )
-    if not traits.system and any(_has_system(request) for request in requests):
+    refuses = not traits.system and not traits.answers_without_system
+    if refuses and any(_has_system(request) for request in requests):
         raise CannotAnswer(
             f"the model `{model.name}` cannot answer `{task_spec.name}`: its chat template takes no system message",
             where=task_spec.place("description") if task_spec.description else "--system_instruction",

@@ -17,7 +17,20 @@ __all__ = ["notes_on"]
 
 def notes_on(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
     """A line for each thing that may surprise."""
-    return [*_without_effect(spec, tasks), *_untold(model, tasks)]
+    return [*_without_effect(spec, tasks), *_unheard(spec, model, tasks), *_untold(model, tasks)]
+
+
+def _unheard(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """A system message that the chat template does not write down."""
+    if not spec.apply_chat_template or model.traits.system:
+        return []
+    found = {"--system_instruction": list(tasks) if spec.system_instruction else []}
+    found["`description`"] = [name for name, planned in tasks.items() if planned.spec.description]
+    return [
+        f"{_named(names)}: the chat template of `{model.name}` takes no system message, {what} does not reach it"
+        for what, names in found.items()
+        if names
+    ]
 
 
 def _without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str]:

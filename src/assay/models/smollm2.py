@@ -30,9 +30,18 @@ class SmolLM2Model(LlamaCppModel):
 
     extra = "smollm2"
 
-    def __init__(self, *, pretrained: str | Path = "", batch_size: int | str = 1, **given: Any) -> None:
+    def __init__(
+        self,
+        *,
+        pretrained: str | Path = "",
+        batch_size: int | str = 1,
+        chat_template: str | None = None,
+        **given: Any,
+    ) -> None:
         """`pretrained`: another file of the model, for instance with other weights than Q4_1."""
-        super().__init__(pretrained=pretrained or _weights(), batch_size=batch_size, **given)
+        super().__init__(
+            pretrained=pretrained or _weights(), batch_size=batch_size, chat_template=chat_template, **given
+        )
         self._shipped = not pretrained
 
     @property

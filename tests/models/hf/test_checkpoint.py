@@ -43,6 +43,24 @@ def test_a_template_is_found_wherever_it_is_kept(tmp_path: Path) -> None:
     assert not write(tmp_path / "d", {}, tokenizer_config__json="{}").has_template
 
 
+STRICT = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ messages[-1].content }}"
+)
+LOOSE = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}"
+
+
+def test_whether_a_system_message_comes_through_is_told_by_the_template(tmp_path: Path) -> None:
+    assert write(tmp_path / "a", {}).takes_system()
+    assert write(tmp_path / "b", {}, chat_template__jinja=LOOSE).takes_system()
+    strict = write(tmp_path / "c", {}, chat_template__jinja=STRICT, own__jinja=LOOSE)
+    assert not strict.takes_system()
+    assert strict.takes_system(LOOSE) and strict.takes_system(str(tmp_path / "c" / "own.jinja"))
+    named = [{"name": "default", "template": STRICT}, {"name": "rag", "template": LOOSE}]
+    two = write(tmp_path / "d", {}, tokenizer_config__json=json.dumps({"chat_template": named}))
+    assert not two.takes_system() and two.takes_system("rag")
+    assert write(tmp_path / "e", {}, chat_template__jinja="{{ only_the_tokenizer() }}").takes_system()
+
+
 def test_the_identity_is_the_content_not_the_place(tmp_path: Path) -> None:
     one = write(tmp_path / "one", {"a": 1}, model__safetensors="w", tokenizer__json="t")
     same = write(tmp_path / "two", {"a": 1}, model__safetensors="w", tokenizer__json="t")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.errors import BadData, BadOption
+from assay.core.errors import BadOption
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Settings
 from assay.models.llamacpp.arguments import Arguments
@@ -74,13 +74,16 @@ def test_the_length_is_what_the_model_was_trained_for_within_bounds() -> None:
     assert arguments(n_ctx=131_072).length(131_072) == 131_072
 
 
-def test_a_template_is_a_text_or_a_file(tmp_path: Path) -> None:
+def test_a_template_is_one_of_the_file_by_name_a_text_or_a_file(tmp_path: Path) -> None:
     path = tmp_path / "own.jinja"
     path.write_text("{{ messages }}")
-    assert arguments(chat_template="{{ x }}").template == "{{ x }}"
-    assert arguments(chat_template=str(path)).template == "{{ messages }}"
-    with pytest.raises(BadData, match="cannot be read"):
-        _ = arguments(chat_template=str(tmp_path / "nowhere.jinja")).template
+    assert arguments(chat_template="{{ x }}").template({}) == "{{ x }}"
+    assert arguments(chat_template=str(path)).template({}) == "{{ messages }}"
+    assert arguments(chat_template="tool_use").template({"tool_use": "{{ y }}"}) == "{{ y }}"
+    assert arguments(chat_template="default").template({"tool_use": "{{ y }}"}) == ""
+    with pytest.raises(BadOption, match="no chat template is called `rag`") as raised:
+        arguments(chat_template="rag").template({"tool_use": "{{ y }}"})
+    assert "tool_use" in raised.value.hint
 
 
 def test_thinking_is_switched_in_the_template() -> None:

@@ -23,6 +23,7 @@ FACTS: dict[str, tuple[int, Any]] = {
     "tokenizer.ggml.eos_token_id": (4, 2001),
     "tokenizer.ggml.add_bos_token": (7, True),
     "tokenizer.chat_template": (8, "{{ messages[0].content }} – ok"),
+    "tokenizer.chat_template.tool_use": (8, "{{ tools }}"),
 }
 _FORMS = {4: "<I", 6: "<f", 7: "<?"}
 
@@ -51,6 +52,7 @@ def test_facts_length_template_and_the_texts_of_the_end_tokens_are_read(tmp_path
     header = read_header(path)
     assert header.trained_length == 2048
     assert header.chat_template == "{{ messages[0].content }} – ok"
+    assert header.named_templates == {"tool_use": "{{ tools }}"}
     assert header.token("bos") == (2000, "<s>")
     assert header.token("eos") == (2001, "</s>")
     assert header.facts["general.tags"] == ["small", "kind"]

@@ -79,7 +79,14 @@ class HfModel:
         """What the small files of the checkpoint say; nothing is loaded."""
         backend = self._backend
         window = min(backend.window, _WINDOW)
-        return Traits(abilities=backend.abilities, needs=backend.needs, window=window, in_flight=2)
+        return Traits(
+            abilities=backend.abilities,
+            needs=backend.needs,
+            system=self._checkpoint.takes_system(self._arguments.chat_template),
+            answers_without_system=True,
+            window=window,
+            in_flight=2,
+        )
 
     @cached_property
     def _backend(self) -> Backend:

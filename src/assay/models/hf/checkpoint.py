@@ -117,6 +117,39 @@ class Checkpoint:
         except (OSError, ValueError, AttributeError):
             return False
 
+    def takes_system(self, asked: str | None = None) -> bool:
+        """Whether a system message comes through the chat template; True where that cannot be told from the files.
+
+        `asked`: another template than the checkpoint's own, by name, as a file or written out.
+        """
+        from assay.models.tokens.chat_template import takes_system
+
+        source = self._templates.get("default") if not asked else self._templates.get(asked, asked)
+        if source and "{" not in source and Path(source).is_file():
+            source = Path(source).read_text(encoding="utf-8")
+        return not source or takes_system(source)
+
+    @cached_property
+    def _templates(self) -> dict[str, str]:
+        """The chat templates in its small files by name; the one without a name is `default`."""
+        found: dict[str, str] = {}
+        for name in ("tokenizer_config.json", "chat_template.json"):
+            try:
+                said = json.loads((self.folder / name).read_text(encoding="utf-8")).get("chat_template")
+            except (OSError, ValueError, AttributeError):
+                continue
+            if isinstance(said, str):
+                found["default"] = said
+            elif isinstance(said, list):
+                found |= {
+                    str(one.get("name")): str(one.get("template")) for one in said if isinstance(one, dict)
+                }
+        for path in self.folder.glob("additional_chat_templates/*.jinja"):
+            found[path.stem] = path.read_text(encoding="utf-8")
+        if (path := self.folder / "chat_template.jinja").is_file():
+            found["default"] = path.read_text(encoding="utf-8")
+        return found
+
     def identify(self) -> dict[str, str]:
         """What the files are: hashes of their content, or the commit of a repository."""
         if not self.is_local:

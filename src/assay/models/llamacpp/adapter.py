@@ -38,7 +38,7 @@ from assay.models.tokens import (
 
 if TYPE_CHECKING:
     from assay.models.llamacpp.server import Engine
-    from assay.models.llamacpp.template import ChatTemplate
+    from assay.models.tokens.chat_template import ChatTemplate
 
 __all__ = ["LlamaCppModel"]
 
@@ -55,7 +55,13 @@ class LlamaCppModel:
     extra = "llamacpp"
 
     def __init__(
-        self, *, pretrained: str | Path = "", model: str | Path = "", batch_size: int | str = 1, **given: Any
+        self,
+        *,
+        pretrained: str | Path = "",
+        model: str | Path = "",
+        batch_size: int | str = 1,
+        chat_template: str | None = None,
+        **given: Any,
     ) -> None:
         """`pretrained` (or `model`): the file. `batch_size`: how many requests are computed together. The rest is
         described in `Arguments`."""
@@ -67,6 +73,8 @@ class LlamaCppModel:
                 hint="--model_args pretrained=path/to/model.gguf",
             )
         self._path = Path(path).expanduser()
+        if chat_template:
+            given["chat_template"] = chat_template
         self._arguments = Arguments.of(given, batch_size=batch_size, model=self.extra)
         self._engine: Engine | None = None
         self._threads: ThreadPoolExecutor | None = None
@@ -210,11 +218,12 @@ class LlamaCppModel:
 
     @property
     def _template_source(self) -> str:
-        return self._arguments.template or self._header.chat_template
+        header = self._header
+        return self._arguments.template(header.named_templates) or header.chat_template
 
     @cached_property
     def _template(self) -> ChatTemplate:
-        from assay.models.llamacpp.template import ChatTemplate
+        from assay.models.tokens.chat_template import ChatTemplate
 
         header = self._header
         return ChatTemplate(
@@ -253,7 +262,7 @@ class LlamaCppModel:
         return engine.encode(texts, special)
 
     def _text(self, request: Request) -> str:
-        from assay.models.llamacpp.template import text_of
+        from assay.models.tokens.chat_template import text_of
 
         prompt = request.prompt
         if not prompt.chat:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import BadData, BadOption
+from assay.core.errors import BadOption
 from assay.core.fingerprints import digest_text
 from assay.core.parsing import parse_switch
 from assay.core.requests import Generate
@@ -98,16 +98,22 @@ class Arguments:
             object.__setattr__(self, "n_threads", default_threads())
         return self
 
-    @property
-    def template(self) -> str:
-        """The template given in place of the file's, or nothing."""
-        if not self.chat_template or "{" in self.chat_template:
-            return self.chat_template
+    def template(self, named: Mapping[str, str]) -> str:
+        """The template given in place of the model's own, or nothing: one of those it has by name, a text, or a file."""
+        asked = self.chat_template
+        if not asked or asked == "default" or "{" in asked:
+            return "" if asked == "default" else asked
+        if asked in named:
+            return named[asked]
         try:
-            return Path(self.chat_template).expanduser().read_text(encoding="utf-8")
+            return Path(asked).expanduser().read_text(encoding="utf-8")
         except OSError as error:
-            raise BadData(
-                f"the chat template cannot be read: {error.strerror}", where=self.chat_template
+            raise BadOption(
+                f"no chat template is called `{asked}`, and no such file can be read: {error.strerror}",
+                where="chat_template",
+                hint=f"the model file has {', '.join(sorted(named))}"
+                if named
+                else "the model file has no more than one",
             ) from None
 
     def length(self, trained: int | None) -> int:

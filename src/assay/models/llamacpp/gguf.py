@@ -44,6 +44,14 @@ class GgufHeader:
         """The template in the file, or nothing."""
         return str(self.facts.get("tokenizer.chat_template", ""))
 
+    @property
+    def named_templates(self) -> dict[str, str]:
+        """Further templates in the file, by name."""
+        start = "tokenizer.chat_template."
+        return {
+            name.removeprefix(start): str(text) for name, text in self.facts.items() if name.startswith(start)
+        }
+
     def token(self, which: str) -> tuple[int | None, str]:
         """Number and text of the `bos` or `eos` token."""
         number = self.facts.get(f"tokenizer.ggml.{which}_token_id")

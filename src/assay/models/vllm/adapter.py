@@ -78,7 +78,13 @@ class VllmModel:
             abilities |= {"likelihood", "rolling"}
         if self._arguments.chat_template or self._checkpoint.has_template:
             abilities.add("chat")
-        return Traits(abilities=frozenset(abilities), window=_WINDOW, in_flight=_IN_FLIGHT)
+        return Traits(
+            abilities=frozenset(abilities),
+            system=self._checkpoint.takes_system(self._arguments.chat_template),
+            answers_without_system=True,
+            window=_WINDOW,
+            in_flight=_IN_FLIGHT,
+        )
 
     @cached_property
     def _senses(self) -> frozenset[Ability]:

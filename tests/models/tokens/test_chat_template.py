@@ -6,8 +6,8 @@ import pytest
 
 from assay.core.errors import BadData
 from assay.core.messages import Image, Message, Prompt, Role, Text
-from assay.models.llamacpp.template import ChatTemplate, text_of
 from assay.models.tokens import Unanswerable
+from assay.models.tokens.chat_template import ChatTemplate, text_of
 
 PLAIN = (
     "{{ bos_token }}{% for message in messages %}<{{ message['role'] }}>{{ message['content'] | trim }}</s>\n"

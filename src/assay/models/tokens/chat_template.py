@@ -18,7 +18,7 @@ from assay.core.errors import BadData
 from assay.core.messages import Prompt, Text
 from assay.models.tokens import Unanswerable
 
-__all__ = ["ChatTemplate", "text_of"]
+__all__ = ["ChatTemplate", "takes_system", "text_of"]
 
 _MARK = "a system message nobody else would write"
 
@@ -74,6 +74,20 @@ class ChatTemplate:
             return self._template.render(messages=messages, add_generation_prompt=open_turn, **self._names)
         except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
             raise Unanswerable(f"the chat template refuses these messages: {error}") from None
+
+
+def takes_system(source: str) -> bool:
+    """Whether a system message comes through a template, as far as that can be told without its tokenizer.
+
+    >>> takes_system("{% for m in messages %}{{ m.content }}{% endfor %}"), takes_system("{{ messages[-1].content }}")
+    (True, False)
+    """
+    try:
+        template = ChatTemplate(source)
+        template._render([{"role": "user", "content": "?"}], open_turn=True)
+    except (BadData, Unanswerable):  # it wants something that only the tokenizer has
+        return True
+    return template.takes_system
 
 
 def _compile(source: str) -> Template:

@@ -10,15 +10,17 @@ import asyncio
 import gc
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from multiprocessing import active_children
 from typing import Any
 
 from assay.core.errors import AssayError, BadOption, MissingPackage
 from assay.models.tokens import Unanswerable
+from assay.models.vllm.watchdog import Watchdog
 
 __all__ = ["Engine", "Read", "Written", "vllm_version"]
 
@@ -71,11 +73,12 @@ class Read:
 class Engine:
     """One engine. Made by `start`, which may take minutes; ended by `stop`."""
 
-    def __init__(self, engine: Any, sampling: type[Any], lora: Any) -> None:
+    def __init__(self, engine: Any, sampling: type[Any], lora: Any, children: Iterable[int] = ()) -> None:
         self._engine = engine
         self._sampling = sampling
         self._lora = lora
         self._numbers = itertools.count()
+        self._watchdog = Watchdog(children)
 
     @classmethod
     def start(cls, arguments: Mapping[str, Any], *, lora_path: str | None = None) -> Engine:
@@ -98,6 +101,7 @@ class Engine:
         given = _known(arguments, names)
         if "use_tqdm_on_load" in names:
             given.setdefault("use_tqdm_on_load", False)
+        present = _children()
         try:
             engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**given))
         except (ValueError, TypeError, OSError) as error:
@@ -109,7 +113,7 @@ class Engine:
                 hint="its own messages above say more; VLLM_LOGGING_LEVEL=INFO has it say most",
             ) from error
         lora = LoRARequest("finetuned", 1, lora_path) if lora_path else None
-        return cls(engine, SamplingParams, lora)
+        return cls(engine, SamplingParams, lora, _children() - present)
 
     @property
     def max_length(self) -> int:
@@ -199,10 +203,15 @@ class Engine:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
         await asyncio.to_thread(self._engine.shutdown)
+        self._watchdog.call_off()
         self._engine = None
         await asyncio.to_thread(
             gc.collect
         )  # its destructor wants modules that are gone at the end of the program
+
+
+def _children() -> set[int]:
+    return {one.pid for one in active_children() if one.pid is not None}
 
 
 def _known(arguments: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -1,0 +1,72 @@
+"""What we started does not outlive us, even when nobody gives us the time to say goodbye."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from assay.models.vllm.watchdog import Watchdog
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+
+PARENT = """
+import subprocess, sys, time
+from assay.models.vllm.watchdog import Watchdog
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+guard = Watchdog([child.pid])
+print(child.pid, guard._process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there and not only its name."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pid: int, within_s: float = 20) -> bool:
+    until = time.monotonic() + within_s
+    while lives(pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not lives(pid)
+
+
+def test_a_child_is_ended_when_its_parent_is_killed() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child, guard = (int(part) for part in parent.stdout.readline().split())
+    assert lives(child)
+    time.sleep(0.5)  # the guard has to have seen the child
+    parent.kill()
+    parent.communicate()
+    try:
+        assert gone(child) and gone(guard)
+    finally:
+        if lives(child):
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_guard_that_is_called_off_ends_nobody() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+        guard = Watchdog([child.pid])
+        process = guard._process
+        assert process is not None
+        guard.call_off()
+        assert process.returncode == 0
+        assert child.poll() is None
+        child.kill()
+
+
+def test_nobody_to_watch_needs_no_guard() -> None:
+    guard = Watchdog([])
+    assert guard._process is None
+    guard.call_off()

@@ -220,3 +220,18 @@ def test_two_runs_of_one_name_have_two_addresses(tmp_path: Path, runs: Runs) -> 
         assert len(keys) == 2 and all(key.startswith(f"{runs[0].id}~") for key in keys)
         for key in keys:
             assert seen.settled(f"/runs/{key}").status == 200
+
+
+def test_documents_are_shown_before_their_index_is_made(
+    viewer: Viewer, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay.store.index.keeping import Indexes, IndexState
+
+    monkeypatch.setattr(Indexes, "look", lambda *given, **more: IndexState(done=7, total=SUMS))
+    page = viewer.get(f"/runs/{runs[0].id}/documents?page=2").text
+    assert page.count("<tr data-href=") == 50
+    assert "/documents/sums/50" in page and "data-waiting" in page
+    assert viewer.get(f"/runs/{runs[0].id}/documents?q=zebra").status == 202
+    assert viewer.get(f"/runs/{runs[0].id}/documents/sums/41").status == 200
+    assert json.loads(viewer.get(f"/runs/{runs[0].id}/index").body)["ready"] is False
+    assert viewer.get(f"/runs/{runs[0].id}/categories").status == 202

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -15,7 +16,7 @@ from starlette.routing import Route
 from assay.core.errors import AssayError, UnknownName
 from assay.store.media_files import content_type, media_path
 from assay.store.tags import write_tags
-from assay.viewer.web import comparing_routes, run_routes
+from assay.viewer.web import comparing_routes, filter_steps, rendering, run_routes
 from assay.viewer.web.cards import Cards
 from assay.viewer.web.guard import Guard
 from assay.viewer.web.library import Library
@@ -35,6 +36,7 @@ def make_app(library: Library, *, token: str, port: int) -> Guard:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        threading.Thread(target=_warm_up, name="assay-view-warm-up", daemon=True).start()
         yield
         library.close()
 
@@ -58,6 +60,12 @@ def make_app(library: Library, *, token: str, port: int) -> Guard:
     app.state.cards = Cards()
     app.state.works = Works()
     return Guard(app, token=token, port=port)
+
+
+def _warm_up() -> None:
+    """While the browser starts, what the first pages need is made ready."""
+    rendering.warm_up()
+    filter_steps.warm_up()
 
 
 def _runs(request: Request) -> Response:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -149,7 +148,7 @@ def unindexed_context(run: Run, page: int) -> dict[str, Any]:
         "pages": page + (1 if count > PAGE * page else 0),
         "first": PAGE * (page - 1) + 1,
         "query": DocumentQuery(),
-        "url": {},
+        "url": url_query(DocumentQuery()),
         "facets": None,
         "tasks": list(run.tasks),
         "metrics": [],
@@ -200,8 +199,3 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return value if value == value else None
-
-
-def narrowed(query: DocumentQuery, **changes: Any) -> DocumentQuery:
-    """The same query, but for this."""
-    return replace(query, **changes)

@@ -9,10 +9,11 @@ from typing import Any
 from assay.core.errors import AssayError
 from assay.core.responses import LogProbability
 from assay.core.specs import FilterStep, PipelineSpec
+from assay.scoring.filters import FILTERS
 from assay.scoring.pipelines import DEFAULT_PIPELINE, Step, build_pipeline
 from assay.store.one_document import DocumentRecord
 
-__all__ = ["FilterTrace", "StepResult", "filter_traces"]
+__all__ = ["FilterTrace", "StepResult", "filter_traces", "warm_up"]
 
 _LONGEST = 200_000
 """Characters of responses beyond which nobody's patience is tried with regular expressions."""
@@ -35,6 +36,11 @@ class FilterTrace:
     name: str
     steps: tuple[StepResult, ...]
     answers: tuple[str, ...]
+
+
+def warm_up() -> None:
+    """Load the filters, which the first document would otherwise wait for."""
+    FILTERS.names()
 
 
 def filter_traces(record: DocumentRecord, config: Mapping[str, Any]) -> list[FilterTrace]:
@@ -70,7 +76,7 @@ def _trace(record: DocumentRecord, name: str, spec: Mapping[str, Any] | None) ->
         results.append(
             StepResult(
                 name=function,
-                arguments=", ".join(f"{key}={value!r}" for key, value in step.items()),
+                arguments=", ".join(f"{key}={value}" for key, value in step.items()),
                 values=None if known is None else tuple(shown(value) for value in known),
             )
         )

@@ -33,6 +33,7 @@ __all__ = [
     "render",
     "score_text",
     "static_version",
+    "warm_up",
 ]
 
 STATIC = {
@@ -114,6 +115,15 @@ def _style_marks() -> tuple[str, ...]:
     policy forbids, unless something of that name is there."""
     text = plotly_script().read_text("utf-8", "replace")
     return tuple(dict.fromkeys(re.findall(r'getElementById\("([0-9a-f]{64})"\)', text)))
+
+
+def warm_up() -> None:
+    """Make everything that the first page would have to wait for."""
+    environment = _environment()
+    for name in environment.list_templates():
+        environment.get_template(name)
+    static_version()
+    _style_marks()
 
 
 def render(name: str, **context: Any) -> str:

@@ -1,0 +1,294 @@
+"""The viewer in a real browser: what people do with it, and what it must never do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import write_task
+from tests.viewer.web.making_runs import HOSTILE, SUMS
+from tests.viewer.web.serving import Viewer, serving
+
+from assay.store.runs import Run
+
+pytestmark = pytest.mark.browser
+
+Runs = tuple[Run, Run]
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync"
+).split()
+
+
+def chromium() -> str | None:
+    """Where a Chromium is: what `ASSAY_CHROMIUM` says, or the system's own."""
+    names = (os.environ.get("ASSAY_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
+    return next((found for name in names if name and (found := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = chromium()
+    if path is None:
+        pytest.skip("no Chromium on this machine: `apt-get install chromium`, or name one in ASSAY_CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+class Visit:
+    """A page, with everything it asked for and complained about."""
+
+    def __init__(self, browser: Any, viewer: Viewer, **details: Any) -> None:
+        self.viewer = viewer
+        self.context = browser.new_context(**{"viewport": {"width": 1360, "height": 900}, **details})
+        self.context.set_default_timeout(10_000)
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.context.on("request", lambda request: self.requests.append(request.url))
+        self.page = self.context.new_page()
+        self.page.on(
+            "console",
+            lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None,
+        )
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(viewer.entry)
+        self.page.wait_for_url(f"{viewer.address}/")
+
+    def open(self, path: str) -> Any:
+        self.page.goto(self.viewer.address + path)
+        self.page.wait_for_selector("#loading", state="detached")
+        return self.page
+
+    def check(self) -> None:
+        """Nothing left this machine, and nothing was wrong."""
+        assert self.complaints == []
+        assert self.requests
+        assert [url for url in self.requests if not url.startswith(f"{self.viewer.address}/")] == []
+
+
+@pytest.fixture
+def visit(browser: Any, viewer: Viewer) -> Iterator[Visit]:
+    made = Visit(browser, viewer)
+    yield made
+    made.check()
+    made.context.close()
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    """Where pictures of the pages go."""
+    folder = Path(os.environ.get("ASSAY_SCREENSHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def until(page: Any, condition: str) -> None:
+    """Wait for something to become true on the page; the page's own policy forbids Playwright's way of doing so."""
+    end = time.monotonic() + 10
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, condition
+        page.wait_for_timeout(30)
+
+
+def found(page: Any) -> int:
+    return int(page.inner_text("#found").replace("\u202f", ""))
+
+
+def indexed(page: Any) -> None:
+    """Wait until the documents can be filtered."""
+    page.wait_for_selector("#search:not([disabled])")
+    page.wait_for_selector("#results:not(.busy)")
+
+
+def test_runs_are_opened_sorted_filtered_and_tagged(visit: Visit, runs: Runs) -> None:
+    page = visit.page
+    assert page.locator("tr[data-run]").count() == 2
+    page.click("th >> text=run")
+    page.wait_for_selector("th[aria-sort=ascending] >> text=run")
+    assert page.locator("tr[data-run] a.row").all_inner_texts() == ["first-model", "second-model"]
+    page.click("th >> text=run")
+    page.wait_for_selector("th[aria-sort=descending] >> text=run")
+    assert page.locator("tr[data-run] a.row").first.inner_text() == "second-model"
+    page.keyboard.press("/")
+    page.keyboard.type("second")
+    until(page, "document.querySelectorAll('tr[data-run]').length === 1")
+    assert "q=second" in page.url
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/runs/{runs[1].id}")
+    page.fill("#tag-form input", "keep <b>this</b>")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#tags .tag >> text=keep <b>this</b>")
+    visit.open("/?tag=keep+<b>this</b>")
+    assert page.locator("tr[data-run]").count() == 1
+    visit.open(f"/runs/{runs[1].id}").click("[data-untag]")
+    page.wait_for_selector("#tags .tag", state="detached")
+
+
+def test_a_run_draws_its_charts_in_light_and_dark(visit: Visit, runs: Runs, shots: Path) -> None:
+    page = visit.open(f"/runs/{runs[0].id}")
+    page.wait_for_selector("figure.chart.drawn .main-svg")
+    page.wait_for_selector("#categories table")
+    assert page.locator("#categories tbody tr").count() == 2
+    page.screenshot(path=shots / "run.png", full_page=True)
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.click("#theme")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+    page.reload()
+    page.wait_for_selector("figure.chart.drawn .main-svg")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.screenshot(path=shots / "run-dark.png")
+
+
+def test_documents_are_filtered_and_paged_to_the_last(visit: Visit, runs: Runs, shots: Path) -> None:
+    page = visit.open(f"/runs/{runs[0].id}/documents")
+    indexed(page)
+    assert found(page) == SUMS + 10
+    page.select_option("select[name=task]", "sums")
+    until(page, f"document.querySelector('#found').innerText === '{SUMS}'")
+    page.click("#last-page")
+    page.wait_for_selector(f"a.row >> text={SUMS - 1}")
+    assert page.locator("tbody tr").count() == SUMS - 100
+    page.click("text=« first")
+    page.wait_for_selector("tbody tr:nth-child(50)")
+    page.click("th >> text=score")
+    page.wait_for_selector("th[aria-sort=descending] >> text=score")
+    page.screenshot(path=shots / "documents.png")
+    page.fill("#search", "zebra")
+    until(page, "document.querySelector('#found').innerText === '1'")
+    assert {"task=sums", "q=zebra", "sort=score"} <= set(page.url.partition("?")[2].split("&"))
+    page.fill("#search", "no such text anywhere")
+    page.wait_for_selector("text=No document matches")
+    page.fill("#search", "")
+    page.wait_for_selector("tbody tr:nth-child(50)")
+    page.click(".chip >> text=failed")
+    until(page, "document.querySelector('#found').innerText === '1'")
+    page.click("tbody tr")
+    page.wait_for_selector("text=server error")
+
+
+def test_a_document_is_walked_from_with_the_keyboard(visit: Visit, runs: Runs, shots: Path) -> None:
+    page = visit.open(f"/runs/{runs[0].id}/documents?task=sums&q=zebra+OR")
+    indexed(page)
+    page = visit.open(f"/runs/{runs[0].id}/documents/sums/41?task=sums")
+    page.screenshot(path=shots / "document.png")
+    assert not page.locator("text=What is 1 + 1?").is_visible(), "examples are folded away"
+    page.keyboard.press("j")
+    page.wait_for_url("**/documents/sums/42?task=sums")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_url("**/documents/sums/41?task=sums")
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open]")
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open]", state="detached")
+    page.keyboard.press("u")
+    page.wait_for_url("**/documents?task=sums")
+
+
+def test_a_picture_is_seen_and_a_sound_can_be_played(visit: Visit, runs: Runs, shots: Path) -> None:
+    page = visit.open(f"/runs/{runs[0].id}/documents/media/0")
+    until(page, "document.querySelector('.media img')?.naturalWidth === 64")
+    page.screenshot(path=shots / "picture.png")
+    page = visit.open(f"/runs/{runs[0].id}/documents/media/1")
+    until(page, "document.querySelector('audio')?.duration > 0.2")
+    page.screenshot(path=shots / "sound.png")
+
+
+def test_two_runs_are_chosen_and_compared(visit: Visit, runs: Runs, shots: Path) -> None:
+    page = visit.page
+    for box in page.locator("tr[data-run] input[type=checkbox]").all():
+        box.check()
+    page.click("#tray-compare")
+    page.wait_for_url("**/compare?run=*")
+    page.wait_for_selector("figure.chart.drawn .main-svg")
+    assert page.locator("text=What differs in settings").is_visible()
+    page.screenshot(path=shots / "compare.png", full_page=True)
+    before = page.locator("#flips tbody tr").count()
+    page.select_option("select[name=side]", "better")
+    until(page, f"document.querySelectorAll('#flips tbody tr').length < {before}")
+    page.locator("#flips tbody tr a.row").first.click()
+    page.wait_for_url("**/compare/document?*")
+    assert page.locator("mark").count() > 0
+    page.screenshot(path=shots / "compare-document.png", full_page=True)
+
+
+def test_what_a_model_says_is_never_more_than_text(visit: Visit, runs: Runs) -> None:
+    page = visit.open(f"/runs/{runs[0].id}/documents/sums/17")
+    assert HOSTILE in page.locator(".response pre.text").inner_text()
+    page = visit.open(f"/runs/{runs[0].id}/documents?q=stolen")
+    indexed(page)
+    assert found(page) == 1
+    page = visit.open(f"/compare/document?run={runs[0].id}&run={runs[1].id}&task=sums&document=17")
+    assert HOSTILE in page.locator(".panel pre.text").first.inner_text()
+    assert page.evaluate("window.stolen") is None
+    assert page.locator("main b >> text=17").count() == 0
+
+
+def test_a_path_outside_the_run_is_refused(visit: Visit, runs: Runs) -> None:
+    for path in ("..%2Fjournal.sqlite", "..%2F..%2F..%2Fetc%2Fpasswd", "journal.sqlite", "f" * 64):
+        status = visit.page.evaluate(
+            "path => fetch(path).then(answer => answer.status)", f"/media/{runs[0].id}/{path}"
+        )
+        assert status == 404
+    assert len(visit.complaints) == 4 and all("404" in said for said in visit.complaints)
+    visit.complaints.clear()
+
+
+def test_a_phone_shows_everything_without_scrolling_sideways(
+    browser: Any, viewer: Viewer, runs: Runs, shots: Path
+) -> None:
+    visit = Visit(browser, viewer, viewport={"width": 390, "height": 844}, color_scheme="dark")
+    paths = {
+        "runs": "/",
+        "run": f"/runs/{runs[0].id}",
+        "documents": f"/runs/{runs[0].id}/documents",
+        "document": f"/runs/{runs[0].id}/documents/choices/1",
+        "compare": f"/compare?run={runs[0].id}&run={runs[1].id}",
+    }
+    for name, path in paths.items():
+        page = visit.open(path)
+        page.wait_for_load_state("networkidle") if name == "document" else page.wait_for_timeout(150)
+        page.screenshot(path=shots / f"phone-{name}.png")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+    visit.check()
+    visit.context.close()
+
+
+def test_a_run_is_seen_while_it_goes_on(browser: Any, tmp_path: Path, shots: Path) -> None:
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(40)]
+    task, output, hold = write_task(tmp_path / "tasks", "sums", rows), tmp_path / "runs", tmp_path / "hold"
+    output.mkdir()
+    hold.touch()
+    with serving([output]) as viewer:
+        visit = Visit(browser, viewer)
+        page = visit.page
+        page.wait_for_selector("text=No runs here yet")
+        script = Path(__file__).with_name("slow_run.py")
+        process = subprocess.Popen([sys.executable, str(script), str(task), str(output), str(hold)])
+        try:
+            page.wait_for_selector(".s-running", timeout=30_000)
+            until(page, "document.querySelector('[data-run-done]')?.innerText === '8'")
+            page.screenshot(path=shots / "running.png")
+            page.click("tr[data-run] a.row")
+            page.wait_for_selector("#live [data-run-done] >> text=8")
+            hold.unlink()
+            page.wait_for_selector(".s-running", state="detached", timeout=30_000)
+            page.wait_for_selector(".scores-table")
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+            process.wait()
+        visit.check()
+        visit.context.close()

@@ -61,12 +61,14 @@ COMMAND_FLAGS = {
     "--max_drop",
     "--metric",
     "--min",
+    "--no_browser",
     "--no_data",
     "--older_than",
     "--output",
     "--pdf",
     "--percent",
     "--plot",
+    "--port",
     "--power",
     "--repeats",
     "--scoring",
@@ -154,7 +156,7 @@ def test_every_flag_that_is_shown_exists(page: Path) -> None:
         line
         for line in text.splitlines()
         if re.search(
-            r"\bassay (run|plan|ls|show|check|runs|resume|verify|score|export|cache|compare|explain|power|gate|calibrate|lint-benchmark)\b",
+            r"\bassay (run|plan|ls|show|check|runs|resume|verify|score|export|cache|compare|explain|power|gate|calibrate|lint-benchmark|view)\b",
             line,
         )
     ]

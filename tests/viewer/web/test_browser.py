@@ -52,7 +52,7 @@ class Visit:
     def __init__(self, browser: Any, viewer: Viewer, **details: Any) -> None:
         self.viewer = viewer
         self.context = browser.new_context(**{"viewport": {"width": 1360, "height": 900}, **details})
-        self.context.set_default_timeout(10_000)
+        self.context.set_default_timeout(30_000)
         self.requests: list[str] = []
         self.complaints: list[str] = []
         self.context.on("request", lambda request: self.requests.append(request.url))
@@ -95,7 +95,7 @@ def shots(tmp_path: Path) -> Path:
 
 def until(page: Any, condition: str) -> None:
     """Wait for something to become true on the page; the page's own policy forbids Playwright's way of doing so."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while not page.evaluate(condition):
         assert time.monotonic() < end, condition
         page.wait_for_timeout(30)

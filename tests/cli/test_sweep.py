@@ -69,10 +69,11 @@ def test_a_sweep_runs_everything_once_and_shows_one_table(assay_command: Assay, 
     assert all(Path(run["folder"]).is_relative_to("results") for run in runs)
 
     journals = {path: path.stat().st_mtime_ns for path in Path("results").rglob("journal.sqlite")}
-    again = assay_command("sweep", sweep, "--jobs", "2", "-o", "results", "--no_report")
+    again = assay_command("sweep", sweep, "--jobs", "2", "-o", "results")
     assert again.code == 0, again.err
     assert {path: path.stat().st_mtime_ns for path in Path("results").rglob("journal.sqlite")} == journals
     assert "embedded" in again.out and "with shots" in again.out and "1.0000" in again.out
+    assert "with shots" in Path("results/mine.html").read_text() or "no report" in again.err
     logs = sorted(path.name for path in Path("results/mine-logs").iterdir())
     assert len(logs) == 4 and "already finished" in Path("results/mine-logs", logs[0]).read_text()
 

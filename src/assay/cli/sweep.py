@@ -130,6 +130,8 @@ def _finish(
             )
         else:
             _print_table([(cell, run) for cell, run in opened if run.finished])
+        if report:
+            _write_report(name, [(cell, run) for cell, run in opened if run.finished])
     finally:
         for _, run in opened:
             run.close()
@@ -143,17 +145,33 @@ def _finish(
 
 def _print_table(runs: Sequence[tuple[Any, Any]]) -> None:
     """One table: tasks in rows, runs in columns."""
-    from dataclasses import replace
-
     from assay.store.run_sheets import RunSheets
     from assay.viewer.matrix import make_matrix, written
 
     if runs:
-        matrix = make_matrix([RunSheets(run) for _, run in runs])
-        columns = tuple(
-            replace(column, label=cell.name) for column, (cell, _) in zip(matrix.columns, runs, strict=True)
-        )
-        click.echo(written(replace(matrix, columns=columns), "text"), nl=False)
+        matrix = make_matrix([RunSheets(run) for _, run in runs], labels=[cell.name for cell, _ in runs])
+        click.echo(written(matrix, "text"), nl=False)
+
+
+def _write_report(name: str, runs: Sequence[tuple[Any, Any]]) -> None:
+    """One report beside the runs. Without the package it takes, a word about it: the runs are there."""
+    from importlib.metadata import version
+
+    from assay.core.errors import MissingPackage
+    from assay.viewer.files import write_whole
+    from assay.viewer.report import ReportOptions, make_report, render_page
+
+    if not runs:
+        return
+    path = runs[0][1].folder.parent / f"{name}.html"
+    options = ReportOptions(title=name, labels=tuple(cell.name for cell, _ in runs))
+    try:
+        report = make_report([run for _, run in runs], options, version=version("assay"))
+        write_whole(path, render_page(report))
+    except MissingPackage as error:
+        click.echo(f"no report: {error.what}; {error.hint}", err=True)
+    else:
+        click.echo(f"report    {path}", err=True)
 
 
 def _plain(cell: Any, run: Any, failed: Mapping[str, int]) -> dict[str, Any]:

@@ -81,16 +81,20 @@ def make_matrix(
     metrics: Sequence[str] = (),
     every: bool = False,
     best: bool = True,
+    labels: Sequence[str] = (),
 ) -> Matrix:
     """Put the numbers of some runs into a table.
 
     By default the first metric of each task and group; `metrics` names others, `every` takes all. `best` finds out which
-    numbers are better than all others beyond chance: document by document where runs can be paired.
+    numbers are better than all others beyond chance: document by document where runs can be paired. `labels` are what the
+    runs are called, where their models do not say it.
 
     Raises:
         UnknownName: No run has such a task or metric.
     """
     columns = _columns(sources)
+    if labels:
+        columns = tuple(replace(column, label=label) for column, label in zip(columns, labels, strict=True))
     numbers = [
         {(one.task, one.metric, one.pipeline): one for one in source.numbers() if _is_number(one.value)}
         for source in sources

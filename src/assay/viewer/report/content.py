@@ -62,6 +62,9 @@ class ReportOptions:
     category: str = ""
     """The field to take scores apart by; empty: one that looks like a category."""
 
+    labels: tuple[str, ...] = ()
+    """What the runs are called; by default their models."""
+
     def __post_init__(self) -> None:
         if not 0 <= self.documents <= 500:
             raise BadOption(
@@ -120,11 +123,13 @@ def make_report(runs: Sequence[Run], options: ReportOptions, *, version: str = "
     facts = [run_facts(run) for run in runs]
     sheets = [RunSheets(run) for run in runs]
     matrix = (
-        make_matrix(sheets, best=len(runs) > 1)
+        make_matrix(sheets, best=len(runs) > 1, labels=options.labels)
         if any(one.scores for one in facts) and _numbers(facts)
         else None
     )
-    labels = [column.label for column in matrix.columns] if matrix else [one.model for one in facts]
+    labels = list(options.labels) or [one.model for one in facts]
+    if matrix:
+        labels = [column.label for column in matrix.columns]
     looked = _look(runs, facts, options)
     _check_category(looked, sheets[0], options)
     report = _opening(facts, labels, options, version)

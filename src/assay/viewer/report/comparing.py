@@ -94,7 +94,7 @@ def _line(row: Row, *, whole: bool) -> dict[str, Any]:
         "difference": signed(row.difference, row),
         "interval": f"{signed(row.low, row)} to {signed(row.high, row)}",
         "p": p_text(row.adjusted_p),
-        "wins": "" if row.wins is None else f"{row.wins} / {row.ties} / {row.losses}",
+        "wins": "" if row.wins is None else f"{row.wins}/{row.ties}/{row.losses}",
         "verdict": verdict_of(row),
         "kind": {True: "better", False: "worse", None: ""}[row.better],
         "detectable": detectable_of(row),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,7 +60,9 @@ class Side:
 
     why: str = ""
     choices: list[dict[str, Any]] = field(default_factory=list)
-    responses: list[str] = field(default_factory=list)
+    responses: list[tuple[str, int]] = field(default_factory=list)
+    """Texts, and how often each came where several were asked for."""
+
     reasons: list[str] = field(default_factory=list)
     answers: list[tuple[str, str]] = field(default_factory=list)
     verdicts: list[str] = field(default_factory=list)
@@ -181,7 +184,9 @@ def _text_part(text: str) -> Part:
 
 
 def _kind(why: str) -> str:
-    return why if why in ("right", "wrong", "failed", "judge-failed") else "other" if why else ""
+    if why in ("right", "wrong", "failed", "judge-failed"):
+        return why
+    return "" if why in ("", "scored", "skipped", "open") else "other"
 
 
 def _why(record: DocumentRecord, facts: DocumentFacts | None) -> str:
@@ -195,10 +200,11 @@ def _why(record: DocumentRecord, facts: DocumentFacts | None) -> str:
 def _side(record: DocumentRecord, label: str, why: str) -> Side:
     choices = [one for one in record.asked if one.kind == "likelihood"]
     texts = [one.response for one in record.asked if one.kind == "generate" and one.response is not None]
-    responses = [_cut(str(one.value)) for one in texts[:_MOST_RESPONSES]]
+    counted = Counter(str(one.value) for one in texts)
+    responses = [(_cut(text), count) for text, count in list(counted.items())[:_MOST_RESPONSES]]
     reasons = [_finish(one) for one in texts[:1] if one.finish not in ("", "stop")]
-    if len(texts) > _MOST_RESPONSES:
-        reasons.append(f"and {len(texts) - _MOST_RESPONSES} more responses")
+    if len(counted) > _MOST_RESPONSES:
+        reasons.append(f"and {len(counted) - _MOST_RESPONSES} other responses")
     for one in record.asked:
         if (
             one.kind == "rolling"
@@ -217,8 +223,8 @@ def _side(record: DocumentRecord, label: str, why: str) -> Side:
         choices=_choices(choices),
         responses=responses,
         reasons=reasons,
-        answers=_answers(record, responses),
-        verdicts=[_verdict(*one) for one in record.verdicts[:12]],
+        answers=_answers(record, [text for text, _ in responses]),
+        verdicts=[_verdict(*one) for one in record.verdicts if one[2] != "evidence"][:12],
         judges=[
             {
                 "judge": turn.judge,
@@ -270,11 +276,7 @@ def _answers(record: DocumentRecord, responses: Sequence[str]) -> list[tuple[str
 
 def _verdict(pipeline: str, metric: str, kind: str, value: Any, why: str) -> str:
     name = metric if pipeline in ("", "none") else f"{metric} ({pipeline})"
-    said = (
-        f"{name}: {_cut(_text(value) if kind == 'evidence' else number(value), 120)}"
-        if kind != "unscored"
-        else name
-    )
+    said = f"{name}: {_cut(number(value), 120)}" if kind != "unscored" else f"{name}: no score"
     return f"{said} ({_cut(reason(why), 200)})" if why else said
 
 

@@ -14,6 +14,9 @@ from assay.store.runs import Run
 __all__ = ["Shelf", "thumbnail"]
 
 _SIDE_PX = 360
+_TINY_PX = 128
+"""Up to this size pictures are drawings more often than photographs, and kept exactly."""
+
 _LONGEST_SOUND = 400_000
 _MOST_BYTES = 12_000_000
 """Media in one report, all together."""
@@ -76,7 +79,7 @@ def thumbnail(data: bytes, side_px: int = _SIDE_PX) -> tuple[str, bytes] | None:
     except (OSError, ValueError, SyntaxError, EOFError, MemoryError, Image.DecompressionBombError, Warning):
         return None
     stream = io.BytesIO()
-    if flat:
+    if flat and max(picture.size) > _TINY_PX:
         picture.save(stream, "JPEG", quality=80, optimize=True)
         return "image/jpeg", stream.getvalue()
     picture.save(stream, "PNG", optimize=True)

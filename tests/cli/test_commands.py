@@ -106,6 +106,16 @@ def test_everything_listed_says_what_it_is(assay_command: Assay) -> None:
         assert [row["name"] for row in rows if not row["about"]] == [], kind
 
 
+def test_task_files_say_of_themselves_what_they_ask(workspace: Path, assay_command: Assay) -> None:
+    (workspace / "tasks").mkdir()
+    (workspace / "tasks" / "mine.yaml").write_text("# Riddles of my own.\ntask: riddles\n")
+    (workspace / "tasks" / "silent.yaml").write_text("task: riddles_silent\n")
+    rows = json.loads(assay_command("ls", "tasks", "riddles*", "--include_path", "tasks", "--json").out)
+    assert [row["about"] for row in rows] == ["Riddles of my own.", "tasks"]
+    (mmlu,) = json.loads(assay_command("ls", "groups", "mmlu", "--json").out)[:1]
+    assert mmlu["about"].startswith("57 tasks  MMLU: exam questions")
+
+
 def test_broken_and_hidden_task_files_are_mentioned(workspace: Path, assay_command: Assay) -> None:
     write_task(workspace / "tasks", "quickstart_copy")
     (workspace / "tasks" / "bad.yaml").write_text("task: [\n")

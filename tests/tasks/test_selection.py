@@ -319,7 +319,7 @@ def test_asking_for_what_a_broken_file_might_define_tells_what_is_wrong_with_it(
     assert chosen("a").top == ["a"], "it is in nobody else's way"
 
 
-TASK = "task: sums\ndataset_path: json\ndataset_kwargs: {data_files: x.jsonl}\ntest_split: train\ndoc_to_target: a\n"
+TASK = "task: sums\ntag: easy\ndataset_path: json\ndataset_kwargs: {data_files: x.jsonl}\ntest_split: train\ndoc_to_target: a\n"
 
 
 @pytest.fixture
@@ -340,6 +340,8 @@ def both(write: Write, tmp_path: Path) -> TaskIndex:
         ("lmms_eval/su*", "one", 0),
         ("all", "two", 1),
         ("lmms_eval/all", "one", 0),
+        ("easy", "two", 1),
+        ("lmms_eval/easy", "one", 0),
     ],
 )
 def test_a_prefix_says_whose_task_is_meant_and_a_bare_name_says_which_was_taken(
@@ -354,3 +356,14 @@ def test_a_prefix_says_whose_task_is_meant_and_a_bare_name_says_which_was_taken(
 def test_a_prefix_finds_nothing_elsewhere(both: TaskIndex, word: str) -> None:
     with pytest.raises(UnknownName, match=re.escape(word)):
         select([word], both)
+
+
+def test_a_tag_with_a_prefix_has_the_tasks_of_that_root_only(write: Write, tmp_path: Path) -> None:
+    write("a/lmms_eval/tasks/sums.yaml", TASK)
+    write("b/lm_eval/tasks/sums.yaml", TASK)
+    write("b/lm_eval/tasks/more.yaml", TASK.replace("task: sums", "task: more"))
+    index = TaskIndex.build(default_roots([str(tmp_path / "a"), str(tmp_path / "b")]))
+    assert list(select(["lmms_eval/easy"], index).tasks) == ["sums"]
+    selection = select(["easy"], index)
+    assert sorted(selection.tasks) == ["more", "sums"]
+    assert "`lmms_eval/easy` asks for the others" in selection.notes[0]

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.tasks.index import Entry, TaskIndex
 
 __all__ = ["command"]
 
@@ -62,8 +69,14 @@ def command(kind: str, pattern: str, include_path: tuple[str, ...], as_json: boo
         return
     width = max((len(row["name"]) for row in rows), default=0)
     if rows:  # in one piece: thirteen thousand small writes take as long as finding the tasks
-        click.echo("\n".join([f"{row['name'].ljust(width)}  {row['about']}".rstrip() for row in rows]))
+        most = get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
+        lines = [f"{row['name'].ljust(width)}  {row['about']}".rstrip() for row in rows]
+        click.echo("\n".join(lines if not most else [_cut(line, most) for line in lines]))
     click.echo(f"{len(rows)} {kind}", err=True)
+
+
+def _cut(line: str, most: int) -> str:
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _indexed(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -74,14 +87,38 @@ def _indexed(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]]:
         click.echo(f"warning: {path} cannot be read: {error.what}", err=True)
     _mention_hidden(index)
     rows = []
-    roots = {root: str(root) for root in index.roots}
+    harnesses = {root for label, root in index.labels.items() if label != "assay"}
+    inside = {root: index.within(root) for root in index.roots}
     for name in index.names(kind):
         entry = index.entries[name]
-        members = list(entry.members)
-        about = f"{len(members)} tasks" if entry.root is None else roots[entry.root]
-        about = f"{len(members)} members  {about}" if kind == "group" else about
-        rows.append({"name": name, "about": about, "path": entry.file, "members": members})
+        about = _about(entry, harnesses)
+        if kind != "task":
+            count = len(_leaves(entry, inside.get(entry.root, index) if entry.root else index, set()))
+            about = f"{count} task{'' if count == 1 else 's'}  {about}".rstrip()
+        rows.append({"name": name, "about": about, "path": entry.file, "members": list(entry.members)})
     return rows
+
+
+def _about(entry: Entry, harnesses: set[Path]) -> str:
+    """What a task file says of itself. The thousands of an installed harness are not opened: where they lie."""
+    from assay.tasks.naming import headline
+
+    if entry.root is None:
+        return ""
+    return ("" if entry.root in harnesses else headline(entry.file)) or str(entry.root)
+
+
+def _leaves(entry: Entry, index: TaskIndex, seen: set[str]) -> set[str]:
+    """The tasks of a group or tag, those of groups inside it included; what is defined inline counts as one."""
+    found: set[str] = set()
+    for name in entry.members:
+        member = index.entries.get(name)
+        if member is None or member.kind == "task":
+            found.add(name)
+        elif name not in seen:
+            seen.add(name)
+            found |= _leaves(member, index, seen)
+    return found
 
 
 def _mention_hidden(index: Any) -> None:

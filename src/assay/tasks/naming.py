@@ -18,7 +18,7 @@ from assay.core.fingerprints import digest_text
 from assay.core.home import assay_home
 from assay.tasks.snapshots import Stamped
 
-__all__ = ["NamingCache", "Names", "names_in", "yaml_files"]
+__all__ = ["NamingCache", "Names", "headline", "names_in", "yaml_files"]
 
 _KEYS = ("task", "group", "tag", "class", "include")
 _FORMAT = 1
@@ -110,6 +110,16 @@ def yaml_files(root: Path) -> list[Stamped]:
                     found.append((entry.path, status.st_size, status.st_mtime_ns))
     found.sort(key=lambda row: row[0].replace(os.sep, "/"))
     return found
+
+
+def headline(path: str) -> str:
+    """What a task file says of itself: its first line, where that is a comment."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            first = file.readline()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return first.lstrip("#").strip() if first.startswith("#") else ""
 
 
 def _is_new(link: str, inside: str, followed: set[str]) -> bool:

@@ -6,7 +6,7 @@ A group keeps its members in order; keys of a group that are not its own become 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -68,9 +68,7 @@ def select(wanted: Sequence[str], index: TaskIndex) -> Selection:
 def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
     if word in index.entries:
         entry = index.entries[word]
-        other = index.also_in(entry)
-        if other:
-            selection.notes.append(f"`{word}` is the one of {entry.file}; `{other}` asks for the other")
+        _say_which(entry, index, selection)
         _add(entry, index, selection)
         return
     path = _path(word)
@@ -102,10 +100,30 @@ def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
             _add(index.entries[name], index, selection)
 
 
+def _say_which(entry: Entry, index: TaskIndex, selection: Selection) -> None:
+    """A name that another well-known root has as well: which one was taken, and how to ask for the other."""
+    if entry.kind != "tag":
+        other = index.also_in(entry)
+        if other:
+            selection.notes.append(f"`{entry.name}` is the one of {entry.file}; `{other}` asks for the other")
+        return
+    for member in (index.entries[name] for name in entry.members):
+        label = index.also_in(member).partition("/")[0]
+        if label:
+            selection.notes.append(
+                f"`{entry.name}` takes the tasks of {member.root}; `{label}/{entry.name}` asks for the others"
+            )
+            return
+
+
 def _select_labelled(name: str, root: Path, index: TaskIndex, selection: Selection, word: str) -> None:
     """`lm_eval/NAME`: the one of that root, whatever else has the name."""
     inside = index.within(root)
-    own = {key: entry for key, entry in inside.entries.items() if entry.root in (root, None)}
+    own = {key: entry for key, entry in inside.entries.items() if entry.root == root}
+    for key, entry in inside.entries.items():  # of a tag, the tasks of this root
+        members = tuple(name for name in entry.members if name in own) if entry.root is None else ()
+        if members:
+            own[key] = replace(entry, members=members)
     if name not in own and not any(fnmatchcase(key, name) for key in own):
         raise UnknownName.of(
             "task", word, [f"{word.partition('/')[0]}/{key}" for key in own], where="--tasks"

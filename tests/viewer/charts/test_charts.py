@@ -100,6 +100,13 @@ def test_runs_stand_side_by_side_in_a_row_and_are_named_above() -> None:
     assert figure["layout"]["showlegend"]
 
 
+def test_a_run_has_the_same_colour_in_figures_that_share_an_order() -> None:
+    mark = ScoreMark(name="t", metric="acc", value=0.1, run="second")
+    alone = scores_figure([mark], LIGHT, order=["first", "second"])
+    assert alone["data"][0]["marker"]["color"] == LIGHT.series[1]
+    assert alone["data"][0]["y"] == [0]
+
+
 def test_numbers_of_other_scales_get_figures_of_their_own() -> None:
     marks = [
         ScoreMark(name="t", metric="acc", value=0.1),

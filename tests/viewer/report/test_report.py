@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.making import make_model, write_task
 from tests.viewer.report.conftest import HOSTILE, digest_of, picture
 
+import assay
 from assay.cli.app import call
 from assay.core.errors import BadOption, MissingPackage
 from assay.store.media_files import write_media
@@ -237,3 +239,29 @@ def test_a_browser_that_is_not_there_is_explained(monkeypatch: pytest.MonkeyPatc
         find_browser()
     assert re.search(r"none was found", caught.value.what)
     assert "print it" in caught.value.hint
+
+
+def test_a_run_without_numbers_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    from assay.viewer.report import render_page
+
+    task = str(write_task(tmp_path))
+    run = assay.run(
+        model=make_model(), tasks=[task], no_cache=True, predict_only=True, output_path=str(tmp_path / "out")
+    )
+    page = render_page(make_report([run], ReportOptions(documents=2)))
+    run.close()
+    assert "no document was judged" in page
+    assert "skipped" in page
+
+
+def test_runs_with_nothing_in_common_are_shown_without_a_comparison(runs: list[Any], tmp_path: Path) -> None:
+    task = str(write_task(tmp_path, "other"))
+    run = assay.run(
+        model=make_model(name="third"), tasks=[task], no_cache=True, output_path=str(tmp_path / "out")
+    )
+    report = make_report([runs[1], run], ReportOptions(documents=2))
+    run.close()
+    (comparison,) = report.comparisons
+    assert (comparison["rows"], comparison["charts"]) == ([], [])
+    assert "in common" in comparison["notes"][0][1] or "different tasks" in comparison["notes"][0][1]

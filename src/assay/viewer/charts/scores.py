@@ -60,13 +60,21 @@ def on_one_scale(marks: Iterable[ScoreMark]) -> list[list[ScoreMark]]:
     return list(together.values())
 
 
-def scores_figure(marks: Sequence[ScoreMark], theme: Theme) -> Figure:
-    """Dots with bars, the first row on top; runs in the order they first appear."""
+def scores_figure(marks: Sequence[ScoreMark], theme: Theme, *, order: Sequence[str] = ()) -> Figure:
+    """Dots with bars, the first row on top; runs in the order they first appear, or in one that several figures share, so
+    that a run has the same colour in all of them."""
     rows = list(dict.fromkeys((mark.name, mark.metric, mark.group, mark.depth) for mark in marks))
-    runs = list(dict.fromkeys(mark.run for mark in marks))
+    there = {mark.run for mark in marks}
+    runs = [run for run in dict.fromkeys((*order, *(mark.run for mark in marks))) if run in there]
+    colours = list(dict.fromkeys((*order, *runs)))
     metrics = {metric for _, metric, _, _ in rows}
     data = [
-        _trace([mark for mark in marks if mark.run == run], at, len(runs), rows, theme)
+        _trace(
+            [mark for mark in marks if mark.run == run],
+            rows,
+            colour=theme.series[colours.index(run) % len(theme.series)],
+            offset=(at - (len(runs) - 1) / 2) * _SPREAD / len(runs),
+        )
         for at, run in enumerate(runs)
     ]
     names = [_row_name(row, with_metric=len(metrics) > 1) for row in rows]
@@ -74,7 +82,7 @@ def scores_figure(marks: Sequence[ScoreMark], theme: Theme) -> Figure:
     title = next(iter(metrics)) if len(metrics) == 1 else ("score" if share else "value")
     across = axis(theme, title, tickformat=".0%") if share else axis(theme, title)
     layout = {
-        **frame(theme, height=_height(rows, len(runs), two_lines=len(metrics) > 1), legend=len(runs) > 1),
+        **frame(theme, height=_height(rows, len(runs), two_lines=len(metrics) > 1), legend=len(colours) > 1),
         "xaxis": {**across, **({"range": [-0.02, 1.02]} if share else {})},
         "yaxis": rows_axis(theme, names),
     }
@@ -84,9 +92,7 @@ def scores_figure(marks: Sequence[ScoreMark], theme: Theme) -> Figure:
 Row = tuple[str, str, bool, int]
 
 
-def _trace(marks: Sequence[ScoreMark], at: int, count: int, rows: Sequence[Row], theme: Theme) -> Figure:
-    colour = theme.series[at % len(theme.series)]
-    offset = (at - (count - 1) / 2) * _SPREAD / max(1, count)
+def _trace(marks: Sequence[ScoreMark], rows: Sequence[Row], *, colour: str, offset: float) -> Figure:
     places = {row: number for number, row in enumerate(rows)}
     ends = [
         (mark.value if mark.low is None else mark.low, mark.value if mark.high is None else mark.high)

@@ -230,13 +230,26 @@ def _add_scores(
         if not together[0].share and len(names) == 1 and not several:
             continue  # one number on a scale of its own: the table says it
         shown = [mark for mark in together if (mark.name, mark.metric) in names[:_MOST_ROWS]]
-        report.score_charts.append(report.draw(f"scores-{at}", _bound(scores_figure, shown)))
+        make = _bound(scores_figure, shown, order=labels if several else ())
+        report.score_charts.append(report.draw(f"scores-{at}", make))
+        if len(names) > _MOST_ROWS:
+            report.score_notes.append(
+                ("note", f"the chart shows the first {_MOST_ROWS} of {len(names)} rows")
+            )
     if several and matrix is not None:
         report.matrix = matrix_part(matrix)
-        report.score_notes = [("note", note) for note in matrix.notes]
-    else:
+        report.score_notes += [("note", note) for note in matrix.notes]
+    elif not several:
         report.rows = score_lines(facts[0])
-        report.score_notes = [("note", note) for note in facts[0].notes]
+        report.score_notes += [("note", note) for note in facts[0].notes]
+    if not _numbers(facts):
+        report.about_scores = _no_numbers(facts)
+
+
+def _no_numbers(facts: Sequence[RunFacts]) -> str:
+    if not all(one.finished for one in facts):
+        return "There are no scores yet: the run is not finished."
+    return "There are no scores: no document was judged."
 
 
 def _bound(figure: Callable[..., Figure], *given: Any, **more: Any) -> Callable[[Theme], Figure]:
@@ -267,7 +280,7 @@ def _add_details(
         parted = [(label, found) for label, found in there if found.categories]
         if parted and len(report.categories) < _MOST_CHARTS:
             first = parted[0][1]
-            name = report.draw(f"categories-{task}", _categories(parted, several=len(labels) > 1))
+            name = report.draw(f"categories-{task}", _categories(parted, labels))
             about = f"{first.metric} by {first.field}, 95 % intervals"
             report.categories.append({"title": task, "chart": name, "about": about})
         for label, found in there:
@@ -281,11 +294,13 @@ def _add_details(
                 )
 
 
-def _categories(parted: Sequence[tuple[str, DocumentFacts]], *, several: bool) -> Callable[[Theme], Figure]:
+def _categories(
+    parted: Sequence[tuple[str, DocumentFacts]], labels: Sequence[str]
+) -> Callable[[Theme], Figure]:
     """Bars for one run; for several a row for each category with a mark for each run."""
     first = parted[0][1]
     shown = [mark.name for mark in first.categories[:_MOST_ROWS]]
-    if not several:
+    if len(labels) == 1:
         return _bound(
             categories_figure, first.categories[:_MOST_ROWS], metric=first.metric, share=first.share
         )
@@ -305,7 +320,7 @@ def _categories(parted: Sequence[tuple[str, DocumentFacts]], *, several: bool) -
         for mark in found.categories
         if mark.name == name
     ]
-    return _bound(scores_figure, marks)
+    return _bound(scores_figure, marks, order=labels)
 
 
 def _add_time(report: Report, facts: Sequence[RunFacts], labels: Sequence[str]) -> None:
@@ -318,7 +333,10 @@ def _add_time(report: Report, facts: Sequence[RunFacts], labels: Sequence[str]) 
 
 
 def _about_documents(report: Report, facts: Sequence[RunFacts], options: ReportOptions) -> str:
-    whole = facts[0].documents
+    asked: dict[str, int] = {}
+    for task in (task for one in facts for task in one.tasks):
+        asked[task.name] = max(task.documents, asked.get(task.name, 0))
+    whole = sum(asked.values())
     out_of = f" of {whole:,}" if whole > len(report.documents) else ""
     return (
         f"{len(report.documents)}{out_of}, drawn by chance (seed {options.seed}) from each kind there is: wrong, not"

@@ -204,7 +204,8 @@ def verify(run: str | Path | StoredRun) -> Verification:
 
 
 def compare(first: str | Path | StoredRun, second: str | Path | StoredRun, **options: Any) -> Comparison:
-    """How a second run differs from a first, document by document; either may be result files of lm-eval or lmms-eval.
+    """How a second run differs from a first, document by document. Either may be result files of lm-eval or lmms-eval, or
+    `model:NAME`: the newest runs of a model.
 
     `options` are those of `CompareOptions`: `tasks`, `metrics`, `cluster_by`, `category`, `correction`, `level`, `flips`.
 

@@ -60,14 +60,13 @@ class ResultFiles:
 
     @cached_property
     def results(self) -> dict[str, Any]:
-        """The results beside the samples, of the same date."""
-        for file in self.files.values():
-            date = _date_of(file.name)
-            for beside in sorted(file.parent.glob("*.json")):
-                if "results" in beside.name and (date is None or date in beside.name):
-                    loaded = _json(beside)
-                    return loaded if isinstance(loaded, dict) else {}
-        return {}
+        """The results beside the samples of the first task that has some."""
+        return next((found for task in self.files if (found := self._results_of(task))), {})
+
+    def _results_of(self, task: str) -> dict[str, Any]:
+        """The results beside the samples of a task, of the same date: tasks may have been asked at different times."""
+        file = self.files.get(task)
+        return {} if file is None else _beside(file)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -109,15 +108,21 @@ class ResultFiles:
             endings=["scored"] * len(documents),
             columns=self._columns(task, columns),
             facts=self._task_facts(task, first[0] if first else {}),
-            cluster_key=str(self.results.get("configs", {}).get(task, {}).get("cluster_key") or ""),
+            cluster_key=str(self._results_of(task).get("configs", {}).get(task, {}).get("cluster_key") or ""),
         )
 
     def numbers(self) -> list[Estimate]:
         """What the results say; without them nothing."""
+        whole: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {}
+        for name in self.files:
+            results = self._results_of(name)
+            for task, entries in results.get("results", {}).items():
+                if task == name or task not in self.files:
+                    whole[task] = entries, results
         found = []
-        for task, entries in self.results.get("results", {}).items():
-            directions = self.results.get("higher_is_better", {}).get(task, {})
-            sizes = self.results.get("n-samples", {}).get(task, {})
+        for task, (entries, results) in whole.items():
+            directions = results.get("higher_is_better", {}).get(task, {})
+            sizes = results.get("n-samples", {}).get(task, {})
             for key, value in entries.items():
                 metric, comma, pipeline = key.partition(",")
                 if not comma or not isinstance(value, (int, float)) or "_stderr" in metric:
@@ -169,15 +174,16 @@ class ResultFiles:
     def _columns(
         self, task: str, values: Mapping[tuple[str, str], list[Any]]
     ) -> dict[tuple[str, str], Column]:
-        config = self.results.get("configs", {}).get(task, {})
+        results = self._results_of(task)
+        config = results.get("configs", {}).get(task, {})
         listed = config.get("metric_list")
         uses = {
             str(one.get("metric")): one
             for one in (listed if isinstance(listed, list) else ())
             if isinstance(one, dict)
         }
-        numbers = self.results.get("results", {}).get(task, {})
-        directions = self.results.get("higher_is_better", {}).get(task, {})
+        numbers = results.get("results", {}).get(task, {})
+        directions = results.get("higher_is_better", {}).get(task, {})
         made = {}
         for (pipeline, metric), column in values.items():
             if not any(isinstance(value, (int, float, dict, list)) for value in column):
@@ -195,7 +201,7 @@ class ResultFiles:
         return made
 
     def _task_facts(self, task: str, first: Mapping[str, Any]) -> dict[str, Any]:
-        results = self.results
+        results = self._results_of(task)
         config = results.get("configs", {}).get(task, {})
         names = (("path", "dataset_path"), ("name", "dataset_name"), ("split", "test_split"))
         return {
@@ -204,6 +210,16 @@ class ResultFiles:
             "dataset": {key: config[name] for key, name in names if config.get(name)} or None,
             "task version": results.get("versions", {}).get(task),
         }
+
+
+@lru_cache(maxsize=64)
+def _beside(file: Path) -> dict[str, Any]:
+    date = _date_of(file.name)
+    for beside in sorted(file.parent.glob("*.json")):
+        if "results" in beside.name and (date is None or date in beside.name):
+            loaded = _json(beside)
+            return loaded if isinstance(loaded, dict) else {}
+    return {}
 
 
 @lru_cache(maxsize=8)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from tests.flows.running import Bench, contents, kill, wait_until
-from tests.making import make_model, write_task, write_texts
+from tests.making import Function, make_model, write_task, write_texts
 
 import assay
 from assay.core.errors import BadOption, UnknownName
-from assay.core.responses import Failure
+from assay.core.responses import Failure, LogProbability
 
 ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(600)]
 
@@ -94,13 +94,69 @@ def test_what_is_not_sure_before_the_last_document_asks_all_and_says_so(tmp_path
     assert "all 50 documents were asked" in run.table()
 
 
-def test_a_metric_without_a_mean_of_scores_asks_all(tmp_path: Path) -> None:
-    task = write_texts(tmp_path, rows=40)
-    from assay.core.responses import LogProbability
+def test_a_task_without_a_mean_of_scores_is_asked_to_the_end_and_says_why(tmp_path: Path) -> None:
+    texts, sums = write_texts(tmp_path, rows=40), write_task(tmp_path, "sums", ROWS)
 
-    run = run_of(tmp_path, lambda request: LogProbability(-3.0, True), task, stop_when="ci<=5")
-    assert run.estimates[0].scored == 40
-    assert "stopped" not in run.facts
+    def answer(request: Any) -> Any:
+        return "?" if request.task == "sums" else LogProbability(-3.0, True)
+
+    options: dict[str, Any] = {"no_cache": True, "output_path": str(tmp_path / "out"), "stop_when": "ci<=5"}
+    model = make_model(answer)
+    plan = assay.plan(model=model, tasks=[str(texts), str(sums)], **options)
+    assert any(note.startswith("texts: asked to the end in spite of --stop_when") for note in plan.notes)
+    assert "--stop_when watches exact_match of sums" in plan.notes
+    run = assay.run(model=model, tasks=[str(texts), str(sums)], **options)
+    assert run.facts["stopped"]["sums"]["reached"]
+    assert "texts: all 40 documents were asked: none of its metrics is a mean" in run.table()
+    with pytest.raises(BadOption, match="no task can be stopped by this rule: texts"):
+        run_of(tmp_path, answer, texts, stop_when="ci<=5")
+
+
+TWO_METRICS = """
+def judged(doc, results):
+    right = float(results[0].strip() == doc["answer"])
+    return {"stars": 1 + 4 * right, "error": 1 - right}
+"""
+
+
+def write_stars(folder: Path) -> Path:
+    metrics = [
+        {"metric": "stars", "aggregation": "mean", "higher_is_better": True},
+        {"metric": "error", "aggregation": "mean", "higher_is_better": False},
+    ]
+    judged = Function("utils.judged")
+    return write_task(folder, "sums", ROWS, process_results=judged, metric_list=metrics, helpers=TWO_METRICS)
+
+
+def test_another_metric_can_be_watched(tmp_path: Path) -> None:
+    run = run_of(tmp_path, right_in(0.9), write_stars(tmp_path), stop_when="error: ci<=5")
+    about = run.facts["stopped"]["sums"]
+    assert about["metric"] == "error" and about["reached"]
+    assert about["low"] <= 0.1 <= about["high"]
+    with pytest.raises(BadOption, match="no metric `acc`"):
+        run_of(tmp_path, right_in(0.9), write_stars(tmp_path), stop_when="acc: ci<=5")
+
+
+def test_a_range_that_is_said_is_the_scale_of_the_points(tmp_path: Path) -> None:
+    task = write_stars(tmp_path)
+    unsaid = run_of(tmp_path, right_in(0.9), task, stop_when="ci<=5")
+    assert unsaid.facts["stopped"]["sums"]["asked"] == 600
+    assert 'stars: ci<=5 in LOW..HIGH" says what they are between' in unsaid.table()
+    said = run_of(tmp_path, right_in(0.9), task, stop_when="stars: ci<=5 in 1..5")
+    about = said.facts["stopped"]["sums"]
+    assert about["reached"] and about["asked"] < 400
+    assert about["high"] - about["low"] <= 2 * 0.05 * 4 + 1e-9
+    assert about["low"] <= 1 + 4 * 0.9 <= about["high"]
+
+
+@pytest.mark.parametrize(("share", "passes"), [(0.95, True), (0.5, False)])
+def test_where_lower_is_better_a_gate_asks_for_less(tmp_path: Path, share: float, passes: bool) -> None:
+    task = write_stars(tmp_path)
+    baseline = run_of(tmp_path, right_in(0.9), task)
+    rule = f"error: gate:{baseline.folder}>=-8.0"
+    about = run_of(tmp_path, right_in(share, seed=2), task, stop_when=rule).facts["stopped"]["sums"]
+    assert about["reached"] and about["asked"] < 600
+    assert (about["low"] >= -0.08) == passes
 
 
 def test_unanswered_documents_keep_the_interval_wide(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from assay.stats.aggregations import aggregate
+from assay.stats.intervals import cluster_codes, cluster_error
 from assay.stats.resampling import bootstrap_interval, bootstrap_means, compare_corpora, percentiles
 
 
@@ -86,3 +87,34 @@ def test_false_alarms_of_corpus_comparisons_are_rare() -> None:
         found = compare_corpora("f1", pairs(80, 0.7, 2 * seed), pairs(80, 0.7, 2 * seed + 1), resamples=200)
         alarms += found is not None and found.p_value <= 0.05
     assert alarms <= 22
+
+
+def test_clusters_make_corpus_comparisons_as_unsure_as_they_are() -> None:
+    """Documents that come in eights, all alike: one by one they look like eight times as many."""
+    draw = np.random.default_rng(6)
+    clusters = np.repeat(np.arange(24), 8)
+    alarms = {"documents": 0, "clusters": 0}
+    for seed in range(80):
+        gold = np.repeat(draw.integers(0, 2, size=24), 8)
+        answers = [np.where(np.repeat(draw.random(24) < 0.7, 8), gold, 1 - gold) for _ in range(2)]
+        both = [list(zip(gold.tolist(), one.tolist(), strict=True)) for one in answers]
+        for name, belonging in (("documents", None), ("clusters", clusters)):
+            found = compare_corpora("f1", both[0], both[1], belonging, resamples=200, seed=seed)
+            assert found is not None
+            alarms[name] += found.p_value < 0.05
+    assert alarms["clusters"] / 80 <= 0.11
+    assert alarms["documents"] / 80 > 0.25
+
+
+def test_whole_clusters_give_the_interval_of_a_cluster_bootstrap() -> None:
+    draw = np.random.default_rng(7)
+    clusters = np.repeat(np.arange(40), 5)
+    values = np.repeat(draw.normal(size=40), 5)
+    first = [(float(one), 1) for one in values]
+    second = [(float(one) + 1.0, 1) for one in values + np.repeat(draw.normal(size=40), 5)]
+    found = compare_corpora("ratio", first, second, clusters)
+    assert found is not None
+    steps = np.array([two[0] - one[0] for one, two in zip(first, second, strict=True)])
+    codes, count = cluster_codes(clusters)
+    assert found.stderr == pytest.approx(cluster_error(steps, codes, count), rel=0.08)
+    assert found.clusters == 40

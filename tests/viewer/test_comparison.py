@@ -16,6 +16,7 @@ from assay.core.errors import BadOption, UnknownName, UserMistake
 from assay.core.responses import Failure, LogProbability
 from assay.stats.comparison import compare_pairs
 from assay.viewer.comparison.forest import forest, plot_line, write_picture
+from assay.viewer.comparison.settling import settled
 from assay.viewer.comparison.showing import comparison_table, markdown_table, remarks
 from assay.viewer.comparison.sources import open_source
 from assay.viewer.lm_eval_files import write_files
@@ -252,3 +253,84 @@ def test_a_run_that_was_scored_again_is_compared_as_scored_last_unless_only_a_pa
     api.score(run)
     assert open_source(run.folder).name == f"{run.id} (scoring 2)"
     assert [row.difference for row in assay.compare(run, run).rows] == [0.0, 0.0]
+
+
+def test_models_are_compared_by_their_newest_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sums, more = (str(write_task(tmp_path, name, ROWS)) for name in ("sums", "more"))
+    for model, tasks in (
+        (make_model(knows(*range(5)), name="old"), [sums, more]),
+        (make_model(knows(*range(10)), name="old"), [sums]),
+        (make_model(knows(*range(30)), name="new"), [sums, more]),
+    ):
+        assay.run(model=model, tasks=tasks, no_cache=True, seed=len(list(tmp_path.rglob("*.sqlite"))))
+    found = assay.compare("model:old", "model:new")
+    assert {row.task: row.first for row in found.rows} == {"sums": 0.25, "more": 0.125}
+    assert {row.second for row in found.rows} == {0.75}
+    assert any(one.kind == "settings" and "seed" in one.what for one in found.mismatches)
+    with pytest.raises(UnknownName, match="called `none`") as error:
+        assay.compare("model:old", "model:none")
+    assert "new, old" in error.value.hint
+
+
+def test_several_runs_share_one_level(runs: Runs) -> None:
+    base, others = runs(knows()), [runs(knows(*range(count))) for count in (0, 6, 12)]
+    alone = [assay.compare(base, other) for other in others]
+    together = settled(alone)
+    assert [one.family for one in together] == [3, 3, 3]
+    raw = [one.rows[0].p_value for one in alone]
+    assert [one.rows[0].adjusted_p for one in together] == pytest.approx([1.0, 2 * raw[1], 3 * raw[2]])
+    assert alone[1].rows[0].differs and not together[1].rows[0].differs
+    wider = [
+        (one.rows[0].detectable, other.rows[0].detectable) for one, other in zip(alone, together, strict=True)
+    ]
+    assert all(first < second for first, second in wider if first is not None and second is not None)
+    notes = [text for kind, text in remarks(together[1]) if kind == "note"]
+    assert any("p and detectable allow for all 3 tests (holm)" in note for note in notes)
+
+
+def test_repeats_are_compared_too(runs: Runs) -> None:
+    sampled = {"until": ["\n"], "do_sample": True, "temperature": 1.0}
+    keys = {"repeats": 4, "generation_kwargs": sampled}
+
+    def sometimes(chance: int) -> Any:
+        return lambda request: (
+            str(request.document + 1) if (request.document + request.repeat) % 4 < chance else "no"
+        )
+
+    first, second = runs(sometimes(2), keys=keys), runs(sometimes(3), keys=keys)
+    found = assay.compare(first, second)
+    assert any("`--metric exact_match.mean` compares all answers" in note for note in found.notes)
+    names = ["exact_match.mean", "exact_match.pass^2", "exact_match.pass@4"]
+    rows = {row.metric: row for row in assay.compare(first, second, metrics=names).rows}
+    assert (rows[names[0]].first, rows[names[0]].second) == (0.5, 0.75)
+    assert rows[names[1]].first == pytest.approx(1 / 6)
+    assert rows[names[2]].difference == 0.0
+    numbers = {one.metric: one.value for one in open_source(second).numbers()}
+    assert numbers["exact_match.mean"] == 0.75
+
+
+def test_a_field_that_some_tasks_lack_is_noted_and_one_that_all_lack_is_an_error(tmp_path: Path) -> None:
+    plain = [{"question": row["question"], "answer": row["answer"]} for row in ROWS]
+    tasks = [str(write_task(tmp_path, "sums", ROWS)), str(write_task(tmp_path, "plain", plain))]
+    first, second = (
+        assay.run(
+            model=make_model(knows(*known)), tasks=tasks, no_cache=True, output_path=str(tmp_path / place)
+        )
+        for known, place in ((range(9), "a"), (range(30), "b"))
+    )
+    found = assay.compare(first, second, category="kind", cluster_by="text")
+    assert {row.category for row in found.categories} == {"odd", "even"}
+    assert [row.clusters for row in found.rows] == [10, None]
+    assert any("`plain` have no field `kind`" in note for note in found.notes)
+    with pytest.raises(UnknownName, match="no field `colour`"):
+        assay.compare(first, second, category="colour")
+
+
+def test_documents_of_one_cluster_leave_everything_open(runs: Runs) -> None:
+    rows = [{**row, "text": "one"} for row in ROWS]
+    found = assay.compare(runs(knows(), rows), runs(knows(*range(40)), rows), cluster_by="text")
+    (row,) = found.rows
+    assert (row.low, row.high, row.p_value, row.differs) == (-1.0, 1.0, 1.0, False)
+    assert any("one cluster" in note for note in row.notes)
+    json.dumps(found.as_json(), allow_nan=False)

@@ -15,10 +15,11 @@ __all__ = ["command", "print_remarks", "print_table", "words_of"]
 
 _HELP = """Compare runs document by document: is one better, and how sure is that?
 
-The first run is what the others are held against. A run is an id, the start of one, a path, `latest`; or results of
+The first run is what the others are held against; p-values allow for all tasks of all runs. A run is an id, the start of one, a path, `latest`; or results of
 lm-eval or lmms-eval: a samples file, or the folder it is in. What both were asked is paired, so that only the
 difference counts: exactly for right and wrong, by sign flips otherwise, with whole clusters where documents belong
-together. Warns about everything else that differs between the runs.
+together. Warns about everything else that differs between the runs. With --models all names are those of models, and
+the newest finished run of each task speaks for each.
 
 \b
 Examples:
@@ -26,12 +27,19 @@ Examples:
   assay compare base tuned another --tasks gsm8k --show_flips
   assay compare base tuned --by subject --plot forest.svg
   assay compare results/base results/tuned --metric acc_norm --json
+  assay compare --models qwen3-4b qwen3-8b llama3-8b --tasks gsm8k,mmlu
 """
 _SHOWN_FLIPS = 10
 
 
 @click.command("compare", help=_HELP)
-@click.argument("runs", nargs=-1, required=True, metavar="FIRST SECOND...")
+@click.argument("runs", nargs=-1, metavar="FIRST SECOND...")
+@click.option(
+    "--models",
+    multiple=True,
+    metavar="NAMES",
+    help="Compare the newest runs of these models (`assay runs --json` has their names).",
+)
 @click.option("--tasks", "task_names", multiple=True, metavar="NAMES", help="Only these tasks.")
 @click.option(
     "--metric", "metrics", multiple=True, metavar="NAMES", help="These metrics instead of each task's first."
@@ -55,6 +63,7 @@ _SHOWN_FLIPS = 10
 @in_option
 def command(
     runs: tuple[str, ...],
+    models: tuple[str, ...],
     task_names: tuple[str, ...],
     metrics: tuple[str, ...],
     cluster_by: str,
@@ -70,8 +79,11 @@ def command(
     from assay.core.errors import BadOption
     from assay.viewer.comparison.comparing import compare_sources
     from assay.viewer.comparison.records import CompareOptions
-    from assay.viewer.comparison.sources import open_source
+    from assay.viewer.comparison.settling import settled
+    from assay.viewer.comparison.sources import MODEL, open_source
 
+    if models:
+        runs = tuple(f"{MODEL}{name}" for name in [*words_of(models), *words_of(runs)])
     if len(runs) < 2:
         raise BadOption("it takes two runs to compare", hint="`assay runs` shows all")
     options = CompareOptions(
@@ -85,7 +97,7 @@ def command(
     )
     sources = [open_source(word, folders) for word in runs]
     try:
-        found = [compare_sources(sources[0], other, options) for other in sources[1:]]
+        found = settled([compare_sources(sources[0], other, options) for other in sources[1:]])
         if as_json:
             click.echo(json.dumps([one.as_json() for one in found], ensure_ascii=False, indent=2))
         for comparison, other in zip(found, sources[1:], strict=True):
@@ -114,6 +126,8 @@ def _draw(comparison: Any, path: Path, *, several: bool) -> None:
 
 
 def _print(comparison: Any, *, show_flips: bool, sources: tuple[Any, Any]) -> None:
+    from assay.viewer.comparison.models import ModelSheets
+
     first = _named(comparison.first, comparison.first_model)
     click.secho(printable(f"{_named(comparison.second, comparison.second_model)} against {first}"), bold=True)
     rows = [*comparison.rows, *([comparison.overall] if comparison.overall else [])]
@@ -121,6 +135,10 @@ def _print(comparison: Any, *, show_flips: bool, sources: tuple[Any, Any]) -> No
     if comparison.categories:
         print_table(comparison, comparison.categories)
     print_remarks(comparison)
+    for source in sources:
+        if isinstance(source, ModelSheets):
+            used = dict.fromkeys(source.runs[row.task] for row in comparison.rows)
+            click.echo(printable(f"{source.name}: {', '.join(used)}"))
     if show_flips:
         _print_flips(comparison, sources)
     click.echo("")

@@ -218,7 +218,8 @@ class RunSpec:
         metavar="PATH",
     )
     stop_when: str | None = option(
-        None, "Ask in random order and stop when sure enough: `ci<=1.0` (points), `gate:RUN>=-1.0`.", "Run",
+        None, "Ask in random order and stop when sure enough: `ci<=1.0` (points), `gate:RUN>=-1.0`; `METRIC: ci<=1.0` names what"
+        " is watched.", "Run",
         parse=parse_stop_rule, metavar="RULE",
     )  # fmt: skip
     max_cost: float | None = option(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from assay.core.ports import Model, ToldTargets
 from assay.core.runspec import RunSpec
+from assay.core.stop_rules import read_stop_rule
+from assay.engine.stop_metrics import stop_notes
 from assay.engine.targets import says_nothing
 
 if TYPE_CHECKING:
@@ -17,7 +19,13 @@ __all__ = ["notes_on"]
 
 def notes_on(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
     """A line for each thing that may surprise."""
-    return [*_without_effect(spec, tasks), *_unheard(spec, model, tasks), *_untold(model, tasks)]
+    stops = [] if spec.stop_when is None else stop_notes(read_stop_rule(spec.stop_when), tasks)
+    return [
+        *_without_effect(spec, tasks),
+        *_unheard(spec, model, tasks),
+        *_untold(model, tasks),
+        *stops,
+    ]
 
 
 def _unheard(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:

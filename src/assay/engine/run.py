@@ -60,7 +60,7 @@ async def run(
             with stream.court:
                 await stream.flow()
                 if stream.stops:
-                    facts = stop_facts(stream.stops, journal.facts())
+                    facts = stop_facts(plan, stream.stops, journal.facts())
                     await asyncio.wrap_future(journal.set_facts(facts))
                 progress.stage = "summarise"
                 estimates = await stream.foreign.run(partial(summarise, plan, journal))

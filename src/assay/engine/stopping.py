@@ -8,6 +8,7 @@ After a round its scores are looked at in the drawn order; the interval (`stats.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,7 +18,7 @@ from assay.core.stop_rules import StopRule, read_stop_rule
 from assay.core.verdicts import Score, Unscored, Verdict
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.run_names import output_folder
-from assay.stats.aggregations import aggregation_name
+from assay.engine.stop_metrics import Watched, watched
 from assay.stats.intervals import Interval
 from assay.stats.sequences import ConfidenceSequence
 from assay.store.finding import DEFAULT_FOLDER, find_run
@@ -39,15 +40,16 @@ class Stop:
         self,
         rule: StopRule,
         order: Sequence[int],
-        key: tuple[str, str],
+        watched: Watched,
         baseline: Mapping[int, float] | None = None,
     ) -> None:
         self.rule = rule
         self.order = order
-        self.key = key
-        """(pipeline, metric) of the scores that are looked at."""
-
+        self.watched = watched
+        self.key = (watched.pipeline, watched.metric)
         self.baseline = baseline
+        """Its scores by document, as they are."""
+
         self.left = 0
         """Documents of this round that are still to be opened."""
 
@@ -77,40 +79,51 @@ class Stop:
             self.add_score(verdict.document, value)
 
     def add_score(self, document: int, value: Any) -> None:
-        """Take in one score; one that is no number between 0 and 1 means that nobody can tell when to stop."""
-        if isinstance(value, (int, float)) and 0 <= value <= 1:
-            self._scores[document] = float(value)
+        """Take in one score; one that is not in the range means that nobody can tell when to stop."""
+        low, high = self.watched.limits
+        if isinstance(value, (int, float)) and low <= value <= high:
+            self._scores[document] = (float(value) - low) / (high - low)
         elif not self.why_not:
-            self.why_not = f"{self.key[1]} has values that are not between 0 and 1"
+            metric = self.watched.metric
+            self.why_not = (
+                f"{metric} has values that are not between {low:g} and {high:g};"
+                f' "{metric}: {_without_metric(self.rule)} in LOW..HIGH" says what they are between'
+            )
 
     @property
     def interval(self) -> Interval:
-        """Of the score, or of the difference from the baseline, over all documents."""
-        found = self._sequence.interval
-        if self.baseline is None:
-            return found
-        return Interval(
-            low=2 * found.low - 1, high=2 * found.high - 1, method=found.method, level=found.level
-        )
+        """Of the score, or of what is gained on the baseline, over all documents, in the metric's own unit."""
+        found, (low, high) = self._sequence.interval, self.watched.limits
+        start, span = (low, high - low) if self.baseline is None else (low - high, 2 * (high - low))
+        return replace(found, low=start + span * found.low, high=start + span * found.high)
 
     def _look(self, chosen: Sequence[int]) -> None:
         self.asked += len(chosen)
         if self.why_not:
             return
         self._sequence.add(self._measured(document) for document in chosen)
-        found, points = self.interval, self.rule.points / 100
+        found, points = self.interval, self._points
         if self.baseline is None:
             self.reached = found.half_width <= points + 1e-12
         else:
             self.reached = found.low >= points or found.high < points
 
+    @property
+    def _points(self) -> float:
+        """What the rule asks for, in the metric's own unit."""
+        low, high = self.watched.limits
+        return self.rule.points / 100 * (high - low)
+
     def _measured(self, document: int) -> float | None:
-        """A document's score; against a baseline half its difference, moved between 0 and 1."""
+        """A document's score between 0 and 1; against a baseline half of what is gained, moved between 0 and 1."""
         score = self._scores.get(document)
         if self.baseline is None or score is None:
             return score
-        before = self.baseline.get(document)
-        return None if before is None else (score - before + 1) / 2
+        before, (low, high) = self.baseline.get(document), self.watched.limits
+        if before is None:
+            return None
+        gain = score - (before - low) / (high - low)
+        return ((gain if self.watched.higher_is_better else -gain) + 1) / 2
 
     def _size(self) -> int:
         """How many more to ask: half of what it seems to take yet, so that few are asked in vain."""
@@ -118,7 +131,7 @@ class Stop:
             return len(self.order)
         if not self.asked or self.baseline is not None:
             return max(_FIRST, self.asked // 2)
-        wanted = self.asked * (self.interval.half_width / (self.rule.points / 100)) ** 2
+        wanted = self.asked * (self.interval.half_width / self._points) ** 2
         likely = wanted / (1 + wanted / len(self.order))  # asked without replacement
         return max(_FIRST, int((likely - self.asked) / 2))
 
@@ -131,11 +144,16 @@ class Stop:
             "asked": self.asked,
             "documents": len(self.order),
             "reached": self.reached,
+            "higher_is_better": self.watched.higher_is_better,
             "low": found.low,
             "high": found.high,
             "level": found.level,
             "why_not": self.why_not,
         }
+
+
+def _without_metric(rule: StopRule) -> str:
+    return f"gate:{rule.baseline}>={rule.points:g}" if rule.baseline else f"ci<={rule.points:g}"
 
 
 def open_stops(plan: Plan, journal: Journal) -> dict[str, Stop]:
@@ -169,23 +187,20 @@ def _baseline(plan: Plan, rule: StopRule) -> Run | None:
 
 
 def _stop(plan: Plan, planned: PlannedTask, rule: StopRule, baseline: Run | None) -> Stop | None:
-    """None for a task whose documents are judged together: it needs them all."""
-    metrics = list(planned.scorer.metrics)
-    if not planned.judged_apart or not metrics:
-        return None
-    if aggregation_name(planned.scorer.use_of(metrics[0]).aggregation) != "mean":
+    """None for a task the rule cannot be applied to: `plan.notes` say why."""
+    found = watched(planned, rule)
+    if isinstance(found, str):
         return None
     name, samples = planned.task.name, plan.spec.samples
     order = (
         sorted(samples[name]) if samples is not None and name in samples else list(range(planned.documents))
     )
     Random(f"{plan.spec.seed[0]} {name}").shuffle(order)
-    key = (planned.scorer.pipelines[0].name, metrics[0])
-    known = None if baseline is None else _baseline_scores(baseline, planned, key)
-    return Stop(rule, order, key, known)
+    known = None if baseline is None else _baseline_scores(baseline, planned, found)
+    return Stop(rule, order, found, known)
 
 
-def _baseline_scores(baseline: Run, planned: PlannedTask, key: tuple[str, str]) -> dict[int, float]:
+def _baseline_scores(baseline: Run, planned: PlannedTask, found: Watched) -> dict[int, float]:
     """What the baseline scored, by document.
 
     Raises:
@@ -201,24 +216,39 @@ def _baseline_scores(baseline: Run, planned: PlannedTask, key: tuple[str, str]) 
             where="--stop_when",
             hint="a baseline is the same task over the same data",
         )
+    low, high = found.limits
     return {
         document: float(value)
         for pipeline, metric, document, kind, value in baseline.journal.verdicts(name)
-        if (pipeline, metric) == key
+        if (pipeline, metric) == (found.pipeline, found.metric)
         and kind == "score"
         and isinstance(value, (int, float))
-        and 0 <= value <= 1
+        and low <= value <= high
     }
 
 
-def stop_facts(stops: Mapping[str, Stop], facts: Mapping[str, Any]) -> dict[str, Any]:
+def stop_facts(plan: Plan, stops: Mapping[str, Stop], facts: Mapping[str, Any]) -> dict[str, Any]:
     """What a journal says at the end: what the rules came to, and how many documents were asked."""
+    rule = read_stop_rule(plan.spec.stop_when or "")
+    refused = {
+        name: (planned.documents, why)
+        for name, planned in plan.tasks.items()
+        if isinstance(why := watched(planned, rule), str)
+    }
     asked = {
         name: {**about, "documents": stops[name].asked}
         for name, about in facts["tasks"].items()
         if name in stops
     }
     return {
-        "stopped": {name: stop.facts() for name, stop in stops.items()},
+        "stopped": {name: stop.facts() for name, stop in stops.items()} | _never(refused),
         "tasks": {**facts["tasks"], **asked},
+    }
+
+
+def _never(refused: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
+    """Tasks the rule could not be applied to."""
+    return {
+        name: {"asked": count, "documents": count, "reached": False, "why_not": why}
+        for name, (count, why) in refused.items()
     }

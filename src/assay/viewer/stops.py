@@ -17,7 +17,12 @@ def stops_text(run: Run) -> list[str]:
             why = about["why_not"] or f"{rule} was not reached before the last one"
             lines.append(f"{task}: all {asked} documents were asked: {why}")
             continue
-        number = f"{about['metric']} minus the baseline's" if rule.startswith("gate:") else about["metric"]
+        number = about["metric"]
+        if "gate:" in rule:
+            upward = about.get("higher_is_better", True)
+            number = (
+                f"{number} minus the baseline's" if upward else f"the baseline's {number} minus this one's"
+            )
         lines.append(
             f"{task}: {rule} reached after {asked} of {whole} documents, {whole - asked} saved; {number} over all of them"
             f" is between {about['low']:.4f} and {about['high']:.4f} ({100 * about['level']:g} %, looks in between allowed"

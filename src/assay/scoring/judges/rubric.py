@@ -71,6 +71,8 @@ class RubricJudge:
         self._low, self._high = read_range(range, where)
         self._normalise = normalise
         self.parts = tuple(criterion.name for criterion in self._criteria)
+        self.limits = (0.0, 1.0) if normalise else (self._low, self._high)
+        """What its numbers lie between."""
 
     def prompts(self, case: Case) -> Sequence[str]:
         low, high = f"{self._low:g}", f"{self._high:g}"

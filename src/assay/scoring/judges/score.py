@@ -61,6 +61,8 @@ class ScoreJudge:
         self._criteria = criteria
         self._low, self._high = read_range(range, where)
         self._normalise = normalise
+        self.limits = (0.0, 1.0) if normalise else (self._low, self._high)
+        """What its numbers lie between."""
 
     def prompts(self, case: Case) -> Sequence[str]:
         low, high = f"{self._low:g}", f"{self._high:g}"

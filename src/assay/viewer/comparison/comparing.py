@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.errors import UnknownName, UserMistake
-from assay.stats.comparison import Difference, compare_pairs, detectable_difference
-from assay.stats.distributions import normal_cdf, normal_quantile
-from assay.stats.multiple import adjusted
+from assay.scoring.metrics import METRICS
+from assay.stats.comparison import Difference, compare_pairs
 from assay.stats.resampling import CorpusDifference, compare_corpora
 from assay.store.sheets import Column, Sheet, SheetSource
 from assay.viewer.comparison.clusters import cluster_names, suggested_clusters
 from assay.viewer.comparison.mismatches import run_mismatches, task_mismatches
+from assay.viewer.comparison.models import speaker_of
 from assay.viewer.comparison.pairing import Pairing, numbers_in, pair
 from assay.viewer.comparison.records import CompareOptions, Comparison, Flip, Mismatch, Row
+from assay.viewer.comparison.settling import settled
 
 __all__ = ["compare_sources", "shared_columns"]
 
@@ -36,30 +37,44 @@ def compare_sources(first: SheetSource, second: SheetSource, options: CompareOpt
     """
     rows: list[Row] = []
     categories: list[Row] = []
-    mismatches = [*run_mismatches(first, second)]
+    mismatches: list[Mismatch] = []
     notes: list[str] = []
+    lacking: list[UnknownName] = []
     for task in _shared_tasks(first, second, options):
         one = first.sheet(task)
         other = second.sheet(task, one.kind)
         if other.kind != one.kind:
             one = first.sheet(task, other.kind)
         pairing = pair(one, other)
+        mismatches += run_mismatches(speaker_of(first, task), speaker_of(second, task))
         mismatches += task_mismatches(one, other, pairing)
         if not len(pairing.first):
             notes.append(f"{task}: the runs have no document in common")
             continue
-        names, note = cluster_names(first, one, pairing, options.cluster_by)
+        try:
+            names, note = cluster_names(first, one, pairing, options.cluster_by)
+        except UnknownName as error:
+            lacking.append(error)
+            names, note = None, f"{error.what}; each stands for itself"
         notes += [note] if note else []
-        if names is None and (hint := suggested_clusters(first, task)):
+        if names is None and not options.cluster_by and (hint := suggested_clusters(first, task)):
+            notes.append(hint)
+        if not options.metrics and (hint := _repeats_hint(one, other)):
             notes.append(hint)
         compared = [*_compare_task(one, other, pairing, names, options, notes)]
         rows += compared
         if options.category and compared:
-            categories += _by_category(first, one, other, pairing, names, compared[0], options, notes)
+            try:
+                categories += _by_category(first, one, other, pairing, names, compared[0], options, notes)
+            except UnknownName as error:
+                lacking.append(error)
+                notes.append(error.what)
+    asked = bool(options.cluster_by) + bool(options.category)
+    if lacking and len(lacking) == asked * len({row.task for row in rows}):
+        raise lacking[0]
     if not rows:
         raise UserMistake("the runs have no task, metric and document in common", hint="; ".join(notes))
-    rows = _settled(rows, options)
-    return Comparison(
+    comparison = Comparison(
         first=first.name,
         second=second.name,
         first_model=first.model,
@@ -67,11 +82,11 @@ def compare_sources(first: SheetSource, second: SheetSource, options: CompareOpt
         level=options.level,
         correction=options.correction,
         rows=tuple(rows),
-        categories=tuple(_settled(categories, options)),
-        overall=_overall(rows, options),
+        categories=tuple(categories),
         mismatches=_together(mismatches),
         notes=tuple(dict.fromkeys(notes)),
     )
+    return settled([comparison])[0]
 
 
 def _shared_tasks(first: SheetSource, second: SheetSource, options: CompareOptions) -> list[str]:
@@ -122,7 +137,7 @@ def _compare_column(
 ) -> Row | None:
     column, other = columns
     before, after = numbers_in(column), numbers_in(other)
-    if before is None or after is None or (column.aggregation or "mean") not in _MEANS:
+    if before is None or after is None or aggregation_of(column) not in _MEANS:
         return _compare_corpus(first, column, other, pairing, clusters, options)
     left, right = before[pairing.first], after[pairing.second]
     kept = ~(np.isnan(left) | np.isnan(right))
@@ -142,6 +157,16 @@ def _compare_column(
     return replace(row, flips=flips, notes=tuple(said))
 
 
+def _repeats_hint(first: Sheet, second: Sheet) -> str:
+    """A word where each document was answered several times: all answers say more than the one that is reported."""
+    shared = shared_columns(first, second)
+    main = shared[0][0] if shared else None
+    name = f"{main.metric}.mean" if main else ""
+    if main is None or all(column.metric != name for column, _ in shared):
+        return ""
+    return f"{first.task}: documents were answered several times; `--metric {name}` compares all answers, not only the reported one"
+
+
 def shared_columns(first: Sheet, second: Sheet) -> list[tuple[Column, Column]]:
     """Columns of the same metric and filter pipeline; of the same metric alone where files do not name pipelines."""
     shared = [(first.columns[key], second.columns[key]) for key in first.columns if key in second.columns]
@@ -158,6 +183,20 @@ def shared_columns(first: Sheet, second: Sheet) -> list[tuple[Column, Column]]:
 
 
 _MEANS = frozenset({"mean", "nanmean"})
+
+
+def aggregation_of(column: Column) -> str:
+    """The name of a column's aggregation; where nobody says, that of the metric it is called after."""
+    if column.aggregation or column.metric not in METRICS:
+        return column.aggregation or "mean"
+    return METRICS.get(column.metric).aggregation
+
+
+def higher_is_better(column: Column) -> bool:
+    """Whether more of a metric is better; where nobody says, as of the metric it is called after."""
+    if column.higher_is_better is None and column.metric in METRICS:
+        return METRICS.get(column.metric).higher_is_better
+    return column.higher_is_better is not False
 
 
 def _is_mean(column: Column, numbers: Floats) -> bool:
@@ -190,7 +229,7 @@ def _row(
     category: str = "",
 ) -> Row:
     found = compare_pairs(before, after, clusters, level=options.level)
-    up, down = (found.losses, found.wins) if column.higher_is_better is False else (found.wins, found.losses)
+    up, down = (found.wins, found.losses) if higher_is_better(column) else (found.losses, found.wins)
     share = min(before.min(), after.min()) >= 0 and max(before.max(), after.max()) <= 1
     row = _filled(task, column, found, test=found.test, documents=found.documents, clusters=found.clusters)
     return replace(
@@ -233,7 +272,7 @@ def _filled(
         detectable=None,
         documents=documents,
         clusters=clusters,
-        higher_is_better=column.higher_is_better is not False,
+        higher_is_better=higher_is_better(column),
     )
 
 
@@ -251,12 +290,13 @@ def _compare_corpus(
         for one, two in zip(pairing.first.tolist(), pairing.second.tolist(), strict=True)
     ]
     kept = [at for at, both in enumerate(rows) if both[0] is not None and both[1] is not None]
-    if not kept or not column.aggregation:
+    aggregation = aggregation_of(column)
+    if not kept:
         return None
     names = None if clusters is None else [clusters[at] for at in kept]
     try:
         found = compare_corpora(
-            column.aggregation,
+            aggregation,
             [rows[at][0] for at in kept],
             [rows[at][1] for at in kept],
             names,
@@ -270,7 +310,7 @@ def _compare_corpus(
     row = _filled(sheet.task, column, found, test=test, documents=len(kept), clusters=found.clusters)
     lost = len(rows) - len(kept)
     said = (_left_out(lost, len(rows)),) if lost else ()
-    return replace(row, share=column.aggregation in ("f1", "acc_all"), notes=said)
+    return replace(row, share=aggregation in ("f1", "acc_all"), notes=said)
 
 
 def _left_out(lost: int, total: int) -> str:
@@ -319,58 +359,6 @@ def _by_category(
         own = None if clusters is None else [clusters[at] for at in np.flatnonzero(chosen).tolist()]
         rows.append(_row(first.task, column, left[chosen], right[chosen], own, options, str(name)))
     return rows
-
-
-def _settled(rows: list[Row], options: CompareOptions) -> list[Row]:
-    """The rows with p-values that allow for their number, and what follows from them."""
-    raised = adjusted([row.p_value for row in rows], options.correction)
-    tests = 1 if options.correction == "none" else len(rows)
-    settled = []
-    for row, p_value in zip(rows, raised, strict=True):
-        differs = p_value < 1 - options.level
-        better = (row.difference > 0) == row.higher_is_better if differs else None
-        reach = detectable_difference(row.stderr, row.degrees, level=options.level, tests=tests)
-        settled.append(replace(row, adjusted_p=p_value, differs=differs, better=better, detectable=reach))
-    return settled
-
-
-def _overall(rows: Sequence[Row], options: CompareOptions) -> Row | None:
-    """The mean difference over tasks, each counting alike, where all are shares: tasks as strata."""
-    tasks: dict[str, Row] = {}
-    for row in rows:
-        if row.share and row.higher_is_better:
-            tasks.setdefault(row.task, row)
-    if len(tasks) < 2 or len(tasks) < len({row.task for row in rows}):
-        return None
-    several = list(tasks.values())
-    count = len(several)
-    value = sum(row.difference for row in several) / count
-    error = math.sqrt(sum(row.stderr**2 for row in several)) / count
-    half = normal_quantile((1 + options.level) / 2) * error
-    p_value = 2 * normal_cdf(-abs(value) / error) if error > 0 else 1.0
-    differs = p_value < 1 - options.level
-    return Row(
-        task=f"all {count} tasks",
-        metric="mean",
-        pipeline="",
-        first=sum(row.first for row in several) / count,
-        second=sum(row.second for row in several) / count,
-        difference=value,
-        stderr=error,
-        low=value - half,
-        high=value + half,
-        interval_method="stratified",
-        p_value=p_value,
-        adjusted_p=p_value,
-        test="z",
-        differs=differs,
-        better=value > 0 if differs else None,
-        detectable=detectable_difference(error, math.inf, level=options.level),
-        documents=sum(row.documents for row in several),
-        wins=sum(row.wins or 0 for row in several),
-        ties=sum(row.ties or 0 for row in several),
-        losses=sum(row.losses or 0 for row in several),
-    )
 
 
 def _together(mismatches: Sequence[Mismatch]) -> tuple[Mismatch, ...]:

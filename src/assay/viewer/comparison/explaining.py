@@ -17,6 +17,7 @@ from assay.core.errors import UserMistake
 from assay.store.sheets import Look, Sheet, SheetSource
 from assay.viewer.comparison.comparing import shared_columns
 from assay.viewer.comparison.mismatches import run_mismatches, task_mismatches
+from assay.viewer.comparison.models import speaker_of
 from assay.viewer.comparison.pairing import Pairing, numbers_in, pair
 from assay.viewer.comparison.records import Mismatch
 
@@ -110,6 +111,7 @@ def explain_sources(
 def _explain(
     first: SheetSource, second: SheetSource, task: str, metric: str, examples: int
 ) -> Explanation | None:
+    first, second = speaker_of(first, task), speaker_of(second, task)
     one = first.sheet(task)
     other = second.sheet(task, one.kind)
     if other.kind != one.kind:

@@ -132,6 +132,9 @@ class Comparison:
     overall: Row | None = None
     """All tasks together, each counting alike."""
 
+    family: int = 1
+    """How many tests the p-values allow for: all rows of all runs that were compared together."""
+
     mismatches: tuple[Mismatch, ...] = ()
     notes: tuple[str, ...] = field(default=())
 

@@ -82,6 +82,8 @@ def verdict_of(row: Row) -> str:
     """In a word."""
     if row.differs:
         return "better" if row.better else "worse"
+    if row.stderr == 0 and row.difference == 0:
+        return "identical"
     return "no difference seen"
 
 
@@ -92,8 +94,12 @@ def detectable_of(row: Row) -> str:
     return f"±{100 * row.detectable:.1f}" if row.share else f"±{row.detectable:.3g}"
 
 
-def remarks(comparison: Comparison) -> Iterator[tuple[str, str]]:
+def remarks(comparison: Comparison) -> list[tuple[str, str]]:
     """(kind, text) of everything worth knowing beside the numbers; kinds are `warning` and `note`."""
+    return list(dict.fromkeys(_remarks(comparison)))
+
+
+def _remarks(comparison: Comparison) -> Iterator[tuple[str, str]]:
     for one in comparison.mismatches:
         share = "" if one.count is None else f" ({one.count} of {one.total} documents)"
         task = f"{one.task}: " if one.task else ""
@@ -105,6 +111,15 @@ def remarks(comparison: Comparison) -> Iterator[tuple[str, str]]:
             yield "note", printable(f"{row.task}: {row.documents} documents in {row.clusters} clusters")
     for note in comparison.notes:
         yield "note", printable(note)
+    alone = [row.task for row in comparison.rows if not row.differs and (row.low > 0 or row.high < 0)]
+    if alone and comparison.correction != "none" and comparison.family > 1:
+        yield (
+            "note",
+            printable(
+                f"{', '.join(dict.fromkeys(alone))}: an interval is of its task alone; p and detectable allow for all"
+                f" {comparison.family} tests ({comparison.correction})"
+            ),
+        )
 
 
 def markdown_table(comparison: Comparison, rows: Sequence[Row]) -> str:

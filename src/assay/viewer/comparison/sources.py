@@ -12,19 +12,25 @@ from assay.store.journal import FILE_NAME
 from assay.store.run_sheets import RunSheets
 from assay.store.runs import Run
 from assay.store.sheets import SheetSource
+from assay.viewer.comparison.models import ModelSheets
 
-__all__ = ["open_source"]
+__all__ = ["MODEL", "open_source", "run_sheets"]
+
+MODEL = "model:"
+"""Before the name of a model whose newest runs are meant."""
 
 
 def open_source(word: str | Path | Run, folders: Sequence[str | Path] = ()) -> SheetSource:
     """A run (its id, the start of it, its folder, `latest`) or result files of lm-eval or lmms-eval (a samples file, or
-    the folder it is in).
+    the folder it is in); or `model:NAME`, the newest runs of a model.
 
     Raises:
         UnknownName: There is neither.
     """
     if isinstance(word, Run):
-        return _sheets(Run(word.folder))
+        return run_sheets(word.folder)
+    if isinstance(word, str) and word.startswith(MODEL):
+        return ModelSheets.find(word.removeprefix(MODEL), folders, run_sheets)
     path = Path(word).expanduser()
     ours = (path / FILE_NAME).is_file() or path.name == FILE_NAME
     if path.exists() and not ours:
@@ -41,11 +47,12 @@ def open_source(word: str | Path | Run, folders: Sequence[str | Path] = ()) -> S
                 hint=f"a run's folder holds {FILE_NAME}; result folders hold samples_<task>_<date>.jsonl",
             ) from None
         raise error from None
-    return _sheets(Run(folder))
+    return run_sheets(folder)
 
 
-def _sheets(run: Run) -> RunSheets:
+def run_sheets(folder: Path) -> RunSheets:
     """A run as it was scored the last time, if all of it was."""
+    run = Run(folder)
     last = run.scored(None)
     if last is run or not set(last.tasks) >= set(run.tasks):
         return RunSheets(run)

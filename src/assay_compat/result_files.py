@@ -78,7 +78,7 @@ class ResultFiles:
         return {
             "chat template": results.get("chat_template_sha") or results.get("chat_template"),
             "system instruction": results.get("system_instruction") or None,
-            "few-shot as turns": bool(results.get("fewshot_as_multiturn")),
+            "few-shot as turns": bool(results.get("fewshot_as_multiturn") and results.get("chat_template")),
             "limit": config.get("limit"),
             "gen_kwargs": config.get("gen_kwargs") or None,
             "seed": seeds if any(seed is not None for seed in seeds) else None,
@@ -103,9 +103,9 @@ class ResultFiles:
             task=task,
             kind="files",
             documents=documents,
-            contents=[row.get("doc_hash") or row["doc_id"] for row in first],
+            contents=_contents(first),
             prompts=[row.get("prompt_hash") or _sha(_prompt(row)) for row in first],
-            endings=["scored"] * len(documents),
+            endings=[""] * len(documents),
             columns=self._columns(task, columns),
             facts=self._task_facts(task, first[0] if first else {}),
             cluster_key=str(self._results_of(task).get("configs", {}).get(task, {}).get("cluster_key") or ""),
@@ -210,6 +210,13 @@ class ResultFiles:
             "dataset": {key: config[name] for key, name in names if config.get(name)} or None,
             "task version": results.get("versions", {}).get(task),
         }
+
+
+def _contents(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The marks of the documents. lmms-eval 0.7 marks them all alike, because it has let go of them by then."""
+    marks = [row.get("doc_hash") for row in rows]
+    unknown = None in marks or (len(marks) > 1 and len(set(marks)) == 1) or set(marks) == {_sha("null")}
+    return [None] * len(marks) if unknown else marks
 
 
 @lru_cache(maxsize=64)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import assay
 from assay.core.errors import BadData, UnknownName
 from assay.viewer.comparison.comparing import compare_sources
+from assay.viewer.comparison.linting import lint_benchmark
 from assay.viewer.comparison.records import CompareOptions
 from assay_compat.result_files import open_results
 
@@ -124,3 +127,36 @@ def test_one_file_is_enough_and_a_broken_line_is_named(tmp_path: Path) -> None:
 def test_a_folder_without_samples_is_nothing(tmp_path: Path) -> None:
     assert open_results(tmp_path) is None
     assert open_results(tmp_path / "missing") is None
+
+
+def test_documents_that_lmms_eval_marks_all_alike_are_paired_by_number(tmp_path: Path) -> None:
+    """Its samples carry the hash of nothing: by the time it is made, the documents are gone."""
+    for place, right in (("a", 12), ("b", 6)):
+        rows = [
+            {**lmms_eval_row(n, float(n < right)), "doc_hash": hashlib.sha256(b"null").hexdigest()}
+            for n in range(20 if place == "a" else 15)
+        ]
+        write(tmp_path / place / "20260101_120000_samples_sums.jsonl", rows)
+    found = assay.compare(tmp_path / "a", tmp_path / "b")
+    assert (found.rows[0].wins, found.rows[0].ties, found.rows[0].losses) == (0, 9, 6)
+    assert [one.what for one in found.mismatches] == [
+        "15 documents are in both runs, 5 only in the first, 0 only in the second"
+    ]
+    source = open_results(tmp_path / "a")
+    assert source is not None
+    assert not [lint for lint in lint_benchmark([source]) if lint.kind == "duplicates"]
+
+
+def test_every_task_has_the_results_of_its_own_date(tmp_path: Path) -> None:
+    for task, date in (("sums", "2026-01-01T00-00-00.000001"), ("more", "2026-01-02T00-00-00.000001")):
+        write(tmp_path / f"samples_{task}_{date}.jsonl", [lm_eval_row(n, 1.0) for n in range(3)])
+        about = {
+            "results": {task: {"exact_match,none": 1.0}},
+            "n-shot": {task: 5},
+            "higher_is_better": {task: {"exact_match": False}},
+        }
+        (tmp_path / f"results_{date}.json").write_text(json.dumps(about), "utf-8")
+    source = open_results(tmp_path)
+    assert source is not None
+    assert [source.sheet(task).facts["few-shot examples"] for task in ("sums", "more")] == [5, 5]
+    assert {one.task for one in source.numbers()} == {"sums", "more"}

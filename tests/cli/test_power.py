@@ -4,9 +4,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.cli.conftest import Assay
-from tests.making import write_task
+from tests.making import make_model, write_task
+
+import assay
+from assay.store.sheets import SheetSource
+from assay.viewer.comparison.planning import PowerOptions, plan_power
+from assay.viewer.comparison.sources import open_source
 
 
 @pytest.fixture
@@ -41,7 +47,7 @@ def test_a_pilot_tells_how_scores_and_differences_vary(assay_command: Assay, run
     assert one["spread"] == pytest.approx(50.0, rel=0.02)
     assert two["spread"] == pytest.approx(100 * (0.265 - 0.245**2) ** 0.5, rel=0.02)
     assert two["correlation"] == pytest.approx(0.577, abs=0.01)
-    assert "3 repeats" in str(three["how"])
+    assert "3 runs as repeats" in str(three["how"])
     assert found(assay_command, *runs, "--repeats", "9")["detectable"] < three["detectable"]  # type: ignore[operator]
 
 
@@ -50,9 +56,40 @@ def test_more_documents_show_smaller_differences(assay_command: Assay, runs: lis
     assert few["detectable"] == pytest.approx(2 * float(str(many["detectable"])))
 
 
-def test_clusters_count(assay_command: Assay, runs: list[str]) -> None:
-    row = found(assay_command, runs[0], runs[1], "--cluster_by", "text")
-    assert row["design_effect"] != 1.0
+def test_clusters_count(assay_command: Assay, run_of: Callable[..., str], workspace: Path) -> None:
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1), "text": n // 10} for n in range(100)]
+    task = str(write_task(workspace, "sums", rows))
+    alike = run_of("a", lambda document: document // 10 % 2 == 0, task)
+    spread = run_of("b", lambda document: document % 2 == 0, task)
+    assert found(assay_command, alike, "--cluster_by", "text")["design_effect"] == pytest.approx(11, rel=0.01)
+    assert found(assay_command, spread, "--cluster_by", "text")["design_effect"] == 1.0
+
+
+def test_repeats_of_a_pilot_tell_what_sampling_adds(tmp_path: Path) -> None:
+    """Simulated: documents of known difficulty, answered eight times; what is needed is what Miller's formula says."""
+    draw = np.random.default_rng(5)
+    chances = draw.random(400)
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(400)]
+    sampled = {"until": ["\n"], "do_sample": True, "temperature": 1.0}
+    task = str(write_task(tmp_path, "sums", rows, repeats=8, generation_kwargs=sampled))
+
+    def pilot(place: str, seed: int) -> SheetSource:
+        right = np.random.default_rng(seed).random((400, 8)) < chances[:, None]
+        model = make_model(
+            lambda asked: str(asked.document + 1) if right[asked.document, asked.repeat] else "no"
+        )
+        run = assay.run(model=model, tasks=[task], no_cache=True, output_path=str(tmp_path / place))
+        return open_source(run)
+
+    sources = [pilot("a", 1), pilot("b", 2)]
+    within = float((chances * (1 - chances)).mean())
+    for repeats in (1, 8):
+        (row,) = plan_power(sources, PowerOptions(repeats=repeats))
+        wanted = 100 * (2 * within / repeats) ** 0.5  # equally good on every document: all of it is sampling
+        assert row.spread == pytest.approx(wanted, rel=0.1)
+        assert "8 and 8 answers" in row.how
+    (alone,) = plan_power(sources[:1], PowerOptions(repeats=8, correlation=0.0))
+    assert alone.spread == pytest.approx(100 * (2 * (chances.var() + within / 8)) ** 0.5, rel=0.1)
 
 
 @pytest.mark.parametrize(

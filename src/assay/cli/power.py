@@ -15,8 +15,8 @@ __all__ = ["command"]
 
 _HELP = """Say how small a difference a benchmark can show, and how many documents a difference takes.
 
-From pilot runs: one tells how scores vary, two of different models how their difference does, three or more repeats of
-one model what sampling adds. Without a run: right-or-wrong scores, half of them right.
+From pilot runs: one tells how scores vary, two of different models how their difference does; where a task has `repeats`,
+or with three or more runs of one model, also what sampling adds. Without a run: right-or-wrong scores, half of them right.
 
 \b
 Examples:

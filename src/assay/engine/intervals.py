@@ -34,7 +34,8 @@ def task_interval(spec: TaskSpec, aggregation: str | Aggregation, values: Values
     name = aggregation_name(aggregation)
     if name in _RESAMPLED:
         found = bootstrap_interval(name, values.items, resamples=_RESAMPLES)
-        return (None, "") if found is None or not math.isfinite(found.half_width) else _ends(found)
+        sound = found is not None and math.isfinite(found.half_width) and found.half_width > 0
+        return _ends(found) if found is not None and sound else (None, "")
     clusters = None
     scores = plain_floats(values.items)
     if scores is None and spec.dialect == "lmms_eval":

@@ -48,12 +48,14 @@ class Sheet:
     """Their positions in the dataset."""
 
     contents: Sequence[Any]
-    """A mark of each document's fields: equal for equal ones."""
+    """A mark of each document's fields: equal for equal ones; all None where nobody knows them."""
 
     prompts: Sequence[Any]
     """A mark of what the model was asked for each."""
 
     endings: Sequence[str]
+    """How each ended; empty where nobody knows."""
+
     columns: Mapping[tuple[str, str], Column]
     """By (pipeline, metric), the main one first."""
 

@@ -75,7 +75,8 @@ def _duplicates(sheet: Sheet) -> Iterator[Lint]:
     """Documents that occur more than once."""
     seen: dict[Any, list[int]] = {}
     for document, content in zip(sheet.documents, sheet.contents, strict=True):
-        seen.setdefault(content, []).append(document)
+        if content is not None:
+            seen.setdefault(content, []).append(document)
     several = [documents for documents in seen.values() if len(documents) > 1]
     if several:
         extra = [document for documents in several for document in documents[1:]]

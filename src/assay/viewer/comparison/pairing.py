@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,37 +34,52 @@ class Pairing:
 
 
 def pair(first: Sheet, second: Sheet) -> Pairing:
-    """Pair documents by their contents; by their numbers where most contents have changed."""
-    if first.documents == second.documents and first.contents == second.contents:
+    """Pair documents by their contents; by their numbers where most contents have changed, or nobody knows them."""
+    known = _known(first) and _known(second)
+    if first.documents == second.documents and (not known or first.contents == second.contents):
         rows = np.arange(len(first.documents), dtype=np.intp)
         return _pairing(first, second, rows, rows, 0)
-    by_content = _match(first.contents, second.contents, first.documents, second.documents)
+    by_content = _match(first, second) if known else []
     numbers = {document: row for row, document in enumerate(second.documents)}
     by_number = [
         (row, numbers[document]) for row, document in enumerate(first.documents) if document in numbers
     ]
     if len(by_content) < 0.5 * len(by_number):
         left, right = _split(by_number)
-        changed = sum(first.contents[one] != second.contents[other] for one, other in by_number)
+        changed = sum(known and first.contents[one] != second.contents[other] for one, other in by_number)
         return _pairing(first, second, left, right, changed)
     left, right = _split(by_content)
     return _pairing(first, second, left, right, 0)
 
 
-def _match(
-    first: Sequence[Any], second: Sequence[Any], numbers: Sequence[int], others: Sequence[int]
-) -> list[tuple[int, int]]:
+def _known(sheet: Sheet) -> bool:
+    return not sheet.contents or sheet.contents[0] is not None
+
+
+def _match(first: Sheet, second: Sheet) -> list[tuple[int, int]]:
     """Rows of equal contents; where a document occurs several times, those of equal numbers first, then in order."""
-    waiting: dict[Any, list[int]] = defaultdict(list)
-    for row, content in enumerate(second):
-        waiting[content].append(row)
-    pairs = []
-    for row, content in enumerate(first):
-        rows = waiting.get(content)
-        if rows:
-            at = next((at for at, other in enumerate(rows) if others[other] == numbers[row]), 0)
-            pairs.append((row, rows.pop(at)))
-    return pairs
+    exact = {
+        (content, number): row
+        for row, (content, number) in enumerate(zip(second.contents, second.documents, strict=True))
+    }
+    pairs, left, taken = [], [], set()
+    for row, (content, number) in enumerate(zip(first.contents, first.documents, strict=True)):
+        other = exact.get((content, number))
+        if other is None:
+            left.append(row)
+        else:
+            pairs.append((row, other))
+            taken.add(other)
+    if not left:
+        return pairs
+    waiting: dict[Any, deque[int]] = defaultdict(deque)
+    for row, content in enumerate(second.contents):
+        if row not in taken:
+            waiting[content].append(row)
+    for row in left:
+        if rows := waiting.get(first.contents[row]):
+            pairs.append((row, rows.popleft()))
+    return sorted(pairs)
 
 
 def _split(pairs: Sequence[tuple[int, int]]) -> tuple[Rows, Rows]:

@@ -13,7 +13,7 @@ from assay.core.errors import BadOption, UserMistake
 from assay.stats.intervals import design_effect
 from assay.stats.power import Spread, detectable_effect, documents_needed, paired_spread
 from assay.stats.repeats import repeats_of
-from assay.store.sheets import Sheet, SheetSource
+from assay.store.sheets import Column, Sheet, SheetSource
 from assay.viewer.comparison.clusters import cluster_names
 from assay.viewer.comparison.pairing import numbers_in, pair
 
@@ -83,8 +83,11 @@ class PowerRow:
 def plan_power(sources: Sequence[SheetSource], options: PowerOptions) -> list[PowerRow]:
     """What each task of some pilot runs can show; without any, what a yes-or-no benchmark can at worst.
 
-    One run tells how its scores vary, two how their difference does. Three or more are taken as repeats of one model:
-    they tell what sampling adds.
+    One run tells how its scores vary, two how their difference does; and where their documents were answered several
+    times, also what sampling adds. Three or more are repeats of one model, and tell the same.
+
+    Raises:
+        UserMistake: They have nothing in common, or three or more are of different models.
     """
     if not sources:
         spread = Spread(between=paired_spread(0.25, 0.25, options.correlation))
@@ -105,6 +108,12 @@ def plan_power(sources: Sequence[SheetSource], options: PowerOptions) -> list[Po
         raise UserMistake(
             "the runs have no such task in common", hint=f"they share: {', '.join(shared) or 'none'}"
         )
+    models = list(dict.fromkeys(source.model for source in sources))
+    if len(sources) > 2 and len(models) > 1:
+        raise UserMistake(
+            f"three or more runs are repeats of one model, and these are of {', '.join(models)}",
+            hint="two runs tell how two models differ",
+        )
     rows = [row for task in wanted if (row := _task_row(task, sources, options)) is not None]
     if not rows:
         raise UserMistake("no task of the runs has scores of single documents")
@@ -116,49 +125,94 @@ def _task_row(task: str, sources: Sequence[SheetSource], options: PowerOptions) 
     sheets += [source.sheet(task, sheets[0].kind) for source in sources[1:]]
     if any(sheet.kind != sheets[0].kind for sheet in sheets):
         sheets = [source.sheet(task, "files") for source in sources]
-    table, places = _table(sheets)
+    sampled = [_sampled(sheet) for sheet in sheets] if len(sheets) < 3 else [None]
+    metric = next(iter(sheets[0].columns.values())).metric if sheets[0].columns else ""
+    known = [one for one in sampled if one is not None]
+    with_repeats = len(known) == len(sampled)
+    table, places = _table(sheets, ".mean" if with_repeats else "")
     if len(places) < 2:
         return None
     whole, _ = cluster_names(sources[0], sheets[0], pair(sheets[0], sheets[0]), options.cluster_by)
     names = None if whole is None else [whole[place] for place in places]
-    metric = next(iter(sheets[0].columns.values())).metric
-    count = options.documents or table.shape[1]
     compared: Floats = table[1] - table[0] if len(table) == 2 else np.asarray(table.mean(axis=0))
-    effect = design_effect(compared, names) if names else 1.0
-    if len(table) == 1:
-        variance = _score_variance(table[0])
-        spread = Spread(between=paired_spread(variance, variance, options.correlation), design_effect=effect)
-        how = f"one run, correlation {options.correlation:g} assumed"
-        return _row(task, metric, how, count, spread, options, None)
-    if len(table) == 2:
-        variance = _difference_variance(table[0], table[1])
-        constant = table.std(axis=1).min() == 0
-        correlation = None if constant else float(np.corrcoef(table[0], table[1])[0][1])
-        return _row(
-            task,
-            metric,
-            "two runs",
-            count,
-            Spread(between=variance, design_effect=effect),
-            options,
-            correlation,
+    effect = max(1.0, design_effect(compared, names)) if names else 1.0
+    pilot = _Pilot(table, known if with_repeats else [], effect, options)
+    spread, how = pilot.spread()
+    count = options.documents or table.shape[1]
+    return _row(task, metric, how, count, spread, options, pilot.correlation)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pilot:
+    """What pilot runs say of one task, in points: a row of scores for each run."""
+
+    table: Floats
+    sampled: Sequence[tuple[float, int]]
+    """Of each run with repeats the variance between them, and how many there were; empty without."""
+
+    design_effect: float
+    options: PowerOptions
+
+    @property
+    def correlation(self) -> float | None:
+        if len(self.table) != 2 or self.table.std(axis=1).min() == 0:
+            return None
+        return float(np.corrcoef(self.table[0], self.table[1])[0][1])
+
+    def spread(self) -> tuple[Spread, str]:
+        """How differences vary, and where that is known from."""
+        if len(self.table) == 2:
+            return self._of_two()
+        assumed = self.options.correlation
+        if len(self.table) > 2:
+            found = repeats_of(self.table.T)
+            between, within, how = found.between, found.within, f"{len(self.table)} runs as repeats"
+        elif self.sampled:
+            ((within, count),) = self.sampled
+            between = max(0.0, float(self.table[0].var(ddof=1)) - within / count)
+            how = f"one run, {count} answers to each document"
+        else:
+            between, within, how = _score_variance(self.table[0]), 0.0, "one run"
+        spread = self._spread(paired_spread(between, between, assumed), within, within)
+        return spread, f"{how}, correlation {assumed:g} assumed"
+
+    def _of_two(self) -> tuple[Spread, str]:
+        if not self.sampled:
+            return self._spread(_difference_variance(self.table[0], self.table[1]), 0.0, 0.0), "two runs"
+        noise = sum(within / count for within, count in self.sampled)
+        between = max(0.0, float((self.table[1] - self.table[0]).var(ddof=1)) - noise)
+        (first, count), (second, other) = self.sampled
+        return self._spread(between, first, second), f"two runs, {count} and {other} answers to each document"
+
+    def _spread(self, between: float, first: float, second: float) -> Spread:
+        return Spread(
+            between=between,
+            within_first=first,
+            within_second=second,
+            repeats_first=self.options.repeats,
+            repeats_second=self.options.repeats,
+            design_effect=self.design_effect,
         )
-    found = repeats_of(table.T)
-    spread = Spread(
-        between=paired_spread(found.between, found.between, options.correlation),
-        within_first=found.within,
-        within_second=found.within,
-        repeats_first=options.repeats,
-        repeats_second=options.repeats,
-        design_effect=effect,
-    )
-    how = f"{len(table)} repeats, correlation {options.correlation:g} assumed"
-    return _row(task, metric, how, count, spread, options, None)
 
 
-def _table(sheets: Sequence[Sheet]) -> tuple[Floats, list[int]]:
-    """Scores in points, a row for each run and a column for each document that all have; and which documents those are."""
-    columns = [numbers_in(next(iter(sheet.columns.values()))) for sheet in sheets if sheet.columns]
+def _sampled(sheet: Sheet) -> tuple[float, int] | None:
+    """The variance between answers to one document, in points, and how many answers there were; None without repeats."""
+    main = next(iter(sheet.columns.values()), None)
+    if main is None:
+        return None
+    prefix = f"{main.metric}.maj@"
+    for pipeline, metric in sheet.columns:
+        if pipeline == main.pipeline and metric.startswith(prefix):
+            within = numbers_in(sheet.columns[pipeline, f"{main.metric}.within"])
+            count = int(metric.removeprefix(prefix))
+            return None if within is None else (1e4 * float(np.nanmean(within)), count)
+    return None
+
+
+def _table(sheets: Sequence[Sheet], name: str = "") -> tuple[Floats, list[int]]:
+    """Scores in points, a row for each run and a column for each document that all have; and which documents those are.
+    `name` is what stands behind the metric's: `.mean` for the means of repeats."""
+    columns = [numbers_in(_main_column(sheet, name)) for sheet in sheets if sheet.columns]
     if len(columns) < len(sheets) or any(column is None for column in columns):
         return np.empty((len(sheets), 0)), []
     places = np.arange(len(sheets[0].documents))
@@ -172,6 +226,11 @@ def _table(sheets: Sequence[Sheet]) -> tuple[Floats, list[int]]:
     table = np.array([np.asarray(columns[at])[row[kept]] for at, row in rows.items()])
     scored = ~np.isnan(table).any(axis=0)
     return 100 * table[:, scored], places[kept][scored].tolist()
+
+
+def _main_column(sheet: Sheet, name: str) -> Column:
+    main = next(iter(sheet.columns.values()))
+    return sheet.columns[main.pipeline, f"{main.metric}{name}"]
 
 
 def _score_variance(scores: Floats) -> float:

@@ -60,6 +60,7 @@ COMMAND_FLAGS = {
     "--markdown",
     "--max_drop",
     "--metric",
+    "--models",
     "--min",
     "--no_browser",
     "--no_data",

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -131,3 +134,25 @@ def test_with_few_clusters_the_clustered_interval_covers_and_the_plain_one_does_
         clustered.append(clustered_interval(values, codes))
     assert coverage(clustered, 0.0) == pytest.approx(0.95, abs=0.02)
     assert coverage(plain, 0.0) < 0.75
+
+
+@pytest.mark.parametrize(
+    ("interval", "least", "middle"),
+    [
+        pytest.param(clopper_pearson, 0.95, (0.955, 0.995), id="exact: never below"),
+        pytest.param(jeffreys, 0.87, (0.94, 0.965), id="beta: right on average"),
+        pytest.param(wilson, 0.83, (0.94, 0.965), id="wilson: right on average"),
+    ],
+)
+def test_proportions_are_covered_for_every_share(
+    interval: Callable[[int, int], Interval], least: float, middle: tuple[float, float]
+) -> None:
+    """Not drawn but summed up: the coverage of twenty documents is a sum of twenty-one chances."""
+    found = [interval(right, 20) for right in range(21)]
+    coverage = []
+    for share in np.linspace(0.01, 0.99, 197):
+        chances = [math.comb(20, right) * share**right * (1 - share) ** (20 - right) for right in range(21)]
+        hits = (chance for chance, one in zip(chances, found, strict=True) if one.low <= share <= one.high)
+        coverage.append(sum(hits))
+    assert min(coverage) >= least
+    assert middle[0] <= np.mean(coverage) <= middle[1]

@@ -118,3 +118,18 @@ def test_whole_clusters_give_the_interval_of_a_cluster_bootstrap() -> None:
     codes, count = cluster_codes(clusters)
     assert found.stderr == pytest.approx(cluster_error(steps, codes, count), rel=0.08)
     assert found.clusters == 40
+
+
+def test_bootstrap_intervals_cover() -> None:
+    """F1 of 150 documents whose true value is known from the chances that make them."""
+    truth = 2 * 0.4 * 0.8 / (0.4 + 0.4 * 0.8 + 0.6 * 0.1)
+    covered = 0
+    for seed in range(300):
+        draw = np.random.default_rng(seed)
+        gold = draw.random(150) < 0.4
+        said = draw.random(150) < np.where(gold, 0.8, 0.1)
+        values = list(zip(gold.astype(int).tolist(), said.astype(int).tolist(), strict=True))
+        found = bootstrap_interval("f1", values, resamples=300, seed=seed)
+        assert found is not None
+        covered += found.low <= truth <= found.high
+    assert 0.9 <= covered / 300 <= 0.98

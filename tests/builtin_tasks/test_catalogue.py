@@ -41,6 +41,7 @@ def test_a_folder_says_where_its_data_comes_from_and_how_it_is_scored(folder: Pa
         "**Paper**",
         "**Prompt",
         "## How it is scored",
+        "## Known scores",
         "## Known differences",
     ):
         assert word in text, f"{word} is missing"

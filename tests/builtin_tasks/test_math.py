@@ -158,5 +158,6 @@ class TestMinerva:
         assert text.endswith("I hope it is correct.\n\nProblem:\nWhat is $1/4 + 1/4$?\n\nSolution:")
 
     @pytest.mark.parity
+    @pytest.mark.slow
     def test_the_group_reports_what_lm_eval_reports(self) -> None:
         assert replayed_group("minerva_math").first is None

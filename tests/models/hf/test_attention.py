@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ pytest.importorskip("torch")
 import torch
 from tests.models.hf.tiny import tiny_checkpoint
 
+from assay.models.hf import HfModel
 from assay.models.hf.attention import take_over
+from assay.models.hf.text import TextBackend
 
 pytestmark = pytest.mark.torch
 
@@ -46,6 +49,25 @@ def test_other_attention_that_was_asked_for_is_left_alone() -> None:
     model = load("llama", attn_implementation="eager")
     assert not take_over(model)
     assert model.config._attn_implementation == "eager"
+
+
+def test_what_the_user_asked_for_is_left_alone() -> None:
+    model = HfModel(pretrained=str(tiny_checkpoint()), attn_implementation="sdpa")
+    plain = HfModel(pretrained=str(tiny_checkpoint()))
+    assert attention_of(model) == "sdpa" != attention_of(plain)
+
+
+def attention_of(model: HfModel) -> str:
+    async def look() -> str:
+        await model.open()
+        try:
+            backend = model._backend
+            assert isinstance(backend, TextBackend) and backend._engine is not None
+            return str(backend._engine.model.config._attn_implementation)
+        finally:
+            await model.close()
+
+    return asyncio.run(look())
 
 
 def test_taking_over_twice_is_taking_over_once() -> None:

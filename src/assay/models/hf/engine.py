@@ -53,7 +53,9 @@ class Engine:
         arguments = self._arguments
         mixed = arguments.mixed_precision_dtype
         self._runner = Runner(
-            self.model, autocast_dtype=torch_dtype(mixed, "mixed_precision_dtype") if mixed else None
+            self.model,
+            autocast_dtype=torch_dtype(mixed, "mixed_precision_dtype") if mixed else None,
+            own_attention="attn_implementation" not in arguments.loading,
         )
         self.shares = (
             not self._has_encoder and arguments.work_once and can_share(self._runner, self.max_length)

@@ -66,13 +66,14 @@ class Computed:
 class Runner:
     """A loaded causal model, and how it likes to be called."""
 
-    def __init__(self, model: Any, *, autocast_dtype: Any = None) -> None:
+    def __init__(self, model: Any, *, autocast_dtype: Any = None, own_attention: bool = True) -> None:
+        """`own_attention`: a model on a processor may compute its attention in the way of `attention`."""
         self.model = model
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         self.device = model.get_input_embeddings().weight.device
         self.dtype = model.dtype
         self._autocast_dtype = autocast_dtype
-        self._in_blocks = take_over(model)
+        self._in_blocks = own_attention and take_over(model)
         self._keeps = "logits_to_keep" in inspect.signature(base.forward).parameters
         self.model_seconds = 0.0
         self.halted = False

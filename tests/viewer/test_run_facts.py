@@ -123,3 +123,14 @@ def test_the_pace_counts_every_response_and_leaves_out_the_time_between_two_star
     assert (sum(pace.asked), sum(pace.cached), len(pace.pauses)) == (59, 1, 1)
     assert pace.pauses[0].seconds == pytest.approx(80_000 - 145, abs=2)
     assert pace.step_s * len(pace.asked) < 400
+
+
+def test_a_run_scored_again_is_called_by_its_name(run: Any) -> None:
+    from assay.api import score
+
+    again = score(run).run
+    facts = run_facts(again)
+    again.close()
+    assert facts.id == f"{run.id} (scoring 1)"
+    assert facts.seconds is None
+    assert document_facts(again, "sums").spread == document_facts(run, "sums").spread

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.core.verdicts import Estimate
-from assay.store.runs import Run
+from assay.store.runs import SCORINGS, Run
 from assay.store.usage import Spent
 from assay.viewer.charts import OutcomeBar, Pace, ScoreMark
 from assay.viewer.pace import run_pace
@@ -119,12 +119,13 @@ def run_facts(run: Run) -> RunFacts:
         )
         for name, facts in run.tasks.items()
     )
+    again = run.folder.parent.name == SCORINGS
     return RunFacts(
-        id=run.id,
+        id=f"{run.folder.parents[1].name} (scoring {run.id})" if again else run.id,
         model=run.model,
         finished=run.finished,
         started=run.facts.get("started"),
-        seconds=run.facts.get("seconds"),
+        seconds=None if again else run.facts.get("seconds"),  # of a later scoring: not the model's time
         scores=tuple(_score_rows(run)),
         tasks=tasks,
         settings=tuple(_settings(run)),

@@ -193,6 +193,20 @@ def test_the_next_visit_finds_the_index_as_it_was(writer: Writer) -> None:
     assert len(again.columns) == 12
 
 
+def test_half_characters_and_no_texts_at_all_are_survived(writer: Writer) -> None:
+    writer.ask(range(2))
+    answers = [
+        ("mark-sums-0", Response(request_id="", value="half \ud83d a face")),
+        ("mark-sums-1", Response(request_id="", value="")),
+    ]
+    writer.journal.add_responses(answers, source="model").result()
+    index_of(writer).save()
+    again = writer.index()
+    assert again.load()
+    assert positions(again, text="half") == [0]
+    assert positions(again, text="face nothing") == []
+
+
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 not really", b"\x00" * 100])
 def test_a_damaged_index_is_made_anew(writer: Writer, damage: bytes) -> None:
     writer.ask(range(3))

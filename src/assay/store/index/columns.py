@@ -24,7 +24,7 @@ METRICS = 4
 MOST_VALUES = 120
 """A field with more values than this is no category."""
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(slots=True)

@@ -90,32 +90,38 @@ class DocumentIndex:
         marks = names["signature"]
         if marks[0] != signature(self.journal.path)[0] or names["digest"] != self._digest():
             return False
-        try:
-            size = self.texts.path.stat().st_size
-        except OSError:
-            return False
-        if size < names["texts"]:
+        if not self._texts_are_there(names):
             return False
         with self.lock:
             self.columns = Columns.of(names, numbers)
             self.fingerprints = Fingerprints(numbers["sums"], numbers["rows"])
             self.texts.starts, self.texts.owners = [numbers["starts"]], [numbers["owners"]]
-            self.texts.size = names["texts"]
+            self.texts.word_starts = [numbers["word_starts"]]
+            self.texts.size, self.texts.word_count = names["texts"], names["words"]
+            self.texts.take_words(numbers["vocabulary"].tobytes())
             self._categories = {name: one.values for name, one in self.columns.categories.items()}
             self._too_many = set(names["too_many"])
             self.signature = marks
             self.version += 1
         return True
 
+    def _texts_are_there(self, names: Mapping[str, Any]) -> bool:
+        try:
+            sizes = [path.stat().st_size for path in (self.texts.path, self.texts.words_path)]
+        except OSError:
+            return False
+        return sizes[0] >= names["texts"] and sizes[1] >= 4 * names["words"]
+
     def save(self) -> None:
         """Keep it for the next visit."""
         with self.lock:
-            starts, owners = self.texts.places()
+            starts, word_starts, owners = self.texts.places()
             names = {
                 **self.columns.names(),
                 "signature": self.signature,
                 "digest": self._digest(),
                 "texts": self.texts.size,
+                "words": self.texts.word_count,
                 "too_many": sorted(self._too_many),
             }
             numbers = {
@@ -123,7 +129,9 @@ class DocumentIndex:
                 "sums": self.fingerprints.sums,
                 "rows": self.fingerprints.rows,
                 "starts": starts,
+                "word_starts": word_starts,
                 "owners": owners,
+                "vocabulary": np.frombuffer(self.texts.words(), dtype=np.uint8),
             }
         self.folder.mkdir(parents=True, exist_ok=True)
         kept.write(self.folder / "columns.npz", names, numbers)

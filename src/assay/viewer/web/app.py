@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -25,7 +24,7 @@ from assay.viewer.web.rendering import STATIC, plotly_script, render
 from assay.viewer.web.runs_page import outcome_bar, runs_context
 from assay.viewer.web.works import Works
 
-__all__ = ["make_app"]
+__all__ = ["make_app", "warm_up"]
 
 _FOR_EVER = {"cache-control": "private, max-age=31536000, immutable"}
 _NEVER = {"cache-control": "no-store"}
@@ -36,7 +35,6 @@ def make_app(library: Library, *, token: str, port: int) -> Guard:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        threading.Thread(target=_warm_up, name="assay-view-warm-up", daemon=True).start()
         yield
         library.close()
 
@@ -62,8 +60,8 @@ def make_app(library: Library, *, token: str, port: int) -> Guard:
     return Guard(app, token=token, port=port)
 
 
-def _warm_up() -> None:
-    """While the browser starts, what the first pages need is made ready."""
+def warm_up() -> None:
+    """Make ready what the first pages would wait for."""
     rendering.warm_up()
     filter_steps.warm_up()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -51,7 +52,7 @@ def serve(words: Sequence[str], *, port: int = 0, announce: Callable[[str], Any]
     check_packages()
     import uvicorn
 
-    from assay.viewer.web.app import make_app
+    from assay.viewer.web.app import make_app, warm_up
 
     library = Library(words)
     listening = open_socket(port)
@@ -63,6 +64,8 @@ def serve(words: Sequence[str], *, port: int = 0, announce: Callable[[str], Any]
         proxy_headers=False, ws="none", lifespan="on",
     )  # fmt: skip
 
+    warm_up()
+    sys.setswitchinterval(0.001)  # pages do not wait for an index that is being made
     listening.listen(128)  # whoever opens the address now waits a moment, and is answered
     announce(f"http://{HOST}:{number}/?token={token}")
     try:

@@ -110,7 +110,7 @@ class DocumentIndex:
             sizes = [path.stat().st_size for path in (self.texts.path, self.texts.words_path)]
         except OSError:
             return False
-        return sizes[0] >= names["texts"] and sizes[1] >= 4 * names["words"]
+        return bool(sizes[0] >= names["texts"] and sizes[1] >= 4 * names["words"])
 
     def save(self) -> None:
         """Keep it for the next visit."""

@@ -79,7 +79,9 @@ class TextFile:
         """Add texts of rows."""
         if not rows:
             return
-        kept, numbers, firsts = [], [], []
+        kept: list[bytes] = []
+        numbers: list[int] = []
+        firsts: list[int] = []
         known = self.vocabulary
         for text in texts:
             if not text.isascii():  # half characters are no text

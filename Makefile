@@ -1,5 +1,5 @@
 # Short names for the scripts; they make their own .venv and need nothing but Python 3.11.
-.PHONY: try check test soak format
+.PHONY: try check test docs soak format
 
 try:     ## set up and run the embedded model on the embedded tasks
 	@scripts/try
@@ -8,6 +8,9 @@ check:   ## set up, then format, lint, types, layers and tests: what CI runs
 	@scripts/check
 
 test: check
+
+docs:    ## the documentation site, in site/
+	@scripts/docs
 
 soak:    ## the long form of the fault tests, about a quarter of an hour; writes benchmarks/SOAK.md
 	@scripts/soak

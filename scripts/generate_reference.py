@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 from assay.core.runspec import Option, run_options
+from reference import catalogue, commands, keys
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
@@ -56,7 +59,13 @@ def _default(value: Any) -> str:
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
-PAGES = {"options.md": options_page}
+PAGES = {
+    "options.md": options_page,
+    "commands.md": commands.page,
+    "task-files.md": keys.page,
+    "names.md": catalogue.page,
+    "errors.md": catalogue.errors_page,
+}
 
 
 def main() -> None:

@@ -8,12 +8,14 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assay.cli.app import COMMANDS
 from assay.core.messages import Prompt
 from assay.core.ports import Model
 from assay.core.requests import Generate, Settings
@@ -31,56 +33,13 @@ PACKAGES = sorted(
 )
 HEADINGS = ["What it is for", "Its words", "What it does not know", "Its arrow"]
 COMMAND_FLAGS = {
-    "--alpha",
-    "--baseline",
-    "--blind",
-    "--by",
-    "--cluster_by",
-    "--config",
-    "--correction",
-    "--correlation",
-    "--digits",
-    "--documents",
-    "--dry_run",
-    "--effect",
-    "--error",
-    "--every",
-    "--examples",
-    "--filter",
-    "--format",
-    "--from",
-    "--help",
-    "--ignore",
-    "--in",
-    "--jobs",
-    "--json",
-    "--junit",
-    "--labels",
-    "--level",
-    "--markdown",
-    "--max_drop",
-    "--metric",
-    "--models",
-    "--min",
-    "--no_browser",
-    "--no_data",
-    "--older_than",
-    "--output",
-    "--pdf",
-    "--percent",
-    "--plot",
-    "--port",
-    "--power",
-    "--repeats",
-    "--scoring",
-    "--show_flips",
-    "--threshold",
-    "--title",
-    "--transpose",
-    "--verbosity",
-    "--version",
-    "--yes",
-}
+    flag.replace("-", "_").replace("__", "--", 1)
+    for module, _ in COMMANDS.values()
+    for command in (import_module(module).command,)
+    for one in (command, *getattr(command, "commands", {}).values())
+    for parameter in one.params
+    for flag in parameter.opts
+} | {"--help", "--version"}
 """Flags of commands that are not options of a run."""
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")

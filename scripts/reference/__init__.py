@@ -1,0 +1,1 @@
+"""Reference pages that are made from code."""

@@ -1,0 +1,29 @@
+"""Pages outside `docs/` that the documentation links to, as pages of the site."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+OUTSIDE = ("benchmarks/RESULTS.md", "benchmarks/SOAK.md", "examples/README.md", "CHANGELOG.md")
+_LINK = re.compile(r"\]\((?:\.\./)+(" + "|".join(map(re.escape, OUTSIDE)) + r")(#[^)]*)?\)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Take them in under `project/`."""
+    from mkdocs.structure.files import File
+
+    root = Path(config["config_file_path"]).parent
+    for name in OUTSIDE:
+        text = re.sub(
+            r"\]\((?!https?:)[^)]+\)", "]()", (root / name).read_text("utf-8")
+        )  # of the repository, not of the site
+        files.append(File.generated(config, f"project/{name}", content=text.replace("]()", "]")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Lead links there."""
+    up = "../" * page.file.src_uri.count("/")
+    return _LINK.sub(lambda found: f"]({up}project/{found[1]}{found[2] or ''})", markdown)

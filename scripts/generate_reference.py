@@ -11,10 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from scripts.reference import catalogue, commands, keys
 
 from assay.core.runspec import Option, run_options
-from reference import catalogue, commands, keys
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 

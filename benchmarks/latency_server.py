@@ -4,6 +4,8 @@
 
 Written against asyncio's protocol interface, so that what a client costs can be told from what the server costs: about
 0.03 ms of CPU a request. Chat completions get a fixed text; completions with `echo` get one log-probability a word.
+Its timers are as fine as the system's (epoll's are whole milliseconds, rounded up), and `GET /v1/latency` tells how long
+replies really took, from the last byte of a request to the first of its reply.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import argparse
 import asyncio
 import json
 import re
+import select
+import selectors
 from itertools import accumulate
 
 WORDS = re.compile(r"\s*\S+|\s+$")
@@ -60,9 +64,20 @@ def _completion(payload: dict[str, object]) -> bytes:
     return _framed(json.dumps({"model": "latency", "choices": choices, "usage": usage}).encode())
 
 
+class Fine(selectors.EpollSelector):
+    """Waits no longer than it was told: by `select` on the one file that stands for all."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout > 0:
+            select.select([self.fileno()], [], [], timeout)
+            timeout = 0
+        return super().select(timeout)
+
+
 class Connection(asyncio.Protocol):
     latency_s = 0.05
     calls = 0
+    taken_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -84,7 +99,13 @@ class Connection(asyncio.Protocol):
             self._answer(head.split(b" ", 2)[1], body)
 
     def _answer(self, path: bytes, body: bytes) -> None:
-        type(self).calls += 1
+        loop = asyncio.get_running_loop()
+        if path.endswith(b"/latency"):
+            told = {"calls": Connection.calls, "ms": 1000 * Connection.taken_s / max(1, Connection.calls)}
+            Connection.calls, Connection.taken_s = 0, 0.0
+            self._transport.write(_framed(json.dumps(told).encode()))
+            return
+        came = loop.time()
         if path.endswith(b"/chat/completions"):
             reply = CHAT_REPLY
         elif path.endswith(b"/completions"):
@@ -93,7 +114,12 @@ class Connection(asyncio.Protocol):
             reply = _framed(b'{"object": "list", "data": [{"id": "latency"}]}')
         else:
             reply = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
-        asyncio.get_running_loop().call_later(self.latency_s, self._transport.write, reply)
+        loop.call_at(came + self.latency_s, self._reply, reply, came)
+
+    def _reply(self, reply: bytes, came: float) -> None:
+        self._transport.write(reply)
+        Connection.calls += 1
+        Connection.taken_s += asyncio.get_running_loop().time() - came
 
 
 async def main() -> None:
@@ -110,4 +136,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Fine())) as runner:
+        runner.run(main())

@@ -1,11 +1,12 @@
 """What remote models cost: a whole run, journal included, against a server that answers after 50 ms.
 
-    python benchmarks/remote_models.py [--lm_eval PYTHON] [--requests 4000]
+    python benchmarks/remote_models.py [--lm_eval PYTHON] [--lmms_eval PYTHON] [--requests 4000] [--only NAME …]
 
-`--lm_eval` names a Python with lm-evaluation-harness: its `local-chat-completions` and `local-completions` are measured
-against the same server in the same minute. For Assay everything between the first and the last request counts
-(rendering, asking, journal, scoring); for lm_eval only `generate_until` or `loglikelihood`. CPU seconds are those of the
-process that asks; the server has its own.
+`--lm_eval` and `--lmms_eval` name Pythons with these harnesses: `local-chat-completions`, `local-completions` and
+`async_openai` are measured against the same server in the same minute. For Assay everything between the first and the last
+request counts (rendering, asking, journal, scoring); for the others only `generate_until` or `loglikelihood`
+(`remote_peers.py`). CPU seconds are those of the process that asks; the server has its own. The ideal is what 50 ms allow;
+beside it stands what a bare client gets that only sends, waits and reads JSON, and how long the server really took.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+OWN = Path(__file__).resolve()
+PEERS = OWN.with_name("remote_peers.py")
 PROMPT = "What is {n} + {n}? " + "Think about it. " * 15
 ANSWER = "The answer is 42."
 LATENCY_S = 0.05
@@ -47,9 +51,9 @@ def server() -> Iterator[str]:
         process.wait()
 
 
-def child(*arguments: str, python: str = sys.executable) -> dict[str, Any]:
+def child(*arguments: str, python: str = sys.executable, script: Path = OWN) -> dict[str, Any]:
     """A measurement in a process of its own."""
-    command = [python, str(Path(__file__).resolve()), *arguments]
+    command = [python, str(script), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])
@@ -192,7 +196,10 @@ def measure_assay(kind: str, url: str, count: int, at_once: int) -> dict[str, An
 
 
 def measure_images(url: str, count: int, at_once: int) -> dict[str, Any]:
-    """Pictures of 512 x 512: how late the event loop is while they are encoded, and what memory they take."""
+    """Pictures of 512 x 512: how late the event loop is while they are encoded, and what memory they take.
+
+    Lateness on the clock grows with whatever else the machine does; the longest step of the loop in CPU time does not.
+    """
     import assay
     from assay.models import make_model
 
@@ -209,15 +216,25 @@ def measure_images(url: str, count: int, at_once: int) -> dict[str, Any]:
             late.append(time.perf_counter() - began - 0.005)
 
     tasks: list[Any] = []
+    longest_s = 0.0
+    step = asyncio.Handle._run
+
+    def timed(handle: asyncio.Handle) -> None:
+        nonlocal longest_s
+        began = time.thread_time()
+        step(handle)
+        longest_s = max(longest_s, time.thread_time() - began)
 
     async def open_() -> None:
         await opened()
         tasks.append(asyncio.ensure_future(watch()))
+        asyncio.Handle._run = timed  # type: ignore[method-assign]
 
     model.open = open_
     closed = model.close
 
     async def close() -> None:
+        asyncio.Handle._run = step  # type: ignore[method-assign]
         for task in tasks:
             task.cancel()
         await closed()
@@ -238,6 +255,7 @@ def measure_images(url: str, count: int, at_once: int) -> dict[str, Any]:
         "grown_mb": (peak - before) / 1024,
         "late_ms": 1000 * late[len(late) // 2],
         "latest_ms": 1000 * late[-1],
+        "step_ms": 1000 * longest_s,
     }
 
 
@@ -265,101 +283,93 @@ def _write_pictures(folder: Path, count: int) -> Path:
     return folder / "pictures.yaml"
 
 
-# --- lm_eval, in a Python of its own -------------------------------------------------------------------
-
-
-def measure_lm_eval(kind: str, url: str, count: int, at_once: int) -> dict[str, Any]:
-    from lm_eval.api.instance import Instance
-    from lm_eval.models.api_models import JsonChatStr
-    from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompletionsAPI
-
-    if kind == "likelihood":
-        model = LocalCompletionsAPI(
-            base_url=f"{url}/completions", model="latency", num_concurrent=at_once, tokenizer_backend=None
-        )
-        words = [(PROMPT.format(n=n // 4), f" word{n % 4}") for n in range(count)]
-        pairs = [((context, end), list(range(len(context.split()))), [90]) for context, end in words]
-        model.tokenized_requests, model.tokenizer = True, object()
-        began, used = time.perf_counter(), cpu_s()
-        found = model._loglikelihood_tokens(pairs)
-    else:
-        model = LocalChatCompletion(
-            base_url=f"{url}/chat/completions", model="latency", num_concurrent=at_once
-        )
-        chats = [json.dumps([{"role": "user", "content": PROMPT.format(n=n)}]) for n in range(count)]
-        settings = {"until": ["\n"], "max_gen_toks": 32, "do_sample": False}
-        requests = [
-            Instance("generate_until", {}, (JsonChatStr(chat), dict(settings)), number)
-            for number, chat in enumerate(chats)
-        ]
-        began, used = time.perf_counter(), cpu_s()
-        found = model.generate_until(requests)
-    seconds, used = time.perf_counter() - began, cpu_s() - used
-    return {"rate": count / seconds, "cpu_ms": 1000 * used / count, "scored": len(list(found))}
-
-
 # --- all of it -----------------------------------------------------------------------------------------
 
+CASES = (("chat", 32), ("chat", 256), ("likelihood", 32))
+FEWER = {"lmms_eval": 4}
+"""How many times fewer requests a harness gets that takes milliseconds for each."""
 
-def compare(lm_eval: str, count: int) -> None:
-    load = os.getloadavg()[0]
-    print(
-        f"load {load:.1f} on {os.cpu_count()} processors; latency {LATENCY_S * 1000:.0f} ms; {count} requests"
-    )
+
+def compare_clients(count: int) -> None:
     print("\nthe HTTP client alone, 256 at once, JSON read:")
     with server() as url:
         for name in CLIENTS:
             try:
                 found = child("client", name, url, str(count // 8 if name in SLOW else count), "256")
             except (SystemExit, subprocess.TimeoutExpired) as error:
-                print(f"  {name:8} not measured: {str(error).strip().splitlines()[-1:]}")
+                print(f"  {name:9} not measured: {str(error).strip().splitlines()[-1:]}")
                 continue
-            print(f"  {name:8} {found['cpu_ms']:.3f} ms CPU a request, {found['rate']:.0f}/s")
-    for kind, at_once in (("chat", 32), ("chat", 256), ("likelihood", 32)):
-        ideal = at_once / LATENCY_S
-        print(f"\n{kind}, {at_once} at once; {ideal:.0f} calls a second at most:")
-        with server() as url:
-            own = child("assay", kind, url, str(count), str(at_once))
-            print(
-                f"  assay    {own['cpu_ms']:.3f} ms CPU a request, {own['rate']:.0f}/s = {own['rate'] / ideal:.1%} of one request a call"
-            )
-            if lm_eval:
-                other = child("lm_eval", kind, url, str(count), str(at_once), python=lm_eval)
-                print(
-                    f"  lm_eval  {other['cpu_ms']:.3f} ms CPU a request, {other['rate']:.0f}/s = {other['rate'] / ideal:.1%}"
-                )
-                print(
-                    f"  ratio    {other['cpu_ms'] / own['cpu_ms']:.2f} x the CPU, {own['rate'] / other['rate']:.2f} x as fast"
-                )
+            print(f"  {name:9} {found['cpu_ms']:.3f} ms CPU a request, {found['rate']:.0f}/s", flush=True)
+
+
+def compare_harnesses(kind: str, at_once: int, count: int, peers: dict[str, str]) -> None:
+    ideal = at_once / LATENCY_S
+    print(f"\n{kind}, {at_once} at once, {count} requests; {ideal:.0f} calls a second at most:", flush=True)
+    with server() as url:
+        rows: dict[str, dict[str, Any]] = {}
+        if kind == "chat":
+            rows["bare"] = child("client", "own", url, str(count), str(at_once))
+            latency_ms(url)
+        rows["assay"] = child("assay", kind, url, str(count), str(at_once))
+        took_ms = latency_ms(url)
+        for name, python in peers.items():
+            if python and (kind == "chat" or name == "lm_eval"):
+                fewer = str(count // FEWER.get(name, 1))
+                rows[name] = child(name, kind, url, fewer, str(at_once), python=python, script=PEERS)
+    own = rows["assay"]
+    for name, found in rows.items():
+        line = f"  {name:9} {found['cpu_ms']:.3f} ms CPU a request, {found['rate']:.0f}/s = {found['rate'] / ideal:.1%}"
+        if name not in ("assay", "bare"):
+            line += f"; assay: {found['cpu_ms'] / own['cpu_ms']:.2f} x less CPU, {own['rate'] / found['rate']:.2f} x as fast"
+        print(line)
+    print(f"  the server took {took_ms:.1f} ms a call", flush=True)
+
+
+def latency_ms(url: str) -> float:
+    """How long the server really took for a reply, since it was last asked."""
+    with urllib.request.urlopen(f"{url}/latency") as reply:
+        return float(json.load(reply)["ms"])
+
+
+def compare_pictures() -> None:
     print("\npictures of 512 x 512, 32 at once, 64 MB for media:")
     with server() as url:
         for number in (250, 1000):
             found = child("images", url, str(number), "32")
             print(
                 f"  {number:5} pictures: {found['rate']:.0f}/s, {found['cpu_ms']:.1f} ms CPU each, memory grown by {found['grown_mb']:.0f} MB, "
-                f"event loop late by {found['late_ms']:.1f} ms in the middle, {found['latest_ms']:.0f} ms at most"
+                f"event loop late by {found['late_ms']:.1f} ms in the middle, {found['latest_ms']:.0f} ms at most; "
+                f"its longest step took {found['step_ms']:.1f} ms CPU",
+                flush=True,
             )
 
 
 def main() -> None:
     if len(sys.argv) > 3 and not sys.argv[1].startswith("--"):
         what, *words = sys.argv[1:]
-        measures: dict[str, Any] = {
-            "client": measure_client,
-            "assay": measure_assay,
-            "lm_eval": measure_lm_eval,
-        }
         if what == "images":
             found = measure_images(words[0], int(words[1]), int(words[2]))
         else:
-            found = measures[what](words[0], words[1], int(words[2]), int(words[3]))
+            measure = {"client": measure_client, "assay": measure_assay}[what]
+            found = measure(words[0], words[1], int(words[2]), int(words[3]))
         print(json.dumps(found))
         return
+    parts = ["clients", *[f"{kind}-{at_once}" for kind, at_once in CASES], "pictures"]
     parser = argparse.ArgumentParser()
     parser.add_argument("--lm_eval", default="", metavar="PYTHON")
+    parser.add_argument("--lmms_eval", default="", metavar="PYTHON")
     parser.add_argument("--requests", type=int, default=4000)
-    options = parser.parse_args()
-    compare(options.lm_eval, options.requests)
+    parser.add_argument("--only", nargs="*", choices=parts, default=parts)
+    given = parser.parse_args()
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors; latency {LATENCY_S * 1000:.0f} ms")
+    peers = {"lm_eval": given.lm_eval, "lmms_eval": given.lmms_eval}
+    if "clients" in given.only:
+        compare_clients(given.requests)
+    for kind, at_once in CASES:
+        if f"{kind}-{at_once}" in given.only:
+            compare_harnesses(kind, at_once, given.requests, peers)
+    if "pictures" in given.only:
+        compare_pictures()
 
 
 if __name__ == "__main__":

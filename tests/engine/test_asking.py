@@ -270,3 +270,20 @@ def test_half_characters_are_put_right(said: str, kept: str) -> None:
     outcome = asked(ScriptedModel(lambda request: said), [generate(0)])[generate(0).id]
     assert isinstance(outcome, Response)
     assert outcome.value == kept
+
+
+def test_many_who_wait_get_a_window_each_however_requests_come() -> None:
+    """Nobody is left asleep beside a full window."""
+
+    async def work() -> list[list[Request]]:
+        backlog = Backlog(64)
+        taking = [asyncio.create_task(backlog.take(4)) for _ in range(15)]
+        await asyncio.sleep(0)
+        numbers = iter(range(60))
+        for count in (3, 2, 15, 1, 29, 10):
+            await backlog.put([generate(next(numbers)) for _ in range(count)])
+        return list(await asyncio.gather(*taking))
+
+    windows = in_time(work())
+    assert sorted(request.document for window in windows for request in window) == list(range(60))
+    assert all(len(window) == 4 for window in windows)

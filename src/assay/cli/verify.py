@@ -65,6 +65,7 @@ def _document(verification: Any, drifts: list[Any]) -> dict[str, Any]:
         "requests": verification.requests,
         "drifts": [asdict(drift) for drift in drifts],
         "unchecked": list(verification.unchecked),
+        "warnings": list(verification.warnings),
     }
 
 
@@ -79,6 +80,9 @@ def _print(verification: Any, drifts: list[Any]) -> None:
             click.echo(printable(f"    now   {example['now']!r}"))
     for what in verification.unchecked:
         click.secho("not checked: ", fg="cyan", nl=False)
+        click.echo(printable(what))
+    for what in verification.warnings:
+        click.secho("warning: ", fg="yellow", nl=False)
         click.echo(printable(what))
     looked = f"{verification.documents} documents, {verification.requests} requests rendered"
     click.echo(f"{looked}: {'nothing drifted' if not drifts else f'{len(drifts)} differences'}")

@@ -52,6 +52,9 @@ class Response:
     reasoning: str | None = None
     """Thinking that the server reported apart from the answer."""
 
+    served: str = ""
+    """Who the server said it is as it answered, its model and fingerprint; empty where it says nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import AssayError, BadOption, CannotAnswer
+from assay.core.errors import AssayError, BadOption, CannotAnswer, Problems
 from assay.core.fingerprints import canonical_json
 from assay.core.messages import Audio, Image, Video
 from assay.core.parsing import parse_arguments
 from assay.core.ports import Ability, Model
 from assay.core.runspec import RunSpec
 from assay.core.specs import TaskSpec
-from assay.engine.asked_model import budgets_of
+from assay.engine.asked_model import budgets_of, probed
 from assay.engine.cases import make_case
 from assay.models import make_model
-from assay.scoring.judges.jury import Jury, Seat
+from assay.scoring.judges.jury import Seat
 from assay.scoring.judges.spec import JudgeSpec, Juror
 from assay.scoring.scorer import Scorer
 from assay.tasks.functions import HelperFunction, compatibility_layers
@@ -51,6 +52,9 @@ class Bench:
         """How a judge is described -> the name it goes by."""
 
         self._needed: set[str] = set()
+        self._shown: dict[tuple[str, str], set[Ability]] = {}
+        """(Judge, metric's place) -> the media it is shown."""
+
         if spec.judge_args and not spec.judge:
             raise BadOption(
                 "arguments for a judge, and no judge", where="--judge_args", hint="add --judge NAME"
@@ -73,11 +77,42 @@ class Bench:
             case = make_case(task, jury, document, requests, "…", target, requests[0].prompt.media)
             asked = jury.requests(case, task.name, document.index)
             for seat, rounds in asked:
-                self._check_abilities(jury, seat, {_KINDS[type(part)] for part in rounds[0][0].prompt.media})
+                media = {_KINDS[type(part)] for part in rounds[0][0].prompt.media}
+                self._shown.setdefault((seat.name, jury.spec.where), set()).update(media)
+                self._check_abilities(jury.spec.where, seat.name, media)
         self._note_helpers(task.spec)
 
+    async def _probe(self) -> list[AssayError]:
+        """Let the servers of judges show what they can do, as the model's does: what is wrong with each.
+
+        A server that is not there is no error of the plan, because the run may be finished; it is a note.
+        """
+        names = [name for name in self._models if name in self._needed]
+        found = await asyncio.gather(*[probed(self._models[name]) for name in names], return_exceptions=True)
+        problems: list[AssayError] = []
+        for name, notes in zip(names, found, strict=True):
+            if isinstance(notes, AssayError):
+                where = f"the judge `{name}`" + (f", {notes.where}" if notes.where else "")
+                problems.append(type(notes)(notes.what, where=where, hint=notes.hint))
+            elif isinstance(notes, BaseException):
+                raise notes
+            else:
+                self.notes += [f"the judge `{name}`: {note}" for note in notes]
+        for (name, where), media in self._shown.items():
+            try:
+                self._check_abilities(where, name, media)
+            except CannotAnswer as error:
+                problems.append(error)
+        return problems
+
     async def identify(self) -> dict[str, PlannedJudge]:
-        """Every judge with the facts that make its verdicts its own."""
+        """Every judge with the facts that make its verdicts its own, looked at where it has to be seen.
+
+        Raises:
+            Problems: Judges that cannot judge: without a key, unknown to their server, blind to what they are shown.
+        """
+        if problems := await self._probe():
+            raise Problems(problems)
         return {
             name: PlannedJudge(
                 name=name, model=model, identity=await model.identify(), needed=name in self._needed
@@ -120,12 +155,12 @@ class Bench:
         name = self._names[described]
         return Seat(name, "chat" in self._models[name].traits.abilities)
 
-    def _check_abilities(self, jury: Jury, seat: Seat, media: set[Ability]) -> None:
-        missing = sorted(media - self._models[seat.name].traits.abilities)
+    def _check_abilities(self, where: str, name: str, media: set[Ability]) -> None:
+        missing = sorted(media - self._models[name].traits.abilities)
         if missing:
             raise CannotAnswer(
-                f"the judge `{seat.name}` cannot look at what the model sees: it does not do {', '.join(missing)}",
-                where=f"{jury.spec.where}.media",
+                f"the judge `{name}` cannot look at what the model sees: it does not do {', '.join(missing)}",
+                where=f"{where}.media",
             )
 
     def _note_helpers(self, spec: TaskSpec) -> None:

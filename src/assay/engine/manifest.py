@@ -53,7 +53,9 @@ def make_manifest(plan: Plan, command: Sequence[str] = ()) -> dict[str, Any]:
             "name": plan.model.name,
             "identity": dict(plan.identity),
             "abilities": sorted(plan.model.traits.abilities),
-            **({"server": dict(plan.model.seen)} if isinstance(plan.model, Probes) else {}),
+            **(
+                {"server": dict(seen)} if isinstance(plan.model, Probes) and (seen := plan.model.seen) else {}
+            ),
         },
         "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
         "seeds": dict(zip(_SEEDS, plan.spec.seed, strict=False)),

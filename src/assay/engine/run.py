@@ -28,6 +28,7 @@ from assay.engine.deliberating import deliberate
 from assay.engine.dialogue import go_on
 from assay.engine.execution import permitted
 from assay.engine.foreign_code import Draws, ForeignCode
+from assay.engine.gathering import Gathering, short_turns
 from assay.engine.judging import Judged, OpenDocument, running_score
 from assay.engine.media_keeping import MediaKeeper
 from assay.engine.plan import Plan, PlannedTask
@@ -55,7 +56,7 @@ async def run(
 ) -> list[Estimate]:
     """Answer and score whatever the journal lacks, then sum it up. Task helpers run where `foreign` says."""
     stream = _Stream(plan, journal, cache, progress, foreign or ForeignCode())
-    with few_collections(), permitted(plan.programs, plan.spec):
+    with few_collections(), short_turns(plan.model), permitted(plan.programs, plan.spec):
         try:
             with stream.court:
                 await stream.flow()
@@ -201,7 +202,7 @@ class _Stream:
             planned,
             self._finished(name),
             self.progress.tasks[name],
-            lambda chunk: media.at_once([document.requests for document in chunk], CHUNK),
+            lambda chunk: media.at_once([document.requests for document in chunk], CHUNK // 4),
             self.stops.get(name),
         )
 
@@ -265,12 +266,8 @@ class _Stream:
 
     def _append_documents(self, chunk: Sequence[OpenDocument]) -> None:
         """Write down documents with all their requests so far."""
-        self.writes.append(
-            self.journal.add_documents(
-                (document.document, document.target, document.requests, document.fingerprints)
-                for document in chunk
-            )
-        )
+        rows = ((one.document, one.target, one.requests, one.fingerprints) for one in chunk)
+        self.writes.append(self.journal.add_documents(rows))
 
     # --- responses to verdicts ---------------------------------------------------------------------
 
@@ -281,14 +278,18 @@ class _Stream:
 
     async def _record(self) -> None:
         """Write what arrived, then count it: durable first."""
+        gathering = Gathering()
         while True:
             await self.arrival.wait()
+            if not self.rendered:
+                await gathering.wait(len(self.arrived), of=len(self.fingerprints))
             self.arrival.clear()
             batch = self._take_arrived()
             if batch:
-                self._append(batch)
-                await self._written()
-                await self._distribute(batch)
+                with gathering.timed():
+                    self._append(batch)
+                    await self._written()
+                    await self._distribute(batch)
             elif self.rendered and not self.arrived:
                 return
             if self.rendered:

@@ -147,7 +147,9 @@ class ModelServices:
         failures = [(mark, outcome) for mark, outcome in arrived if isinstance(outcome, Failure)]
         try:
             if responses:
-                await asyncio.wrap_future(self._journal.add_responses(responses, source="judge"))
+                await asyncio.wrap_future(
+                    self._journal.add_responses(responses, source="judge", who=desk.name)
+                )
                 if self._cache is not None:
                     self._cache.add(responses, model=desk.model.name)
             if failures:

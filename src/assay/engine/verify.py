@@ -36,6 +36,8 @@ class Verification:
     unchecked: tuple[str, ...]
     documents: int
     requests: int
+    warnings: tuple[str, ...] = ()
+    """What was not as it should be while it ran, whatever has changed since."""
 
 
 Identity = tuple[Mapping[str, str], str]
@@ -63,7 +65,22 @@ def verify(run: Run, manifest: Mapping[str, Any], plan: Plan, identity: Identity
         requests += found.requests
         drifts += found.drifts(name)
     unchecked = (identity[1],) if identity[1] else ()
-    return Verification(drifts=tuple(drifts), unchecked=unchecked, documents=documents, requests=requests)
+    return Verification(
+        drifts=tuple(drifts),
+        unchecked=unchecked,
+        documents=documents,
+        requests=requests,
+        warnings=tuple(_warnings(run)),
+    )
+
+
+def _warnings(run: Run) -> Iterator[str]:
+    """A server that became another one in the middle of the run cannot be asked the same again."""
+    for who, names in run.served.items():
+        first, *others = names
+        for name in others:
+            whom = f"the judge `{who}`" if who else "the model"
+            yield f"the server of {whom} said it was {name} in {names[name]} answers, {first} in the others"
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ The HTTP layer, retries, concurrency and the encoding of media are those of `ass
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,10 +19,11 @@ from assay.core.responses import Failure, Outcome
 from assay.models.credentials import key_or_error, refuse_keys
 from assay.models.prices import billed_name
 from assay.models.remote.address import Address, parse_address
+from assay.models.remote.bulk import write_json
 from assay.models.remote.chat import Reading, response_of
 from assay.models.remote.endpoint import Answered, Endpoint
 from assay.models.remote.faults import NotAnswered, Patience
-from assay.models.remote.media import Look, prepare
+from assay.models.remote.media import Look, prepare, write_aside
 from assay.models.remote.openai import identity_of, look_of, preview_of
 from assay.models.remote.options import Options, read_options
 
@@ -116,9 +116,7 @@ class HostedModel:
     @property
     def traits(self) -> Traits:
         """What the service does."""
-        return Traits(
-            abilities=self.wire.abilities, window=_WINDOW, in_flight=max(1, self.options.num_concurrent)
-        )
+        return Traits(abilities=self.wire.abilities, window=_WINDOW, in_flight=self.options.most_at_once)
 
     @property
     def billed_as(self) -> str:
@@ -150,6 +148,20 @@ class HostedModel:
         """Encode a medium ahead of its call; the engine does it in a thread."""
         prepare(part, self.look)
 
+    async def probe(self) -> Sequence[str]:
+        """See that there is a key, before anything is asked; the service itself is not called, it charges.
+
+        Raises:
+            BadOption: There is none.
+        """
+        await self.endpoint().close()
+        return ()
+
+    @property
+    def seen(self) -> Mapping[str, Any]:
+        """Nothing: what the service can do is known."""
+        return {}
+
     async def open(self) -> None:
         """Read the key. The service itself is asked with the first request."""
         self._endpoint = self.endpoint()
@@ -172,7 +184,8 @@ class HostedModel:
                 total_s=options.total_timeout,
                 first_wait_s=options.retry_backoff_s,
             ),
-            num_concurrent=options.num_concurrent,
+            num_concurrent=options.most_at_once,
+            start=options.first_at_once,
             rpm=options.rpm,
             tpm=options.tpm,
             verify_certificate=options.verify_certificate,
@@ -257,16 +270,17 @@ class HostedModel:
     async def body(self, request: Generate) -> bytes:
         """The call as bytes; media are encoded in a thread."""
         if request.prompt.has_media:
-            return await asyncio.to_thread(self.written, request)
+            return await write_aside(self.written, request)
         return self.written(request)
 
     def written(self, request: Generate) -> bytes:
         """The same, in the calling thread."""
-        return json.dumps(self.wire.payload(request, self.options, self.look, self.refused)).encode()
+        return write_json(self.wire.payload(request, self.options, self.look, self.refused))
 
     def response(self, request: Generate, reading: Reading, seconds: float) -> Outcome:
         """The answer to a request."""
-        return response_of(request, reading.said[0], reading.usage, self.options, seconds)
+        said, served = reading.said[0], reading.served
+        return response_of(request, said, reading.usage, self.options, seconds, served=served)
 
     def unable(self, request: Request) -> Failure:
         """What becomes of a request for probabilities."""

@@ -23,6 +23,7 @@ from assay.core.responses import Failure, Outcome, Response, Usage
 from assay.core.secrets import know_secret, redacted
 from assay.models.credentials import refuse_keys
 from assay.models.prices import billed_name
+from assay.models.remote.bulk import plain
 from assay.models.remote.chat import chat_payload, read_chat, response_of
 from assay.models.remote.faults import BadReply, Fault, NotAnswered, Patience, wait_of
 from assay.models.remote.media import prepare
@@ -91,7 +92,7 @@ class LiteLLMModel:
         """Text, pictures, sounds, videos as frames: what the model itself takes is found out by asking."""
         return Traits(
             abilities=frozenset({"generate", "chat", "image", "audio", "video"}),
-            in_flight=max(1, self._options.num_concurrent),
+            in_flight=self._options.most_at_once,
         )
 
     async def identify(self) -> Mapping[str, str]:
@@ -148,7 +149,7 @@ class LiteLLMModel:
             await asyncio.sleep(pause_s)
 
     def _call_of(self, request: Generate) -> dict[str, Any]:
-        payload = chat_payload(request, self._options, Seen(), self._look)
+        payload = plain(chat_payload(request, self._options, Seen(), self._look))
         address = {"api_base": self._base_url} if self._base_url else {}
         return {**payload, **address, "timeout": self._options.timeout, "num_retries": 0, "drop_params": True}
 
@@ -163,7 +164,7 @@ class LiteLLMModel:
         except Exception as error:  # noqa: BLE001 - the package raises what its providers' packages raise
             return self._fault(request, error)
         usage = _with_cost(reading.usage, reply)
-        return response_of(request, reading.said[0], usage, self._options, 0.0)
+        return response_of(request, reading.said[0], usage, self._options, 0.0, served=reading.served)
 
     def _fault(self, request: Generate, error: Exception) -> Response | Fault:
         """What an exception of the package means."""

@@ -29,6 +29,7 @@ from assay.store.positions import Positions
 from assay.store.salvage import damaged_journal, make_sound
 from assay.store.schema import JOURNAL_SCHEMA, connect
 from assay.store.seal import break_seal, damaged_pages, seal
+from assay.store.served import Served
 from assay.store.sums import answered_is_sound
 from assay.store.tables import DOCUMENTS_PER_TASK
 from assay.store.writer import GroupWriter
@@ -54,6 +55,7 @@ class Journal:
         self._settings_kept: set[str] = set()
         self._known = KnownResponses()
         self._known_read = False
+        self._served = Served(self.query)
         self._tasks: dict[str, int] = {}
         if writer is not None:
             self._tasks = dict(self.query("SELECT name, first FROM tasks ORDER BY first"))
@@ -156,19 +158,27 @@ class Journal:
             ("INSERT OR IGNORE INTO judge_requests VALUES (?,?,?,?,?,?,?,?)", [row]),
         )
 
-    def add_responses(self, responses: Iterable[tuple[str, Response]], *, source: str) -> Future[None]:
-        """Responses under their fingerprints; the first one kept stays. Durable when the future is done."""
+    def add_responses(
+        self, responses: Iterable[tuple[str, Response]], *, source: str, who: str = ""
+    ) -> Future[None]:
+        """Responses under their fingerprints; the first one kept stays. Durable when the future is done.
+
+        `who` names the judge that gave them; empty for the model.
+        """
         now = time.time()
         fresh = dict(responses)
         known = self._known_rows()
         for name in self._kept(list(fresh)):
             del fresh[name]
-        given = []
+        given, facts = [], list[tuple[str, str]]()
         for name, response in fresh.items():
             row = known.next
-            given.append(rows.answered_row(row, name, response, source=source, at=now))
+            served = self._served.apart(response.served, who, facts) if response.served else ""
+            given.append(rows.answered_row(row, name, response, source=source, at=now, served=served))
             known.add(name, row)
-        return self._submit((rows.INSERT_ANSWERED, given))
+        return self._submit(
+            ("INSERT OR REPLACE INTO facts VALUES (?,?)", facts), (rows.INSERT_ANSWERED, given)
+        )
 
     def add_failures(self, failures: Iterable[tuple[str, Failure]]) -> Future[None]:
         """What nobody answered, under its fingerprint."""

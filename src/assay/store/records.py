@@ -87,4 +87,6 @@ def _response(response: Response) -> dict[str, Any]:
             shown["cost_usd"] = response.usage.cost_usd
     if response.reasoning is not None:
         shown["reasoning"] = response.reasoning
+    if response.served:  # where it is not the usual one
+        shown["served"] = response.served
     return shown

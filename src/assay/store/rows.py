@@ -103,10 +103,10 @@ def _text(kept: str | bytes) -> str:
 
 
 def answered_row(
-    number: int, fingerprint: str, response: Response, *, source: str, at: float
+    number: int, fingerprint: str, response: Response, *, source: str, at: float, served: str = ""
 ) -> tuple[Any, ...]:
     """A response as a row of a journal. Most have no details, so those share a column."""
-    value, details = response.value, _details(response)
+    value, details = response.value, _details(response, served)
     if isinstance(value, str):
         text = _exact(value)
         crc = checksum(fingerprint, text, None, None, details)
@@ -130,6 +130,7 @@ def response_from_answered(row: tuple[Any, ...]) -> Response:
         usage=_usage(known),
         seconds=known.get("seconds"),
         reasoning=known.get("reasoning"),
+        served=known.get("served", ""),
     )
 
 
@@ -141,10 +142,13 @@ def _usage(known: Mapping[str, Any]) -> Usage | None:
     return Usage(read, known.get("output_tokens", 0), cached, batched, known.get("cost_usd"))
 
 
-def _details(response: Response) -> str | None:
+def _details(response: Response, served: str) -> str | None:
     """What a response says beside its value; None where it says nothing."""
     usage = response.usage
-    if not response.finish and usage is None and response.seconds is None and response.reasoning is None:
+    nothing = (
+        not response.finish and usage is None and response.seconds is None and response.reasoning is None
+    )
+    if nothing and not served:
         return None
     known: dict[str, Any] = {
         "finish": response.finish or None,
@@ -152,6 +156,7 @@ def _details(response: Response) -> str | None:
         "output_tokens": None if usage is None else int(usage.output_tokens),
         "seconds": response.seconds,
         "reasoning": response.reasoning,
+        "served": served or None,
     }
     if usage is not None and (usage.cached_tokens or usage.batched or usage.cost_usd is not None):
         known["cached_tokens"] = int(usage.cached_tokens) or None

@@ -13,6 +13,7 @@ from assay.core.verdicts import Estimate
 from assay.store.journal import FILE_NAME, Journal
 from assay.store.records import read_records
 from assay.store.samples import read_samples
+from assay.store.served import served_counts
 from assay.store.usage import Spent, judges_spent, run_spent, tasks_spent
 
 __all__ = ["SCORINGS", "Run"]
@@ -161,6 +162,12 @@ class Run:
             "judges": {judge: spent.plain() for judge, spent in self.spent_by_judge.items()},
             "billing": self.facts.get("billing", {}),
         }
+
+    @property
+    def served(self) -> dict[str, dict[str, int | None]]:
+        """Who the server of the model (an empty name) and of each judge said it is; see `assay.store.served`."""
+        with self.journal.decoding():
+            return served_counts(self.journal.query)
 
     def judgements(self, task: str) -> Iterator[dict[str, Any]]:
         """What judges were asked about a task's documents and what they said, in document order; no reply is None."""

@@ -18,7 +18,7 @@ from typing import Any
 from assay.core.codec import to_plain
 from assay.core.errors import BadOutput
 from assay.store.runs import Run
-from assay.viewer.tables import letters_notes
+from assay.viewer.tables import letters_notes, served_notes
 
 __all__ = ["results_document", "samples_rows", "write_files", "write_files_once"]
 
@@ -119,7 +119,7 @@ def results_document(run: Run, *, task_hashes: Mapping[str, str] | None = None) 
             }
             for task, facts_ in run.tasks.items()
         },
-        **({"notes": notes} if (notes := letters_notes(run)) else {}),
+        **({"notes": notes} if (notes := [*letters_notes(run), *served_notes(run)]) else {}),
         **({"repeats": repeats} if (repeats := facts.get("repeats")) else {}),
         **({"usage": usage} if (usage := run.usage) else {}),
         "config": {

@@ -24,6 +24,7 @@ __all__ = [
     "remarks",
     "results_table",
     "results_text",
+    "served_notes",
     "spent_text",
 ]
 
@@ -138,7 +139,7 @@ def results_text(run: Run, *, width: int = 10_000) -> str:
 
 def remarks(run: Run) -> list[str]:
     """What stands under the table: scores of another kind, what the model took, what each judge was asked and took."""
-    lines = [*repeats_text(run), *stops_text(run), *letters_notes(run)]
+    lines = [*repeats_text(run), *stops_text(run), *letters_notes(run), *served_notes(run)]
     if run.spent.any:
         asked = f"{run.spent.requests} request{'s' if run.spent.requests != 1 else ''}"
         lines.append(f"model {run.model}: {asked}; {spent_text(run.spent, _billed(run, ''))}")
@@ -165,6 +166,18 @@ def letters_notes(run: Run) -> list[str]:
         f"{', '.join(asked)}: asked for the letter of a choice (--mc_as_generation);"
         " acc_letter is not comparable with acc from log-likelihoods"
     ]
+
+
+def served_notes(run: Run) -> list[str]:
+    """A warning where a server did not say the same of itself throughout a run: it may not be one model's score."""
+    lines = []
+    for who, names in run.served.items():
+        first, *others = names
+        if others:
+            said = ", ".join(f"{name} for {names[name]} answers" for name in others)
+            whom = f"the judge {who}" if who else "the model"
+            lines.append(f"warning: the server of {whom} was not the same throughout: {first}, but {said}")
+    return lines
 
 
 def spent_text(spent: Spent, billing: Mapping[str, Any] | None) -> str:

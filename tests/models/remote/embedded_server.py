@@ -43,6 +43,9 @@ class EmbeddedServer:
     answers: dict[str, list[str]] = field(default_factory=dict)
     """What was said to each question, by its last message."""
 
+    replaced_after: int | None = None
+    """Answers after which it says it is another one, from then on."""
+
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -52,6 +55,10 @@ class EmbeddedServer:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
+
+    def fingerprint(self) -> str:
+        said = sum(len(texts) for texts in self.answers.values())
+        return "fp-1" if self.replaced_after is None or said <= self.replaced_after else "fp-2"
 
     def answer(self, path: str, payload: dict[str, Any] | None) -> dict[str, Any]:
         with self._lock:
@@ -102,7 +109,7 @@ class EmbeddedServer:
         return {
             "object": "chat.completion",
             "model": "embedded-of-the-server",
-            "system_fingerprint": "fp-1",
+            "system_fingerprint": self.fingerprint(),
             "choices": choices,
             "usage": dict(usage),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ from tests.making import write_choices, write_task
 from tests.models.remote.embedded_server import ALL, EmbeddedServer, serving
 
 import assay
+from assay.api import verify
 from assay.core.errors import AssayError, CannotAnswer, UserMistake
+from assay.models.remote.openai import OpenAIModel
+from assay.viewer.tables import results_text
 
 
 def run(folder: Path, server_url: str, task: Path, model: str = "openai", **options: Any) -> Any:
@@ -84,3 +88,91 @@ def test_a_server_can_be_the_judge(tmp_path: Path) -> None:
         assert server.calls["/v1/chat/completions"] >= 6
     (estimate,) = finished.estimates
     assert estimate.scored + estimate.unscored == 6
+
+
+def test_a_server_that_becomes_another_one_during_a_run_is_noticed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = write_task(tmp_path)
+    with serving() as server:
+        asyncio.run(OpenAIModel(model="embedded", base_url=server.url).probe())
+        server.replaced_after = sum(map(len, server.answers.values())) + 2
+        finished = run(tmp_path, server.url, task, model_args={"num_concurrent": 1})
+    names = finished.served[""]
+    assert names == {"embedded-of-the-server (fp-1)": None, "embedded-of-the-server (fp-2)": 4}
+    assert "says it is embedded-of-the-server (fp-2) now" in caplog.text
+    (warning,) = [line for line in results_text(finished).splitlines() if line.startswith("warning:")]
+    assert "not the same throughout" in warning and "fp-2) for 4 answers" in warning
+    kept = finished.journal.query("SELECT count(*) FROM answered WHERE details LIKE '%served%'")
+    assert list(kept) == [(4,)], "the usual name is kept once, not with each answer"
+    told = [
+        request["served"]
+        for record in finished.records("sums")
+        for request in record["requests"]
+        if "served" in request
+    ]
+    assert len(told) == 4
+    assert verify(finished).warnings == (
+        "the server of the model said it was embedded-of-the-server (fp-2) in 4 answers, "
+        "embedded-of-the-server (fp-1) in the others",
+    )
+
+
+def test_a_server_that_stays_the_same_is_not_spoken_of(tmp_path: Path, server: EmbeddedServer) -> None:
+    finished = run(tmp_path, server.url, write_task(tmp_path))
+    assert finished.served == {"": {"embedded-of-the-server (fp-1)": None}}
+    assert "warning" not in results_text(finished)
+
+
+JUDGED = {"metric": "good", "judge": {"kind": "binary"}}
+
+
+@pytest.mark.parametrize(
+    ("judge", "variable"),
+    [
+        ("openai,model=gpt-4o-mini", "OPENAI_API_KEY"),
+        ("anthropic,model=claude-haiku-4-5", "ANTHROPIC_API_KEY"),
+        ("gemini,model=gemini-2.5-flash", "GEMINI_API_KEY"),
+    ],
+)
+def test_a_judge_without_a_key_fails_in_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judge: str, variable: str
+) -> None:
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "ANTHROPIC_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    task = write_task(tmp_path, metric_list=[JUDGED])
+    with pytest.raises(UserMistake, match="no key") as raised:
+        assay.plan(model="embedded", tasks=[str(task)], judge=[judge], output_path=str(tmp_path / "out"))
+    assert variable in raised.value.hint and "judge" in raised.value.where
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_plan_says_that_nobody_answers_where_a_judge_should_be(tmp_path: Path) -> None:
+    task = write_task(tmp_path, metric_list=[JUDGED])
+    with serving() as server:
+        url = server.url
+    judge = f"openai,model=embedded,base_url={url},max_retries=0"
+    options: dict[str, Any] = {"model": "embedded", "tasks": [str(task)], "judge": [judge]}
+    plan = assay.plan(**options, output_path=str(tmp_path / "out"))
+    (note,) = plan.notes
+    assert note.startswith("the judge `embedded`: nobody answers at") and url in note
+    with pytest.raises(AssayError, match="nobody answers"):
+        assay.run(**options, output_path=str(tmp_path / "out"))
+
+
+def test_a_judge_whose_server_takes_another_key_fails_in_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-the-right-one")
+    task = write_task(tmp_path, metric_list=[JUDGED])
+    with serving(key="sk-right") as server:
+        judge = f"openai,model=embedded,base_url={server.url}"
+        with pytest.raises(UserMistake, match="does not take the key") as raised:
+            assay.plan(model="embedded", tasks=[str(task)], judge=[judge], output_path=str(tmp_path / "out"))
+    assert "judge" in raised.value.where and "sk-not-the-right-one" not in str(raised.value)

@@ -68,7 +68,9 @@ class AnthropicBatches:
 
     def response(self, request: Generate, reading: Reading) -> Response:
         usage = None if reading.usage is None else replace(reading.usage, batched=True)
-        return replace(response_of(request, reading.said[0], usage, self._asked.options, 0.0), seconds=None)
+        options, served = self._asked.options, reading.served
+        response = response_of(request, reading.said[0], usage, options, 0.0, served=served)
+        return replace(response, seconds=None)
 
     async def submit(self, endpoint: Endpoint, key: str, lines: Sequence[Line]) -> str:
         entries = b",".join(

@@ -94,6 +94,16 @@ class BatchModel:
     def prepare(self, part: Media) -> None:
         self._service.prepare(part)
 
+    async def probe(self) -> Sequence[str]:
+        """See that there is a key, before anything is asked."""
+        await self._service.endpoint().close()
+        return ()
+
+    @property
+    def seen(self) -> Mapping[str, Any]:
+        """Nothing: what the service can do is known."""
+        return {}
+
     async def open(self) -> None:
         """Read the key, look into the book."""
         self._endpoint = self._service.endpoint()

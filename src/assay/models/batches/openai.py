@@ -16,6 +16,7 @@ from assay.core.responses import Response
 from assay.models.batches.model import BatchModel
 from assay.models.batches.service import Line, Refused, Status
 from assay.models.prices import billed_name
+from assay.models.remote.bulk import write_json
 from assay.models.remote.chat import Reading, chat_payload, read_chat, response_of
 from assay.models.remote.endpoint import Endpoint
 from assay.models.remote.faults import BadReply, NotAnswered
@@ -70,11 +71,12 @@ class OpenAIBatches:
                 self._seen = await look_at_chat(endpoint, self.options)
 
     def body(self, request: Generate) -> bytes:
-        return json.dumps(chat_payload(request, self.options, self._seen, self._look)).encode()
+        return write_json(chat_payload(request, self.options, self._seen, self._look))
 
     def response(self, request: Generate, reading: Reading) -> Response:
         usage = None if reading.usage is None else replace(reading.usage, batched=True)
-        return replace(response_of(request, reading.said[0], usage, self.options, 0.0), seconds=None)
+        said, served = reading.said[0], reading.served
+        return replace(response_of(request, said, usage, self.options, 0.0, served=served), seconds=None)
 
     async def submit(self, endpoint: Endpoint, key: str, lines: Sequence[Line]) -> str:
         content = b"".join(_written(line) for line in lines)

@@ -9,6 +9,7 @@ from typing import Any
 from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.requests import Generate, Settings
 from assay.core.responses import Finish, Response, Usage
+from assay.models.remote.bulk import Bulk
 from assay.models.remote.faults import BadReply
 from assay.models.remote.media import Look, pack_image, pack_sound, pack_video, pack_video_file
 from assay.models.remote.options import Options
@@ -28,6 +29,7 @@ __all__ = [
     "read_usage",
     "response_of",
     "seed_of",
+    "served_name",
     "stops_of",
 ]
 
@@ -91,7 +93,7 @@ def chat_fields(
 
 
 def chat_payload(request: Generate, options: Options, seen: Seen, look: Look) -> dict[str, Any]:
-    """A whole call for one request."""
+    """A whole call for one request; media in it are `Bulk`."""
     fields = chat_fields(request.settings, options, seen, request.repeat)
     return {**fields, "messages": chat_messages(request.prompt, options, look)}
 
@@ -147,7 +149,7 @@ def _pieces(part: Part, look: Look) -> list[dict[str, Any]]:
             return [_image_piece(frame.url) for frame in pack_video(part, look)]
 
 
-def _image_piece(url: str) -> dict[str, Any]:
+def _image_piece(url: Bulk) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
@@ -162,6 +164,21 @@ class Reading:
     usage: Usage | None
     model: str
     system_fingerprint: str
+
+    @property
+    def served(self) -> str:
+        """Who the server says it is."""
+        return served_name(self.model, self.system_fingerprint)
+
+
+def served_name(model: Any, fingerprint: Any) -> str:
+    """A server's name for itself, on one line.
+
+    >>> served_name("gpt-4o-mini-2024-07-18", "fp_0ba0d124f1")
+    'gpt-4o-mini-2024-07-18 (fp_0ba0d124f1)'
+    """
+    name = str(model or "")
+    return f"{name} ({fingerprint})".lstrip() if fingerprint else name
 
 
 def read_chat(value: Any) -> Reading:
@@ -224,6 +241,7 @@ def response_of(
     options: Options,
     seconds: float,
     stops: Sequence[str] | None = None,
+    served: str = "",
 ) -> Response:
     """The answer to a request: cut at its stops whether the server did it or not, thinking apart."""
     text, reasoning, finish = said.text, said.reasoning, said.finish
@@ -236,5 +254,11 @@ def response_of(
     if len(cut) < len(text) and finish != "refused":
         finish = "stop"
     return Response(
-        request_id=request.id, value=cut, finish=finish, usage=usage, seconds=seconds, reasoning=reasoning
+        request_id=request.id,
+        value=cut,
+        finish=finish,
+        usage=usage,
+        seconds=seconds,
+        reasoning=reasoning,
+        served=served,
     )

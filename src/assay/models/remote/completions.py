@@ -19,6 +19,7 @@ from assay.models.remote.chat import (
     read_usage,
     response_of,
     seed_of,
+    served_name,
     stops_of,
 )
 from assay.models.remote.completions_probe import look_at_completions
@@ -95,9 +96,7 @@ class CompletionsModel:
             abilities -= {"likelihood", "rolling"}
         if backend_of(self._options) == "huggingface":
             abilities |= {"chat"}
-        return Traits(
-            abilities=frozenset(abilities), window=_WINDOW, in_flight=max(1, self._options.num_concurrent)
-        )
+        return Traits(abilities=frozenset(abilities), window=_WINDOW, in_flight=self._options.most_at_once)
 
     @property
     def _scores(self) -> str:
@@ -237,7 +236,7 @@ class CompletionsModel:
         payload = scores_payload(pieces, self._options, self._seen)
         tokens = sum(len(piece.prompt) for piece in pieces) if endpoint.lane.tokens else 0
         try:
-            answered = await endpoint.post(PATH, payload, partial(read_scores, pieces), tokens=tokens)
+            answered = await endpoint.post(PATH, payload, partial(_read_scores, pieces), tokens=tokens)
         except NotAnswered as error:
             if len(chunk) > 1 and error.fault.kind in _ALONE:
                 found = await asyncio.gather(*[self._score([one]) for one in chunk])
@@ -247,9 +246,10 @@ class CompletionsModel:
                 for waiting, _ in chunk
                 if (outcome := _failed(waiting, error.failure(waiting.request.id))) is not None
             ]
+        scores, served = answered.value
         outcomes = [
-            _added(waiting, score, answered.seconds)
-            for (waiting, _), score in zip(chunk, answered.value, strict=True)
+            _added(waiting, score, answered.seconds, served)
+            for (waiting, _), score in zip(chunk, scores, strict=True)
         ]
         return [outcome for outcome in outcomes if outcome is not None]
 
@@ -267,8 +267,8 @@ class CompletionsModel:
             return [_unanswerable(request, error)]
         except NotAnswered as error:
             return [error.failure(request.id)]
-        said, usage = answered.value
-        return [response_of(request, said, usage, self._options, answered.seconds)]
+        said, usage, served = answered.value
+        return [response_of(request, said, usage, self._options, answered.seconds, served=served)]
 
     def _payload(self, request: Generate) -> dict[str, Any]:
         options, settings = self._options, request.settings
@@ -313,7 +313,11 @@ def openai_completions(
     return CompletionsModel(batch_size=batch_size, rpm=rpm, tpm=tpm, **arguments)
 
 
-def _read_text(value: Any) -> tuple[Said, Usage | None]:
+def _read_scores(pieces: Sequence[Piece], value: Any) -> tuple[list[Scored | Unanswerable], str]:
+    return read_scores(pieces, value), served_name(value.get("model"), value.get("system_fingerprint"))
+
+
+def _read_text(value: Any) -> tuple[Said, Usage | None, str]:
     choices = value["choices"]
     if not choices:
         raise BadReply("the reply has no choices")
@@ -321,10 +325,11 @@ def _read_text(value: Any) -> tuple[Said, Usage | None]:
     if not isinstance(text, str):
         raise BadReply(f"the answer is a {type(text).__name__}, not a text")
     finish = FINISHES.get(str(choices[0].get("finish_reason") or ""), "")
-    return Said(text, finish), read_usage(value.get("usage"))
+    served = served_name(value.get("model"), value.get("system_fingerprint"))
+    return Said(text, finish), read_usage(value.get("usage")), served
 
 
-def _added(waiting: _Sum, score: Scored | Unanswerable, seconds: float) -> Outcome | None:
+def _added(waiting: _Sum, score: Scored | Unanswerable, seconds: float, served: str) -> Outcome | None:
     """Count a piece; the outcome when it was the last."""
     if isinstance(score, Unanswerable):
         return _failed(waiting, _unanswerable(waiting.request, score))
@@ -340,6 +345,7 @@ def _added(waiting: _Sum, score: Scored | Unanswerable, seconds: float) -> Outco
         value=LogProbability(waiting.total, greedy),
         usage=Usage(waiting.tokens, 0),
         seconds=seconds,
+        served=served,
     )
 
 

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from assay.core.errors import MissingPackage
 
-__all__ = ["Broken", "Connection", "Reply", "TooSlow", "Tunnel", "Unreachable", "http_parser"]
+__all__ = ["Broken", "Connection", "Ending", "Reply", "TooSlow", "Tunnel", "Unreachable", "http_parser"]
 
 _LARGEST_HEAD = 64 * 1024
 _LARGEST_BODY = 512 * 2**20
+_WORTH_COPYING = 64 * 1024
+"""A body up to this size goes out together with its head, in one call of the system."""
+
+Ending = Callable[["Reply | Exception"], None]
+"""Told what became of an exchange in the very moment it ends, before whoever awaits it."""
 
 
 class Unreachable(Exception):
@@ -51,14 +56,18 @@ class Connection(asyncio.Protocol):
     """One connection; at most one exchange on it at a time. What comes over it is read by `httptools`."""
 
     __slots__ = (
-        "_body", "_error", "_future", "_headers", "_parser", "_size", "_status", "_timer", "_until_end", "_whole", "alive",
-        "idle_since", "transport",
+        "_body", "_error", "_future", "_headers", "_home", "_parser", "_size", "_status", "_tell", "_timer", "_until_end",
+        "_whole", "alive", "idle_since", "transport",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, home: Callable[[Connection], None] | None = None) -> None:
         self.transport: asyncio.Transport | None = None
         self.alive = False
         self.idle_since = 0.0
+        self._home = home
+        """Called with the connection whenever an exchange on it ends: it may be used again, if it is alive."""
+
+        self._tell: Ending | None = None
         self._future: asyncio.Future[Reply] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._parser: Any = None
@@ -73,20 +82,29 @@ class Connection(asyncio.Protocol):
 
     # --- for whoever calls -------------------------------------------------------------------------
 
-    def exchange(self, data: bytes, timeout_s: float) -> asyncio.Future[Reply]:
-        """Send a request; the reply comes as a future."""
-        loop = asyncio.get_running_loop()
+    def exchange(
+        self, head: bytes, body: bytes, timeout_s: float, future: asyncio.Future[Reply], tell: Ending | None
+    ) -> None:
+        """Send a request; the reply, or the error, comes as the future's."""
         self._forget()
         self._parser = http_parser(self)
-        self._future = future = loop.create_future()
-        self._timer = loop.call_later(timeout_s, self._late, timeout_s)
+        self._future, self._tell = future, tell
+        self._timer = asyncio.get_running_loop().call_later(timeout_s, self._late, timeout_s)
         assert self.transport is not None
-        self.transport.write(data)
-        return future
+        if len(body) <= _WORTH_COPYING:
+            self.transport.write(head + body)
+        else:
+            self.transport.write(head)
+            self.transport.write(body)
 
     def drop(self) -> None:
         """Close it at once, whatever is on its way."""
         self._end(Broken("the call was given up"))
+
+    def give_up(self, future: asyncio.Future[Reply]) -> None:
+        """Close it, if this is what it is still busy with: the reply may have come in the same moment."""
+        if self._future is future:
+            self.drop()
 
     # --- asyncio.Protocol --------------------------------------------------------------------------
 
@@ -196,7 +214,16 @@ class Connection(asyncio.Protocol):
             self._timer = None
         self._parser = None  # the two point at each other
         future, self._future = self._future, None
-        if future is None or future.done():
+        tell, self._tell = self._tell, None
+        if future is None:
+            return
+        if self._home is not None:
+            self._home(self)
+        ended = reply or error
+        assert ended is not None
+        if tell is not None:
+            tell(ended)  # the next call may be under way on this connection when it returns
+        if future.done():
             return
         if reply is not None:
             future.set_result(reply)

@@ -20,10 +20,11 @@ from typing import Any, Generic, TypeVar
 from assay.core.errors import AssayError, UserMistake
 from assay.core.secrets import know_secret, redacted
 from assay.models.remote.address import Address
+from assay.models.remote.attempt import Attempt
 from assay.models.remote.connection import Broken, Reply, TooSlow, Unreachable
-from assay.models.remote.faults import BadReply, Fault, NotAnswered, Patience, fault_of, wait_of
-from assay.models.remote.http import HttpClient
-from assay.models.remote.traffic import Gate, lane_of
+from assay.models.remote.faults import BadReply, Fault, NotAnswered, Patience, fault_of
+from assay.models.remote.http import Call, HttpClient
+from assay.models.remote.traffic import START, Gate, lane_of
 
 __all__ = ["Answered", "Endpoint"]
 
@@ -46,16 +47,6 @@ class Answered(Generic[T]):
     headers: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """What goes out, however often."""
-
-    method: str
-    path: str
-    body: bytes = b""
-    content_type: str = ""
-
-
 class Endpoint:
     """A server, as one model calls it."""
 
@@ -67,6 +58,7 @@ class Endpoint:
         key_variable: str = "",
         patience: Patience | None = None,
         num_concurrent: int = 32,
+        start: int = START,
         rpm: float | None = None,
         tpm: float | None = None,
         verify_certificate: bool = True,
@@ -79,7 +71,7 @@ class Endpoint:
         self.patience = patience or Patience()
         self.lane = lane_of(address.origin)
         self.lane.limit(rpm, tpm)
-        self.gate = Gate(num_concurrent, self.lane)
+        self.gate = Gate(num_concurrent, self.lane, start=start)
         self.calls = 0
         """Calls that went out, retries included."""
 
@@ -112,18 +104,18 @@ class Endpoint:
             UserMistake: The key is wrong, or the account is empty: no call will ever succeed.
         """
         body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-        call = _Call("POST", path, body, content_type)
+        call = Call("POST", path, body, content_type)
         return await self._try(call, partial(_json, read), tokens, patience or self.patience)
 
     async def get(
         self, path: str, read: Callable[[Any], T], *, patience: Patience | None = None
     ) -> Answered[T]:
         """Read JSON. Raises as `post` does."""
-        return await self._try(_Call("GET", path), partial(_json, read), 0, patience or self.patience)
+        return await self._try(Call("GET", path), partial(_json, read), 0, patience or self.patience)
 
     async def get_text(self, path: str, *, patience: Patience | None = None) -> Answered[str]:
         """Read a text, whatever it is: a file of JSON lines. Raises as `post` does."""
-        return await self._try(_Call("GET", path), _text, 0, patience or self.patience)
+        return await self._try(Call("GET", path), _text, 0, patience or self.patience)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -132,44 +124,34 @@ class Endpoint:
     # --- one try after the other -------------------------------------------------------------------
 
     async def _try(
-        self, call: _Call, read: Callable[[Reply], T], tokens: int, patience: Patience
+        self, call: Call, read: Callable[[Reply], T], tokens: int, patience: Patience
     ) -> Answered[T]:
         began = time.monotonic()
         failed = 0
         while True:
-            ticket = await self.gate.enter(tokens)
-            started = time.monotonic()
-            left_s = patience.total_s - (started - began) if failed else patience.total_s
-            try:
-                outcome = await self._once(call, read, min(patience.timeout_s, max(left_s, 0.05)))
-            except BaseException:
-                self.gate.leave(ticket, "failed")
-                raise
-            seconds = time.monotonic() - started
+            left_s = patience.total_s - (time.monotonic() - began) if failed else patience.total_s
+            timeout_s = min(patience.timeout_s, max(left_s, 0.05))
+            attempt = Attempt(self.gate, self._http, call, timeout_s, tokens)
+            outcome = await self._once(attempt, read)
             if not isinstance(outcome, Fault):
-                self.gate.leave(ticket, "ok", seconds)
                 self._gone_since = 0.0
                 value, headers = outcome
-                return Answered(value, failed + 1, seconds, headers)
-            self.gate.leave(ticket, "busy" if outcome.busy else "late" if outcome.late else "failed")
+                return Answered(value, failed + 1, attempt.seconds, headers)
             failed += 1
             await self._wait(outcome, failed, patience, began)
 
     async def _once(
-        self, call: _Call, read: Callable[[Reply], T], timeout_s: float
+        self, attempt: Attempt, read: Callable[[Reply], T]
     ) -> tuple[T, Mapping[str, str]] | Fault:
         """One try: what was read, or what went wrong."""
         self.calls += 1
         try:
-            reply = await self._http.call(
-                call.method, call.path, call.body, timeout_s=timeout_s, content_type=call.content_type
-            )
+            reply = await attempt.reply
             fault = fault_of(reply)
-            if fault is not None:
-                return fault
-            value = read(reply)
-            self._heed(reply)
-            return value, reply.headers
+            return (read(reply), reply.headers) if fault is None else fault
+        except asyncio.CancelledError:
+            attempt.give_up()
+            raise
         except TooSlow as error:
             return Fault("timeout", str(error), heals=True, late=True)
         except Broken as error:
@@ -202,12 +184,6 @@ class Endpoint:
                 f"nobody answers at {self.address.origin} any more: {error}",
                 hint="everything answered so far is saved; repeat the command to go on",
             )
-
-    def _heed(self, reply: Reply) -> None:
-        """A limit that is used up is not run into: what the server says of it with a good answer counts too."""
-        told = "x-ratelimit-remaining-requests", "anthropic-ratelimit-requests-remaining"
-        if any(name in reply.headers for name in told) and (wait_s := wait_of(reply.headers)):
-            self.lane.quiet(min(wait_s, 60.0))
 
     def _hopeless(self, fault: Fault) -> AssayError:
         server = self.address.origin

@@ -16,7 +16,10 @@ from typing import Any
 from assay.core.responses import Failure
 from assay.models.remote.connection import Reply
 
-__all__ = ["BadReply", "Fault", "NotAnswered", "Patience", "fault_of", "wait_of"]
+__all__ = ["BUSY", "BadReply", "Fault", "NotAnswered", "Patience", "fault_of", "wait_of"]
+
+BUSY = (429, 503, 529)
+"""What a server says that has too much to do."""
 
 _HEALING = {
     408: "timeout",
@@ -135,7 +138,7 @@ def fault_of(reply: Reply) -> Fault | None:
         if kind == "bad request" and any(word in low for word in _TOO_LONG):
             kind = "too long"
         return Fault(kind, message, heals=False, status=status, code=code)
-    busy = status in (429, 503, 529)
+    busy = status in BUSY
     kind = _HEALING.get(status, "server error" if status >= 500 else "bad request")
     heals = status in _HEALING or status >= 500
     wait_s = wait_of(reply.headers)

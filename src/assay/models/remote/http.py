@@ -10,15 +10,27 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from assay.models.remote.address import Address, Proxy, tls_context
-from assay.models.remote.connection import Connection, Reply, Tunnel, Unreachable, http_parser
+from assay.models.remote.connection import Connection, Ending, Reply, Tunnel, Unreachable, http_parser
 
-__all__ = ["HttpClient"]
+__all__ = ["Call", "HttpClient"]
 
 _IDLE_S = 60.0
 """A connection that nobody used for so long is not trusted any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What goes out, however often."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    content_type: str = "application/json"
 
 
 class HttpClient:
@@ -70,27 +82,52 @@ class HttpClient:
             Broken: The connection ended before the reply was whole, or it is no HTTP.
             TooSlow: The reply was not whole in time.
         """
-        if not self._ready:
-            self._prepare()
-        connection = self._kept() or await self._connect()
-        query = f"?{self._address.query}" if self._address.query else ""
-        head = f"{method} {self._prefix}{path}{query} HTTP/1.1\r\n{self._head}"
-        if body:
-            head += f"Content-Type: {content_type}\r\n"
-        if body or method == "POST":
-            head += f"Content-Length: {len(body)}\r\n"
+        call = Call(method, path, body, content_type)
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        connection = self.send(call, timeout_s, future)
+        if connection is None:
+            connection = await self.connect()
+            self.send_over(connection, call, timeout_s, future)
         try:
-            reply = await connection.exchange(f"{head}\r\n".encode("latin-1") + body, timeout_s)
+            return await future
         except BaseException:
-            self._open.discard(connection)
-            connection.drop()
+            connection.give_up(future)
             raise
+
+    def send(
+        self, call: Call, timeout_s: float, future: asyncio.Future[Reply], tell: Ending | None = None
+    ) -> Connection | None:
+        """Send it over a kept connection, now; None where one has to be made first (`connect`, then `send_over`)."""
+        connection = self._kept()
+        if connection is not None:
+            self.send_over(connection, call, timeout_s, future, tell)
+        return connection
+
+    def send_over(
+        self,
+        connection: Connection,
+        call: Call,
+        timeout_s: float,
+        future: asyncio.Future[Reply],
+        tell: Ending | None = None,
+    ) -> None:
+        """Send it over this connection."""
+        body = call.body
+        query = f"?{self._address.query}" if self._address.query else ""
+        head = f"{call.method} {self._prefix}{call.path}{query} HTTP/1.1\r\n{self._head}"
+        if body:
+            head += f"Content-Type: {call.content_type}\r\n"
+        if body or call.method == "POST":
+            head += f"Content-Length: {len(body)}\r\n"
+        connection.exchange(f"{head}\r\n".encode("latin-1"), body, timeout_s, future, tell)
+
+    def _returned(self, connection: Connection) -> None:
+        """An exchange has ended."""
         if connection.alive:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
         else:
             self._open.discard(connection)
-        return reply
 
     async def close(self) -> None:
         """Close every connection."""
@@ -110,7 +147,14 @@ class HttpClient:
             connection.drop()
         return None
 
-    async def _connect(self) -> Connection:
+    async def connect(self) -> Connection:
+        """A new connection.
+
+        Raises:
+            Unreachable: There is none.
+        """
+        if not self._ready:
+            self._prepare()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 connection = await (self._through(self._proxy) if self._proxy else self._straight())
@@ -129,14 +173,15 @@ class HttpClient:
     async def _straight(self) -> Connection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            Connection, self._address.host, self._address.port, ssl=self._tls()
+            partial(Connection, self._returned), self._address.host, self._address.port, ssl=self._tls()
         )
         return connection
 
     async def _through(self, proxy: Proxy) -> Connection:
         """A connection by way of a proxy; one that is encrypted goes through a tunnel."""
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(Connection, proxy.host, proxy.port)
+        opened = partial(Connection, self._returned)
+        _, connection = await loop.create_connection(opened, proxy.host, proxy.port)
         tls = self._tls()
         if tls is None:
             return connection
@@ -146,10 +191,10 @@ class HttpClient:
             head += f"Proxy-Authorization: {proxy.authorization}\r\n"
         tunnel = connection.transport
         assert tunnel is not None
-        opened = await Tunnel.open(tunnel, f"{head}\r\n".encode("latin-1"))
-        if opened != 200:
+        status = await Tunnel.open(tunnel, f"{head}\r\n".encode("latin-1"))
+        if status != 200:
             tunnel.abort()
-            raise OSError(f"the proxy {proxy.host}:{proxy.port} refuses: {opened}")
+            raise OSError(f"the proxy {proxy.host}:{proxy.port} refuses: {status}")
         tunnel.set_protocol(connection)
         encrypted = await loop.start_tls(tunnel, connection, tls, server_hostname=self._address.host)
         assert encrypted is not None

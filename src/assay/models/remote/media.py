@@ -6,18 +6,33 @@ and forgets it when the last request that needs it has its outcome.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
+import os
 import wave
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from assay.core.errors import BadMedia
 from assay.core.messages import Audio, Image, Media, Video
 from assay.media import frames, picture, waveform
 from assay.media.encoded import encoded
+from assay.models.remote.bulk import Bulk
 
-__all__ = ["Look", "Packed", "pack_image", "pack_sound", "pack_video", "pack_video_file", "prepare"]
+__all__ = [
+    "Look",
+    "Packed",
+    "pack_image",
+    "pack_sound",
+    "pack_video",
+    "pack_video_file",
+    "prepare",
+    "write_aside",
+]
 
 _RATE_HZ = 16_000
 _SMALLEST_SIDE = 16
@@ -35,13 +50,14 @@ class Packed:
     data: bytes
 
     @property
-    def text(self) -> str:
-        return self.data.decode("ascii")
+    def text(self) -> Bulk:
+        """The medium alone."""
+        return Bulk((self.data,))
 
     @property
-    def url(self) -> str:
+    def url(self) -> Bulk:
         """The whole medium as an address."""
-        return f"data:{self.mime};base64,{self.text}"
+        return Bulk((f"data:{self.mime};base64,".encode(), self.data))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +145,16 @@ def prepare(part: Media, look: Look) -> None:
             pack_sound(part)
         case Video():
             pack_video_file(part) if look.whole_videos else pack_video(part, look)
+
+
+async def write_aside(write: Callable[..., bytes], *arguments: Any) -> bytes:
+    """Write a call with media in a thread: a few at a time, so that who sends and receives is not crowded out."""
+    return await asyncio.get_running_loop().run_in_executor(_writers(), write, *arguments)
+
+
+@cache
+def _writers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max(2, min(8, (os.cpu_count() or 2) // 2)), thread_name_prefix="assay-writing")
 
 
 def _as_it_is(data: bytes, look: Look) -> Packed | None:

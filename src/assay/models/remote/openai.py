@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
@@ -20,7 +18,7 @@ from assay.models.remote.chat import response_of
 from assay.models.remote.endpoint import Endpoint
 from assay.models.remote.faults import NotAnswered
 from assay.models.remote.gathering import as_done
-from assay.models.remote.media import Look, prepare
+from assay.models.remote.media import Look, prepare, write_aside
 from assay.models.remote.options import Options, read_options
 from assay.models.remote.probe import NoServer, look_at_chat
 from assay.models.remote.seen import Seen
@@ -51,8 +49,6 @@ class OpenAIModel:
         self._seen = Seen(long_limit_name=self._options.is_openai)
         self._wording = Wording(self._options, self._seen, self._look)
         self._endpoint: Endpoint | None = None
-        self.served: Counter[tuple[str, str]] = Counter()
-        """What the server said it is, model and fingerprint, and in how many answers."""
 
     @property
     def name(self) -> str:
@@ -79,9 +75,7 @@ class OpenAIModel:
             abilities |= {"audio"}
         if self._look.whole_videos:
             abilities |= {"video"}
-        return Traits(
-            abilities=frozenset(abilities), window=_WINDOW, in_flight=max(1, self._options.num_concurrent)
-        )
+        return Traits(abilities=frozenset(abilities), window=_WINDOW, in_flight=self._options.most_at_once)
 
     async def identify(self) -> Mapping[str, str]:
         """Server, model and every argument that shapes an answer. Asks nobody."""
@@ -159,7 +153,7 @@ class OpenAIModel:
         manner = wording.manner(first.settings, first.repeat, len(group))
         try:
             if first.prompt.has_media:
-                body = await asyncio.to_thread(wording.body, first, manner)
+                body = await write_aside(wording.body, first, manner)
             else:
                 body = wording.body(first, manner)
             tokens = manner.max_tokens + len(body) // _CHARACTERS_PER_TOKEN if endpoint.lane.tokens else 0
@@ -169,11 +163,11 @@ class OpenAIModel:
         except NotAnswered as error:
             return [self._refused(one, error) for one in group]
         reading = answered.value
-        self.served[reading.model, reading.system_fingerprint] += 1
+        served = reading.served
         if tokens and reading.usage is not None:
             endpoint.lane.settle(tokens, reading.usage.input_tokens + reading.usage.output_tokens)
         outcomes: list[Outcome] = [
-            response_of(request, said, usage, self._options, answered.seconds, manner.stops)  # type: ignore[arg-type]
+            response_of(request, said, usage, self._options, answered.seconds, manner.stops, served)  # type: ignore[arg-type]
             for request, said, usage in zip(group, reading.said, _shares(reading.usage), strict=False)
         ]
         for request in group[len(reading.said) :]:  # fewer than were asked for: the rest is asked for again

@@ -16,6 +16,7 @@ from assay.models.credentials import find_key, refuse_keys
 from assay.models.remote.address import Address, parse_address
 from assay.models.remote.endpoint import Endpoint
 from assay.models.remote.faults import Patience
+from assay.models.remote.traffic import START
 
 __all__ = ["Options", "read_options"]
 
@@ -51,6 +52,7 @@ _HOST_KEYS = {
 }
 _CALLS = ("/chat/completions", "/completions", "/responses")
 _LONGEST_WAIT_S = 30.0
+_AT_ONCE = 32
 _AZURE_VERSION = "2025-03-01-preview"
 
 
@@ -63,8 +65,8 @@ class Options:
     api: str = "chat"
     """`chat` for chat completions, `responses` for the responses API."""
 
-    num_concurrent: int = 32
-    """The most calls open at once; how many really are, the server's answers decide."""
+    num_concurrent: int | None = None
+    """The most calls open at once (32); how many really are, the server's answers decide."""
 
     max_retries: int = 8
     """Tries after the first."""
@@ -131,6 +133,16 @@ class Options:
     add_bos_token: bool = False
     custom_prefix_token_id: int | None = None
     revision: str = ""
+
+    @property
+    def most_at_once(self) -> int:
+        """The most calls open at once."""
+        return _AT_ONCE if self.num_concurrent is None else max(1, self.num_concurrent)
+
+    @property
+    def first_at_once(self) -> int:
+        """How many to begin with: few, unless somebody who may know the server named a number."""
+        return START if self.num_concurrent is None else min(_AT_ONCE, self.most_at_once)
 
     @property
     def key_variables(self) -> tuple[str, ...]:
@@ -204,7 +216,8 @@ class Options:
                 first_wait_s=self.retry_backoff_s,
                 longest_wait_s=min(_LONGEST_WAIT_S, 60 * self.retry_backoff_s),
             ),
-            num_concurrent=self.num_concurrent,
+            num_concurrent=self.most_at_once,
+            start=self.first_at_once,
             rpm=self.rpm,
             tpm=self.tpm,
             verify_certificate=self.verify_certificate,

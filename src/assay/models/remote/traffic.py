@@ -1,8 +1,8 @@
 """How many calls are open at once: grows while the server keeps up, shrinks when it says it does not.
 
     gate = Gate(ceiling=32)
-    ticket = await gate.enter(tokens=500)      # waits for its turn
-    gate.leave(ticket, "ok", seconds=0.4)      # or "busy", "late", "failed"
+    gate.queue(turn)                           # calls turn.go(ticket) when it is its turn
+    gate.leave(ticket, "ok", seconds=0.4)      # or "busy", "late", "failed"; calls the next one
 
 Calls to the same server share its pauses and budgets, whichever model makes them; each model has its own gate.
 """
@@ -14,11 +14,13 @@ import time
 from collections import deque
 from typing import Literal
 
-__all__ = ["Budget", "Gate", "Lane", "lane_of"]
+__all__ = ["START", "Budget", "Ended", "Gate", "Lane", "Turn", "lane_of"]
 
 Ended = Literal["ok", "busy", "late", "failed"]
 
-_START = 8
+START = 8
+"""Calls open at once to begin with, where nobody knows the server."""
+
 _SHRINK = {"busy": 0.5, "late": 0.7}
 _LEAST = {"busy": 1.0, "late": 2.0}
 _TOLERANCE = 2.0
@@ -106,15 +108,51 @@ def lane_of(origin: str) -> Lane:
     return _lanes.setdefault(origin, Lane())
 
 
+class Turn:
+    """Somebody who waits for a place at a gate; `go` is called, once, when it is given."""
+
+    __slots__ = ("called", "timer", "tokens")
+
+    def __init__(self, tokens: int = 0) -> None:
+        self.tokens = tokens
+        self.called = False
+        self.timer: asyncio.TimerHandle | None = None
+        """Runs while the place is given and the server wants to be left alone."""
+
+    def go(self, ticket: int) -> None:
+        """It is your turn; the ticket has to be handed back with `leave`."""
+        raise NotImplementedError
+
+    def given_up(self) -> bool:
+        """Whether nobody waits for it any more, though nobody has said so yet."""
+        raise NotImplementedError
+
+
+class _Patient(Turn):
+    """One who is woken when the turn comes."""
+
+    __slots__ = ("given",)
+
+    def __init__(self, tokens: int) -> None:
+        super().__init__(tokens)
+        self.given: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def go(self, ticket: int) -> None:
+        self.given.set_result(ticket)
+
+    def given_up(self) -> bool:
+        return self.given.done()
+
+
 class Gate:
     """Lets calls out, as many at once as the server can take, first come first served."""
 
-    def __init__(self, ceiling: int, lane: Lane | None = None, *, start: int = _START) -> None:
+    def __init__(self, ceiling: int, lane: Lane | None = None, *, start: int = START) -> None:
         self.ceiling = max(1, ceiling)
         self.limit = float(min(self.ceiling, start))
         self.active = 0
         self.lane = lane or Lane()
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[Turn] = deque()
         self._troubled = False
         """Whether the server ever had too much to do: from then on growth is slow."""
 
@@ -129,30 +167,54 @@ class Gate:
 
     async def enter(self, tokens: int = 0) -> int:
         """Wait for a turn; the ticket has to be handed back with `leave`."""
-        while self.active >= int(self.limit) or self._waiting:
-            turn = asyncio.get_running_loop().create_future()
+        turn = _Patient(tokens)
+        self.queue(turn)
+        try:
+            return await turn.given
+        except asyncio.CancelledError:
+            if turn.called:  # the place was given in the same moment
+                self._free()
+            else:
+                self.withdraw(turn)
+            raise
+
+    def queue(self, turn: Turn) -> None:
+        """Call `turn.go` as soon as there is a place: now, or from within the `leave` of another call."""
+        if self._waiting or self.active >= int(self.limit):
             self._waiting.append(turn)
-            try:
-                await turn
-                break
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self.active -= 1  # the place was given already
-                    self._call_next()
-                else:
-                    self._waiting.remove(turn)
-                raise
         else:
             self.active += 1
-        try:
-            while (wait_s := self.lane.wait_s(tokens)) > 0:
-                await asyncio.sleep(wait_s)
-        except asyncio.CancelledError:
-            self.active -= 1
-            self._call_next()
-            raise
-        self.lane.take(tokens)
-        return self._epoch
+            self._let(turn)
+
+    def withdraw(self, turn: Turn) -> None:
+        """Somebody whose turn has not come wants it no more."""
+        if turn.timer is not None:
+            turn.timer.cancel()
+            turn.timer = None
+            self._free()
+        elif turn in self._waiting:
+            self._waiting.remove(turn)
+
+    def _let(self, turn: Turn) -> None:
+        """Let one who has a place out, when the server may be called."""
+        wait_s = self.lane.wait_s(turn.tokens)
+        if wait_s > 0:
+            turn.timer = asyncio.get_running_loop().call_later(wait_s, self._rested, turn)
+            return
+        self.lane.take(turn.tokens)
+        turn.called = True
+        turn.go(self._epoch)
+
+    def _rested(self, turn: Turn) -> None:
+        turn.timer = None
+        if turn.given_up():
+            self._free()
+        else:
+            self._let(turn)
+
+    def _free(self) -> None:
+        self.active -= 1
+        self._call_next()
 
     def leave(self, ticket: int, ended: Ended, seconds: float = 0.0) -> None:
         """A call is over: make room, and learn from it."""
@@ -197,6 +259,6 @@ class Gate:
     def _call_next(self) -> None:
         while self._waiting and self.active < int(self.limit):
             turn = self._waiting.popleft()
-            if not turn.done():
+            if not turn.given_up():
                 self.active += 1
-                turn.set_result(None)
+                self._let(turn)

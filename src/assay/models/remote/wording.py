@@ -9,6 +9,7 @@ from typing import Any
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Settings
 from assay.models.remote import chat, responses_api
+from assay.models.remote.bulk import write_json
 from assay.models.remote.chat import Reading, chat_fields, chat_messages, read_chat, stops_of
 from assay.models.remote.media import Look
 from assay.models.remote.options import Options
@@ -64,6 +65,9 @@ class Wording:
     def body(self, request: Generate, manner: Manner) -> bytes:
         """The whole call. Slow where there are media: for a thread then."""
         name = "input" if self._responses else "messages"
+        if request.prompt.has_media:
+            before = f'{manner.head}, "{name}": '.encode()
+            return write_json(self._messages(request.prompt), before=before, after=b"}")
         return f'{manner.head}, "{name}": {json.dumps(self._messages(request.prompt))}}}'.encode()
 
     def _messages(self, prompt: Prompt) -> list[dict[str, Any]]:

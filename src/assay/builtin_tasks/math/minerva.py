@@ -14,12 +14,15 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import antlr4  # noqa: F401 - SymPy needs it to read LaTeX, and would say so only when it reads
-import math_verify
-import sympy
-from sympy.parsing.latex import parse_latex
-
 from assay.builtin_tasks.math.boxed import boxed_answer
+
+try:
+    import antlr4  # noqa: F401 - SymPy needs it to read LaTeX, and would say so only when it reads
+    import math_verify
+    import sympy
+    from sympy.parsing.latex import parse_latex
+except ModuleNotFoundError as error:  # the names of packages are not those of their modules
+    raise ModuleNotFoundError(f"`{error.name}`, which pip install 'assay[math]' brings") from None
 
 NO_ANSWER = "[invalidanswer]"
 _PATIENCE_S = 5

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import re
+import wave
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -265,3 +266,22 @@ def test_runs_with_nothing_in_common_are_shown_without_a_comparison(runs: list[A
     (comparison,) = report.comparisons
     assert (comparison["rows"], comparison["charts"]) == ([], [])
     assert "in common" in comparison["notes"][0][1] or "different tasks" in comparison["notes"][0][1]
+
+
+def test_a_short_sound_can_be_played_and_a_long_one_is_named(runs: list[Any]) -> None:
+    for seconds, playable in ((0.1, True), (60.0, False)):
+        stream = io.BytesIO()
+        with wave.open(stream, "wb") as file:
+            file.setparams((1, 2, 8000, 0, "NONE", ""))
+            file.writeframes(b"\0\0" * int(8000 * seconds))
+        data = stream.getvalue()
+        write_media(runs[0].folder, digest_of(data), data)
+        shown = Shelf().show(runs[0], "audio", digest_of(data), "a.wav")
+        assert shown["url"].startswith("data:audio/wav;base64,") == playable
+        assert "a.wav" in shown["about"]
+
+
+def test_a_video_is_shown_by_its_first_frame(runs: list[Any]) -> None:
+    data = picture("blue", 64)
+    assert write_media(runs[0].folder, f"{'b' * 64}-0", data)
+    assert Shelf().show(runs[0], "video", "b" * 64, "clip")["url"].startswith("data:image/png;base64,")

@@ -6,6 +6,7 @@
     worker     one replica, in its own process
     actors     replicas as Ray actors
     cluster    the Ray they run on
+    keeper     ends a Ray of our own when its driver is gone
     resources  what a replica takes of its machine
     model      what the engine sees
     pool       processes for other pieces of work: judging with a task's own code

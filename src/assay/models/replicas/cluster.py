@@ -6,11 +6,12 @@ prints nothing.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import logging
 import os
-import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError, BadOption, MissingPackage
+from assay.models.replicas import keeper
 from assay.models.replicas.worker import Surroundings
 
 __all__ = ["Cluster", "check_address", "require_ray", "surroundings"]
@@ -39,6 +41,7 @@ _PASSED_ON = ("ASSAY_", "CUDA_MODULE_", "HF_", "HUGGINGFACE_", "NCCL_", "OMP_", 
               "TRANSFORMERS_", "VLLM_")  # fmt: skip
 """Variables of the driver that workers get, wherever they are, unless their machine says otherwise."""
 
+_LOOK_S = 0.2
 _LONGEST_FOLDER = 40
 """Unix sockets have names of at most 107 bytes, and Ray adds some sixty to its folder."""
 
@@ -86,7 +89,7 @@ class Cluster:
     def __init__(self, address: str | None, *, cpus: int, store_bytes: int) -> None:
         self._address = address or os.environ.get("RAY_ADDRESS") or None
         self._wanted = _Wanted(cpus=cpus, store_bytes=store_bytes)
-        self._folder: Path | None = None
+        self._keeper: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._ready, self._over = threading.Event(), threading.Event()
         self._error: Exception | None = None
@@ -127,11 +130,24 @@ class Cluster:
         self._over.clear()
         self._thread = threading.Thread(target=self._hold, name="assay-ray", daemon=True)
         self._thread.start()
-        self._ready.wait()
+        while not self._ready.wait(_LOOK_S):
+            if (
+                self._over.is_set()
+            ):  # whoever waited has been stopped; the thread ends when Ray answers, or not
+                self._thread = None
+                raise AssayError("the run was stopped while Ray was being joined")
         if self._error is not None:
             self._thread.join()
             self._thread = None
             raise self._trouble(self._error) from None
+
+    async def join(self) -> None:
+        """`open` for those who may be stopped meanwhile."""
+        try:
+            await asyncio.to_thread(self.open)
+        except asyncio.CancelledError:
+            self._over.set()
+            raise
 
     def close(self) -> None:
         """Disconnect, with the last who does so; a Ray of our own ends."""
@@ -170,8 +186,9 @@ class Cluster:
             self._over.wait()
             with suppress(Exception):
                 ray.shutdown()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._keeper is not None and self._keeper.stdin is not None:
+            self._keeper.stdin.close()  # it clears up
+            self._keeper.wait()
 
     def _init(self, ray: Any) -> None:
         logging.getLogger("ray").setLevel(logging.ERROR)
@@ -179,13 +196,25 @@ class Cluster:
         if self._address is not None:
             ray.init(address=self._address, **common)
             return
-        self._folder = _short_folder()
+        folder = _short_folder()
+        self._keeper = subprocess.Popen(
+            [sys.executable, "-I", keeper.__file__, str(folder)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        os.environ[keeper.MARK] = str(folder)
+        try:
+            self._start(ray, folder, common)
+        finally:
+            del os.environ[keeper.MARK]
+
+    def _start(self, ray: Any, folder: Path, common: Mapping[str, Any]) -> None:
         ray.init(
             address="local",
             include_dashboard=False,
             num_cpus=self._wanted.cpus,
             object_store_memory=self._wanted.store_bytes,
-            _temp_dir=str(self._folder),
+            _temp_dir=str(folder),
             **common,
         )
 

@@ -106,7 +106,7 @@ class ReplicatedModel:
         wishes = self._wishes
         cpus = processors_for(wishes.replicas, wishes.resources) + wishes.workers
         cluster = Cluster(wishes.address, cpus=cpus, store_bytes=wishes.media_bytes + 2**28)
-        await asyncio.to_thread(cluster.open)
+        await cluster.join()
         self._cluster = cluster
         try:
             await self._hire(cluster)

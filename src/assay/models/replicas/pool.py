@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from assay.models.replicas.cluster import Cluster, surroundings
-from assay.models.replicas.worker import Surroundings, enter
+from assay.models.replicas.worker import Surroundings, end_with_parent, enter
 
 __all__ = ["Pool", "WorkerDied"]
 
@@ -25,6 +25,7 @@ class Hand:
 
     def __init__(self, surroundings: Surroundings) -> None:
         enter(surroundings)
+        end_with_parent()
 
     def do(self, function: str, order: bytes) -> bytes:
         """Call `module:name` with the order."""
@@ -72,14 +73,15 @@ class Pool:
         opening, self._opening = self._opening, None
         if opening is None:
             return
-        with suppress(Exception):
-            await opening
+        if not opening.done():
+            opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
         for handle in list(self._handles):
             self._dismiss(handle)
         await asyncio.to_thread(self._cluster.close)
 
     async def _open(self) -> None:
-        await asyncio.to_thread(self._cluster.open)
+        await self._cluster.join()
         for _ in range(self._workers):
             self._free.put_nowait(self._hire())
 

@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -24,8 +25,9 @@ from assay.core.requests import Request
 from assay.core.responses import Outcome
 from assay.models.replicas.wire import Payload, sent, shown, unpack
 
-__all__ = ["Recipe", "ReplicaWorker", "Surroundings", "enter"]
+__all__ = ["Recipe", "ReplicaWorker", "Surroundings", "end_with_parent", "enter"]
 
+_LOOK_S = 0.5
 _COLLECT_S = 0.02
 """How long outcomes are collected before they are sent together."""
 
@@ -60,11 +62,28 @@ def enter(surroundings: Surroundings) -> None:
         os.chdir(surroundings.folder)
 
 
+def end_with_parent() -> None:
+    """End this process when the one that started it is gone: Ray's own look at that may take half a minute.
+
+    That is what happens where the driver of a Ray of our own is killed, and where a machine's Ray is.
+    """
+    parent = os.getppid()
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_S)
+        os._exit(1)
+
+    threading.Thread(target=look, name="assay-parent", daemon=True).start()
+
+
 class ReplicaWorker:
     """Holds one copy of the model. Made an actor by whoever starts it."""
 
     def __init__(self, surroundings: Surroundings, fetch: Callable[[Any], Payload] | None = None) -> None:
         enter(surroundings)
+        if fetch is None:
+            end_with_parent()
         self._fetch = fetch or _from_store
         self._model: Model | None = None
         self._turn = asyncio.Semaphore(1)

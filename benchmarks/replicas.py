@@ -1,0 +1,162 @@
+"""Replicas on Ray: how two scale on two cores, and how much one driver can feed.
+
+    python benchmarks/replicas.py [scaling] [driver] [--documents 400] [--requests 40000] [--replicas 64]
+
+`scaling`: the embedded model, one thread for each replica, on one and on two of them. `driver`: instant replicas that take no
+processor time of their own from Ray's books, so that what is measured is the driver: rendering, sending, receiving, journal,
+scoring. Starting Ray and its processes is stated and not counted: the clock runs from the moment all replicas are open to
+the last answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import assay  # noqa: E402
+from assay import LogProbability, Response, Traits  # noqa: E402
+from assay.models.embedded import EmbeddedModel  # noqa: E402
+from assay.models.replicas import ReplicatedModel, Wishes  # noqa: E402
+
+TASK = """
+task: {name}
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {data}}}}}
+test_split: test
+output_type: {kind}
+doc_to_text: "Question: {{{{question}}}}\\nAnswer:"
+doc_to_target: {target}
+{more}
+metric_list: [{{metric: {metric}, aggregation: mean, higher_is_better: true}}]
+"""
+GENERATE = {"kind": "generate_until", "target": "answer", "metric": "exact_match"}
+GENERATE |= {"more": 'generation_kwargs: {until: ["@"], max_gen_toks: 48, do_sample: false}'}
+CHOICE = {"kind": "multiple_choice", "target": "label", "metric": "acc"}
+CHOICE |= {"more": 'doc_to_choice: ["A", "B", "C", "D"]'}
+
+
+class Instant:
+    """Answers at once."""
+
+    name = "instant"
+    traits = Traits(abilities=frozenset(("generate", "likelihood")), window=64)
+
+    async def identify(self) -> Mapping[str, str]:
+        return {"name": "instant"}
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def answer(self, window: Sequence[Any]) -> AsyncIterator[Response]:
+        for request in window:
+            likelihood = hasattr(request, "continuation")
+            value = LogProbability(-float(request.index), False) if likelihood else "7"
+            yield Response(request_id=request.id, value=value)
+
+
+class Timed:
+    """Replicas whose asking is timed, from when all are open."""
+
+    def __init__(self, make: Any, wishes: Wishes) -> None:
+        self._inner, self._wanted = ReplicatedModel(make(), make, wishes), wishes.replicas
+        self.name, self.traits = self._inner.name, self._inner.traits
+        self.starting_s = self.seconds = self.cpu_s = 0.0
+        self.answered = 0
+
+    async def identify(self) -> Mapping[str, str]:
+        return await self._inner.identify()
+
+    async def open(self) -> None:
+        begin = time.monotonic()
+        await self._inner.open()
+        while self._inner._fleet is None or self._inner._fleet.ready < self._wanted:
+            await asyncio.sleep(0.05)
+        self.starting_s = time.monotonic() - begin
+        self._begin, self._cpu = time.monotonic(), time.process_time()
+
+    async def answer(self, window: Sequence[Any]) -> AsyncIterator[Any]:
+        async for outcome in self._inner.answer(window):
+            self.answered += 1
+            yield outcome
+        self.seconds, self.cpu_s = time.monotonic() - self._begin, time.process_time() - self._cpu
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def write_task(folder: Path, name: str, documents: int, details: Mapping[str, str]) -> str:
+    data = folder / f"{name}.jsonl"
+    rows = (
+        {"question": f"What is {n} + {n % 7}?", "answer": str(n + n % 7), "label": n % 4}
+        for n in range(documents)
+    )
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = folder / f"{name}.yaml"
+    path.write_text(TASK.format(name=name, data=data, **details))
+    return str(path)
+
+
+def measure(make: Any, wishes: Wishes, task: str, folder: Path) -> tuple[Timed, float]:
+    model = Timed(make, wishes)
+    begin = time.monotonic()
+    place = tempfile.mkdtemp(dir=folder)
+    assay.run(model=model, tasks=[task], output_path=place, no_cache=True, log_samples=False)  # type: ignore[arg-type]
+    return model, time.monotonic() - begin
+
+
+def scaling(folder: Path, documents: int) -> None:
+    task = write_task(folder, "sums", documents, GENERATE)
+    print(f"\nembedded, {documents} documents, one thread for each replica; load {os.getloadavg()[0]:.1f}\n")
+    print(
+        "| replicas | start, s | asking, s | requests/s | ratio | driver CPU, s |\n|---|---|---|---|---|---|"
+    )
+    alone = 0.0
+    for replicas in (1, 2):
+        model, _ = measure(EmbeddedModel, Wishes(replicas=replicas), task, folder)
+        rate = model.answered / model.seconds
+        alone = alone or rate
+        print(
+            f"| {replicas} | {model.starting_s:.1f} | {model.seconds:.1f} | {rate:.1f} | {rate / alone:.2f}x | {model.cpu_s:.1f} |"
+        )
+
+
+def driver(folder: Path, requests: int, replicas: int) -> None:
+    print(f"\n{replicas} instant replicas; load {os.getloadavg()[0]:.1f}\n")
+    print(
+        "| task | requests | start, s | asking, s | requests/s | driver CPU per request | whole run, s |\n|---|---|---|---|---|---|---|"
+    )
+    wishes = Wishes(replicas=replicas, resources={"cpu": 0})
+    for name, details, each in (("choice of four", CHOICE, 4), ("generate", GENERATE, 1)):
+        task = write_task(folder, name.replace(" ", "_"), requests // each, details)
+        model, whole = measure(Instant, wishes, task, folder)
+        rate, cost = model.answered / model.seconds, model.cpu_s / model.answered
+        print(
+            f"| {name} | {model.answered} | {model.starting_s:.1f} | {model.seconds:.1f} | {rate:.0f} | {cost * 1e6:.0f} µs | {whole:.1f} |"
+        )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("parts", nargs="*", default=["scaling", "driver"])
+    parser.add_argument("--documents", type=int, default=400)
+    parser.add_argument("--requests", type=int, default=40_000)
+    parser.add_argument("--replicas", type=int, default=64)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        os.environ["ASSAY_HOME"] = place
+        if "scaling" in arguments.parts:
+            scaling(Path(place), arguments.documents)
+        if "driver" in arguments.parts:
+            driver(Path(place), arguments.requests, arguments.replicas)

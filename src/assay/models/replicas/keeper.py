@@ -1,0 +1,50 @@
+"""Ends what is left of a Ray of our own when its driver is gone, and removes its folder.
+
+Run as a script beside the driver, with a pipe as its standard input: the pipe's end is the driver's end, however it came.
+Ray ends most of its processes itself; its agents wait for a minute to report to a server that is gone.
+Needs nothing but the standard library, so that it starts at once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+MARK = "ASSAY_RAY_FOLDER"
+"""The variable by which the processes of one Ray are known."""
+
+
+def keep(folder: str) -> None:
+    """Wait for the end of the driver, then clear up."""
+    sys.stdin.buffer.read()
+    for _ in range(50):
+        left = marked(folder)
+        for pid in left:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if not left:
+            break
+        time.sleep(0.05)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def marked(folder: str) -> list[int]:
+    """Processes that were started with the mark; none where the system does not show that."""
+    mark = f"{MARK}={folder}".encode()
+    found = []
+    with suppress(OSError):
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                with suppress(OSError):
+                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                        found.append(int(entry.name))
+    return found
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1])

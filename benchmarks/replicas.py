@@ -22,10 +22,10 @@ from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-import assay  # noqa: E402
-from assay import LogProbability, Response, Traits  # noqa: E402
-from assay.models.embedded import EmbeddedModel  # noqa: E402
-from assay.models.replicas import ReplicatedModel, Wishes  # noqa: E402
+import assay
+from assay import LogProbability, Response, Traits
+from assay.models.embedded import EmbeddedModel
+from assay.models.replicas import ReplicatedModel, Wishes
 
 TASK = """
 task: {name}

@@ -31,7 +31,7 @@ def test_a_machine_that_goes_and_one_that_joins(tmp_path: Path) -> None:
     saw = json.loads(done.stdout)
     assert saw["same"], "the same bits as one replica gives"
     assert saw["processes"] == 3, "whoever came for the lost one was asked, on the new machine"
-    assert saw["answered"] == 120 and saw["repeated"] <= 3
+    assert saw["answered"] == 120 and saw["repeated"] <= 8
     assert saw["stored"] == 2, "two pictures for 120 requests are put into the object store twice"
     assert max(saw["places"]) <= 2, "and brought to each machine once"
 

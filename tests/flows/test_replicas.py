@@ -112,7 +112,9 @@ def test_a_replica_killed_in_mid_run_is_replaced_and_nothing_is_lost(
     assert len({pid for pid, _ in answered}) == 3, "whoever took its place was asked, too"
     times = Counter(key for _, key in answered)
     assert len(times) == len(ROWS)
-    assert times.total() - len(ROWS) <= 3, "hardly more than what it was working on was asked again"
+    assert times.total() - len(ROWS) <= 10, (
+        "no more than it answered in its last tenth of a second is asked again"
+    )
     assert capfd.readouterr().out == "", "standard output is for results"
 
 
@@ -125,7 +127,7 @@ def test_a_request_that_kills_what_reads_it_fails_after_three_replicas(workspace
     assert len(book(log, "poisoned")) == 3
     times = Counter(key for _, key in book(log))
     assert len(times) == len(ROWS) - 1, "everybody else was answered"
-    assert times.total() - len(times) <= 6, "answers are sent at once: few go down with a replica"
+    assert times.total() - len(times) <= 8, "answers are sent soon: few go down with a replica"
     (failed,) = [row for row in contents(run.folder)["outcomes"] if "failed" in row]
     assert 37 in failed and any("3 replicas died over this request" in str(cell) for cell in failed)
 

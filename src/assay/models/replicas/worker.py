@@ -28,7 +28,7 @@ from assay.models.replicas.wire import Payload, sent, shown, unpack
 __all__ = ["Recipe", "ReplicaWorker", "Surroundings", "end_with_parent", "enter"]
 
 _LOOK_S = 0.5
-_COLLECT_S = 0.02
+_COLLECT_S = 0.1
 """How long outcomes are collected before they are sent together."""
 
 

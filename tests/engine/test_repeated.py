@@ -12,6 +12,8 @@ import assay
 from assay import api
 from assay.core.requests import Request
 from assay.store.runs import Run
+from assay.viewer.exports.rows import table_rows
+from assay.viewer.lm_eval_files import results_document
 from assay.viewer.tables import results_text
 
 SAMPLED = {"until": ["\n"], "do_sample": True, "temperature": 1.0}
@@ -57,6 +59,17 @@ def test_repeats_have_their_own_numbers_and_change_none_of_the_tasks(workspace: 
             "maj@4": 1.0,  # the wrong ones differ
         }
     )
+
+
+def test_exports_have_every_answer_and_their_mean(workspace: Path) -> None:
+    run = asked(workspace, right_in(1, 3))
+    first = next(run.records("sums"))
+    assert first["repeats"] == [
+        {"filter": "none", "answers": [0, 1, 2, 1], "scores": {"exact_match": [0.0, 1.0, 0.0, 1.0]}}
+    ]
+    row = next(table_rows(run, ["sums"]))
+    assert (row["exact_match"], row["exact_match.mean"]) == (0.0, 0.5)
+    assert results_document(run)["repeats"] == run.facts["repeats"]
 
 
 def test_filters_that_select_differently_judge_single_answers_alike(workspace: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,14 +80,23 @@ def stop_notes(rule: StopRule, tasks: Mapping[str, PlannedTask]) -> list[str]:
             where="--stop_when",
             hint="leave it out, or name a metric that is a mean: `METRIC: ci<=1.0`",
         )
-    notes = [f"{name}: asked to the end in spite of --stop_when: {why}" for name, why in refused.items()]
+    by_reason: dict[str, list[str]] = {}
     by_metric: dict[str, list[str]] = {}
     for name, one in found.items():
-        if isinstance(one, Watched):
+        if isinstance(one, str):
+            by_reason.setdefault(one, []).append(name)
+        else:
             scale = "" if one.limits == (0.0, 1.0) else f" between {one.limits[0]:g} and {one.limits[1]:g}"
             shown = one.metric if one.pipeline == "none" else f"{one.metric} ({one.pipeline})"
             by_metric.setdefault(shown + scale, []).append(name)
-    return notes + [
-        f"--stop_when watches {metric} of {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
-        for metric, names in by_metric.items()
+    return [
+        *(
+            f"{_named(names)}: asked to the end in spite of --stop_when: {why}"
+            for why, names in by_reason.items()
+        ),
+        *(f"--stop_when watches {metric} of {_named(names)}" for metric, names in by_metric.items()),
     ]
+
+
+def _named(tasks: Sequence[str]) -> str:
+    return ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")

@@ -28,6 +28,7 @@ def read_records(journal: Journal, task: str) -> Iterator[dict[str, Any]]:
     facts = journal.facts()
     settings = {key.partition(":")[2]: value for key, value in facts.items() if key.startswith("settings:")}
     rows = journal.query(_QUERY, (task,))
+    repeats = _repeats(journal, task) if facts.get("repeats") else {}
     while some := list(islice(rows, _TOGETHER)):
         asked = [json.loads(row[3]) for row in some]
         responses = journal.find([request[5] for one in asked for request in one["requests"]])
@@ -54,7 +55,18 @@ def read_records(journal: Journal, task: str) -> Iterator[dict[str, Any]]:
                     }
                     for pipeline, metric, kind, value, reason in (json.loads(verdicts) if verdicts else ())
                 ],
+                **({"repeats": repeats[document]} if document in repeats else {}),
             }
+
+
+def _repeats(journal: Journal, task: str) -> dict[int, list[dict[str, Any]]]:
+    """What each answer of a document is worth by itself, by filter; only of tasks that were asked several times."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for one in journal.repeats(task):
+        scores = {metric: list(values) for metric, values in one.scores.items()}
+        about = {"filter": one.pipeline, "answers": list(one.answers), "scores": scores}
+        found.setdefault(one.document, []).append(about)
+    return found
 
 
 def _request(

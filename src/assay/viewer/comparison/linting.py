@@ -96,10 +96,12 @@ def _items(sheets: Sequence[Sheet]) -> Iterator[Lint]:
     if table.shape[1] < 2:
         return
     found, first = analyse_items(table), sheets[0]
+    by_chance = round(0.05 * int(np.isfinite(found.discrimination).sum()))
     texts = {
         "never": "documents that no run gets right: too hard, or the key is wrong",
         "always": "documents that every run gets right: they tell nobody apart",
-        "negative": "documents on which worse models do better: the key may be wrong",
+        "negative": "documents on which worse models do better: the key may be wrong"
+        f" (chance alone makes about {by_chance}; the worst come first)",
     }
     for kind, places in (("never", found.never), ("always", found.always), ("negative", found.negative)):
         if len(places):

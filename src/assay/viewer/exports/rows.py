@@ -69,6 +69,9 @@ def metric_names(run: Run, tasks: Sequence[str]) -> list[str]:
     for estimate in run.estimates:
         if estimate.task in tasks and not estimate.metric.endswith("_decontaminate"):
             names.setdefault(estimate.metric)
+    for about in run.facts.get("repeats") or ():
+        if about["task"] in tasks:
+            names.setdefault(f"{about['metric']}.mean")
     return list(names)
 
 
@@ -95,6 +98,12 @@ def table_rows(run: Run, tasks: Sequence[str]) -> Iterator[dict[str, Any]]:
                     for verdict in record["verdicts"]
                     if verdict["filter"] == pipeline and verdict["kind"] == "score"
                 }
+                for one in record.get("repeats", ()):
+                    if one["filter"] == pipeline:
+                        means = {
+                            f"{name}.mean": sum(all_) / len(all_) for name, all_ in one["scores"].items()
+                        }
+                        scores |= means
                 row = {**head, "filter": pipeline, "answer": _cell(values[0] if len(values) == 1 else values)}
                 yield {
                     **{column: row[column] for column in _COLUMNS},

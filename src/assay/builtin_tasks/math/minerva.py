@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from types import FrameType
 from typing import Any
 
@@ -23,6 +24,11 @@ try:
     from sympy.parsing.latex import parse_latex
 except ModuleNotFoundError as error:  # the names of packages are not those of their modules
     raise ModuleNotFoundError(f"`{error.name}`, which pip install 'assay[math]' brings") from None
+_ANTLR = version("antlr4-python3-runtime")
+if not _ANTLR.startswith("4.11"):  # SymPy reads LaTeX with this one only, and would refuse every answer
+    raise ModuleNotFoundError(
+        f"antlr4-python3-runtime 4.11, not {_ANTLR}: pip install 'assay[math]' brings it"
+    )
 
 NO_ANSWER = "[invalidanswer]"
 _PATIENCE_S = 5

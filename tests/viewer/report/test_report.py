@@ -207,6 +207,7 @@ def test_the_command_writes_a_file(
 def test_a_mistake_is_explained(
     runs: list[Any], workspace: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
+    pytest.importorskip("plotly")
     assert call(["report", str(runs[0].folder), *words]) == 2
     assert said in capsys.readouterr().err
     assert list(workspace.iterdir()) == []

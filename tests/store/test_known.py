@@ -40,3 +40,16 @@ def test_rows_may_have_numbers_of_any_size(few: int) -> None:
     names = KnownResponses()
     names.extend((f"name{row}", row + 2**32 - 8) for row in range(40))
     assert names.rows(["name0", "name39"]) in ([2**32 - 8, 2**32 + 31], [2**32 + 31, 2**32 - 8])
+
+
+def test_new_names_get_the_rows_after_the_last(few: int) -> None:
+    names = KnownResponses()
+    names.add("first", 6)
+    assert list(names.add_new(["a", "b"])) == [7, 8]
+    assert list(names.add_new([f"name{row}" for row in range(2 * few)])) == list(range(9, 9 + 2 * few))
+    assert list(names.add_new([])) == []
+    assert (names.rows(["b"]), names.rows([f"name{2 * few - 1}"]), names.next) == (
+        [8],
+        [8 + 2 * few],
+        9 + 2 * few,
+    )

@@ -153,3 +153,43 @@ def test_what_comes_after_the_end_is_refused_and_does_not_wait_for_ever(opened: 
     writer.close()
     with pytest.raises(AssayError, match="closed"):
         writer.submit([(INSERT, [(1,)])]).result(10)
+
+
+def test_rows_at_leisure_go_with_the_next_that_somebody_waits_for_and_before_them(
+    path: Path, opened: Opened
+) -> None:
+    writer, connection = opened()
+    first = [writer.submit([(INSERT, [(number,)])], at_leisure=True) for number in range(3)]
+    assert not any(future.done() for future in first)
+    writer.submit([("INSERT INTO numbers SELECT max(n) + ? FROM numbers", [(10,)])]).result(10)
+    assert all(future.done() for future in first)
+    assert connection.commits == 1
+    assert numbers(path) == [0, 1, 2, 12]
+
+
+def test_rows_at_leisure_do_not_wait_for_ever(path: Path, opened: Opened) -> None:
+    writer, _ = opened()
+    assert writer.submit([(INSERT, [(1,)])], at_leisure=True).result(10) is None
+    assert numbers(path) == [1]
+
+
+def test_rows_at_leisure_are_written_when_the_writer_is_closed(path: Path, opened: Opened) -> None:
+    writer, _ = opened()
+    future = writer.submit([(INSERT, [(1,)])], at_leisure=True)
+    writer.close()
+    assert future.exception() is None
+    assert numbers(path) == [1]
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 200])
+def test_rows_that_go_into_one_statement_are_all_there(path: Path, opened: Opened, count: int) -> None:
+    writer, _ = opened()
+    writer.submit([(INSERT, [(number,) for number in range(count)])]).result(10)
+    assert numbers(path) == list(range(count))
+
+
+def test_one_bad_row_among_many_is_the_end_of_all(path: Path, opened: Opened) -> None:
+    writer, _ = opened()
+    with pytest.raises(BadOutput, match="UNIQUE"):
+        writer.submit([(INSERT, [*[(number,) for number in range(100)], (5,)])]).result(10)
+    assert numbers(path) == []

@@ -52,9 +52,9 @@ def test_a_duration_is_said_as_people_say_it(seconds: float, shown: str) -> None
 def test_the_running_score_has_an_error_from_the_second_document_on() -> None:
     task = TaskProgress("sums", 10, metric="acc")
     assert running(task) == ""
-    task.add_score(1.0)
+    task.add_scores([1.0])
     assert running(task) == "acc 1.000"
-    task.add_score(0.0)
+    task.add_scores([0.0])
     assert running(task) == "acc 0.500 ± 0.500"
 
 

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from assay.core.quick_records import quickly_made
+
 __all__ = ["Document"]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A row after `process_docs`. `index` is its position in the evaluated split: lm-eval's `doc_id`."""

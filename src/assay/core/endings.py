@@ -45,12 +45,13 @@ def ending_of(responses: Sequence[Response], found: bool | None) -> Ending:
     >>> ending_of([Response(request_id="", value="so it is 5", finish="length")], True)
     'scored'
     """
-    if not responses or not isinstance(responses[0].value, str):
+    if not responses:
         return "scored"
-    text, plain = responses[0].value, len(responses) == 1 and responses[0].finish in ("", "stop")
-    if (
-        plain and found is not False and (found or text.strip())
-    ):  # by far the most frequent case, told at once
+    first = responses[0]
+    if not isinstance(first.value, str):
+        return "scored"
+    as_most = len(responses) == 1 and found is not False and first.finish in ("", "stop")
+    if as_most and (found or first.value.strip()):
         return "scored"
     if all(response.finish == "refused" for response in responses):
         return "refused"

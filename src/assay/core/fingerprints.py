@@ -11,10 +11,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["canonical_json", "digest_bytes", "digest_of", "digest_text"]
+__all__ = ["canonical_json", "digest_bytes", "digest_of", "digest_text", "digest_words"]
 
-_blake2b = hashlib.blake2b
 _SIZE = 16  # 128 bits: a collision is out of reach for any number of requests
+_begin = hashlib.blake2b(digest_size=_SIZE).copy
+"""A new hash. Copying an empty one is three times as quick as making one."""
 
 
 def canonical_json(value: Any) -> str:
@@ -46,7 +47,18 @@ def digest_text(*parts: str) -> str:
     >>> digest_text("ab", "c") == digest_text("a", "bc")
     False
     """
-    return _blake2b(ascii(parts).encode(), digest_size=_SIZE).hexdigest()
+    return digest_words(ascii(parts))
+
+
+def digest_words(written: str) -> str:
+    """`digest_text` of parts that are written down already, as `ascii()` writes a tuple of them.
+
+    >>> digest_words("('ab', 'c')") == digest_text("ab", "c")
+    True
+    """
+    hasher = _begin()
+    hasher.update(written.encode())
+    return hasher.hexdigest()
 
 
 def digest_bytes(data: bytes) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from assay.core.fingerprints import digest_text
+from assay.core.fingerprints import digest_text, digest_words
+from assay.core.quick_records import quickly_made
 
 __all__ = [
     "Audio",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 Role = Literal["system", "user", "assistant"]
+_set = object.__setattr__
 Keep = Callable[[str, Callable[[], Any]], Any]
 """`keep(how, make)` gives what `make` makes of a medium; whoever asks again for the same `how` gets the same thing."""
 
@@ -37,6 +39,7 @@ def made_now(how: str, make: Callable[[], Any]) -> Any:
     return make()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Text:
     """A piece of text."""
@@ -90,6 +93,7 @@ Media = Image | Audio | Video
 Part = Text | Image | Audio | Video
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Message:
     """What one side says."""
@@ -103,6 +107,7 @@ class Message:
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """Everything the model sees before it answers. Shared by the choices and repeats of one document.
@@ -113,7 +118,18 @@ class Prompt:
 
     messages: tuple[Message, ...]
     chat: bool = False
-    _digest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    plain: str | None = field(init=False, repr=False, compare=False)
+    """The text of a prompt that is one text and nothing else, as most are; None for all others."""
+
+    _digest: str = field(default="", init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        plain, messages = None, self.messages
+        if len(messages) == 1 and not self.chat:
+            parts = messages[0].parts
+            if len(parts) == 1 and type(part := parts[0]) is Text:
+                plain = part.text
+        _set(self, "plain", plain)
 
     @classmethod
     def of_text(cls, text: str) -> Prompt:
@@ -123,9 +139,8 @@ class Prompt:
     @property
     def text(self) -> str:
         """All text of the prompt, for people and for adapters that take plain text."""
-        if len(self.messages) == 1 and len(self.messages[0].parts) == 1:  # by far the most frequent case
-            part = self.messages[0].parts[0]
-            return part.text if isinstance(part, Text) else ""
+        if self.plain is not None:
+            return self.plain
         return "".join([message.text for message in self.messages])
 
     @property
@@ -138,7 +153,9 @@ class Prompt:
     @property
     def has_media(self) -> bool:
         """Whether there is anything but text."""
-        for message in self.messages:  # no generator: this is asked of every request
+        if self.plain is not None:
+            return False
+        for message in self.messages:
             for part in message.parts:
                 if type(part) is not Text:
                     return True
@@ -153,14 +170,17 @@ class Prompt:
     def digest(self) -> str:
         """Hash of the exact messages, media by content; computed once."""
         if not self._digest:
-            self._digest.append(self._compute_digest())
-        return self._digest[0]
+            plain = self.plain
+            digest = self._compute_digest() if plain is None else digest_words(f"('text', {plain!a})")
+            _set(self, "_digest", digest)
+        return self._digest
+
+    def with_digest_of(self, other: Prompt) -> Prompt:
+        """This prompt, named as another one of the same content."""
+        _set(self, "_digest", other.digest)
+        return self
 
     def _compute_digest(self) -> str:
-        if not self.chat and len(self.messages) == 1 and len(self.messages[0].parts) == 1:
-            part = self.messages[0].parts[0]
-            if isinstance(part, Text):
-                return digest_text("text", part.text)
         words = ["chat" if self.chat else "text"]
         for message in self.messages:
             words += ("message", message.role)

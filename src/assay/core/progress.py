@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from assay.core.responses import Failure, Outcome, Usage
@@ -61,11 +62,11 @@ class TaskProgress:
     sum: float = 0.0
     sum_of_squares: float = 0.0
 
-    def add_score(self, value: float) -> None:
-        """Count one document's score."""
-        self.scored += 1
-        self.sum += value
-        self.sum_of_squares += value * value
+    def add_scores(self, values: Sequence[float]) -> None:
+        """Count some documents' scores."""
+        self.scored += len(values)
+        self.sum += sum(values)
+        self.sum_of_squares += sum([value * value for value in values])
 
     @property
     def mean(self) -> float | None:
@@ -122,13 +123,16 @@ class RunProgress:
     judges: dict[str, JudgeProgress] = field(default_factory=dict)
     """What the judges were asked, by name."""
 
-    def count(self, outcome: Outcome, *, billed: bool = False) -> None:
-        """Count what the model made of one request; `billed`: somebody charges for it."""
-        if isinstance(outcome, Failure):
-            self.failures[outcome.kind] += 1
-        else:
-            self.asked += 1
-            self.tokens.add(outcome.usage, billed=billed)
+    def count(self, outcomes: Sequence[Outcome], *, billed: bool = False) -> None:
+        """Count what the model made of some requests; `billed`: somebody charges for them."""
+        failed = 0
+        for outcome in outcomes:
+            if isinstance(outcome, Failure):
+                self.failures[outcome.kind] += 1
+                failed += 1
+            elif billed or outcome.usage is not None:
+                self.tokens.add(outcome.usage, billed=billed)
+        self.asked += len(outcomes) - failed
 
     @property
     def done(self) -> int:

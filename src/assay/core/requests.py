@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from assay.core.fingerprints import digest_of, digest_text
+from assay.core.fingerprints import digest_of, digest_words
 from assay.core.messages import Prompt
+from assay.core.quick_records import quickly_made
 
 __all__ = ["Generate", "Likelihood", "Request", "RollingLikelihood", "Settings", "fingerprint"]
 
+_name = object.__setattr__
 _LENGTH_KEYS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 
 
@@ -28,14 +30,14 @@ class Settings:
     """
 
     values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    _digest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    _digest: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def digest(self) -> str:
         """Hash of every setting; computed once."""
         if not self._digest:
-            self._digest.append(digest_of(dict(self.values)))
-        return self._digest[0]
+            _name(self, "_digest", digest_of(dict(self.values)))
+        return self._digest
 
     @property
     def stop(self) -> tuple[str, ...]:
@@ -80,9 +82,6 @@ class Settings:
         return None if value is None else int(value)
 
 
-_name = object.__setattr__
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     """What every request says of itself."""
@@ -102,13 +101,14 @@ class _Asked:
     """What the request is named by: a hash of its exact content."""
 
     def __post_init__(self) -> None:
-        _name(self, "id", digest_text(*self._words()))
+        _name(self, "id", digest_words(self._words()))
 
-    def _words(self) -> tuple[str, ...]:
-        """The words a kind of request is named by."""
-        return ()
+    def _words(self) -> str:
+        """The words a kind of request is named by, as a tuple of them is written: this is made for every request."""
+        return "()"
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generate(_Asked):
     """Write an answer."""
@@ -118,27 +118,29 @@ class Generate(_Asked):
     """Which turn of a dialogue this is, from 0. Part of the identity: the same question asked again in a later
     turn is another draw, as repeats are."""
 
-    def _words(self) -> tuple[str, ...]:
-        words = "generate", self.prompt.digest, self.settings.digest, str(self.repeat)
-        return (*words, f"round {self.round}") if self.round else words
+    def _words(self) -> str:
+        turn = f", 'round {self.round}'" if self.round else ""
+        return f"('generate', '{self.prompt.digest}', '{self.settings.digest}', '{self.repeat}'{turn})"
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Likelihood(_Asked):
     """How likely is this continuation, and is it what the model would write greedily?"""
 
     continuation: str
 
-    def _words(self) -> tuple[str, ...]:
-        return "likelihood", self.prompt.digest, self.continuation, str(self.repeat) if self.repeat else "0"
+    def _words(self) -> str:
+        return f"('likelihood', '{self.prompt.digest}', {self.continuation!a}, '{self.repeat}')"
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingLikelihood(_Asked):
     """How likely is the whole text of the prompt, every token of it?"""
 
-    def _words(self) -> tuple[str, ...]:
-        return "rolling", self.prompt.digest, str(self.repeat)
+    def _words(self) -> str:
+        return f"('rolling', '{self.prompt.digest}', '{self.repeat}')"
 
 
 Request = Generate | Likelihood | RollingLikelihood

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from assay.core.quick_records import quickly_made
+
 __all__ = ["Failure", "Finish", "LogProbability", "Outcome", "Response", "Usage"]
 
 Finish = Literal["stop", "length", "refused", ""]
 """Why generation ended: a stop string or end token, the token limit, a content filter, not known."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class LogProbability:
     """Natural logarithm of a continuation's probability; whether greedy decoding would have written it."""
@@ -40,6 +43,7 @@ class Usage:
     None: nobody charges, or nobody knows."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
     """A model's answer to one request."""

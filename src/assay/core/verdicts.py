@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from assay.core.quick_records import quickly_made
+
 __all__ = ["Answer", "Estimate", "Evidence", "Repeated", "Score", "Unscored", "Verdict"]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What one filter pipeline made of a document's responses: one value per request, in order."""
@@ -18,6 +21,7 @@ class Answer:
     values: tuple[Any, ...]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """One metric's number for one document."""
@@ -29,6 +33,7 @@ class Score:
     why: str = ""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What a corpus metric needs of one document: a (gold, prediction) pair, a (log-probability, words) pair."""

@@ -110,6 +110,9 @@ def arranged(window: list[Request]) -> list[Request]:
 
 def _likeness(request: Request) -> tuple[tuple[str, ...], str, int]:
     prompt = request.prompt
+    text = prompt.plain
+    if text is not None:
+        return (), text[:_BEGINNING], -len(text)
     text = prompt.text
     media = tuple([part.digest for part in prompt.media]) if prompt.has_media else ()
     return media, text[:_BEGINNING], -len(text)
@@ -176,14 +179,16 @@ def _sound(request: Request, outcome: Outcome) -> Outcome:
     if isinstance(outcome, Failure):  # a server may echo the key it was sent
         return replace(outcome, message=redacted(outcome.message))
     value = outcome.value
-    if (
+    if type(request) is Generate:  # the most frequent cases are told at once
+        if type(value) is str and value.isascii():
+            return outcome
+    elif (
         type(value) is LogProbability
         and type(value.total) is float
         and value.total == value.total
         and type(value.greedy) is bool
-        and type(request) is not Generate
     ):
-        return outcome  # by far the most frequent case, told at once
+        return outcome
     match request, value:
         case Generate(), str() as text:
             return outcome if _is_unicode(text) else replace(outcome, value=_as_unicode(text))

@@ -7,7 +7,7 @@ it never ends the run.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ from assay.engine.watch import current_watch
 from assay.scoring.pipelines import Pipeline
 from assay.tasks.makers import loan
 
-__all__ = ["Judged", "OpenDocument", "by_request", "judge", "judge_answer", "running_score"]
+__all__ = ["Bench", "Judged", "OpenDocument", "by_request", "judge", "running_score"]
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class OpenDocument:
     def failure(self) -> Failure | None:
         """The first failed request, if any."""
         for outcome in self.outcomes:
-            if isinstance(outcome, Failure):
+            if type(outcome) is Failure:
                 return outcome
         return None
 
@@ -89,49 +89,54 @@ def judge(
     complete = []
     for document in documents:
         failure = document.failure
-        if failure is not None:
-            judged.outcomes.append((document.document.index, "failed", f"{failure.kind}: {failure.message}"))
-        else:
+        if failure is None:
             complete.append(document)
+        else:
+            why = f"{failure.kind}: {failure.message}"
+            judged.outcomes.append((document.document.index, "failed", why))
     if not complete:
         return judged
-    unscored: dict[int, str] = {}
+    bench = Bench(planned, judged)
     found: dict[int, bool] = {}
     own_code: list[tuple[OpenDocument, Answer]] = []
+    in_court = court is not None and planned.waits_for_the_world
+    own_draws = draws if bench.own_code else None
     losses = planned.spec.dialect == "lmms_eval"
     for pipeline in planned.scorer.pipelines:
         for document, answer in _extract(pipeline, complete, found, losses=losses):
             if isinstance(answer, str):
-                _leave_unscored(planned, document, pipeline.name, answer, judged, unscored)
+                bench.leave_unscored(document.document.index, pipeline.name, answer)
                 continue
             judged.answers.append(answer)
-            if score and court is not None and planned.waits_for_the_world:
+            if not score:
+                continue
+            if in_court:
                 own_code.append((document, answer))
-            elif score:
-                if draws is not None and planned.spec.process_results is not None:
-                    draws.judging(document.document.index)
-                judge_answer(planned, document, answer, judged, unscored)
+            else:
+                if own_draws is not None:
+                    own_draws.judging(document.document.index)
+                bench.judge(document, answer)
+    unscored = bench.unscored
     judge_failed: set[int] = set()
     if court is not None and own_code:
-        judge_failed = _judge_in_court(planned, own_code, judged, unscored, draws, court)
+        judge_failed = _judge_in_court(planned, own_code, bench, draws, court)
     for document in complete:
         index = document.document.index
-        ending = "skipped" if not score else "unscored" if index in unscored else _ending(document, found)
-        ending = "judge-failed" if index in judge_failed else ending
+        if not score:
+            ending = "skipped"
+        elif index in unscored:
+            ending = "judge-failed" if index in judge_failed else "unscored"
+        else:
+            responses = [outcome for outcome in document.outcomes if isinstance(outcome, Response)]
+            ending = ending_of(responses, found.get(index))
         judged.outcomes.append((index, ending, unscored.get(index, "")))
     return judged
-
-
-def _ending(document: OpenDocument, found: Mapping[int, bool]) -> str:
-    responses = [outcome for outcome in document.outcomes if isinstance(outcome, Response)]
-    return ending_of(responses, found.get(document.document.index))
 
 
 def _judge_in_court(
     planned: PlannedTask,
     pairs: Sequence[tuple[OpenDocument, Answer]],
-    judged: Judged,
-    unscored: dict[int, str],
+    bench: Bench,
     draws: Draws | None,
     court: Court,
 ) -> set[int]:
@@ -140,23 +145,23 @@ def _judge_in_court(
     Returns the documents for which a judge did not answer, whatever the task's code made of that.
     """
 
-    def one(pair: tuple[OpenDocument, Answer]) -> tuple[Judged, dict[int, str], bool]:
+    def one(pair: tuple[OpenDocument, Answer]) -> tuple[Bench, bool]:
         document, answer = pair
         if draws is not None:
             draws.judging(document.document.index)
-        found, lost = Judged(), dict[int, str]()
+        alone = Bench(planned, Judged())
         with court.sitting(planned.task.name, document.document.index) as sitting:
-            judge_answer(planned, document, answer, found, lost)
+            alone.judge(document, answer)
         if sitting.failed:
-            found = Judged()
-            _leave_unscored(planned, document, answer.pipeline, sitting.failed, found, lost)
-        return found, lost, bool(sitting.failed)
+            alone = Bench(planned, Judged())
+            alone.leave_unscored(document.document.index, answer.pipeline, sitting.failed)
+        return alone, bool(sitting.failed)
 
     failed = set()
-    for found, lost, judge_failed in court.foreign.each(one, pairs):
-        judged.verdicts += found.verdicts
-        unscored.update(lost)
-        failed |= set(lost) if judge_failed else set()
+    for alone, judge_failed in court.foreign.each(one, pairs):
+        bench.judged.verdicts += alone.judged.verdicts
+        bench.unscored.update(alone.unscored)
+        failed |= set(alone.unscored) if judge_failed else set()
     return failed
 
 
@@ -173,8 +178,11 @@ def _extract(
     for document in documents:
         grouped = by_request(document, losses=losses)
         responses += grouped
-        fields += [document.document.fields] * len(grouped)
-        counts.append(len(grouped))
+        counts.append(count := len(grouped))
+        if count == 1:
+            fields.append(document.document.fields)
+        else:
+            fields += [document.document.fields] * count
     try:
         with current_watch():
             values, nothing = pipeline.extract(responses, fields)
@@ -190,10 +198,11 @@ def _extract(
         why = traceback.format_exc(limit=-3)
         return [(document, why) for document in documents]
     answers: list[tuple[OpenDocument, Answer | str]] = []
-    at = 0
+    at, name = 0, pipeline.name
     for document, count in zip(documents, counts, strict=True):
         index = document.document.index
-        answer = Answer(document=index, pipeline=pipeline.name, values=tuple(values[at : at + count]))
+        own = (values[at],) if count == 1 else tuple(values[at : at + count])
+        answer = Answer(document=index, pipeline=name, values=own)
         if pipeline.extracts:
             found[index] = found.get(index, False) or not nothing.issuperset(range(at, at + count))
         at += count
@@ -205,6 +214,10 @@ def by_request(document: OpenDocument, *, losses: bool) -> list[list[Any]]:
     """The raw values of each request, one per repeat, in order; a whole dialogue counts as one."""
     if document.talks is not None:
         return [document.talks.answers]
+    if len(document.outcomes) == 1:  # by far the most frequent case
+        outcome = document.outcomes[0]
+        if type(outcome) is Response and type(outcome.value) is str:
+            return [[outcome.value]]
     grouped: list[list[Any]] = []
     for request, outcome in zip(document.requests, document.outcomes, strict=True):
         assert outcome is not None and not isinstance(outcome, Failure)
@@ -223,61 +236,70 @@ def by_request(document: OpenDocument, *, losses: bool) -> list[list[Any]]:
     return grouped
 
 
-def judge_answer(
-    planned: PlannedTask, document: OpenDocument, answer: Answer, judged: Judged, unscored: dict[int, str]
-) -> None:
-    """Let the metrics judge one answer; `judged` and `unscored` learn what became of it."""
-    task, scorer = planned.task, planned.scorer
-    index = document.document.index
-    try:
-        fields = (loan if scorer.runs_own_code else task.lend)(task.judged_fields(document.document.fields))
-        inputs, targets = task.shape
-        with current_watch():
-            raw = scorer.judge(
-                fields=fields,
-                answers=list(answer.values),
-                target=_target(task, document, fields),
-                choices=None if task.spec.process_results is not None else task.choices(fields),
-                multiple_inputs=inputs,
-                multiple_targets=targets,
-                question=task.question(fields) if inputs else None,
-            )
-        verdicts = scorer.verdicts(index, answer.pipeline, raw)
-        if not verdicts and scorer.metrics and not scorer.juries:
-            _leave_unscored(planned, document, answer.pipeline, "no metric got a value", judged, unscored)
-            return
-        for verdict in verdicts:
-            if isinstance(verdict, Evidence):
-                encode(
-                    verdict.value
-                )  # what the journal cannot keep is this document's trouble, not the run's
-        judged.verdicts += verdicts
-    except Exception:  # noqa: BLE001 - helper border: process_results and metrics are foreign code
-        why = traceback.format_exc(limit=-3)
-        _leave_unscored(planned, document, answer.pipeline, why, judged, unscored)
+class Bench:
+    """Judges documents of one task, one by one. What is the same for all of them is looked up once."""
 
+    __slots__ = ("_fields", "_planned", "_watch", "judged", "own_code", "unscored")
 
-def _leave_unscored(
-    planned: PlannedTask,
-    document: OpenDocument,
-    pipeline: str,
-    why: str,
-    judged: Judged,
-    unscored: dict[int, str],
-) -> None:
-    index = document.document.index
-    unscored[index] = why
-    judged.verdicts += [
-        Unscored(document=index, metric=metric, pipeline=pipeline, why=why)
-        for metric in planned.scorer.metrics
-    ]
+    def __init__(self, planned: PlannedTask, judged: Judged) -> None:
+        task = planned.task
+        lend: Callable[[Mapping[str, Any]], Mapping[str, Any]] = (
+            loan if planned.scorer.runs_own_code else task.lend
+        )
+        self._planned = planned
+        self._fields = (lambda fields: lend(task.judged_fields(fields))) if task.media_columns else lend
+        self._watch = current_watch()
+        self.judged = judged
+        self.own_code = planned.spec.process_results is not None
+        self.unscored: dict[int, str] = {}
+        """Documents that could not be judged, and why."""
 
+    def judge(self, document: OpenDocument, answer: Answer) -> None:
+        """Add the verdicts on one answer; whatever goes wrong makes its document unscored."""
+        task, scorer = self._planned.task, self._planned.scorer
+        try:
+            fields = self._fields(document.document.fields)
+            inputs, targets = task.shape
+            target, choices = document.target, None
+            with self._watch:
+                if self.own_code:
+                    target = None
+                else:
+                    choices = task.choices(fields)
+                    if (
+                        target is None
+                    ):  # it could not be made when the document was written down: here one sees why
+                        target = task.target(fields)
+                raw = scorer.judge(
+                    fields=fields,
+                    answers=list(answer.values),
+                    target=target,
+                    choices=choices,
+                    multiple_inputs=inputs,
+                    multiple_targets=targets,
+                    question=task.question(fields) if inputs else None,
+                )
+            verdicts = scorer.verdicts(answer.document, answer.pipeline, raw)
+            if not verdicts and scorer.metrics and not scorer.juries:
+                self.leave_unscored(answer.document, answer.pipeline, "no metric got a value")
+                return
+            for verdict in verdicts:
+                if type(verdict) is Evidence:
+                    encode(
+                        verdict.value
+                    )  # what the journal cannot keep is this document's trouble, not the run's
+            self.judged.verdicts += verdicts
+        except Exception:  # noqa: BLE001 - helper border: process_results and metrics are foreign code
+            why = traceback.format_exc(limit=-3)
+            self.leave_unscored(answer.document, answer.pipeline, why)
 
-def _target(task: Any, document: OpenDocument, fields: Mapping[str, Any]) -> Any:
-    """The target made when the document was written down; made here when that failed, so that the reason shows."""
-    if task.spec.process_results is not None:
-        return None
-    return task.target(fields) if document.target is None else document.target
+    def leave_unscored(self, document: int, pipeline: str, why: str) -> None:
+        """Say of every metric why it has no value."""
+        self.unscored[document] = why
+        self.judged.verdicts += [
+            Unscored(document=document, metric=metric, pipeline=pipeline, why=why)
+            for metric in self._planned.scorer.metrics
+        ]
 
 
 def running_score(judged: Judged, pipeline: str, metric: str) -> list[float]:

@@ -22,10 +22,11 @@ def open_document(
     planned: PlannedTask, rendering: Pass, document: Document, model_digest: str
 ) -> OpenDocument:
     """A document with its requests; one that cannot be rendered is complete at once, with its failure."""
+    task, watch = planned.task, current_watch()
     try:
-        with current_watch():
+        with watch:
             requests = rendering.requests(document)
-        talks = Talks(planned.task, document, requests) if planned.task.is_dialogue else None
+        talks = Talks(task, document, requests) if task.is_dialogue else None
     except MissingPackage:
         raise  # no document can do without
     except Exception as error:  # noqa: BLE001 - helper border: a template or helper may fail on any one document
@@ -34,10 +35,14 @@ def open_document(
         failure = Failure(request_id="", kind=kind, message=why)
         return OpenDocument(document, (), (), [failure], 0)
     marks = tuple([fingerprint(model_digest, request.id) for request in requests])
-    opened = OpenDocument(document, requests, marks, [None] * len(requests), len(requests))
-    opened.target = _made_target(planned, document)
-    opened.talks = talks
-    return opened
+    target = None
+    try:
+        with watch:
+            target = task.target(task.lend(document.fields))
+    except Exception:  # noqa: BLE001 - helper border: a target that cannot be made is scoring's business
+        pass
+    count = len(requests)
+    return OpenDocument(document, requests, marks, [None] * count, count, target, (), talks)
 
 
 def pass_over(rendering: Pass, document: Document) -> bool:
@@ -45,12 +50,3 @@ def pass_over(rendering: Pass, document: Document) -> bool:
     with suppress(TookTooLong, HelperQuit), current_watch():
         rendering.skip(document)
     return True
-
-
-def _made_target(planned: PlannedTask, document: Document) -> object:
-    """The target as people see it; a target that cannot be made is scoring's business, not a reason to stop."""
-    try:
-        with current_watch():
-            return planned.task.target(planned.task.lend(document.fields))
-    except Exception:  # noqa: BLE001 - helper border
-        return None

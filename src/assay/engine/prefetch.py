@@ -127,8 +127,7 @@ class Prefetch:
 
     def done(self, request_id: str) -> None:
         """The request has its outcome: media nobody else needs are dropped."""
-        keys = self._needed.pop(request_id, None)
-        if keys is None:
+        if not self._needed or (keys := self._needed.pop(request_id, None)) is None:
             return
         with self._lock:
             for key in keys:
@@ -239,9 +238,7 @@ def _with_parts(prompt: Prompt, change: Callable[[Media], Media]) -> Prompt:
         Message(message.role, tuple(_changed(part, change) for part in message.parts))
         for message in prompt.messages
     )
-    changed = Prompt(messages, chat=prompt.chat)
-    changed._digest.append(prompt.digest)
-    return changed
+    return Prompt(messages, chat=prompt.chat).with_digest_of(prompt)
 
 
 def _changed(part: Part, change: Callable[[Media], Media]) -> Part:
@@ -269,7 +266,10 @@ def held_bytes(requests: Iterable[Request]) -> int:
 
 def lightened(requests: tuple[Request, ...]) -> tuple[Request, ...]:
     """The requests without what their media hold: for documents, which wait for answers, and then for their verdicts."""
-    if not any(request.prompt.has_media for request in requests):
+    for request in requests:  # no generator: this is asked of every document
+        if request.prompt.plain is None and request.prompt.has_media:
+            break
+    else:
         return requests
     return tuple(
         replace(request, prompt=_with_parts(request.prompt, _without_content))

@@ -12,7 +12,7 @@ from typing import Any
 
 from assay.core.verdicts import Answer, Repeated, Score
 from assay.engine.foreign_code import Draws
-from assay.engine.judging import Judged, OpenDocument, by_request, judge_answer
+from assay.engine.judging import Bench, Judged, OpenDocument, by_request
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.sittings import Court
 from assay.engine.watch import current_watch
@@ -83,7 +83,7 @@ def _scores(
     for answer in answers:
         judged, index = Judged(), document.document.index
         alone = Answer(document=index, pipeline=pipeline, values=(answer,))
-        judge_answer(planned, document, alone, judged, {})
+        Bench(planned, judged).judge(document, alone)
         for verdict in judged.verdicts:
             if isinstance(verdict, Score):
                 found.setdefault(verdict.metric, []).append(float(verdict.value))

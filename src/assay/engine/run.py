@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from functools import partial
+from itertools import chain
 
 from assay.core.errors import AssayError
 from assay.core.progress import RunProgress, TaskProgress
-from assay.core.requests import Request
+from assay.core.requests import Request, fingerprint
 from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Estimate
 from assay.engine.asking import Backlog, ask
@@ -91,9 +92,6 @@ class _Stream:
         self.backlog = Backlog(max(2 * traits.window * traits.in_flight, 2 * CHUNK))
         self.waiting: dict[str, list[tuple[OpenDocument, int]]] = {}
         """Fingerprint -> who waits for it: identical requests are asked once."""
-
-        self.fingerprints: dict[str, str] = {}
-        """Request id -> fingerprint, of requests in flight."""
 
         self.arrived: list[Outcome] = []
         self.arrival = asyncio.Event()
@@ -233,48 +231,53 @@ class _Stream:
 
     def _look_up(self, chunk: list[OpenDocument]) -> tuple[list[OpenDocument], Sequence[Request]]:
         """Answer from memory what can be: the documents that are complete, and the requests to be asked."""
-        wanted = list(
-            dict.fromkeys(mark for document in chunk for mark in document.fingerprints[document.answered :])
-        )
+        new = [document.fingerprints[document.answered :] for document in chunk]
+        wanted = list(dict.fromkeys(chain.from_iterable(new)))
         known = self.journal.find(wanted)
         from_cache: dict[str, Response] = {}
         if self.cache is not None and len(known) < len(wanted):
             from_cache = self.cache.find([mark for mark in wanted if mark not in known])
-            self.writes.append(self.journal.add_responses(from_cache.items(), source="cache"))
+            self.writes.append(
+                self.journal.add_responses(from_cache.items(), source="cache", at_leisure=True)
+            )
             known |= from_cache
         pending: list[Request] = []
         complete: list[OpenDocument] = []
         reused = 0
-        for document in chunk:
-            for at in range(document.answered, len(document.requests)):
-                request, mark = document.requests[at], document.fingerprints[at]
+        waiting = self.waiting
+        any_media = False
+        for document, marks in zip(chunk, new, strict=True):
+            requests = document.requests
+            for at, mark in enumerate(marks, start=len(requests) - len(marks)):
                 if mark in known:
                     document.outcomes[at] = known[mark]
                     document.missing -= 1
                     reused += 1
-                elif mark in self.waiting:
-                    self.waiting[mark].append((document, at))
+                elif mark in waiting:
+                    waiting[mark].append((document, at))
                 else:
-                    self.waiting[mark] = [(document, at)]
-                    self.fingerprints[request.id] = mark
-                    pending.append(request)
+                    waiting[mark] = [(document, at)]
+                    pending.append(requests[at])
             if document.missing == 0:
                 complete.append(document)
-            document.requests = lightened(document.requests)
+            document.requests = lightened(requests)
+            any_media = any_media or document.requests is not requests
         self.progress.cached += reused
-        return complete, self.media.share(pending)
+        return complete, self.media.share(pending) if any_media else pending
 
     def _append_documents(self, chunk: Sequence[OpenDocument]) -> None:
         """Write down documents with all their requests so far."""
-        rows = ((one.document, one.target, one.requests, one.fingerprints) for one in chunk)
-        self.writes.append(self.journal.add_documents(rows))
+        rows = [(one.document, one.target, one.requests, one.fingerprints) for one in chunk]
+        self.writes.append(self.journal.add_documents(rows, at_leisure=True))
 
     # --- responses to verdicts ---------------------------------------------------------------------
 
     def _receive(self, outcome: Outcome) -> None:
         self.media.done(outcome.request_id)
-        self.arrived.append(self.account.charge(outcome))
-        self.arrival.set()
+        arrived = self.arrived
+        if not arrived:
+            self.arrival.set()
+        arrived.append(self.account.charge(outcome) if self.account.billed else outcome)
 
     async def _record(self) -> None:
         """Write what arrived, then count it: durable first."""
@@ -296,26 +299,25 @@ class _Stream:
                 self.arrival.set()
 
     def _take_arrived(self) -> list[tuple[str, Outcome]]:
-        batch = [(self.fingerprints[outcome.request_id], outcome) for outcome in self.arrived]
-        self.arrived = []
-        return batch
+        arrived, self.arrived = self.arrived, []
+        return [(fingerprint(self.model_digest, outcome.request_id), outcome) for outcome in arrived]
 
     def _append(self, batch: Sequence[tuple[str, Outcome]]) -> None:
         responses = [(mark, outcome) for mark, outcome in batch if isinstance(outcome, Response)]
         failures = [(mark, outcome) for mark, outcome in batch if isinstance(outcome, Failure)]
         if responses:
-            self.writes.append(self.journal.add_responses(responses, source="model"))
+            self.writes.append(self.journal.add_responses(responses, source="model", at_leisure=True))
             if self.cache is not None:
                 self.cache.add(responses, model=self.plan.model.name)
         if failures:
-            self.writes.append(self.journal.add_failures(failures))
+            self.writes.append(self.journal.add_failures(failures, at_leisure=True))
 
     async def _distribute(self, batch: Sequence[tuple[str, Outcome]]) -> None:
         complete: dict[str, list[OpenDocument]] = {}
+        waiting = self.waiting
+        self.progress.count([outcome for _, outcome in batch], billed=self.account.billed)
         for mark, outcome in batch:
-            self.progress.count(outcome, billed=self.account.billed)
-            self.fingerprints.pop(outcome.request_id, None)
-            for document, at in self.waiting.pop(mark):
+            for document, at in waiting.pop(mark):
                 document.outcomes[at] = outcome
                 document.missing -= 1
                 if document.missing == 0:
@@ -376,20 +378,24 @@ class _Stream:
             self.stops[task].add(judged.verdicts)
         counters = self.progress.tasks[task]
         counters.done += len(documents)
-        counters.endings.update(ending for _, ending, _ in judged.outcomes)
-        for value in running_score(judged, planned.scorer.pipelines[0].name, counters.metric):
-            counters.add_score(value)
+        counters.endings.update([ending for _, ending, _ in judged.outcomes])
+        counters.add_scores(running_score(judged, planned.scorer.pipelines[0].name, counters.metric))
         await self.rooms.end(task, len(documents))
 
     def _kept(self, task: str, judged: Judged) -> Future[None]:
-        return self.journal.add_judged(task, judged.outcomes, judged.answers, judged.verdicts, judged.repeats)
+        return self.journal.add_judged(
+            task, judged.outcomes, judged.answers, judged.verdicts, judged.repeats, at_leisure=True
+        )
 
     async def _written(self, *, quietly: bool = False) -> None:
-        """Wait until everything handed to the journal is on disk."""
+        """Wait until everything handed to the journal is on disk: in one transaction, as far as it is not yet."""
         writes, self.writes = self.writes, []
-        for write in writes:
-            try:
-                await asyncio.wrap_future(write)
-            except AssayError:
-                if not quietly:
-                    raise
+        if not writes:
+            return
+        try:
+            await asyncio.wrap_future(self.journal.settle())
+            for write in writes:
+                write.result()
+        except AssayError:
+            if not quietly:
+                raise

@@ -49,6 +49,7 @@ class Scorer:
         "_dialect",
         "_output_type",
         "_process",
+        "_texts_only",
         "juries",
         "metrics",
         "pipelines",
@@ -74,6 +75,14 @@ class Scorer:
         self._output_type = output_type
         self._process = process_results
         self._dialect = dialect
+        self._texts_only = (
+            dialect == "lm_eval"
+            and process_results is None
+            and bool(calls)
+            and output_type not in ("multiple_choice", "loglikelihood", "loglikelihood_rolling")
+        )
+        """By far the most frequent kind of generation: its metrics are called with texts, and nothing else happens."""
+
         self.runs_own_code = process_results is not None or any(not _is_ours(call.function) for call in calls)
         """Whether code that is not ours judges: it is given copies, which it may change."""
 
@@ -152,6 +161,10 @@ class Scorer:
         `answers` are the filtered values of its requests, in order: `(log-probability, is_greedy)`, a number for
         rolling tasks, a text for generation. `question` is the index `doc_to_text` gave, with `multiple_inputs`.
         """
+        if self._texts_only:
+            return judge_text(
+                self._calls, answers, target, choices, several=multiple_targets, inherit=self._inherit
+            )
         if self._dialect == "lmms_eval":
             if self._output_type in _STRIPPED:
                 answers = plain_answers(answers)
@@ -170,11 +183,7 @@ class Scorer:
             case _ if self._dialect == "lmms_eval":
                 return judge_texts(self._calls, answers, target, choices, several=multiple_targets)
             case _:
-                if not self._calls:
-                    return {}  # models judge it, and nothing else
-                return judge_text(
-                    self._calls, answers, target, choices, several=multiple_targets, inherit=self._inherit
-                )
+                return {}  # models judge it, and nothing else
 
     def verdicts(self, document: int, pipeline: str, raw: Mapping[str, Any]) -> list[Verdict]:
         """Numbers become scores; everything else, NaN too, is kept as evidence for the aggregation."""

@@ -14,12 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from assay.core.documents import Document
 from assay.core.errors import DamagedStore
-from assay.core.requests import Generate, Request
+from assay.core.requests import Generate, Request, Settings
 from assay.core.responses import Failure, Response
 from assay.core.verdicts import Answer, Estimate, Repeated, Verdict
 from assay.store import rows
@@ -39,6 +40,9 @@ __all__ = ["FILE_NAME", "Journal"]
 FILE_NAME = "journal.sqlite"
 _CHUNK = 500
 _LOG = logging.getLogger(__name__)
+_COUNTED = frozenset(
+    ("documents", "requests", "responses", "failures", "answers", "verdicts", "outcomes", "judge_requests")
+)
 _INSERT_TASK = "INSERT OR IGNORE INTO tasks VALUES (?,?,?)"
 
 
@@ -99,10 +103,16 @@ class Journal:
 
     # --- append ------------------------------------------------------------------------------------
 
-    def _submit(self, *batch: tuple[str, Sequence[tuple[Any, ...]]]) -> Future[None]:
+    def _submit(
+        self, *batch: tuple[str, Sequence[tuple[Any, ...]]], at_leisure: bool = False
+    ) -> Future[None]:
         if self._writer is None:
             raise DamagedStore("the journal was opened for reading only", where=str(self.path))
-        return self._writer.submit([(statement, given) for statement, given in batch if given])
+        return self._writer.submit([pair for pair in batch if pair[1]], at_leisure=at_leisure)
+
+    def settle(self) -> Future[None]:
+        """Done when everything that was handed over before is on disk."""
+        return self._submit()
 
     def set_facts(self, facts: Mapping[str, Any]) -> Future[None]:
         """Keep facts about the run; a fact may be replaced (the time it ended), records never are."""
@@ -110,33 +120,37 @@ class Journal:
         return self._submit(("INSERT OR REPLACE INTO facts VALUES (?,?)", given))
 
     def add_documents(
-        self, documents: Iterable[tuple[Document, Any, Sequence[Request], Sequence[str]]]
+        self,
+        documents: Iterable[tuple[Document, Any, Sequence[Request], Sequence[str]]],
+        *,
+        at_leisure: bool = False,
     ) -> Future[None]:
-        """Documents with their targets, requests and fingerprints, in place of what was said of them before."""
+        """Documents with their targets, requests and fingerprints, in place of what was said of them before.
+
+        `at_leisure`: nobody waits for them; they are written together with what comes next.
+        """
         given, facts = [], []
         tasks: list[tuple[str, int, int]] = []
+        settings: Settings | None = None
+        fields_text, target_text, requests_text = rows.fields_text, rows.target_text, rows.requests_text
         for document, target, requests, fingerprints in documents:
             first = self._tasks.get(document.task)
             if first is None:
                 first = self._number_task(document.task, tasks)
-            given.append(
-                (
-                    first + document.index,
-                    rows.fields_text(document.fields),
-                    rows.target_text(target),
-                    len(requests),
-                    rows.requests_text(requests, fingerprints),
-                )
-            )
+            fields, asked = fields_text(document.fields), requests_text(requests, fingerprints)
+            given.append((first + document.index, fields, target_text(target), len(requests), asked))
             for request in requests:
-                if isinstance(request, Generate) and request.settings.digest not in self._settings_kept:
-                    self._settings_kept.add(request.settings.digest)
-                    content = json.dumps(dict(request.settings.values), default=str)
-                    facts.append((f"settings:{request.settings.digest}", content))
+                if isinstance(request, Generate) and request.settings is not settings:
+                    settings = request.settings  # most requests share theirs
+                    if settings.digest not in self._settings_kept:
+                        self._settings_kept.add(settings.digest)
+                        content = json.dumps(dict(settings.values), default=str)
+                        facts.append((f"settings:{settings.digest}", content))
         return self._submit(
             ("INSERT OR IGNORE INTO facts VALUES (?,?)", facts),
             (_INSERT_TASK, tasks),
             ("INSERT OR REPLACE INTO asked VALUES (?,?,?,?,?)", given),
+            at_leisure=at_leisure,
         )
 
     def _number_task(self, task: str, new: list[tuple[str, int, int]]) -> int:
@@ -159,7 +173,12 @@ class Journal:
         )
 
     def add_responses(
-        self, responses: Iterable[tuple[str, Response]], *, source: str, who: str = ""
+        self,
+        responses: Iterable[tuple[str, Response]],
+        *,
+        source: str,
+        who: str = "",
+        at_leisure: bool = False,
     ) -> Future[None]:
         """Responses under their fingerprints; the first one kept stays. Durable when the future is done.
 
@@ -171,23 +190,25 @@ class Journal:
         for name in self._kept(list(fresh)):
             del fresh[name]
         given, facts = [], list[tuple[str, str]]()
-        for name, response in fresh.items():
-            row = known.next
+        for number, (name, response) in zip(known.add_new(fresh), fresh.items(), strict=True):
             served = self._served.apart(response.served, who, facts) if response.served else ""
-            given.append(rows.answered_row(row, name, response, source=source, at=now, served=served))
-            known.add(name, row)
+            given.append(rows.answered_row(number, name, response, source=source, at=now, served=served))
         return self._submit(
-            ("INSERT OR REPLACE INTO facts VALUES (?,?)", facts), (rows.INSERT_ANSWERED, given)
+            ("INSERT OR REPLACE INTO facts VALUES (?,?)", facts),
+            (rows.INSERT_ANSWERED, given),
+            at_leisure=at_leisure,
         )
 
-    def add_failures(self, failures: Iterable[tuple[str, Failure]]) -> Future[None]:
+    def add_failures(
+        self, failures: Iterable[tuple[str, Failure]], *, at_leisure: bool = False
+    ) -> Future[None]:
         """What nobody answered, under its fingerprint."""
         now = time.time()
         given = [
             (key, rows.storable(failure.kind), rows.storable(failure.message), failure.attempts, now)
             for key, failure in failures
         ]
-        return self._submit(("INSERT INTO failures VALUES (?,?,?,?,?)", given))
+        return self._submit(("INSERT INTO failures VALUES (?,?,?,?,?)", given), at_leisure=at_leisure)
 
     def add_judged(
         self,
@@ -196,14 +217,12 @@ class Journal:
         answers: Iterable[Answer],
         verdicts: Iterable[Verdict],
         repeats: Iterable[Repeated] = (),
+        *,
+        at_leisure: bool = False,
     ) -> Future[None]:
         """How documents ended: (document, outcome, why), the answers judged, the verdicts; and each repeat by itself."""
-        answers_of: dict[int, list[Answer]] = {}
-        for answer in answers:
-            answers_of.setdefault(answer.document, []).append(answer)
-        verdicts_of: dict[int, list[Verdict]] = {}
-        for verdict in verdicts:
-            verdicts_of.setdefault(verdict.document, []).append(verdict)
+        answers_of = rows.by_document(answers)
+        verdicts_of = rows.by_document(verdicts)
         tasks: list[tuple[str, int, int]] = []
         first = self._tasks.get(task)
         if first is None:
@@ -212,7 +231,7 @@ class Journal:
             (
                 first + document,
                 outcome,
-                rows.storable(why),
+                rows.storable(why) if why else "",
                 rows.answers_text(answers_of.get(document, ())),
                 rows.verdicts_text(verdicts_of.get(document, ())),
             )
@@ -222,6 +241,7 @@ class Journal:
             (_INSERT_TASK, tasks),
             ("INSERT OR REPLACE INTO judged VALUES (?,?,?,?,?)", given),
             ("INSERT OR REPLACE INTO repeats VALUES (?,?)", rows.repeats_rows(first, repeats)),
+            at_leisure=at_leisure,
         )
 
     def add_estimates(self, estimates: Iterable[Estimate]) -> Future[None]:
@@ -313,10 +333,16 @@ class Journal:
 
     def verdicts(self, task: str) -> Iterator[tuple[str, str, int, str, Any]]:
         """(pipeline, metric, document, kind, value), in document order."""
+        query = (
+            "SELECT j.id - t.first, j.verdicts FROM tasks t"
+            " JOIN judged j ON j.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY j.id"
+        )
+        read = lru_cache(maxsize=1024)(rows.from_json)  # what is right or wrong says the same all over
         with self.decoding():
-            for document, _, content in self.judged(task):
-                for pipeline, metric, kind, value, _ in rows.from_json(content):
-                    yield pipeline, metric, document, kind, rows.verdict_value(value)
+            for document, content in self.query(query, (task,)):
+                for pipeline, metric, kind, value, _ in read(content):
+                    kept = value if type(value) is float else rows.verdict_value(value)
+                    yield pipeline, metric, document, kind, kept
 
     def repeats(self, task: str) -> Iterator[Repeated]:
         """Each answer by itself, of documents that were answered several times, in document order."""
@@ -360,16 +386,7 @@ class Journal:
 
     def count(self, table: str) -> int:
         """Rows in a table of the journal."""
-        if table not in (
-            "documents",
-            "requests",
-            "responses",
-            "failures",
-            "answers",
-            "verdicts",
-            "outcomes",
-            "judge_requests",
-        ):
+        if table not in _COUNTED:
             raise ValueError(table)
         ((number,),) = self.query(f"SELECT count(*) FROM {table}")
         return int(number)

@@ -5,7 +5,7 @@ An index in the file would be written to all over, once per response; this one i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 __all__ = ["KnownResponses"]
@@ -31,6 +31,15 @@ class KnownResponses:
         self.next = max(self.next, row + 1)
         if len(self._recent) >= _RECENT:
             self._fold()
+
+    def add_new(self, fingerprints: Collection[str]) -> range:
+        """Remember names that are not known yet, in rows of their own; returns these rows."""
+        numbers = range(self.next, self.next + len(fingerprints))
+        self._recent.update(zip(fingerprints, numbers, strict=True))
+        self.next = numbers.stop
+        if len(self._recent) >= _RECENT:
+            self._fold()
+        return numbers
 
     def extend(self, named: Iterable[tuple[str, int]]) -> None:
         """Remember many names."""

@@ -8,7 +8,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
-from typing import Any
+from math import isfinite
+from typing import Any, TypeVar
 
 from assay.core.codec import decode, encode, to_plain
 from assay.core.messages import Prompt, Text, Video
@@ -27,6 +28,7 @@ __all__ = [
     "SELECT_RESPONSE",
     "answered_row",
     "answers_text",
+    "by_document",
     "fields_text",
     "prompt_text",
     "repeats_from_text",
@@ -40,6 +42,7 @@ __all__ = [
     "verdicts_text",
 ]
 
+Judged = TypeVar("Judged", bound=Answer | Verdict)
 INSERT_ANSWERED = "INSERT INTO answered VALUES (?,?,?,?,?,?,?,?,?)"
 SELECT_ANSWERED = "SELECT fingerprint, text, logprob, greedy, details, crc FROM answered"
 DELETE_ANSWERED = "DELETE FROM answered WHERE fingerprint = ?"
@@ -108,7 +111,7 @@ def answered_row(
     """A response as a row of a journal. Most have no details, so those share a column."""
     value, details = response.value, _details(response, served)
     if isinstance(value, str):
-        text = _exact(value)
+        text = value if value.isascii() else _exact(value)
         crc = checksum(fingerprint, text, None, None, details)
         return (number, fingerprint, text, None, None, source, at, details, crc)
     total, greedy = value.total, int(value.greedy)
@@ -167,6 +170,10 @@ def _details(response: Response, served: str) -> str | None:
 
 def requests_text(requests: Sequence[Request], fingerprints: Sequence[str]) -> str:
     """The requests of a document as JSON: each prompt once, then [number, repeat, kind, prompt, argument, fingerprint]."""
+    if len(requests) == 1 and type(asked := requests[0]) is Generate:  # by far the most frequent case
+        prompt = _quoted(prompt_text(asked.prompt))
+        text = f'{{"prompts": [{prompt}], "requests": [[{asked.index}, {asked.repeat}, "generate", 0, "{asked.settings.digest}", "{fingerprints[0]}"]]}}'
+        return text if text.isascii() else storable(text)
     prompts: list[str] = []
     places: dict[str, int] = {}
     listed = []
@@ -189,13 +196,11 @@ def requests_text(requests: Sequence[Request], fingerprints: Sequence[str]) -> s
 
 def prompt_text(prompt: Prompt) -> str:
     """A prompt as text: itself when it is plain, else JSON messages with media by hash."""
-    messages = prompt.messages
-    if not prompt.chat and len(messages) == 1:
-        parts = messages[0].parts
-        if len(parts) == 1 and type(parts[0]) is Text:
-            return storable(parts[0].text)
-        if all(isinstance(part, Text) for part in parts):
-            return storable(messages[0].text)
+    plain, messages = prompt.plain, prompt.messages
+    if plain is not None:
+        return plain if plain.isascii() else storable(plain)
+    if not prompt.chat and len(messages) == 1 and all(isinstance(part, Text) for part in messages[0].parts):
+        return storable(messages[0].text)
     shown = [
         {"role": message.role, "content": [_part(part) for part in message.parts]} for message in messages
     ]
@@ -240,24 +245,44 @@ _quoted: Callable[[str], str] = json.encoder.encode_basestring
 def target_text(target: Any) -> str:
     """A document's target as JSON."""
     if type(target) is str:
-        return _storable_json(f'{{"target": {_quoted(target)}}}')
+        text = f'{{"target": {_quoted(target)}}}'
+        return text if text.isascii() else _storable_json(text)
     return fields_text({"target": target})
 
 
 def fields_text(fields: Mapping[str, Any]) -> str:
     """A document's fields as JSON; media are described, not held."""
-    described = getattr(fields, "described", None)  # rows with media say what is written down of them
-    if described is not None:
-        fields = described()
+    if type(fields) is not dict:
+        described = getattr(fields, "described", None)  # rows with media say what is written down of them
+        if described is not None:
+            fields = described()
     try:
-        return _storable_json(to_json(fields))
+        text = to_json(fields)
     except (TypeError, ValueError, RecursionError):
-        return _storable_json(to_json(to_plain(fields)))
+        text = to_json(to_plain(fields))
+    return text if text.isascii() else _storable_json(text)
 
 
-def answers_text(answers: Iterable[Answer]) -> str:
+def answers_text(answers: Sequence[Answer]) -> str:
     """The answers of a document as JSON: pipeline -> one value per request."""
+    if len(answers) == 1 and len(answers[0].values) == 1:  # by far the most frequent case
+        (value,) = answers[0].values
+        if type(value) is str:
+            text = f"{{{_quoted(answers[0].pipeline)}: [{_quoted(value)}]}}"
+            return text if text.isascii() else _storable_json(text)
     return fields_text({answer.pipeline: answer.values for answer in answers})
+
+
+def by_document(records: Iterable[Judged]) -> dict[int, list[Judged]]:
+    """Answers or verdicts, those of a document together."""
+    found: dict[int, list[Judged]] = {}
+    for record in records:
+        document = record.document
+        if document in found:
+            found[document].append(record)
+        else:
+            found[document] = [record]
+    return found
 
 
 def storable(text: str) -> str:
@@ -282,20 +307,23 @@ def _storable_json(text: str) -> str:
     return text
 
 
-def verdicts_text(verdicts: Iterable[Verdict]) -> str:
+def verdicts_text(verdicts: Sequence[Verdict]) -> str:
     """The verdicts of a document as JSON: [pipeline, metric, kind, value, why].
 
     Floats and integers are kept as such, everything else as encoded text.
     """
+    if len(verdicts) == 1:
+        return f"[{_verdict_text(verdicts[0])}]"
     return f"[{','.join([_verdict_text(verdict) for verdict in verdicts])}]"
 
 
 def _verdict_text(verdict: Verdict) -> str:
     if isinstance(verdict, Score):
         value: Any = verdict.value
-        plain = type(value) is int or (type(value) is float and math.isfinite(value))
+        head = _verdict_head(verdict.pipeline, verdict.metric, "score")
+        plain = type(value) is int or (type(value) is float and isfinite(value))
         text = repr(value) if plain else to_json(_storable_json(encode(value)))
-        return _verdict_head(verdict.pipeline, verdict.metric, "score") + f"{text},{_text_json(verdict.why)}]"
+        return f"{head}{text},{_text_json(verdict.why)}]" if verdict.why else f'{head}{text},""]'
     if isinstance(verdict, Unscored):
         head = _verdict_head(verdict.pipeline, verdict.metric, "unscored")
         return f"{head}null,{_text_json(verdict.why)}]"

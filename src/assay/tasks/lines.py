@@ -23,6 +23,8 @@ _HINT = '{"question": "…", "answer": "…"}'
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 """The part of `json.loads` that reads; around it are preparations that cost as much as a short line."""
 
+_LINE_ENDS = ("\n", "", "\r\n")
+
 
 class Lines(Sequence[Mapping[str, Any]]):
     """The rows of one file. `Lines(path)` reads it through.
@@ -51,7 +53,9 @@ class Lines(Sequence[Mapping[str, Any]]):
         columns, last = self.columns, None
         for number, line in enumerate(file, start=1):
             hasher.update(line)
-            row = self._row(line, number, start)
+            row = _plain_row(line) if start else None
+            if row is None:
+                row = self._row(line, number, start)
             if row is not None:
                 self._starts.append(start)
                 names = tuple(row)
@@ -74,14 +78,17 @@ class Lines(Sequence[Mapping[str, Any]]):
             self._check(self._file)
             self._file.seek(self._starts[at])
             line = self._file.readline()
-        return self._row(line, at + 1, self._starts[at])
+        row = _plain_row(line) if at else None
+        return self._row(line, at + 1, self._starts[at]) if row is None else row
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         with self._open() as file:
             self._check(file)
             start = 0
             for number, line in enumerate(file, start=1):
-                row = self._row(line, number, start)
+                row = _plain_row(line) if start else None
+                if row is None:
+                    row = self._row(line, number, start)
                 if row is not None:
                     yield row
                 start += len(line)
@@ -110,19 +117,22 @@ class Lines(Sequence[Mapping[str, Any]]):
                 f"the data file is not UTF-8: {error.reason} at byte {start + error.start}",
                 where=str(self.path),
             ) from None
-        try:
-            row, end = _scan(text, 0)
-            plain = type(row) is dict and text[end:] in ("\n", "", "\r\n")
-        except (StopIteration, ValueError, RecursionError):
-            plain = False
-        if plain:
-            return row  # type: ignore[no-any-return]
         if not text.strip():
             return None
         row = parse(text, f"{self.path}:{number}")
         if not isinstance(row, Mapping):
             raise BadData("a row must be a JSON object", where=f"{self.path}:{number}", hint=_HINT)
         return row
+
+
+def _plain_row(line: bytes) -> Mapping[str, Any] | None:
+    """The row of a line that is as nearly all of them are; None for one that is looked at more closely."""
+    try:
+        text = line.decode()
+        row, end = _scan(text, 0)
+    except (StopIteration, ValueError, RecursionError):
+        return None
+    return row if type(row) is dict and text[end:] in _LINE_ENDS else None
 
 
 def _stamp(file: BinaryIO) -> tuple[int, int]:

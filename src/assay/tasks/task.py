@@ -23,6 +23,7 @@ from assay.tasks.fewshot import Turn, join, question_turns, to_prompt
 from assay.tasks.functions import compatibility_layers
 from assay.tasks.makers import field_maker, loan, media_maker, text_maker
 from assay.tasks.media import audio_part, image_part
+from assay.tasks.plain import plain_requests
 from assay.tasks.rows import Split
 from assay.tasks.shots import Shots
 
@@ -40,9 +41,17 @@ class Pass:
     def __init__(self, task: Task, shots: Callable[[Fields], list[Turn]]) -> None:
         self._task = task
         self._shots = shots
+        self._make: Callable[[Document], tuple[Request, ...]] | None = None
 
     def requests(self, document: Document) -> tuple[Request, ...]:
         """What is asked about a document."""
+        if (
+            self._make is None
+        ):  # chosen here, because a task that cannot be rendered is its documents' failure
+            self._make = self._task.plain_requests(self._shots) or self._any_requests
+        return self._make(document)
+
+    def _any_requests(self, document: Document) -> tuple[Request, ...]:
         fields = self._task.lend(document.fields)
         return tuple(self._task._requests(document, fields, self._shots(fields)))
 
@@ -78,6 +87,12 @@ class Task(TaskDocuments):
         """The fields of a document for its makers: a copy where code that is not ours sees them."""
         foreign = type(self) is not Task or self.runs_own_code or self.prompt is not None or self.is_dialogue
         return loan if foreign else _itself
+
+    def plain_requests(
+        self, shots: Callable[[Fields], list[Turn]]
+    ) -> Callable[[Document], tuple[Request, ...]] | None:
+        """A quicker way to the same requests, where there is one: no code but ours sees the document."""
+        return plain_requests(self, shots) if self.lend is _itself else None
 
     @cached_property
     def shots(self) -> Shots:
@@ -162,18 +177,18 @@ class Task(TaskDocuments):
         else:
             (prompt,) = prompts
             pairs = [(prompt, f"{delimiter}{choice}") for choice in choices]
-        if self._wants_mutual_information:
+        if self.wants_mutual_information:
             nothing = Prompt.of_text("")
             pairs += [(nothing, f"{delimiter}{choice}") for choice in choices]
         return pairs
 
     @cached_property
-    def _wants_mutual_information(self) -> bool:
+    def wants_mutual_information(self) -> bool:
         return any(metric.metric == "acc_mutual_info" for metric in self.spec.metrics)
 
     def _prompts(self, fields: Fields, shots: list[Turn]) -> list[Prompt]:
         """One prompt, or one per choice when the choices are the inputs."""
-        if self._is_plain:
+        if self.is_plain:
             return [Prompt.of_text(self._plain_text(fields, shots))]
         if self.visuals.active:
             return self._multimodal_prompts(fields, shots)
@@ -205,7 +220,7 @@ class Task(TaskDocuments):
         if self.rendering.chat_messages and self.spec.output_type in _CHATS:
             return [self.messages(fields, shots)]
         seen = self.text_fields(fields)
-        texts = [self._context(seen, shots)] if not self.shape[0] else list(self.choices(fields) or ())
+        texts = [self.context_text(seen, shots)] if not self.shape[0] else list(self.choices(fields) or ())
         return [self.visuals.prompt(fields, text) for text in texts]
 
     def messages(self, fields: Fields, shots: list[Turn]) -> Prompt:
@@ -213,7 +228,7 @@ class Task(TaskDocuments):
         if self.visuals.messages is not None:
             return self.visuals.own_prompt(fields)
         text = (
-            self._context(fields, shots)
+            self.context_text(fields, shots)
             if self.visuals.visual is None
             else self._as_text(self.question(fields), "doc_to_text")
         )
@@ -232,16 +247,16 @@ class Task(TaskDocuments):
         return self.visuals.active or spec.doc_to_image is not None or spec.doc_to_audio is not None
 
     @cached_property
-    def _is_plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether a prompt is just text: no chat, no media, no answer begun, the question in the text."""
         spec = self.spec
         return not (self.rendering.chat or self.has_media or spec.gen_prefix is not None or self.shape[0])
 
     def _plain_text(self, fields: Fields, shots: list[Turn]) -> str:
         """What `_prompts` makes in the plain case, without building turns for it."""
-        return self._context(self.text_fields(fields), shots)
+        return self.context_text(self.text_fields(fields), shots)
 
-    def _context(self, fields: Fields, shots: list[Turn]) -> str:
+    def context_text(self, fields: Fields, shots: list[Turn]) -> str:
         """Description, examples and question as one text."""
         question = self._as_text(self.question(fields), "doc_to_text")
         examples = "".join([turn.content + turn.delimiter for turn in shots])

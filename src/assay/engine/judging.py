@@ -9,7 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from assay.core.codec import encode
 from assay.core.documents import Document
@@ -23,6 +23,7 @@ from assay.engine.foreign_code import Draws
 from assay.engine.plan import PlannedTask
 from assay.engine.sittings import Court
 from assay.engine.watch import current_watch
+from assay.scoring.generations import Call
 from assay.scoring.pipelines import Pipeline
 from assay.tasks.makers import loan
 
@@ -127,8 +128,7 @@ def judge(
         elif index in unscored:
             ending = "judge-failed" if index in judge_failed else "unscored"
         else:
-            responses = [outcome for outcome in document.outcomes if isinstance(outcome, Response)]
-            ending = ending_of(responses, found.get(index))
+            ending = ending_of(cast("list[Response]", document.outcomes), found.get(index))
         judged.outcomes.append((index, ending, unscored.get(index, "")))
     return judged
 
@@ -239,7 +239,7 @@ def by_request(document: OpenDocument, *, losses: bool) -> list[list[Any]]:
 class Bench:
     """Judges documents of one task, one by one. What is the same for all of them is looked up once."""
 
-    __slots__ = ("_fields", "_planned", "_watch", "judged", "own_code", "unscored")
+    __slots__ = ("_fields", "_only_metric", "_planned", "_watch", "judged", "own_code", "unscored")
 
     def __init__(self, planned: PlannedTask, judged: Judged) -> None:
         task = planned.task
@@ -254,8 +254,12 @@ class Bench:
         self.unscored: dict[int, str] = {}
         """Documents that could not be judged, and why."""
 
+        self._only_metric = _only_metric(planned)
+
     def judge(self, document: OpenDocument, answer: Answer) -> None:
         """Add the verdicts on one answer; whatever goes wrong makes its document unscored."""
+        if self._only_metric is not None and self._judge_text(self._only_metric, document.target, answer):
+            return
         task, scorer = self._planned.task, self._planned.scorer
         try:
             fields = self._fields(document.document.fields)
@@ -293,6 +297,24 @@ class Bench:
             why = traceback.format_exc(limit=-3)
             self.leave_unscored(answer.document, answer.pipeline, why)
 
+    def _judge_text(self, metric: Call, target: Any, answer: Answer) -> bool:
+        """`judge` for a text that one metric of ours compares with a text; False for what is anything else."""
+        values, value = answer.values, None
+        if len(values) != 1 or type(values[0]) is not str or type(target) is not str:
+            return False
+        try:
+            with self._watch:
+                value = metric([target], [values[0]])
+        except Exception:  # noqa: BLE001 - helper border: a pattern of the task may be slow beyond reason
+            self.leave_unscored(answer.document, answer.pipeline, traceback.format_exc(limit=-3))
+            return True
+        if type(value) is not float or value != value:
+            return False
+        self.judged.verdicts.append(
+            Score(document=answer.document, metric=metric.name, pipeline=answer.pipeline, value=value)
+        )
+        return True
+
     def leave_unscored(self, document: int, pipeline: str, why: str) -> None:
         """Say of every metric why it has no value."""
         self.unscored[document] = why
@@ -300,6 +322,16 @@ class Bench:
             Unscored(document=document, metric=metric, pipeline=pipeline, why=why)
             for metric in self._planned.scorer.metrics
         ]
+
+
+def _only_metric(planned: PlannedTask) -> Call | None:
+    """The metric of a task that compares texts by one metric of ours and does nothing else; None for all others."""
+    task, metric = planned.task, planned.scorer.only_metric
+    try:
+        plain = metric is not None and task.make_choices is None and task.shape == (0, False)
+    except Exception:  # noqa: BLE001 - helper border: each document says so itself
+        return None
+    return metric if plain else None
 
 
 def running_score(judged: Judged, pipeline: str, metric: str) -> list[float]:

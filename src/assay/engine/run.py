@@ -303,8 +303,8 @@ class _Stream:
         return [(fingerprint(self.model_digest, outcome.request_id), outcome) for outcome in arrived]
 
     def _append(self, batch: Sequence[tuple[str, Outcome]]) -> None:
-        responses = [(mark, outcome) for mark, outcome in batch if isinstance(outcome, Response)]
         failures = [(mark, outcome) for mark, outcome in batch if isinstance(outcome, Failure)]
+        responses = [(mark, outcome) for mark, outcome in batch if isinstance(outcome, Response)]
         if responses:
             self.writes.append(self.journal.add_responses(responses, source="model", at_leisure=True))
             if self.cache is not None:

@@ -59,7 +59,10 @@ def judge_text(
 ) -> dict[str, Any]:
     """Every metric's result. `several`: any of the targets will do. `inherit(key, metric)` hears of new keys."""
     result = answers[0]
-    gold = _gold(calls, target, choices, result, several)
+    if choices is None and not several and type(target) is type(result):
+        gold = target  # by far the most frequent case
+    else:
+        gold = _gold(calls, target, choices, result, several)
     found: dict[str, Any] = {}
     score: Any
     for call in calls:

@@ -185,6 +185,12 @@ class Scorer:
             case _:
                 return {}  # models judge it, and nothing else
 
+    @property
+    def only_metric(self) -> Call | None:
+        """The metric of a task that compares texts by one metric of ours, called by keywords; None for all others."""
+        plain = self._texts_only and not self.runs_own_code and not self.juries and len(self._calls) == 1
+        return self._calls[0] if plain and self._calls[0].keywords else None
+
     def verdicts(self, document: int, pipeline: str, raw: Mapping[str, Any]) -> list[Verdict]:
         """Numbers become scores; everything else, NaN too, is kept as evidence for the aggregation."""
         found: list[Verdict] = []

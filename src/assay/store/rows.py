@@ -265,9 +265,9 @@ def fields_text(fields: Mapping[str, Any]) -> str:
 
 def answers_text(answers: Sequence[Answer]) -> str:
     """The answers of a document as JSON: pipeline -> one value per request."""
-    if len(answers) == 1 and len(answers[0].values) == 1:  # by far the most frequent case
-        (value,) = answers[0].values
-        if type(value) is str:
+    if len(answers) == 1:
+        values = answers[0].values
+        if len(values) == 1 and type(value := values[0]) is str:  # by far the most frequent case
             text = f"{{{_quoted(answers[0].pipeline)}: [{_quoted(value)}]}}"
             return text if text.isascii() else _storable_json(text)
     return fields_text({answer.pipeline: answer.values for answer in answers})
@@ -321,9 +321,11 @@ def _verdict_text(verdict: Verdict) -> str:
     if isinstance(verdict, Score):
         value: Any = verdict.value
         head = _verdict_head(verdict.pipeline, verdict.metric, "score")
+        if type(value) is float and isfinite(value) and not verdict.why:  # by far the most frequent case
+            return f'{head}{value!r},""]'
         plain = type(value) is int or (type(value) is float and isfinite(value))
         text = repr(value) if plain else to_json(_storable_json(encode(value)))
-        return f"{head}{text},{_text_json(verdict.why)}]" if verdict.why else f'{head}{text},""]'
+        return f"{head}{text},{_text_json(verdict.why)}]"
     if isinstance(verdict, Unscored):
         head = _verdict_head(verdict.pipeline, verdict.metric, "unscored")
         return f"{head}null,{_text_json(verdict.why)}]"

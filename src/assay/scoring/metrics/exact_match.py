@@ -40,13 +40,11 @@ def exact_match(
     0.5
     """
     settings = (regexes_to_ignore, ignore_case, ignore_punctuation, ignore_numbers)
-    if len(references) == 1 == len(predictions):
+    if len(references) == 1 == len(predictions) and (regexes_to_ignore is None or regexes_to_ignore):
         reference, prediction = references[0], predictions[0]
-        if type(reference) is not str or type(prediction) is not str:
-            pass
-        elif settings == _AS_IT_IS:
-            return 1.0 if prediction.rstrip("\0") == reference.rstrip("\0") else 0.0
-        elif regexes_to_ignore is None or regexes_to_ignore:
+        if type(reference) is str and type(prediction) is str:
+            if settings == _AS_IT_IS:
+                return 1.0 if prediction.rstrip("\0") == reference.rstrip("\0") else 0.0
             return 1.0 if _reduced(prediction, *settings) == _reduced(reference, *settings) else 0.0
     return _share_of_equals(predictions, references, *settings)
 

@@ -237,9 +237,8 @@ class _Stream:
         from_cache: dict[str, Response] = {}
         if self.cache is not None and len(known) < len(wanted):
             from_cache = self.cache.find([mark for mark in wanted if mark not in known])
-            self.writes.append(
-                self.journal.add_responses(from_cache.items(), source="cache", at_leisure=True)
-            )
+            kept = self.journal.add_responses(from_cache.items(), source="cache", at_leisure=True)
+            self.writes.append(kept)
             known |= from_cache
         pending: list[Request] = []
         complete: list[OpenDocument] = []
@@ -285,7 +284,7 @@ class _Stream:
         while True:
             await self.arrival.wait()
             if not self.rendered:
-                await gathering.wait(len(self.arrived), of=len(self.fingerprints))
+                await gathering.wait(len(self.arrived), of=len(self.waiting))
             self.arrival.clear()
             batch = self._take_arrived()
             if batch:

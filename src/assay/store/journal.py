@@ -40,9 +40,10 @@ __all__ = ["FILE_NAME", "Journal"]
 FILE_NAME = "journal.sqlite"
 _CHUNK = 500
 _LOG = logging.getLogger(__name__)
-_COUNTED = frozenset(
-    ("documents", "requests", "responses", "failures", "answers", "verdicts", "outcomes", "judge_requests")
-)
+_COUNTED = "documents requests responses failures answers verdicts outcomes judge_requests".split()
+Asked = Iterable[tuple[Document, Any, Sequence[Request], Sequence[str]]]
+"""Documents with their targets, requests and fingerprints."""
+
 _INSERT_TASK = "INSERT OR IGNORE INTO tasks VALUES (?,?,?)"
 
 
@@ -106,6 +107,7 @@ class Journal:
     def _submit(
         self, *batch: tuple[str, Sequence[tuple[Any, ...]]], at_leisure: bool = False
     ) -> Future[None]:
+        """Hand rows to the writer; those `at_leisure`, for which nobody waits, go with what comes next."""
         if self._writer is None:
             raise DamagedStore("the journal was opened for reading only", where=str(self.path))
         return self._writer.submit([pair for pair in batch if pair[1]], at_leisure=at_leisure)
@@ -119,26 +121,17 @@ class Journal:
         given = [(key, json.dumps(value, ensure_ascii=False, default=str)) for key, value in facts.items()]
         return self._submit(("INSERT OR REPLACE INTO facts VALUES (?,?)", given))
 
-    def add_documents(
-        self,
-        documents: Iterable[tuple[Document, Any, Sequence[Request], Sequence[str]]],
-        *,
-        at_leisure: bool = False,
-    ) -> Future[None]:
-        """Documents with their targets, requests and fingerprints, in place of what was said of them before.
-
-        `at_leisure`: nobody waits for them; they are written together with what comes next.
-        """
+    def add_documents(self, documents: Asked, *, at_leisure: bool = False) -> Future[None]:
+        """Documents and what is asked about them, in place of what was said of them before."""
         given, facts = [], []
         tasks: list[tuple[str, int, int]] = []
         settings: Settings | None = None
-        fields_text, target_text, requests_text = rows.fields_text, rows.target_text, rows.requests_text
         for document, target, requests, fingerprints in documents:
             first = self._tasks.get(document.task)
             if first is None:
                 first = self._number_task(document.task, tasks)
-            fields, asked = fields_text(document.fields), requests_text(requests, fingerprints)
-            given.append((first + document.index, fields, target_text(target), len(requests), asked))
+            fields, asked = rows.fields_text(document.fields), rows.requests_text(requests, fingerprints)
+            given.append((first + document.index, fields, rows.target_text(target), len(requests), asked))
             for request in requests:
                 if isinstance(request, Generate) and request.settings is not settings:
                     settings = request.settings  # most requests share theirs
@@ -180,10 +173,7 @@ class Journal:
         who: str = "",
         at_leisure: bool = False,
     ) -> Future[None]:
-        """Responses under their fingerprints; the first one kept stays. Durable when the future is done.
-
-        `who` names the judge that gave them; empty for the model.
-        """
+        """Responses of the model, or of the judge `who`, by fingerprint; the first one kept stays. Durable when done."""
         now = time.time()
         fresh = dict(responses)
         known = self._known_rows()
@@ -246,10 +236,7 @@ class Journal:
 
     def add_estimates(self, estimates: Iterable[Estimate]) -> Future[None]:
         """The numbers at the end, in place of those of an earlier end."""
-        given = [
-            (estimate.task, estimate.metric, estimate.pipeline, rows.estimate_text(estimate))
-            for estimate in estimates
-        ]
+        given = [(one.task, one.metric, one.pipeline, rows.estimate_text(one)) for one in estimates]
         return self._submit(
             ("DELETE FROM estimates WHERE 1 = ?", [(1,)]), ("INSERT INTO estimates VALUES (?,?,?,?)", given)
         )

@@ -239,7 +239,7 @@ def test_the_keeper_of_indexes_follows_a_run_that_goes_on(writer: Writer) -> Non
         assert state.index is not None and len(state.index.columns) == 3
         writer.ask(range(3, 6))
         state.checked = 0.0
-        assert indexes.look(writer.folder, wait_s=10).index is state.index
+        assert indexes.look(writer.folder, wait_s=10, fresh=True).index is state.index
         assert len(state.index.columns) == 6
     finally:
         indexes.close()

@@ -45,8 +45,11 @@ class Indexes:
         self._states: dict[Path, IndexState] = {}
         self._lock = threading.Lock()
 
-    def look(self, folder: Path, *, wait_s: float = 0.0) -> IndexState:
-        """The state of a run's index. Begins to make it, or to extend it, where that is needed; waits a moment for it."""
+    def look(self, folder: Path, *, wait_s: float = 0.0, fresh: bool = False) -> IndexState:
+        """The state of a run's index. Begins to make it, or to extend it, where that is needed; waits a moment for it.
+
+        `fresh`: also for what the run did since; without it, an index that is being extended is used as it is.
+        """
         with self._lock:
             state = self._states.setdefault(folder, IndexState())
             busy = state.thread is not None and state.thread.is_alive()
@@ -58,7 +61,7 @@ class Indexes:
                 state.thread.start()
                 busy = True
             thread = state.thread
-        if busy and thread is not None and (state.index is None or wait_s > 0):
+        if busy and thread is not None and (state.index is None or fresh):
             thread.join(wait_s)
         return state
 

@@ -184,3 +184,51 @@ def test_a_call_that_is_cancelled_frees_its_place() -> None:
 
     active, _ = asking([[30.0]], use)
     assert active == 0
+
+
+def test_the_next_call_goes_out_before_the_reply_is_read() -> None:
+    """Its place is given on in the moment the reply has arrived: reading may take its time."""
+    sent_when_read: list[int] = []
+
+    async def use(endpoint: Endpoint, server: ScriptedServer) -> int:
+        def read(value: Any) -> str:
+            sent_when_read.append(endpoint.gate.active)
+            return read_word(value)
+
+        await endpoint.post("/say", {}, read)  # the connection is kept
+        endpoint.gate.limit = endpoint.gate.ceiling = 1
+        await asyncio.gather(*[endpoint.post("/say", {"n": number}, read) for number in range(3)])
+        return server.connections
+
+    connections, server = asking([GOOD], use)
+    assert sent_when_read == [0, 1, 1, 0] and len(server.asked) == 4
+    assert connections == 1, "one after the other over the same connection"
+
+
+def test_hundreds_of_waiting_calls_can_be_cancelled_at_once() -> None:
+    async def use(endpoint: Endpoint, server: ScriptedServer) -> tuple[int, str]:
+        endpoint.gate.limit = endpoint.gate.ceiling = 1
+        tasks = [asyncio.create_task(endpoint.post("/say", {}, read_word)) for _ in range(1500)]
+        while not server.asked:
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return endpoint.gate.active, (await endpoint.post("/say", {}, read_word)).value
+
+    (active, said), server = asking([[30.0], GOOD], use, patience=Patience())
+    assert (active, said) == (0, "yes") and len(server.asked) == 2
+
+
+def test_a_call_cancelled_while_it_connects_frees_its_place() -> None:
+    async def use(endpoint: Endpoint, server: ScriptedServer) -> int:
+        task = asyncio.create_task(endpoint.post("/say", {}, read_word))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(0.01)
+        return endpoint.gate.active
+
+    active, _ = asking([GOOD], use)
+    assert active == 0

@@ -19,6 +19,7 @@ from assay.core.responses import Failure, Response
 from assay.models import MODELS, make_model
 from assay.models.embedded.adapter import EmbeddedModel
 from assay.models.remote.openai import OpenAIModel
+from assay.models.remote.options import Options
 
 
 def made(server: EmbeddedServer, **arguments: Any) -> OpenAIModel:
@@ -365,3 +366,13 @@ def test_a_picture_is_encoded_once_and_shrunk_to_what_is_allowed(tmp_path: Path)
     same = image_part(first.url).load()
     again = image_part(pack_image(part, Look(image_format="png")).url).load()
     assert same.tobytes() == again.tobytes(), "what is small enough keeps every pixel"
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "most"), [(None, 8, 32), (5, 5, 5), (32, 32, 32), (256, 32, 256), (0, 1, 1)]
+)
+def test_calls_begin_modestly_unless_a_number_is_named(given: int | None, first: int, most: int) -> None:
+    options = Options(model="m", num_concurrent=given)
+    assert (options.first_at_once, options.most_at_once) == (first, most)
+    endpoint = Options(model="m", base_url="http://localhost:1/v1", num_concurrent=given).endpoint()
+    assert (endpoint.gate.limit, endpoint.gate.ceiling) == (first, most)

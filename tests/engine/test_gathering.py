@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from assay.engine import gathering as module
 from assay.engine.gathering import Gathering, short_turns
 from assay.testing import ScriptedModel
 
@@ -20,7 +19,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         waited.append(seconds)
 
-    monkeypatch.setattr(module.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     return waited
 
 

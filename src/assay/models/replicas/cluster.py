@@ -28,7 +28,7 @@ from assay.models.replicas.worker import Surroundings
 
 __all__ = ["Cluster", "check_address", "require_ray", "surroundings"]
 
-_QUIET = {
+_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",
@@ -36,6 +36,7 @@ _QUIET = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # every line: a worker's death is told on standard output otherwise
     "RAY_enable_metrics_collection": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_worker_niceness": "0",  # replicas are what the machine is there for, not a sideline at priority 15
 }
 _PASSED_ON = ("ASSAY_", "CUDA_MODULE_", "HF_", "HUGGINGFACE_", "NCCL_", "OMP_", "PYTHONHASHSEED", "TOKENIZERS_", "TORCH",
               "TRANSFORMERS_", "VLLM_")  # fmt: skip
@@ -111,7 +112,7 @@ class Cluster:
         Raises:
             AssayError: It does not answer, or does not start.
         """
-        for name, value in _QUIET.items():  # some are read when Ray is imported
+        for name, value in _SETTINGS.items():  # some are read when Ray is imported
             os.environ.setdefault(name, value)
         with _opening:
             self._open()

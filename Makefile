@@ -1,5 +1,5 @@
 # Short names for the scripts; they make their own .venv and need nothing but Python 3.11.
-.PHONY: try check test docs soak format
+.PHONY: try check test docs release soak format
 
 try:     ## set up and run the embedded model on the embedded tasks
 	@scripts/try
@@ -11,6 +11,9 @@ test: check
 
 docs:    ## the documentation site, in site/
 	@scripts/docs
+
+release: ## wheels in dist/, tried in an empty environment, with the licences of what they bring
+	@scripts/release
 
 soak:    ## the long form of the fault tests, about a quarter of an hour; writes benchmarks/SOAK.md
 	@scripts/soak

@@ -1,0 +1,60 @@
+"""The licences of Assay's dependencies, as their packages state them: licences.py [EXTRA…]
+
+Prints Markdown for the base install, and for the extras that are named, as far as they are installed here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+
+
+def main(extras: list[str]) -> None:
+    """Print the list."""
+    print("# Licences\n\n| package | version | licence |\n|---|---|---|")
+    for package in sorted(_closure("assay", set(extras)), key=lambda one: one.metadata["Name"].lower()):
+        print(f"| {package.metadata['Name']} | {package.version} | {_licence(package)} |")
+
+
+def _closure(name: str, extras: set[str]) -> list[Distribution]:
+    """A package and everything it needs."""
+    found: dict[str, Distribution] = {}
+    waiting = [(name, extras)]
+    while waiting:
+        current, wanted = waiting.pop()
+        key = re.sub(r"[-_.]+", "-", current).lower()
+        try:
+            package = distribution(current)
+        except PackageNotFoundError:
+            continue  # not needed on this system
+        if key in found and not wanted:
+            continue
+        found[key] = package
+        for line in package.requires or ():
+            requirement, _, marker = line.partition(";")
+            named = re.search(r"extra\s*==\s*['\"]([^'\"]+)['\"]", marker)
+            if named and named[1] not in wanted:
+                continue
+            words = re.match(r"\s*([\w.-]+)\s*(?:\[([^\]]*)\])?", requirement)
+            if words:
+                inner = {one.strip() for one in (words[2] or "").split(",") if one.strip()}
+                if re.sub(r"[-_.]+", "-", words[1]).lower() not in found or inner:
+                    waiting.append((words[1], inner))
+    return list(found.values())
+
+
+def _licence(package: Distribution) -> str:
+    said = package.metadata.get("License-Expression") or ""
+    if not said:
+        classified = [
+            line.split(" :: ")[-1]
+            for line in package.metadata.get_all("Classifier") or ()
+            if line.startswith("License ::")
+        ]
+        said = ", ".join(classified) or (package.metadata.get("License") or "").strip().partition("\n")[0]
+    return said or "not stated"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -45,14 +45,16 @@ def _closure(name: str, extras: set[str]) -> list[Distribution]:
 
 
 def _licence(package: Distribution) -> str:
-    said = package.metadata.get("License-Expression") or ""
+    metadata = package.metadata
+    said = metadata["License-Expression"] if "License-Expression" in metadata else ""
     if not said:
         classified = [
             line.split(" :: ")[-1]
-            for line in package.metadata.get_all("Classifier") or ()
+            for line in metadata.get_all("Classifier") or ()
             if line.startswith("License ::")
         ]
-        said = ", ".join(classified) or (package.metadata.get("License") or "").strip().partition("\n")[0]
+        written = metadata["License"] if "License" in metadata else ""
+        said = ", ".join(classified) or str(written).strip().partition("\n")[0]
     return said or "not stated"
 
 

@@ -46,14 +46,14 @@ def _closure(name: str, extras: set[str]) -> list[Distribution]:
 
 def _licence(package: Distribution) -> str:
     metadata = package.metadata
-    said = metadata["License-Expression"] if "License-Expression" in metadata else ""
+    said = next(iter(metadata.get_all("License-Expression") or ()), "")
     if not said:
         classified = [
             line.split(" :: ")[-1]
             for line in metadata.get_all("Classifier") or ()
             if line.startswith("License ::")
         ]
-        written = metadata["License"] if "License" in metadata else ""
+        written = next(iter(metadata.get_all("License") or ()), "")
         said = ", ".join(classified) or str(written).strip().partition("\n")[0]
     return said or "not stated"
 

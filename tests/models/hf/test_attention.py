@@ -45,6 +45,23 @@ def test_padded_rows_written_on_give_what_transformers_gives() -> None:
         assert (one - other).abs().max() < 1e-4
 
 
+def test_a_model_that_adds_numbers_of_its_own_to_the_mask_gives_what_transformers_gives() -> None:
+    from transformers import AutoModelForSeq2SeqLM
+
+    plain, taken = (AutoModelForSeq2SeqLM.from_pretrained(tiny_checkpoint("t5")).eval() for _ in range(2))
+    assert take_over(taken)
+    ids = torch.arange(24).reshape(2, 12)
+    mask = torch.ones_like(ids)
+    mask[0, 7:] = 0
+    start = torch.zeros((2, 3), dtype=torch.long)
+    with torch.inference_mode():
+        one, other = (
+            model(input_ids=ids, attention_mask=mask, decoder_input_ids=start).logits
+            for model in (plain, taken)
+        )
+    assert (one - other).abs().max() < 1e-4
+
+
 def test_other_attention_that_was_asked_for_is_left_alone() -> None:
     model = load("llama", attn_implementation="eager")
     assert not take_over(model)

@@ -61,7 +61,9 @@ def _attention(
     from torch.nn.functional import scaled_dot_product_attention
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    if attention_mask is None or any(options.get(name) for name in _LEFT_ALONE):
+    # by identity: what is given may be a tensor, which is neither true nor false
+    left = any(options.get(name) is not None and options[name] is not False for name in _LEFT_ALONE)
+    if attention_mask is None or left:
         found: tuple[Any, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return found
     settings = {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -214,27 +212,6 @@ def test_a_rolling_text_is_scored_in_windows() -> None:
     request = RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(text))
     long, short = (values(ask(seeing(max_length=size), [request]))[0].total for size in (400, 16))
     assert long < 0 and short < 0 and long != short
-
-
-def test_a_rolling_text_begins_with_what_the_tokenizer_puts_before_it(tmp_path: Path) -> None:
-    """A start token that the tokenizer adds is a token of the text, as for a model of text alone."""
-    from tokenizers.processors import TemplateProcessing
-    from transformers import AutoTokenizer
-
-    folder = shutil.copytree(tiny("qwen2_5_vl"), tmp_path / "starting")
-    words = AutoTokenizer.from_pretrained(folder)
-    end = "<|im_end|>"
-    special = [(end, words.convert_tokens_to_ids(end))]
-    words._tokenizer.post_processor = TemplateProcessing(single=f"{end} $A", special_tokens=special)
-    words.save_pretrained(folder)
-    request = RollingLikelihood(task="t", document=0, prompt=Prompt.of_text("The cat sat on the mat."))
-    both = [
-        values(ask(HfModel(pretrained=str(folder), **how), [request]))[0].total
-        for how in ({}, {"backend": "causal"})
-    ]
-    without = values(ask(seeing(), [request]))[0].total
-    assert abs(both[0] - both[1]) < 1e-4
-    assert abs(both[0] - without) > 1
 
 
 def test_thinking_is_told_apart_from_the_answer() -> None:

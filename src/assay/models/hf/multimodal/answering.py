@@ -157,7 +157,7 @@ class Answering:
     def _rolling(self, request: RollingLikelihood) -> Iterator[Outcome]:
         """The whole text of a prompt, in windows the model can hold."""
         encoder = self._batcher.encoder
-        [tokens] = encoder([request.prompt.text])
+        [tokens] = encoder.bare([request.prompt.text])
         windows = rolling_windows(
             tokens, prefix_token=encoder.prefix_token, max_length=self._batcher.max_length
         )

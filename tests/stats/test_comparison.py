@@ -155,3 +155,11 @@ def test_what_is_detectable_allows_for_the_number_of_tests() -> None:
     stats = pytest.importorskip("scipy.stats")
     wanted = (stats.t.ppf(1 - 0.025 / 20, 50) + stats.norm.ppf(0.8)) * 0.02
     assert detectable_difference(0.02, 50, tests=20) == pytest.approx(wanted)
+
+
+def test_the_interval_of_paired_proportions_is_bonetts_and_prices() -> None:
+    """Six documents won, one lost, of twenty: one flip is added on each side, two documents to all."""
+    found = compare_pairs([1.0] + [0.0] * 19, [0.0] + [1.0] * 6 + [0.0] * 13)
+    middle, error = (7 - 2) / 22, ((9 / 22 - (5 / 22) ** 2) / 22) ** 0.5
+    wanted = (middle - 1.959964 * error, middle + 1.959964 * error)
+    assert (found.interval.low, found.interval.high) == pytest.approx(wanted, abs=1e-6)

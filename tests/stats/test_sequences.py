@@ -90,3 +90,11 @@ def test_what_is_not_known_counts_as_wrong_below_and_as_right_above() -> None:
 def test_scores_that_cannot_be_are_refused(scores: list[float], said: str) -> None:
     with pytest.raises(AssayError, match=said):
         ConfidenceSequence(3).add(scores)
+
+
+def test_a_finite_benchmark_is_known_sooner_than_an_endless_one() -> None:
+    scores = np.random.default_rng(8).permuted((np.arange(400) < 240).astype(float))
+    finite, endless = ConfidenceSequence(400), ConfidenceSequence(1_000_000)
+    for sequence in (finite, endless):
+        sequence.add(scores[:360])
+    assert finite.interval.half_width < 0.5 * endless.interval.half_width

@@ -202,7 +202,8 @@ def test_a_perplexity_task_needs_no_prompt(tmp_path: Path) -> None:
 
 
 def test_the_tasks_that_ship_with_assay_have_no_findings() -> None:
-    assert [found for found in findings_of(builtin_root()) if found.kind != "not-checked"] == []
+    notes = {"not-checked", "unsafe-code"}  # data that are not here; HumanEval and MBPP, which say so
+    assert [found for found in findings_of(builtin_root()) if found.kind not in notes] == []
 
 
 # --- several things at once ----------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from tests.flows.running import Bench, contents, kill, wait_until
 
+from assay.models.replicas.keeper import MARK
+
 pytestmark = pytest.mark.ray
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,6 +50,17 @@ def rays_of(folder: Path) -> list[int]:
     return [pid for pid in found if _state(pid) not in ("Z", "")]
 
 
+def about(pid: int) -> tuple[str, str, bool]:
+    """What a process calls itself, its state, and whether it carries the mark of a Ray of our own."""
+    try:
+        words = (
+            Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        )
+        return words[:120], _state(pid), MARK.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return "gone", "", False
+
+
 def _state(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -71,7 +84,7 @@ def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on(tmp_path: Path
     kill(process)
     deadline = time.monotonic() + 30
     while left := rays_of(tmp_path):
-        assert time.monotonic() < deadline, f"still there: {left}"
+        assert time.monotonic() < deadline, f"still there: {[about(pid) for pid in left]}"
         time.sleep(0.1)
     rest = bench.finish(bench.command(*options))
     assert rest.returncode == 0, rest.stderr

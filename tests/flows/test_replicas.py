@@ -56,10 +56,25 @@ def soon(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
 def test_one_two_and_three_replicas_give_the_same_bits(workspace: Path) -> None:
     tasks = Bench(workspace).write_tasks(documents=30)
     options: dict[str, Any] = {"tasks": tasks, "limit": 30, "replica_resources": "cpu=0.5"}
-    one, two, three = (
-        asked(workspace / str(n), model=MortalModel(workspace / f"{n}.log"), replicas=n, **options)
-        for n in (1, 2, 3)
-    )
+
+    def on(replicas: int) -> Mapping[str, list[tuple[Any, ...]]]:
+        """With so many replicas, which wait for each other before they go on: each gets something to do."""
+        log, hold = workspace / f"{replicas}.log", workspace / f"{replicas}.hold"
+        hold.touch()
+
+        def release() -> None:
+            soon(lambda: len({pid for pid, _ in book(log)}) == replicas)
+            hold.unlink()
+
+        releasing = threading.Thread(target=release)
+        releasing.start()
+        found = asked(
+            workspace / str(replicas), model=MortalModel(log, hold=str(hold)), replicas=replicas, **options
+        )
+        releasing.join()
+        return found
+
+    one, two, three = on(1), on(2), on(3)
     assert len(one["responses"]) > 300
     assert one == two == three
     here = {pid for pid, _ in book(workspace / "1.log")}

@@ -187,9 +187,8 @@ class Cluster:
             self._over.wait()
             with suppress(Exception):
                 ray.shutdown()
-        if self._keeper is not None and self._keeper.stdin is not None:
-            self._keeper.stdin.close()  # it clears up
-            self._keeper.wait()
+        if self._keeper is not None:
+            self._keeper.communicate(keeper.DONE)  # it clears up
 
     def _init(self, ray: Any) -> None:
         logging.getLogger("ray").setLevel(logging.ERROR)

@@ -19,15 +19,27 @@ MARK = "ASSAY_RAY_FOLDER"
 """The variable by which the processes of one Ray are known."""
 
 
+DONE = b"done"
+"""What the driver says when it has ended its Ray in an orderly way."""
+
+_PATIENCE_S = 3.0
+"""How long nothing must have been found after a driver's sudden end: a process that is just being started shows no mark."""
+
+_LONGEST_S = 20.0
+
+
 def keep(folder: str) -> None:
     """Wait for the end of the driver, then clear up."""
-    sys.stdin.buffer.read()
-    for _ in range(50):
+    patience_s = 0.0 if sys.stdin.buffer.read() == DONE else _PATIENCE_S
+    begin = last = time.monotonic()
+    while True:
         left = marked(folder)
         for pid in left:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        if not left:
+        now = time.monotonic()
+        last = now if left else last
+        if now - begin > _LONGEST_S or (not left and now - last >= patience_s):
             break
         time.sleep(0.05)
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,37 @@
+"""Processes of a Ray whose driver is gone are ended, those of others are not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.models.replicas import keeper
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="needs processes as Linux shows them"
+)
+
+
+@pytest.mark.parametrize("farewell", [keeper.DONE, b""])
+def test_what_carries_the_mark_ends_with_the_driver(tmp_path: Path, farewell: bytes) -> None:
+    ours, other = tmp_path / "ours", tmp_path / "other"
+    ours.mkdir()
+    sleep = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
+    left, foreign = (
+        subprocess.Popen(sleep, env={**os.environ, keeper.MARK: str(folder)}, stdout=subprocess.PIPE)
+        for folder in (ours, other)
+    )
+    with left, foreign:
+        for process in (left, foreign):
+            assert process.stdout is not None and process.stdout.readline()
+        watching = subprocess.Popen([sys.executable, "-I", keeper.__file__, str(ours)], stdin=subprocess.PIPE)
+        assert left.poll() is None, "the driver is still there"
+        watching.communicate(farewell, timeout=30)
+        assert left.wait(timeout=10) == -9
+        assert foreign.poll() is None
+        foreign.kill()
+    assert not ours.exists()

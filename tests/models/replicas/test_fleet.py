@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -55,11 +56,14 @@ class Copy:
     def __init__(self, crew: Crew, number: int) -> None:
         self.crew, self.number, self.dead, self.answered = crew, number, False, 0
         self.turn = asyncio.Semaphore(crew.at_once)
+        self.busy_s = 0.0
 
     async def answer(self, portion: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:
         self.crew.portions.append((self.number, [one.document for one in portion]))
         async with self.turn:
+            begin = time.monotonic()
             async for outcomes in self._answer(portion):
+                self.busy_s = time.monotonic() - begin
                 yield outcomes
 
     async def _answer(self, portion: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:

@@ -29,13 +29,14 @@ class NearReplica:
     """A worker without a process of its own: everything else is as it is on Ray."""
 
     def __init__(self) -> None:
+        self.busy_s = 0.0
         self.worker = ReplicaWorker(surroundings(), fetch=lambda payload: payload)
 
     async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:
         data, media = pack(requests)
         payloads = {media_key(part): payload_of(part) for part in media}
         async for sent in self.worker.answer(data, payloads):
-            outcomes, trouble = arrived(sent)
+            outcomes, trouble, self.busy_s = arrived(sent)
             yield outcomes
             if trouble is not None:
                 raise trouble

@@ -131,14 +131,14 @@ def test_outcomes_arrive_as_they_were() -> None:
         Response(request_id="b", value=LogProbability(-1.5, True)),
         Failure(request_id="c", kind="bad media", message="no"),
     ]
-    assert arrived(sent(outcomes)) == (outcomes, None)
+    assert arrived(sent(outcomes, busy_s=0.5)) == (outcomes, None, 0.5)
 
 
 def test_what_broke_a_model_arrives_under_its_own_name() -> None:
     class OddError(Exception):
         """Nobody on the other side knows it."""
 
-    _, error = arrived(sent((), OddError("pop")))
+    _, error, _ = arrived(sent((), OddError("pop")))
     assert isinstance(error, ModelBroke) and type(error).__name__ == "OddError" and str(error) == "pop"
-    _, error = arrived(sent((), BadOption("no", where="--x", hint="y")))
+    _, error, _ = arrived(sent((), BadOption("no", where="--x", hint="y")))
     assert isinstance(error, BadOption) and error.hint == "y"

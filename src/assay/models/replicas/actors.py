@@ -71,6 +71,7 @@ class ActorReplica:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
+        self.busy_s = 0.0
 
     async def open(self, recipe: bytes) -> None:
         from ray.exceptions import RayError
@@ -80,7 +81,7 @@ class ActorReplica:
         except RayError as error:
             raise self._death(error) from None
         if said is not None:
-            _, trouble = arrived(said)
+            _, trouble, _ = arrived(said)
             assert trouble is not None
             raise trouble
 
@@ -94,7 +95,7 @@ class ActorReplica:
             data, media = pack(requests)[0], {}
         try:
             async for reference in self._handle.answer.options(num_returns="streaming").remote(data, media):
-                outcomes, trouble = arrived(await reference)
+                outcomes, trouble, self.busy_s = arrived(await reference)
                 if outcomes:
                     yield outcomes
                 if trouble is not None:

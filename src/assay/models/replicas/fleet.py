@@ -10,7 +10,6 @@ small, so that no replica is left with a large one while the others have nothing
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +37,9 @@ class ReplicaDied(Exception):
 
 class Replica(Protocol):
     """One copy of the model, opened."""
+
+    busy_s: float
+    """How long it worked on the portion it reported last: waiting and the way there and back are not work."""
 
     def answer(self, requests: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:
         """Outcomes, as many at a time as there are.
@@ -234,7 +236,6 @@ class Fleet:
 
     def _feed(self, seat: _Seat) -> None:
         while self._wants(seat) and (portion := self._next(seat)) is not None:
-            portion.begun_s = time.monotonic()
             seat.open.append(portion)
             self._start(self._serve(seat, portion))
 
@@ -262,7 +263,7 @@ class Fleet:
             return
         except Exception as caught:  # noqa: BLE001 - the model broke: the engine says what becomes of that
             error = caught
-        self._learn(seat, portion, count)
+        self._learn(seat, count)
         seat.open.remove(portion)
         if self._isolated is seat and not self._suspects:
             self._isolated = None
@@ -296,9 +297,9 @@ class Fleet:
         asked.error = asked.error or error
         asked.arrived.put_nowait(())
 
-    def _learn(self, seat: _Seat, portion: Portion, count: int) -> None:
+    def _learn(self, seat: _Seat, count: int) -> None:
         """How long a request takes here, as a running mean."""
-        took = (time.monotonic() - portion.begun_s) / max(1, count) / max(1, len(seat.open))
+        took = seat.replica.busy_s / max(1, count) / max(1, len(seat.open))
         before = self._seconds_each
         self._seconds_each = took if before is None else 0.8 * before + 0.2 * took
 

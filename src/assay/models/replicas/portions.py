@@ -60,8 +60,6 @@ class Portion:
     moves: int = 0
     """Machines that went while they were on them."""
 
-    begun_s: float = 0.0
-
     @property
     def suspect(self) -> bool:
         """Whether a replica has died over it: it is asked with nothing beside it, so that the next death is its own."""

@@ -145,20 +145,20 @@ class ModelBroke(Exception):
     """What a model raised in a replica, under its own name."""
 
 
-def sent(outcomes: Sequence[Outcome], error: Exception | None = None) -> bytes:
-    """Outcomes in bytes, and what broke the model, if something did."""
+def sent(outcomes: Sequence[Outcome], error: Exception | None = None, busy_s: float = 0.0) -> bytes:
+    """Outcomes in bytes, what broke the model, if something did, and how long the replica has worked on the portion."""
     trouble: Any = None
     if isinstance(error, AssayError):
         trouble = error
     elif error is not None:
         trouble = type(error).__name__, str(error)
-    return pickle.dumps((list(outcomes), trouble), _PROTOCOL)
+    return pickle.dumps((list(outcomes), trouble, busy_s), _PROTOCOL)
 
 
-def arrived(data: bytes) -> tuple[list[Outcome], Exception | None]:
-    """The outcomes again, and the error."""
-    outcomes, trouble = pickle.loads(data)
+def arrived(data: bytes) -> tuple[list[Outcome], Exception | None, float]:
+    """The outcomes again, the error, and the seconds."""
+    outcomes, trouble, busy_s = pickle.loads(data)
     if isinstance(trouble, tuple):
         name, message = trouble
-        return outcomes, type(name, (ModelBroke,), {})(message)
-    return outcomes, trouble
+        trouble = type(name, (ModelBroke,), {})(message)
+    return outcomes, trouble, busy_s

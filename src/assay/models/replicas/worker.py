@@ -111,8 +111,9 @@ class ReplicaWorker:
             requests = unpack(data, shelf.show)
             shelf.prepare_ahead(requests, self._model)
             async with self._turn:
+                begin = time.monotonic()
                 async for outcomes in _collected(self._model, requests):
-                    yield sent(outcomes)
+                    yield sent(outcomes, busy_s=time.monotonic() - begin)
         except Exception as error:  # noqa: BLE001 - worker border: the driver says it
             yield sent((), error)
         finally:

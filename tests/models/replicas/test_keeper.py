@@ -35,3 +35,25 @@ def test_what_carries_the_mark_ends_with_the_driver(tmp_path: Path, farewell: by
         assert foreign.poll() is None
         foreign.kill()
     assert not ours.exists()
+
+
+WRITES = "import sys, time; log = open(sys.argv[1], 'w'); print(flush=True); time.sleep(60)"
+
+
+def test_a_process_whose_title_wiped_out_the_mark_is_known_by_its_log(tmp_path: Path) -> None:
+    """As with Ray's agents: the title is written over the variables a process was started with."""
+    ours, other = tmp_path / "ours", tmp_path / "other"
+    wanted = [(ours, "ray::Agent"), (other, "ray::Agent"), (ours, "tail")]
+    started = []
+    for n, (folder, title) in enumerate(wanted):
+        folder.mkdir(exist_ok=True)
+        command = [title, "-c", WRITES, str(folder / f"{n}.log")]
+        started.append(subprocess.Popen(command, executable=sys.executable, stdout=subprocess.PIPE))
+    try:
+        for process in started:
+            assert process.stdout is not None and process.stdout.readline()
+        assert keeper.marked(str(ours)) == [started[0].pid]
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()

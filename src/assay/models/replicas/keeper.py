@@ -46,16 +46,36 @@ def keep(folder: str) -> None:
 
 
 def marked(folder: str) -> list[int]:
-    """Processes that were started with the mark; none where the system does not show that."""
-    mark = f"{MARK}={folder}".encode()
+    """Processes that were started with the mark, or call themselves Ray's and write into the folder.
+
+    The mark alone would not do: a process that gives itself a title writes it over the variables it was started with, and
+    which of them are lost depends on their order. None are found where the system does not show such things.
+    """
     found = []
     with suppress(OSError):
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 with suppress(OSError):
-                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    if _has_mark(entry, folder) or (_is_titled(entry) and _has_open(entry, folder)):
                         found.append(int(entry.name))
     return found
+
+
+def _has_mark(process: Path, folder: str) -> bool:
+    return f"{MARK}={folder}".encode() in (process / "environ").read_bytes().split(b"\0")
+
+
+def _is_titled(process: Path) -> bool:
+    return (process / "cmdline").read_bytes().startswith(b"ray::")
+
+
+def _has_open(process: Path, folder: str) -> bool:
+    """Whether it has a file of the folder open; a log of Ray's is one from a process's start to its end."""
+    for entry in (process / "fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            if str(entry.readlink()).startswith(folder + os.sep):
+                return True
+    return False
 
 
 if __name__ == "__main__":

@@ -165,6 +165,8 @@ def said(text: Any = "yes", finish: str = "stop", **more: Any) -> dict[str, Any]
         (said("5", reasoning="2+3"), "5", "stop", "2+3"),
         (said(None, "length", reasoning_content="2+"), "", "length", "2+"),
         (said([{"type": "text", "text": "5"}]), "5", "stop", None),
+        (said("5", "tool_calls", tool_calls=[{"id": "1", "function": {"name": "sum"}}]), "5", "stop", None),
+        (said(None, "tool_calls", tool_calls=[{"id": "1", "function": {"name": "sum"}}]), "", "stop", None),
         (said("hm</think>\n5"), "5", "stop", "hm"),
     ],
 )

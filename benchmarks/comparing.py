@@ -18,28 +18,18 @@ import tempfile
 import time
 from pathlib import Path
 
+from instant import FOLDER, write_task
+from measurements import Goal, Measurement, Report, add_json_option
 from peers import measure, peer_python
 
 MAKE = """
-import json, sys, random
+import json, sys
 import assay
-from assay.testing import ScriptedModel
-documents, share, folder = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-draw = random.Random(share)
-right = [draw.random() < share for _ in range(documents)]
-model = ScriptedModel(lambda request: "yes" if right[request.document] else "no")
-run = assay.run(model=model, tasks=["big.yaml"], no_cache=True, output_path=folder, log_samples=False)
+task, share, folder, benchmarks = sys.argv[1:]
+sys.path.insert(0, benchmarks)
+from instant import skilled
+run = assay.run(model=skilled(share, float(share)), tasks=[task], no_cache=True, output_path=folder, log_samples=False)
 print(json.dumps({"folder": str(run.folder)}))
-"""
-TASK = """
-task: big
-dataset_path: json
-dataset_kwargs: {data_files: {test: big.jsonl}}
-test_split: test
-output_type: generate_until
-doc_to_text: "Question: {{question}}\\nAnswer:"
-doc_to_target: answer
-metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
 """
 OURS = """
 import json, sys, time
@@ -77,22 +67,21 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--bootstrap-documents", type=int, default=10_000)
     parser.add_argument("--resamples", type=int, default=100_000)
+    add_json_option(parser)
     options = parser.parse_args()
+    report = Report(options.json)
     print(f"load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        compare(folder, options.documents)
-        bootstrap(folder, options.bootstrap_documents, options.resamples)
+        compare(folder, options.documents, report)
+        bootstrap(folder, options.bootstrap_documents, options.resamples, report)
 
 
-def compare(folder: Path, documents: int) -> None:
-    (folder / "big.yaml").write_text(TASK)
-    rows = (
-        json.dumps({"question": f"Is {n} a number, and {n + 1}?", "answer": "yes"}) for n in range(documents)
-    )
-    (folder / "big.jsonl").write_text("\n".join(rows) + "\n")
+def compare(folder: Path, documents: int, report: Report) -> None:
+    rows = ({"question": f"Which number comes before {n + 1}?", "answer": str(n)} for n in range(documents))
+    task = str(write_task(folder, "big", rows))
     runs = [
-        measure(sys.executable, MAKE, str(documents), share, f"out-{share}", cwd=folder)["folder"]
+        measure(sys.executable, MAKE, task, share, f"out-{share}", FOLDER, cwd=folder)["folder"]
         for share in ("0.70", "0.71")
     ]
     command = [sys.executable, "-m", "assay", "compare", *runs, "--json"]
@@ -104,9 +93,12 @@ def compare(folder: Path, documents: int) -> None:
     print(
         f"compare: 2 runs of {row['documents']} documents, {seconds:.2f} s ({cpu:.2f} s CPU), difference {row['difference']:+.4f}"
     )
+    what = f"`assay compare`, 2 runs of {documents:,} documents"
+    details = {"CPU s": cpu}
+    report.add(Measurement(what=what, ours=seconds, unit="s", goal=Goal(most=3), details=details))
 
 
-def bootstrap(folder: Path, documents: int, resamples: int) -> None:
+def bootstrap(folder: Path, documents: int, resamples: int, report: Report) -> None:
     fewer = max(resamples // 100, 1000)
     theirs = measure(peer_python("lm_eval"), THEIRS, str(documents), str(fewer), cwd=folder)
     ours = measure(sys.executable, OURS, str(documents), str(resamples), cwd=folder)
@@ -118,6 +110,13 @@ def bootstrap(folder: Path, documents: int, resamples: int) -> None:
             f" (error {error:.6f}); lm_eval {theirs[kind][0]:.1f} s for {fewer} (error {theirs[kind][1]:.6f}),"
             f" so {scaled:.0f} s: {scaled / seconds:.0f}x"
         )
+        report.add(
+            Measurement(
+                what=f"bootstrap of a mean, {kind}, {resamples:,} resamples", ours=seconds,
+                peer=scaled, against="lm_eval, scaled", unit="CPU s", goal=Goal(most=2),
+                details={"documents": documents, "resamples of lm_eval": fewer, "error": f"{error:.6f}", "error of lm_eval": f"{theirs[kind][1]:.6f}"},
+            )
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

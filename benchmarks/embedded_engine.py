@@ -10,15 +10,13 @@ product, as it likes it, and the same number of threads as NumPy.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+from measurements import Measurement, Report, add_json_option
 
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS
 from assay.models.embedded.decoder import Decoder
@@ -169,11 +167,11 @@ def stacked(stack: Array) -> Array:
     return np.concatenate(list(stack), axis=0)
 
 
-def speed(forget: Callable[[], None], read: Callable[[list[int]], Array]) -> tuple[float, float]:
+def speed(forget: Callable[[], None], read: Callable[[list[int]], Array], rounds: int) -> tuple[float, float]:
     """Tokens per second, reading a prompt and writing one token after the other; the best of some rounds."""
     prompt = [1, *(20 + number % 60 for number in range(READ - 1))]
     best_read = best_write = 0.0
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         forget()
         started = time.perf_counter()
         read(prompt)
@@ -193,7 +191,10 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path, nargs="?", default=SHIPPED_WEIGHTS)
     parser.add_argument("--threads", type=int, default=1, help="for ONNX Runtime")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    add_json_option(parser)
     arguments = parser.parse_args()
+    report = Report(arguments.json)
     weights, _ = ModelFolder(arguments.folder).read()
     decoder = Decoder(weights)
     memory = decoder.new_memory()
@@ -207,8 +208,20 @@ def main() -> None:
     onnx = OnnxDecoder(weights, arguments.threads)
     difference = np.abs(read([1, 30, 40, 50, 60]) - onnx.read([1, 30, 40, 50, 60])).max()
     print(f"largest difference of a logit: {difference:.1e}")
-    for name, found in (("NumPy", speed(forget, read)), ("ONNX Runtime", speed(onnx.forget, onnx.read))):
+    speeds = {
+        "NumPy": speed(forget, read, arguments.rounds),
+        "ONNX Runtime": speed(onnx.forget, onnx.read, arguments.rounds),
+    }
+    for name, found in speeds.items():
         print(f"{name:<13} reads {found[0]:>7,.0f} tokens/s   writes {found[1]:>6,.0f} tokens/s")
+    for at, what in enumerate(("reading a prompt of 200 tokens", "writing 100 tokens")):
+        report.add(
+            Measurement(
+                what=f"the embedded model, {what}", ours=speeds["NumPy"][at], peer=speeds["ONNX Runtime"][at],
+                against="ONNX Runtime", unit="tokens/s", more_is_better=True,
+                details={"largest difference of a logit": f"{difference:.1e}"},
+            )
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ process is what counts: it hardly depends on what else the machine does.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -17,6 +18,8 @@ import time
 from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from typing import Any
+
+from measurements import Measurement, Report, add_json_option
 
 from assay.core.messages import Message, Prompt, Text
 from assay.core.requests import Generate, Settings
@@ -121,9 +124,15 @@ async def serve() -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="more or fewer calls")
+    add_json_option(parser)
+    given = parser.parse_args()
+    report = Report(given.json)
     os.environ["ANTHROPIC_API_KEY"] = "sk-not-a-key-at-all"
     server = subprocess.Popen([sys.executable, __file__, "serve"])
     time.sleep(1.5)
+    found: dict[str, float] = {}
     try:
         for name, make, package, count in (
             ("assay", assay_adapter, "assay", 3000),
@@ -133,10 +142,19 @@ def main() -> None:
             if find_spec(package) is None:
                 print(f"{name}: not installed")
                 continue
-            milliseconds, rate = asyncio.run(measure(make, count))
+            milliseconds, rate = asyncio.run(measure(make, round(count * given.scale)))
+            found[name] = milliseconds
             print(
-                f"{name}: {milliseconds:.2f} ms of processor time a call, {rate:.0f} calls/s of {OPEN / 0.05:.0f}"
+                f"{name}: {milliseconds:.2f} ms of processor time a call, {rate:.0f} calls/s of {OPEN / 0.05:.0f}",
+                flush=True,
             )
+            if name != "assay":
+                report.add(
+                    Measurement(
+                        what="a call to Anthropic's API, 32 open", ours=found["assay"], peer=milliseconds,
+                        against=f"the package {name}", unit="CPU ms",
+                    )
+                )  # fmt: skip
     finally:
         server.terminate()
         server.wait()

@@ -8,15 +8,16 @@ and prints CPU seconds, wall seconds and ratios.
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
-from peers import peer_python
+from measurements import Goal, Measurement, Report, add_json_option
+from peers import peer_python, task_folder
 
 
 def timed(command: list[str], **environment: str) -> tuple[float, float, int]:
@@ -35,28 +36,28 @@ def timed(command: list[str], **environment: str) -> tuple[float, float, int]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_json_option(parser)
+    report = Report(parser.parse_args().json)
     peer = peer_python("lm_eval")
-    root = subprocess.run(
-        [
-            peer,
-            "-c",
-            "import importlib.util as u; print(u.find_spec('lm_eval').submodule_search_locations[0])",
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    ours = [sys.executable, "-m", "assay", "ls", "tasks", "--include_path", str(Path(root) / "tasks")]
+    ours = [sys.executable, "-m", "assay", "ls", "tasks", "--include_path", str(task_folder())]
     with tempfile.TemporaryDirectory() as home:
         rows = [
             ("lm_eval ls tasks", timed([str(peer), "-m", "lm_eval", "ls", "tasks"])),
             ("assay ls tasks, first time", timed(ours, ASSAY_HOME=home)),
-            ("assay ls tasks, again", timed(ours, ASSAY_HOME=home)),
-            ("assay ls tasks, again", timed(ours, ASSAY_HOME=home)),
+            ("assay ls tasks, again", min(timed(ours, ASSAY_HOME=home) for _ in range(3))),
         ]
     print(f"{'':<28} {'CPU s':>7} {'wall s':>7} {'lines':>7} {'ratio (CPU)':>12}")
     for name, (cpu, wall, lines) in rows:
         print(f"{name:<28} {cpu:>7.2f} {wall:>7.2f} {lines:>7} {rows[0][1][0] / cpu:>11.1f}x")
+    theirs = rows[0][1]
+    for (name, (cpu, wall, lines)), most in zip(rows[1:], (3.0, 0.4), strict=True):
+        report.add(
+            Measurement(
+                what=name, ours=cpu, peer=theirs[0], against="lm_eval", unit="CPU s", goal=Goal(most=most),
+                details={"wall s": wall, "wall s of lm_eval": theirs[1], "lines": lines},
+            )
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,37 +1,28 @@
 """What the harness itself costs: an instant model, so that everything measured is rendering, journalling, scoring.
 
-    python benchmarks/overhead.py [--documents 30000] [--peer-documents 1000] [--tasks generate choice5]
+    python benchmarks/overhead.py [--documents 30000] [--choice-documents 10000] [--peer-documents 1000] [--million]
 
 Runs Assay and lm_eval 0.4.13 on the same task files, one after the other, and prints documents per CPU-second and
 their ratio. The peer gets fewer documents: its cost per document does not fall with their number. Assay journals
-every document, request, response and verdict; the peer keeps nothing. `--peer-documents 0` leaves the peer out.
-Both are measured with their modules compiled, as `pip` leaves them.
+every document, request, response and verdict; the peer keeps nothing. `--peer-documents 0` leaves the peer out; `--million` asks a
+million questions of `generate`, without the peer. Both are measured with their modules compiled, as `pip` leaves them.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from instant import FOLDER, GENERATE, write_task
+from measurements import Goal, Measurement, Report, add_json_option
 from peers import measure, peer_python
 
-TASKS = {
-    "generate": """
-task: generate
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: {data}}}}}
-test_split: test
-output_type: generate_until
-doc_to_text: "Question: {{{{question}}}}\\nAnswer:"
-doc_to_target: "{{{{answer}}}}"
-generation_kwargs: {{until: ["\\n"], max_gen_toks: 16}}
-metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
-""",
-    "choice5": """
-task: choice5
+CHOICE5 = """
+task: {name}
 dataset_path: json
 dataset_kwargs: {{data_files: {{test: {data}, train: {data}}}}}
 test_split: test
@@ -44,25 +35,16 @@ doc_to_target: label
 metric_list:
   - {{metric: acc, aggregation: mean, higher_is_better: true}}
   - {{metric: acc_norm, aggregation: mean, higher_is_better: true}}
-""",
-}
+"""
+TASKS = {"generate": GENERATE, "choice5": CHOICE5}
+TITLES = {"generate": "generate, 0-shot", "choice5": "multiple choice, 5-shot, 4 choices"}
+GOALS = {"generate": Goal(least=10_000), "choice5": Goal(of="ratio", least=25)}
 
 OURS = """
 import json, sys, time
 import assay
-from assay import LogProbability, Response, Traits
-
-class Instant:
-    name = "instant"
-    traits = Traits(abilities=frozenset(("generate", "likelihood", "rolling")), window=1024)
-    async def identify(self): return {"name": "instant"}
-    async def open(self): pass
-    async def close(self): pass
-    async def answer(self, window):
-        for request in window:
-            generate = not hasattr(request, "continuation")
-            yield Response(request_id=request.id, value="7" if generate else LogProbability(-float(len(request.continuation)), False))
-
+sys.path.insert(0, sys.argv[3])
+from instant import Instant
 started = time.process_time()
 run = assay.run(model=Instant(), tasks=[sys.argv[1]], output_path=sys.argv[2], log_samples=False, no_cache=True)
 name = next(iter(run.tasks))
@@ -88,60 +70,84 @@ print(json.dumps({"cpu_s": time.process_time() - started, "results": results["re
 """
 
 
-def write(folder: Path, name: str, documents: int) -> None:
-    data = folder / f"{name}.jsonl"
-    with data.open("w") as file:
-        for number in range(documents):
-            row = {
-                "question": f"A train with {number} wagons meets one with {number + 1}. How many wagons are there?",
-                "answer": str(number % 10),
-                "choices": [str(number + offset) for offset in range(4)],
-                "label": number % 4,
-            }
-            file.write(json.dumps(row) + "\n")
-    (folder / f"{name}.yaml").write_text(TASKS[name].format(data=data))
+def rows(documents: int) -> Iterator[dict[str, Any]]:
+    for number in range(documents):
+        yield {
+            "question": f"A train with {number} wagons meets one with {number + 1}. How many wagons are there?",
+            "answer": str(number % 10),
+            "choices": [str(number + offset) for offset in range(4)],
+            "label": number % 4,
+        }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=30_000)
+    parser.add_argument("--choice-documents", type=int, default=10_000)
     parser.add_argument("--peer-documents", type=int, default=1_000)
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--million", action="store_true")
+    add_json_option(parser)
     options = parser.parse_args()
+    counts = {"generate": options.documents, "choice5": options.choice_documents}
+    report = Report(options.json)
     with tempfile.TemporaryDirectory() as compiled:
         # a checkout may be read-only, or bytecode switched off; an installed package has its bytecode
         ours = {"PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
-        compare(options, ours)
+        ask_assay("generate", 10, ours)  # compiles
+        print(f"{'task':<10} {'':<8} {'documents':>9} {'CPU s':>8} {'docs/CPU-s':>11} {'peak MB':>8}")
+        for name in options.tasks:
+            report.add(compare(name, counts[name], options.peer_documents, ours))
+        if options.million:
+            large(ours, report)
 
 
-def compare(options: argparse.Namespace, ours: dict[str, str]) -> None:
-    folder = Path(ours["PYTHONPYCACHEPREFIX"])
-    write(folder, "generate", 10)
-    task, out = str(folder / "generate.yaml"), str(folder / "out")
-    measure(sys.executable, OURS, task, out, cwd=folder, **ours)  # compiles
-    print(f"{'task':<10} {'':<8} {'documents':>9} {'CPU s':>8} {'docs/CPU-s':>11} {'peak MB':>8}")
-    for name in options.tasks:
-        rates = {}
-        for who, count in (("assay", options.documents), ("lm_eval", options.peer_documents)):
-            if not count:
-                continue
-            with tempfile.TemporaryDirectory() as made:
-                folder = Path(made)
-                write(folder, name, count)
-                if who == "assay":
-                    task, out = str(folder / f"{name}.yaml"), str(folder / "out")
-                    row = measure(sys.executable, OURS, task, out, cwd=folder, **ours)
-                else:
-                    environment = {"HF_HOME": str(folder / "hf"), "HF_DATASETS_OFFLINE": "1"}
-                    row = measure(
-                        peer_python("lm_eval"), THEIRS, name, str(folder), cwd=folder, **environment
-                    )
-            rates[who] = count / row["cpu_s"]
-            print(
-                f"{name:<10} {who:<8} {count:>9} {row['cpu_s']:>8.2f} {rates[who]:>11.0f} {row['peak_mb']:>8.0f}"
-            )
-        if "lm_eval" in rates:
-            print(f"{name:<10} ratio {rates['assay'] / rates['lm_eval']:.1f}x")
+def compare(name: str, documents: int, fewer: int, ours: dict[str, str]) -> Measurement:
+    row = ask_assay(name, documents, ours)
+    rate, peer = documents / row["cpu_s"], None
+    show(name, "assay", documents, row)
+    if fewer:
+        theirs = ask_lm_eval(name, fewer)
+        peer = fewer / theirs["cpu_s"]
+        show(name, "lm_eval", fewer, theirs)
+        print(f"{name:<10} ratio {rate / peer:.1f}x", flush=True)
+    return Measurement(
+        what=f"{TITLES[name]}, {documents:,} documents", ours=rate, peer=peer, against="lm_eval" if fewer else "",
+        unit="documents per CPU-second", more_is_better=True, goal=GOALS[name],
+        details={"peak MB": round(row["peak_mb"])} | ({"documents of lm_eval": fewer} if fewer else {}),
+    )  # fmt: skip
+
+
+def large(ours: dict[str, str], report: Report) -> None:
+    """A million documents: as quick as fewer, and in how much memory."""
+    documents = 1_000_000
+    row = ask_assay("generate", documents, ours)
+    show("generate", "assay", documents, row)
+    speed, unit = documents / row["cpu_s"], "documents per CPU-second"
+    what = f"{TITLES['generate']}, {documents:,} documents"
+    report.add(Measurement(what=what, ours=speed, unit=unit, more_is_better=True, goal=GOALS["generate"]))
+    report.add(Measurement(what=f"{what}: memory", ours=row["peak_mb"], unit="MB", goal=Goal(most=1500)))
+
+
+def ask_assay(name: str, documents: int, environment: dict[str, str]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as made:
+        task = write_task(Path(made), name, rows(documents), TASKS[name])
+        return measure(sys.executable, OURS, str(task), f"{made}/out", FOLDER, cwd=Path(made), **environment)
+
+
+def ask_lm_eval(name: str, documents: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as made:
+        write_task(Path(made), name, rows(documents), TASKS[name])
+        environment = {"HF_HOME": f"{made}/hf", "HF_DATASETS_OFFLINE": "1"}
+        return measure(peer_python("lm_eval"), THEIRS, name, made, cwd=Path(made), **environment)
+
+
+def show(name: str, who: str, documents: int, row: dict[str, Any]) -> None:
+    rate = documents / row["cpu_s"]
+    print(
+        f"{name:<10} {who:<8} {documents:>9} {row['cpu_s']:>8.2f} {rate:>11.0f} {row['peak_mb']:>8.0f}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Environments of the harnesses Assay is measured against, made once and kept out of the repository.
+"""Environments of what Assay is measured against. `scripts/bench` makes them in `benchmarks/.peers/`.
 
-`ASSAY_PEER_LM_EVAL` may name the Python of an environment that already has lm_eval.
+`ASSAY_PEER_LM_EVAL`, `ASSAY_PEER_LMMS_EVAL` and `ASSAY_PEER_PACKAGES` may name Pythons that are there already.
 """
 
 from __future__ import annotations
@@ -9,25 +9,51 @@ import json
 import os
 import subprocess
 import sys
-import venv
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent / ".peers"
-PINS = {"lm_eval": "lm_eval==0.4.13"}
+LOOK = """
+import importlib.util, importlib.metadata, json, sys
+def version(name):
+    try: return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError: return None
+def folder(name):
+    found = importlib.util.find_spec(name)
+    return found and (found.submodule_search_locations or [None])[0]
+print(json.dumps({"versions": {name: version(name) for name in sys.argv[2:]}, "folder": folder(sys.argv[1])}))
+"""
+
+
+def find_peer(name: str) -> Path | None:
+    """The Python of an environment with the peer, if there is one."""
+    given = os.environ.get(f"ASSAY_PEER_{name.upper()}")
+    python = Path(given) if given else FOLDER / name / "bin" / "python"
+    return python if python.exists() else None
 
 
 def peer_python(name: str) -> Path:
-    """The Python of an environment with the peer installed (never with CUDA: its base install has no torch)."""
-    given = os.environ.get(f"ASSAY_PEER_{name.upper()}")
-    if given:
-        return Path(given)
-    python = FOLDER / name / "bin" / "python"
-    if not python.exists():
-        print(f"making an environment with {PINS[name]} …", file=sys.stderr)
-        venv.create(FOLDER / name, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", PINS[name]], check=True)
-    return python
+    """The same; without one, the script ends."""
+    found = find_peer(name)
+    if found is None:
+        raise SystemExit(
+            f"no environment with {name}\n\nhint: `scripts/bench --list` makes it, or name a Python: ASSAY_PEER_{name.upper()}=…"
+        )
+    return found
+
+
+@cache
+def look(python: Path | str, package: str, *packages: str) -> dict[str, Any]:
+    """The folder of a package of an environment, and versions, None for those it has not; nothing is imported."""
+    command = [str(python), "-c", LOOK, package, *packages]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return dict(json.loads(done.stdout))
+
+
+def task_folder(name: str = "lm_eval") -> Path:
+    """Where an installed peer keeps its task files."""
+    return Path(look(peer_python(name), name)["folder"]) / "tasks"
 
 
 def measure(
@@ -50,6 +76,7 @@ def measure(
         text=True,
     )
     if finished.returncode != 0:
-        raise SystemExit(f"the measured script failed:\n{finished.stderr[-3000:]}")
+        print(finished.stderr[-3000:], file=sys.stderr)
+        raise SystemExit(f"the measured script failed: {(finished.stderr.strip().splitlines() or ['?'])[-1]}")
     first, second = finished.stdout.strip().splitlines()[-2:]
     return {**json.loads(first), **json.loads(second)}

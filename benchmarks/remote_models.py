@@ -2,7 +2,7 @@
 
     python benchmarks/remote_models.py [--lm_eval PYTHON] [--lmms_eval PYTHON] [--requests 4000] [--only NAME …]
 
-`--lm_eval` and `--lmms_eval` name Pythons with these harnesses: `local-chat-completions`, `local-completions` and
+Beside lm_eval and lmms_eval, where their environments are: `local-chat-completions`, `local-completions` and
 `async_openai` are measured against the same server in the same minute. For Assay everything between the first and the last
 request counts (rendering, asking, journal, scoring); for the others only `generate_until` or `loglikelihood`
 (`remote_peers.py`). CPU seconds are those of the process that asks; the server has its own. The ideal is what 50 ms allow;
@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -26,17 +25,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from measurements import Goal, Measurement, Report, add_json_option
+from peers import find_peer
+from remote_peers import PROMPT, cpu_s
+
 HERE = Path(__file__).parent
 OWN = Path(__file__).resolve()
-PEERS = OWN.with_name("remote_peers.py")
-PROMPT = "What is {n} + {n}? " + "Think about it. " * 15
+PEERS, PICTURES = OWN.with_name("remote_peers.py"), OWN.with_name("remote_pictures.py")
+Peers = dict[str, Path | None]
 ANSWER = "The answer is 42."
 LATENCY_S = 0.05
-
-
-def cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 @contextmanager
@@ -195,114 +193,38 @@ def measure_assay(kind: str, url: str, count: int, at_once: int) -> dict[str, An
     return {"rate": count / seconds, "cpu_ms": 1000 * used / count, "scored": scored}
 
 
-def measure_images(url: str, count: int, at_once: int) -> dict[str, Any]:
-    """Pictures of 512 x 512: how late the event loop is while they are encoded, and what memory they take.
-
-    Lateness on the clock grows with whatever else the machine does; the longest step of the loop in CPU time does not.
-    """
-    import assay
-    from assay.models import make_model
-
-    model: Any = make_model(
-        "openai", {"model": "latency", "base_url": url, "num_concurrent": at_once, "probe": False}
-    )
-    late: list[float] = []
-    opened = model.open
-
-    async def watch() -> None:
-        while True:
-            began = time.perf_counter()
-            await asyncio.sleep(0.005)
-            late.append(time.perf_counter() - began - 0.005)
-
-    tasks: list[Any] = []
-    longest_s = 0.0
-    step = asyncio.Handle._run
-
-    def timed(handle: asyncio.Handle) -> None:
-        nonlocal longest_s
-        began = time.thread_time()
-        step(handle)
-        longest_s = max(longest_s, time.thread_time() - began)
-
-    async def open_() -> None:
-        await opened()
-        tasks.append(asyncio.ensure_future(watch()))
-        asyncio.Handle._run = timed  # type: ignore[method-assign]
-
-    model.open = open_
-    closed = model.close
-
-    async def close() -> None:
-        asyncio.Handle._run = step  # type: ignore[method-assign]
-        for task in tasks:
-            task.cancel()
-        await closed()
-
-    model.close = close
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["ASSAY_HOME"] = str(Path(folder) / "home")
-        task = _write_pictures(Path(folder), count)
-        before, used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, cpu_s()
-        began = time.perf_counter()
-        assay.run(model=model, tasks=[str(task)], output_path=str(Path(folder) / "out"), media_memory_mb=64)
-        seconds = time.perf_counter() - began
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    late.sort()
-    return {
-        "rate": count / seconds,
-        "cpu_ms": 1000 * (cpu_s() - used) / count,
-        "grown_mb": (peak - before) / 1024,
-        "late_ms": 1000 * late[len(late) // 2],
-        "latest_ms": 1000 * late[-1],
-        "step_ms": 1000 * longest_s,
-    }
-
-
-def _write_pictures(folder: Path, count: int) -> Path:
-    import numpy
-    from PIL import Image
-
-    generator = numpy.random.default_rng(1)
-    for number in range(count):
-        coarse = generator.integers(0, 255, (32, 32, 3), dtype=numpy.uint8)
-        Image.fromarray(coarse).resize((512, 512), Image.Resampling.BICUBIC).save(
-            folder / f"{number}.png", compress_level=1
-        )
-    rows = [{"picture": str(folder / f"{number}.png"), "answer": ANSWER} for number in range(count)]
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    (folder / "utils.py").write_text(
-        "def look(doc):\n    return [doc['picture']]\n\ndef ask(doc):\n    return 'What is it?'\n", "utf-8"
-    )
-    (folder / "pictures.yaml").write_text(
-        "task: pictures\ndataset_path: json\ndataset_kwargs: {data_files: {test: rows.jsonl}}\ntest_split: test\n"
-        "output_type: generate_until\ndoc_to_visual: !function utils.look\ndoc_to_text: !function utils.ask\n"
-        "doc_to_target: answer\ngeneration_kwargs: {max_new_tokens: 16}\nmetric_list: [{metric: exact_match}]\n",
-        "utf-8",
-    )
-    return folder / "pictures.yaml"
-
-
 # --- all of it -----------------------------------------------------------------------------------------
 
 CASES = (("chat", 32), ("chat", 256), ("likelihood", 32))
+GOALS = {
+    ("chat, 256 at once", "lm_eval"): (Goal(of="ratio", least=1), None),
+    ("likelihood, 32 at once", "lm_eval"): (None, Goal(of="ratio", least=3)),
+}
 FEWER = {"lmms_eval": 4}
 """How many times fewer requests a harness gets that takes milliseconds for each."""
 
 
-def compare_clients(count: int) -> None:
+def compare_clients(count: int, report: Report) -> None:
+    """Assay's own HTTP client beside others, which are in an environment of their own."""
     print("\nthe HTTP client alone, 256 at once, JSON read:")
+    own = 0.0
     with server() as url:
         for name in CLIENTS:
-            try:
-                found = child("client", name, url, str(count // 8 if name in SLOW else count), "256")
-            except (SystemExit, subprocess.TimeoutExpired) as error:
-                print(f"  {name:9} not measured: {str(error).strip().splitlines()[-1:]}")
-                continue
+            fewer = str(count // 8 if name in SLOW else count)
+            python = sys.executable if name == "own" else str(find_peer("packages") or sys.executable)
+            found = child("client", name, url, fewer, "256", python=python)
+            own = own or found["cpu_ms"]
             print(f"  {name:9} {found['cpu_ms']:.3f} ms CPU a request, {found['rate']:.0f}/s", flush=True)
+            if name != "own":
+                report.add(
+                    Measurement(
+                        what="the HTTP client alone, 256 at once", ours=own, peer=found["cpu_ms"], against=name,
+                        unit="CPU ms a call",
+                    )
+                )  # fmt: skip
 
 
-def compare_harnesses(kind: str, at_once: int, count: int, peers: dict[str, str]) -> None:
+def compare_harnesses(kind: str, at_once: int, count: int, peers: Peers, report: Report) -> None:
     ideal = at_once / LATENCY_S
     print(f"\n{kind}, {at_once} at once, {count} requests; {ideal:.0f} calls a second at most:", flush=True)
     with server() as url:
@@ -315,7 +237,7 @@ def compare_harnesses(kind: str, at_once: int, count: int, peers: dict[str, str]
         for name, python in peers.items():
             if python and (kind == "chat" or name == "lm_eval"):
                 fewer = str(count // FEWER.get(name, 1))
-                rows[name] = child(name, kind, url, fewer, str(at_once), python=python, script=PEERS)
+                rows[name] = child(name, kind, url, fewer, str(at_once), python=str(python), script=PEERS)
     own = rows["assay"]
     for name, found in rows.items():
         line = f"  {name:9} {found['cpu_ms']:.3f} ms CPU a request, {found['rate']:.0f}/s = {found['rate'] / ideal:.1%}"
@@ -323,6 +245,38 @@ def compare_harnesses(kind: str, at_once: int, count: int, peers: dict[str, str]
             line += f"; assay: {found['cpu_ms'] / own['cpu_ms']:.2f} x less CPU, {own['rate'] / found['rate']:.2f} x as fast"
         print(line)
     print(f"  the server took {took_ms:.1f} ms a call", flush=True)
+    case = f"{kind}, {at_once} at once"
+    if kind == "chat":
+        share = Goal(least=95) if at_once == 32 else None
+        details = {"bare client, %": 100 * rows["bare"]["rate"] / ideal, "server took, ms": took_ms}
+        what = f"{case}: share of the ideal rate, journal included"
+        rate = 100 * own["rate"] / ideal
+        report.add(
+            Measurement(what=what, ours=rate, unit="%", more_is_better=True, goal=share, details=details)
+        )
+    if (kind, at_once) == ("chat", 256):
+        what = f"{case}: processor time, aim"
+        report.add(Measurement(what=what, ours=own["cpu_ms"], unit="CPU ms a request", goal=Goal(most=0.2)))
+    for name in peers:
+        if name in rows:
+            report_against(case, own, rows[name], name, report)
+
+
+def report_against(case: str, own: dict[str, Any], theirs: dict[str, Any], name: str, report: Report) -> None:
+    """Two numbers: requests a second, and processor time of one."""
+    faster, cheaper = GOALS.get((case, name), (None, None))
+    report.add(
+        Measurement(
+            what=f"{case}: rate", ours=own["rate"], peer=theirs["rate"], against=name, unit="requests/s",
+            more_is_better=True, goal=faster,
+        )
+    )  # fmt: skip
+    report.add(
+        Measurement(
+            what=f"{case}: processor time", ours=own["cpu_ms"], peer=theirs["cpu_ms"], against=name,
+            unit="CPU ms a request", goal=cheaper,
+        )
+    )  # fmt: skip
 
 
 def latency_ms(url: str) -> float:
@@ -331,45 +285,55 @@ def latency_ms(url: str) -> float:
         return float(json.load(reply)["ms"])
 
 
-def compare_pictures() -> None:
+def compare_pictures(few: int, many: int, report: Report) -> None:
     print("\npictures of 512 x 512, 32 at once, 64 MB for media:")
+    peaks = []
     with server() as url:
-        for number in (250, 1000):
-            found = child("images", url, str(number), "32")
+        for number in (few, many):
+            found = child(url, str(number), "32", script=PICTURES)
+            peaks.append(found["peak_mb"])
             print(
                 f"  {number:5} pictures: {found['rate']:.0f}/s, {found['cpu_ms']:.1f} ms CPU each, memory grown by {found['grown_mb']:.0f} MB, "
                 f"event loop late by {found['late_ms']:.1f} ms in the middle, {found['latest_ms']:.0f} ms at most; "
                 f"its longest step took {found['step_ms']:.1f} ms CPU",
                 flush=True,
             )
+            details = {
+                "memory grown, MB": found["grown_mb"],
+                "longest step of the loop, CPU ms": found["step_ms"],
+            }
+            details |= {"loop late, ms": found["late_ms"], "at most, ms": found["latest_ms"]}
+            what = f"{number:,} pictures of 512x512, 32 at once: each"
+            report.add(Measurement(what=what, ours=found["cpu_ms"], unit="CPU ms", details=details))
+    what = f"memory of {many:,} pictures against {few:,}"
+    report.add(Measurement(what=what, ours=peaks[1] / peaks[0], unit="times", goal=Goal(most=1.25)))
 
 
 def main() -> None:
     if len(sys.argv) > 3 and not sys.argv[1].startswith("--"):
         what, *words = sys.argv[1:]
-        if what == "images":
-            found = measure_images(words[0], int(words[1]), int(words[2]))
-        else:
-            measure = {"client": measure_client, "assay": measure_assay}[what]
-            found = measure(words[0], words[1], int(words[2]), int(words[3]))
-        print(json.dumps(found))
+        measure = {"client": measure_client, "assay": measure_assay}[what]
+        print(json.dumps(measure(words[0], words[1], int(words[2]), int(words[3]))))
         return
     parts = ["clients", *[f"{kind}-{at_once}" for kind, at_once in CASES], "pictures"]
     parser = argparse.ArgumentParser()
-    parser.add_argument("--lm_eval", default="", metavar="PYTHON")
-    parser.add_argument("--lmms_eval", default="", metavar="PYTHON")
+    parser.add_argument("--lm_eval", type=Path, default=find_peer("lm_eval"), metavar="PYTHON")
+    parser.add_argument("--lmms_eval", type=Path, default=find_peer("lmms_eval"), metavar="PYTHON")
     parser.add_argument("--requests", type=int, default=4000)
+    parser.add_argument("--pictures", type=int, nargs=2, default=(250, 1000), metavar=("FEW", "MANY"))
     parser.add_argument("--only", nargs="*", choices=parts, default=parts)
+    add_json_option(parser)
     given = parser.parse_args()
+    report = Report(given.json)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors; latency {LATENCY_S * 1000:.0f} ms")
     peers = {"lm_eval": given.lm_eval, "lmms_eval": given.lmms_eval}
     if "clients" in given.only:
-        compare_clients(given.requests)
+        compare_clients(given.requests, report)
     for kind, at_once in CASES:
         if f"{kind}-{at_once}" in given.only:
-            compare_harnesses(kind, at_once, given.requests, peers)
+            compare_harnesses(kind, at_once, given.requests, peers, report)
     if "pictures" in given.only:
-        compare_pictures()
+        compare_pictures(*given.pictures, report)
 
 
 if __name__ == "__main__":

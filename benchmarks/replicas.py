@@ -22,6 +22,8 @@ from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
+from measurements import Goal, Measurement, Report, add_json_option
+
 import assay
 from assay import LogProbability, Response, Traits
 from assay.models.embedded import EmbeddedModel
@@ -116,7 +118,7 @@ def measure(make: Any, wishes: Wishes, task: str, folder: Path) -> tuple[Timed, 
     return model, time.monotonic() - begin
 
 
-def scaling(folder: Path, documents: int) -> None:
+def scaling(folder: Path, documents: int, report: Report) -> None:
     task = write_task(folder, "sums", documents, GENERATE)
     print(f"\nembedded, {documents} documents, one thread for each replica; load {os.getloadavg()[0]:.1f}\n")
     print(
@@ -128,11 +130,19 @@ def scaling(folder: Path, documents: int) -> None:
         rate = model.answered / model.seconds
         alone = alone or rate
         print(
-            f"| {replicas} | {model.starting_s:.1f} | {model.seconds:.1f} | {rate:.1f} | {rate / alone:.2f}x | {model.cpu_s:.1f} |"
+            f"| {replicas} | {model.starting_s:.1f} | {model.seconds:.1f} | {rate:.1f} | {rate / alone:.2f}x | {model.cpu_s:.1f} |",
+            flush=True,
         )
+        details = {"start, s": model.starting_s, "driver CPU s": model.cpu_s}
+        what = f"the embedded model, one thread each, {documents:,} documents, replicas: {replicas}"
+        report.add(Measurement(what=what, ours=rate, unit="requests/s", more_is_better=True, details=details))
+    what = "the same: two replicas against one"
+    report.add(
+        Measurement(what=what, ours=rate / alone, unit="times", more_is_better=True, goal=Goal(least=1.8))
+    )
 
 
-def driver(folder: Path, requests: int, replicas: int) -> None:
+def driver(folder: Path, requests: int, replicas: int, report: Report) -> None:
     print(f"\n{replicas} instant replicas; load {os.getloadavg()[0]:.1f}\n")
     print(
         "| task | requests | start, s | asking, s | requests/s | driver CPU per request | whole run, s |\n|---|---|---|---|---|---|---|"
@@ -143,8 +153,16 @@ def driver(folder: Path, requests: int, replicas: int) -> None:
         model, whole = measure(Instant, wishes, task, folder)
         rate, cost = model.answered / model.seconds, model.cpu_s / model.answered
         print(
-            f"| {name} | {model.answered} | {model.starting_s:.1f} | {model.seconds:.1f} | {rate:.0f} | {cost * 1e6:.0f} µs | {whole:.1f} |"
+            f"| {name} | {model.answered} | {model.starting_s:.1f} | {model.seconds:.1f} | {rate:.0f} | {cost * 1e6:.0f} µs | {whole:.1f} |",
+            flush=True,
         )
+        report.add(
+            Measurement(
+                what=f"the driver with {replicas} instant replicas, {name}, {model.answered:,} requests", ours=rate,
+                unit="requests/s", more_is_better=True, goal=Goal(least=5000),
+                details={"start, s": model.starting_s, "driver CPU µs per request": cost * 1e6},
+            )
+        )  # fmt: skip
 
 
 if __name__ == "__main__":
@@ -153,10 +171,12 @@ if __name__ == "__main__":
     parser.add_argument("--documents", type=int, default=400)
     parser.add_argument("--requests", type=int, default=40_000)
     parser.add_argument("--replicas", type=int, default=64)
+    add_json_option(parser)
     arguments = parser.parse_args()
+    found = Report(arguments.json)
     with tempfile.TemporaryDirectory() as place:
         os.environ["ASSAY_HOME"] = place
         if "scaling" in arguments.parts:
-            scaling(Path(place), arguments.documents)
+            scaling(Path(place), arguments.documents, found)
         if "driver" in arguments.parts:
-            driver(Path(place), arguments.requests, arguments.replicas)
+            driver(Path(place), arguments.requests, arguments.replicas, found)

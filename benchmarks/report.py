@@ -17,39 +17,20 @@ import tempfile
 import time
 from pathlib import Path
 
-TASK = """
-task: {name}
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: {data}}}}}
-test_split: test
-output_type: generate_until
-doc_to_text: "Question: {{{{question}}}}\\nAnswer:"
-doc_to_target: "{{{{answer}}}}"
-generation_kwargs: {{until: ["\\n"], max_gen_toks: 16}}
-metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
-"""
+from instant import FOLDER, write_task
+from measurements import Measurement, Report, add_json_option
+from peers import measure
 
+KINDS = ("arithmetic", "algebra", "geometry", "logic", "words")
 MAKE = """
-import random, sys
+import json, sys
 import assay
-from assay import Response, Traits
-
-class Instant:
-    def __init__(self, name, skill): self.name, self.skill = name, skill
-    traits = Traits(abilities=frozenset(("generate",)), window=1024)
-    async def identify(self): return {"name": self.name}
-    async def open(self): pass
-    async def close(self): pass
-    async def answer(self, window):
-        for request in window:
-            right = random.Random(f"{request.document} {self.name}").random() < self.skill
-            yield Response(request_id=request.id, value=str(request.document + (0 if right else 1)), finish="stop")
-
-task, folder, count = sys.argv[1:]
-for number in range(int(count)):
-    model = Instant(f"instant-{number}", 0.5 + 0.02 * number)
-    run = assay.run(model=model, tasks=[task], output_path=folder, no_cache=True, log_samples=False)
-    print(run.folder)
+task, folder, count, benchmarks = sys.argv[1:]
+sys.path.insert(0, benchmarks)
+from instant import skilled
+models = [skilled(f"instant-{number}", 0.5 + 0.02 * number) for number in range(int(count))]
+runs = [assay.run(model=model, tasks=[task], output_path=folder, no_cache=True, log_samples=False) for model in models]
+print(json.dumps({"folders": [str(run.folder) for run in runs]}))
 """
 
 
@@ -58,14 +39,16 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--keep", default="")
+    add_json_option(parser)
     options = parser.parse_args()
+    found = Report(options.json)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(options.keep or temporary)
         folders = make(folder, options.documents, options.runs)
         rows = [
             ("assay report, one run", ["report", folders[0], "-o", str(folder / "one.html")]),
-            ("assay report, all runs", ["report", *folders, "-o", str(folder / "all.html")]),
-            ("assay table, all runs", ["table", *folders]),
+            (f"assay report, {len(folders)} runs", ["report", *folders, "-o", str(folder / "all.html")]),
+            (f"assay table, {len(folders)} runs", ["table", *folders]),
         ]
         print(f"{options.documents:,} documents a run, {options.runs} runs; load {os.getloadavg()[0]:.1f}\n")
         print("| | CPU s | wall s | peak MB | file MB |\n|---|---|---|---|---|")
@@ -73,22 +56,24 @@ def main() -> None:
             cpu, wall, peak = measured([sys.executable, "-m", "assay", *words])
             size = f"{Path(words[-1]).stat().st_size / 1e6:.1f}" if words[0] == "report" else ""
             print(f"| {name} | {cpu:.1f} | {wall:.1f} | {peak:.0f} | {size} |")
+            what = f"`{name.replace(',', '`,')} of {options.documents:,} documents"
+            details = {"wall s": wall, "peak MB": round(peak)} | ({"file MB": size} if size else {})
+            found.add(Measurement(what=what, ours=cpu, unit="CPU s", details=details))
 
 
 def make(folder: Path, documents: int, runs: int) -> list[str]:
     """Runs in a folder; those that are there are kept."""
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"numbers{documents}"
-    data, task = folder / f"{name}.jsonl", folder / f"{name}.yaml"
-    with data.open("w") as file:
-        for number in range(documents):
-            kind = ("arithmetic", "algebra", "geometry", "logic", "words")[number % 5]
-            question = f"Which number comes after {number - 1} and before {number + 1}?"
-            file.write(f'{{"question": "{question}", "answer": "{number}", "category": "{kind}"}}\n')
-    task.write_text(TASK.format(name=name, data=data))
-    command = [sys.executable, "-c", MAKE, str(task), str(folder / "runs"), str(runs)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout.split()
+    rows = (
+        {
+            "question": f"Which number comes after {n - 1} and before {n + 1}?",
+            "answer": str(n),
+            "category": KINDS[n % 5],
+        }
+        for n in range(documents)
+    )
+    task = write_task(folder, f"numbers{documents}", rows)
+    made = measure(sys.executable, MAKE, str(task), str(folder / "runs"), str(runs), FOLDER, cwd=folder)
+    return list(made["folders"])
 
 
 def measured(command: list[str]) -> tuple[float, float, float]:

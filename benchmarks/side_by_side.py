@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from measurements import Goal, Measurement, Report, add_json_option
 from peers import measure, peer_python
 
 TASKS = (
@@ -32,7 +33,7 @@ import lm_eval
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 logging.disable(logging.WARNING)
-task, limit, root, source = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+tasks, limit, root, source = sys.argv[1].split(","), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
 sys.path.insert(0, source)
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Likelihood, RollingLikelihood, Settings
@@ -69,17 +70,23 @@ class Embedded(LM):
             made.append(Generate(task="", document=0, repeat=repeat, prompt=Prompt.of_text(r.args[0]), settings=Settings(r.args[1])))
         return self.ask(made)
 
-results = lm_eval.simple_evaluate(model=Embedded(), tasks=[task], task_manager=TaskManager(), limit=limit, bootstrap_iters=1000)
-numbers = {name: {k: v for k, v in entry.items() if "," in k} for name, entry in results["results"].items()}
-print(json.dumps({"results": numbers, "n-shot": results["n-shot"]}))
+manager, found = TaskManager(), {}
+for task in tasks:
+    results = lm_eval.simple_evaluate(model=Embedded(), tasks=[task], task_manager=manager, limit=limit, bootstrap_iters=1000)
+    numbers = {name: {k: v for k, v in entry.items() if "," in k} for name, entry in results["results"].items()}
+    found[task] = {"results": numbers, "n-shot": results["n-shot"]}
+print(json.dumps(found))
 """
 
 OURS = """
 import json, sys
 import assay
-run = assay.run(tasks=[sys.argv[1]], limit=int(sys.argv[2]), data_root=sys.argv[3], include_path=[sys.argv[4]],
-                output_path=sys.argv[5], log_samples=False, no_cache=True, bootstrap_iters=1000)
-print(json.dumps({"results": run.results, "n-shot": {name: facts["n_shot"] for name, facts in run.tasks.items()}}))
+found = {}
+for task in sys.argv[1].split(","):
+    run = assay.run(tasks=[task], limit=int(sys.argv[2]), data_root=sys.argv[3], include_path=[sys.argv[4]],
+                    output_path=sys.argv[5], log_samples=False, no_cache=True, bootstrap_iters=1000)
+    found[task] = {"results": run.results, "n-shot": {name: facts["n_shot"] for name, facts in run.tasks.items()}}
+print(json.dumps(found))
 """
 
 
@@ -96,48 +103,41 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=20)
     parser.add_argument("--tasks", nargs="*", default=TASKS)
     parser.add_argument("--record", type=Path)
+    add_json_option(parser)
     options = parser.parse_args()
+    report = Report(options.json)
     source = str(Path(__file__).resolve().parent.parent / "src")
-    recorded: dict[str, Any] = {"limit": options.limit, "tasks": {}}
+    words = (",".join(options.tasks), str(options.limit), str(options.data_root.resolve()))
+    with tempfile.TemporaryDirectory() as name:
+        folder, offline = Path(name), {"HF_HUB_OFFLINE": "1", "HF_HOME": name}
+        theirs = measure(peer_python("lm_eval"), THEIRS, *words, source, cwd=folder, **offline)
+        ours = measure(
+            sys.executable, OURS, *words, str(options.task_root.resolve()), name, cwd=folder, **offline
+        )
     different = 0
     for task in options.tasks:
-        with tempfile.TemporaryDirectory() as folder:
-            offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": folder}
-            root, tasks = str(options.data_root.resolve()), str(options.task_root.resolve())
-            theirs = measure(
-                peer_python("lm_eval"),
-                THEIRS,
-                task,
-                str(options.limit),
-                root,
-                source,
-                cwd=Path(folder),
-                **offline,
-            )
-            ours = measure(
-                sys.executable,
-                OURS,
-                task,
-                str(options.limit),
-                root,
-                tasks,
-                folder,
-                cwd=Path(folder),
-                **offline,
-            )
-        recorded["tasks"][task] = {key: theirs[key] for key in ("results", "n-shot")}
-        for name, numbers in theirs["results"].items():
-            for key, value in numbers.items():
-                mine = ours["results"].get(name, {}).get(key)
-                agrees = same(mine, value)
-                different += not agrees
-                if not agrees or name == task:
-                    print(
-                        f"{'same' if agrees else 'DIFFERENT':<10} {name:<40} {key:<36} {mine!s:<24} {value}"
-                    )
+        numbers, apart = compare(task, ours[task]["results"], theirs[task]["results"])
+        different += apart
+        what = f"{task}, {options.limit} documents of each task: numbers that differ"
+        details = {"numbers compared": numbers, "tasks and groups": len(theirs[task]["results"])}
+        report.add(Measurement(what=what, ours=apart, unit="numbers", goal=Goal(most=0), details=details))
     print(f"{different} numbers differ")
     if options.record:
+        recorded = {"limit": options.limit, "tasks": {task: theirs[task] for task in options.tasks}}
         options.record.write_text(json.dumps(recorded, indent=1))
+
+
+def compare(task: str, ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[int, int]:
+    """(numbers that lm_eval gives, how many of them are others here)"""
+    numbers = different = 0
+    for name, entry in theirs.items():
+        for key, value in entry.items():
+            mine = ours.get(name, {}).get(key)
+            agrees = same(mine, value)
+            numbers, different = numbers + 1, different + (not agrees)
+            if not agrees or name == task:
+                print(f"{'same' if agrees else 'DIFFERENT':<10} {name:<40} {key:<36} {mine!s:<24} {value}")
+    return numbers, different
 
 
 if __name__ == "__main__":

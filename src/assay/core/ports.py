@@ -18,6 +18,7 @@ __all__ = [
     "Ability",
     "Billed",
     "Filter",
+    "GivesTokens",
     "Model",
     "Prepares",
     "Previews",
@@ -52,6 +53,9 @@ class Traits:
 
     in_flight: int = 1
     """Calls of `answer` open at the same time."""
+
+    tokens: bool = False
+    """Whether it can tell the log-probability of every token, asked to (`GivesTokens`)."""
 
     interactive: bool = False
     """It uses the terminal itself, so that no progress is drawn over it."""
@@ -98,6 +102,16 @@ class Previews(Protocol):
 
     def preview(self, request: Request) -> str:
         """The text after the chat template, media as placeholders."""
+        ...
+
+
+@runtime_checkable
+class GivesTokens(Protocol):
+    """A model that tells the log-probability of every token, where somebody wants to know. Optional: it says so in
+    `Traits.tokens`, and its answers are the same with and without."""
+
+    def give_tokens(self) -> None:
+        """From now on every response brings its `tokens`, where they are known; called before `open`."""
         ...
 
 

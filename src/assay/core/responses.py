@@ -7,7 +7,7 @@ from typing import Literal
 
 from assay.core.quick_records import quickly_made
 
-__all__ = ["Failure", "Finish", "LogProbability", "Outcome", "Response", "Usage"]
+__all__ = ["Failure", "Finish", "LogProbability", "Outcome", "Response", "Tokens", "Usage"]
 
 Finish = Literal["stop", "length", "refused", ""]
 """Why generation ended: a stop string or end token, the token limit, a content filter, not known."""
@@ -20,6 +20,22 @@ class LogProbability:
 
     total: float
     greedy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of an answer one by one: what each wrote, and the natural logarithm of its probability.
+
+    Of a likelihood those of the continuation, of a generated text those that were generated, a stop included. A token
+    that only begins a character has an empty piece: the one that ends it has it all.
+    """
+
+    pieces: tuple[str, ...]
+    logprobs: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.pieces) != len(self.logprobs):
+            raise ValueError(f"{len(self.pieces)} tokens have {len(self.logprobs)} log-probabilities")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,9 @@ class Response:
 
     served: str = ""
     """Who the server said it is as it answered, its model and fingerprint; empty where it says nothing."""
+
+    tokens: Tokens | None = None
+    """Its tokens, where the run wants them and the model tells them (`--token_logprobs`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

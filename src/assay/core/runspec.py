@@ -273,6 +273,10 @@ class RunSpec:
         None, "Keep the shared response cache in this file instead of ASSAY_HOME.", "Output", short="c",
         metavar="FILE", shapes_result=False,
     )  # fmt: skip
+    token_logprobs: bool = option(
+        False, "Keep the log-probability of every token, for `assay view`; the journal becomes several times larger.",
+        "Output", flag=True, shapes_result=False,
+    )  # fmt: skip
     keep_media_mb: int = option(
         2048, "Megabytes of pictures, sounds and videos kept in the run's folder for `assay view`; 0 for none.", "Output",
         parse=parse_count, metavar="N", shapes_result=False,

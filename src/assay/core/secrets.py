@@ -12,7 +12,7 @@ _WORDS = frozenset(
     "key token secret password passwd authorization auth credential credentials header headers".split()
 )
 _HARMLESS = frozenset(
-    "tokenizer bos_token eos_token pad_token think_end_token add_bos_token max_tokens".split()
+    "tokenizer bos_token eos_token pad_token think_end_token add_bos_token max_tokens token_logprobs".split()
 )
 _IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 _ASSIGNED = re.compile(r"([\w-]+)(\"?\s*[=:]\s*\"?)([^,\s\"'}]+)")

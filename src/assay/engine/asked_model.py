@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from assay.core.ports import Model, Probes
+from assay.core.ports import GivesTokens, Model, Probes
 from assay.core.runspec import RunSpec
 from assay.models import make_model
 
@@ -15,7 +15,7 @@ __all__ = ["asked_model", "budgets_of", "model_of", "probed"]
 
 def asked_model(spec: RunSpec, given: Model | None = None) -> Model:
     """The model a run asks: the one that was given, else the one the options name; in as many copies as they want."""
-    model = model_of(spec) if given is None else given
+    model = model_of(spec) if given is None else _telling(spec, given)
     if spec.replicas == 1 and spec.ray is None:
         return model
     from assay.engine.recall import RememberedModel  # it knows the plan, which asks here
@@ -45,7 +45,7 @@ def _itself(model: Model) -> Model:
 
 def model_of(spec: RunSpec) -> Model:
     """The model the options name, not opened."""
-    return make_model(
+    made = make_model(
         spec.model,
         spec.model_args,
         batch_size=spec.batch_size,
@@ -54,6 +54,14 @@ def model_of(spec: RunSpec) -> Model:
         chat_template=spec.apply_chat_template if isinstance(spec.apply_chat_template, str) else None,
         **budgets_of(spec),
     )
+    return _telling(spec, made)
+
+
+def _telling(spec: RunSpec, model: Model) -> Model:
+    """The model, which tells its tokens where they are wanted and it can."""
+    if spec.token_logprobs and isinstance(model, GivesTokens):
+        model.give_tokens()
+    return model
 
 
 def budgets_of(spec: RunSpec) -> Mapping[str, Any]:

@@ -24,6 +24,7 @@ def notes_on(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> l
         *_without_effect(spec, tasks),
         *_unheard(spec, model, tasks),
         *_untold(model, tasks),
+        *_without_tokens(spec, model),
         *stops,
     ]
 
@@ -51,6 +52,13 @@ def _without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str
     return [
         f"{_named(alone)}: a model that chats gets the media and the question alone, {flags} changes nothing"
     ]
+
+
+def _without_tokens(spec: RunSpec, model: Model) -> list[str]:
+    """Log-probabilities of tokens that nobody will tell."""
+    if not spec.token_logprobs or model.traits.tokens:
+        return []
+    return [f"--token_logprobs: `{model.name}` does not tell the log-probabilities of tokens, none are kept"]
 
 
 def _untold(model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:

@@ -184,6 +184,7 @@ class RememberedModel:
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         self._about = manifest["model"]
+        self._tokens = bool(manifest["options"].get("token_logprobs"))
 
     @property
     def name(self) -> str:
@@ -192,7 +193,7 @@ class RememberedModel:
     @property
     def traits(self) -> Traits:
         abilities: frozenset[Ability] = frozenset(self._about.get("abilities") or get_args(Ability))
-        return Traits(abilities=abilities, window=256)
+        return Traits(abilities=abilities, window=256, tokens=self._tokens)
 
     async def identify(self) -> Mapping[str, str]:
         return dict(self._about["identity"])

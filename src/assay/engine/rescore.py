@@ -140,8 +140,8 @@ class _RunAnswers:
         self._model = model_digest[:16]
         self._cache = cache
 
-    def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
-        found = self._journal.find(fingerprints)
+    def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:
+        found = self._journal.find(fingerprints, tokens=tokens)
         if self._cache is not None:
             others = [mark for mark in fingerprints if mark not in found and not mark.startswith(self._model)]
             found |= self._cache.find(others) if others else {}

@@ -39,6 +39,7 @@ from assay.engine.services import ModelServices, first_of, open_model
 from assay.engine.sittings import Court
 from assay.engine.stopping import open_stops, stop_facts
 from assay.engine.summary import summarise
+from assay.engine.token_answers import known_to
 from assay.store.cache import KnownAnswers
 from assay.store.journal import Journal
 
@@ -56,7 +57,7 @@ async def run(
     foreign: ForeignCode | None = None,
 ) -> list[Estimate]:
     """Answer and score whatever the journal lacks, then sum it up. Task helpers run where `foreign` says."""
-    stream = _Stream(plan, journal, cache, progress, foreign or ForeignCode())
+    stream = _Stream(plan, journal, known_to(plan, cache), progress, foreign or ForeignCode())
     with few_collections(), short_turns(plan.model), permitted(plan.programs, plan.spec):
         try:
             with stream.court:
@@ -237,8 +238,9 @@ class _Stream:
         from_cache: dict[str, Response] = {}
         if self.cache is not None and len(known) < len(wanted):
             from_cache = self.cache.find([mark for mark in wanted if mark not in known])
-            kept = self.journal.add_responses(from_cache.items(), source="cache", at_leisure=True)
-            self.writes.append(kept)
+            self.writes.append(
+                self.journal.add_responses(from_cache.items(), source="cache", at_leisure=True)
+            )
             known |= from_cache
         pending: list[Request] = []
         complete: list[OpenDocument] = []

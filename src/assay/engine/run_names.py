@@ -71,9 +71,13 @@ def run_digest(
 
 
 def run_name(spec: RunSpec, model: str, digest: str) -> str:
-    """A name people can read: the model, the first task, how many more there are, the start of the hash."""
+    """A name people can read: the model, the first task, how many more there are, the start of the hash.
+
+    A run that keeps its tokens is the same work, hence the same hash, in a folder of its own: one that was made without
+    them has nothing to show.
+    """
     words = [model, sorted(spec.tasks)[0].rstrip("/").removesuffix(".yaml")]
     slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)
     if len(spec.tasks) > 1:
         slug = f"{slug[:57]}-{len(spec.tasks) - 1}"
-    return f"{slug[:60]}-{digest[:_SHOWN]}"
+    return f"{slug[:60]}-{digest[:_SHOWN]}{'-tokens' if spec.token_logprobs else ''}"

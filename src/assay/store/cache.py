@@ -20,6 +20,7 @@ from assay.store.lock import file_lock
 from assay.store.salvage import salvage
 from assay.store.schema import CACHE_SCHEMA, Malformed, connect
 from assay.store.sums import response_is_sound
+from assay.store.token_rows import INSERT_TOKENS, SELECT_CACHED_TOKENS, tokens_row, with_tokens
 from assay.store.writer import GroupWriter
 
 __all__ = ["KnownAnswers", "ResponseCache", "default_cache", "open_cache"]
@@ -37,8 +38,9 @@ def default_cache() -> Path:
 class KnownAnswers(Protocol):
     """Answers that are known from elsewhere; a cache is one such place."""
 
-    def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
-        """Those known under these fingerprints."""
+    def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:
+        """Those known under these fingerprints; with their `tokens`, where these are wanted. A cache then leaves out
+        answers it knows without: whoever wants them asks again."""
         ...
 
     def add(self, responses: Iterable[tuple[str, Response]], *, model: str) -> Future[None]:
@@ -63,12 +65,16 @@ class ResponseCache:
             raise BadOutput(error.what, where=error.where, hint=hint) from None
         self._writer = GroupWriter(lambda: connect(path, CACHE_SCHEMA, durable=False), name="response cache")
 
-    def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
-        """The responses known under these fingerprints. A cache that cannot be read knows nothing, and says so."""
+    def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:
+        """The responses known under these fingerprints; where `tokens` are wanted, those known with them.
+
+        A cache that cannot be read knows nothing, and says so.
+        """
         if self._refresh:
             return {}
         try:
-            return self._find(fingerprints)
+            found = self._find(fingerprints)
+            return self._with_tokens(found) if tokens else found
         except sqlite3.Error as error:
             self._note(error)
             _LOG.warning("the response cache `%s` cannot be read, going on without it: %s", self.path, error)
@@ -90,16 +96,30 @@ class ResponseCache:
             self._writer.submit([(rows.DELETE_RESPONSE, unsound)])
         return found
 
+    def _with_tokens(self, found: dict[str, Response]) -> dict[str, Response]:
+        """Those of some responses whose tokens are known, with them."""
+        known: dict[str, Response] = {}
+        names = list(found)
+        for start in range(0, len(names), _CHUNK):
+            chunk = names[start : start + _CHUNK]
+            query = f"{SELECT_CACHED_TOKENS} WHERE fingerprint IN ({','.join('?' * len(chunk))})"
+            known |= with_tokens(found, self._reader.execute(query, chunk))
+        return known
+
     def add(self, responses: Iterable[tuple[str, Response]], *, model: str) -> Future[None]:
-        """Keep responses under their fingerprints; the first one kept stays, unless the cache is refreshed."""
+        """Keep responses under their fingerprints; the first one kept stays, unless the cache is refreshed, or
+        later ones have their tokens: these are only asked for where the first has none."""
         now = time.time()
-        given = [
-            rows.response_row(fingerprint, response, source=model, at=now)
-            for fingerprint, response in responses
+        listed = list(responses)
+        given = [rows.response_row(name, response, source=model, at=now) for name, response in listed]
+        tokens = [
+            tokens_row(name, row[:4], response.tokens)
+            for (name, response), row in zip(listed, given, strict=True)
+            if response.tokens is not None
         ]
         given.sort(key=itemgetter(0))  # neighbours in the file are written together
-        statement = rows.REPLACE_RESPONSE if self._refresh else rows.INSERT_RESPONSE
-        kept = self._writer.submit([(statement, given)])
+        statement = rows.REPLACE_RESPONSE if self._refresh or tokens else rows.INSERT_RESPONSE
+        kept = self._writer.submit([(statement, given), *([(INSERT_TOKENS, tokens)] if tokens else [])])
         kept.add_done_callback(self._heard)
         return kept
 

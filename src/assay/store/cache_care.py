@@ -16,7 +16,8 @@ __all__ = ["CachedModel", "Pruned", "cached_models", "prune"]
 
 _BATCH = 5_000
 _SIZE = (
-    "coalesce(sum(length(CAST(text AS BLOB)) + coalesce(length(CAST(reasoning AS BLOB)), 0)), 0)"
+    "coalesce(sum(coalesce(length(CAST(text AS BLOB)), 0) + coalesce(length(CAST(reasoning AS BLOB)), 0)"
+    " + coalesce(length(CAST(content AS BLOB)), 0)), 0)"
     " + 150 * count(*)"  # about what the other columns and the place in the tree take
 )
 
@@ -47,7 +48,7 @@ def cached_models(path: Path) -> list[CachedModel]:
     """Every model whose answers are kept, the one with the most first."""
     if not path.exists():
         return []
-    query = f"SELECT source, count(*), {_SIZE}, min(at), max(at) FROM responses GROUP BY source ORDER BY 2 DESC, 1"
+    query = f"SELECT source, count(*), {_SIZE}, min(at), max(at) FROM responses LEFT JOIN tokens USING (fingerprint) GROUP BY source ORDER BY 2 DESC, 1"
     with closing(open_cache(path)) as connection:
         return [
             CachedModel(model=model, responses=count, bytes=size, oldest=oldest, newest=newest)
@@ -99,6 +100,7 @@ def _delete(connection: sqlite3.Connection, path: Path, where: str, values: list
     removed = 0
     while (gone := connection.execute(statement, values).rowcount) > 0:
         removed += gone
+    connection.execute("DELETE FROM tokens WHERE fingerprint NOT IN (SELECT fingerprint FROM responses)")
     with suppress(sqlite3.OperationalError):  # a run uses it: the room is reused, and freed another time
         connection.execute("PRAGMA busy_timeout=1000")
         connection.execute("VACUUM")

@@ -33,6 +33,7 @@ from assay.store.seal import break_seal, damaged_pages, seal
 from assay.store.served import Served
 from assay.store.sums import answered_is_sound
 from assay.store.tables import DOCUMENTS_PER_TASK
+from assay.store.token_rows import INSERT_TOKENS, SELECT_TOKENS, tokens_row, with_tokens
 from assay.store.writer import GroupWriter
 
 __all__ = ["FILE_NAME", "Journal"]
@@ -155,14 +156,10 @@ class Journal:
     def add_judge_request(self, request: Generate, fingerprint: str, *, judge: str) -> Future[None]:
         """What a judge is asked about a document, with its prompt and settings."""
         settings = request.settings
-        row = (
-            request.task, request.document, judge, fingerprint, request.index, request.repeat,
-            rows.prompt_text(request.prompt), settings.digest,
-        )  # fmt: skip
         fact = (f"settings:{settings.digest}", json.dumps(dict(settings.values), default=str))
         return self._submit(
             ("INSERT OR IGNORE INTO facts VALUES (?,?)", [fact]),
-            ("INSERT OR IGNORE INTO judge_requests VALUES (?,?,?,?,?,?,?,?)", [row]),
+            (rows.INSERT_JUDGE_REQUEST, [rows.judge_request_row(request, fingerprint, judge)]),
         )
 
     def add_responses(
@@ -179,13 +176,16 @@ class Journal:
         known = self._known_rows()
         for name in self._kept(list(fresh)):
             del fresh[name]
-        given, facts = [], list[tuple[str, str]]()
+        given, facts, tokens = [], list[tuple[str, str]](), []
         for number, (name, response) in zip(known.add_new(fresh), fresh.items(), strict=True):
             served = self._served.apart(response.served, who, facts) if response.served else ""
             given.append(rows.answered_row(number, name, response, source=source, at=now, served=served))
+            if response.tokens is not None:
+                tokens.append(tokens_row(number, given[-1][1:5], response.tokens))
         return self._submit(
             ("INSERT OR REPLACE INTO facts VALUES (?,?)", facts),
             (rows.INSERT_ANSWERED, given),
+            (INSERT_TOKENS, tokens),
             at_leisure=at_leisure,
         )
 
@@ -255,8 +255,8 @@ class Journal:
             query += " AND outcome NOT IN ('failed', 'judge-failed')"
         return Positions(document for (document,) in self.query(query, (task,)))
 
-    def find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
-        """The responses known under these fingerprints."""
+    def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:
+        """The responses known under these fingerprints; with their `tokens`, where these are kept and wanted."""
         wanted = set(fingerprints)
         found: dict[str, Response] = {}
         unsound: list[str] = []
@@ -268,7 +268,7 @@ class Journal:
                     unsound.append(row[0])
         if unsound:
             self._forget(unsound)
-        return found
+        return found | with_tokens(found, self._rows_of(list(found), SELECT_TOKENS)) if tokens else found
 
     def _forget(self, fingerprints: Sequence[str]) -> None:
         """Answers that changed on the disk are no answers: they are asked for again."""

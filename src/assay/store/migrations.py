@@ -7,13 +7,14 @@ import math
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from assay.core.codec import encode
 from assay.store.tables import DOCUMENTS_PER_TASK
 
-__all__ = ["add_judges", "add_repeats", "add_sums", "pack", "statements"]
+__all__ = ["AddTable", "add_sums", "pack", "statements"]
 
 _INSERT_ANSWERED = "INSERT INTO answered (id, fingerprint, text, logprob, greedy, source, at, details) VALUES (?,?,?,?,?,?,?,?)"
 _OLD = ("prompts", "documents", "requests", "responses", "answers", "verdicts", "outcomes")
@@ -42,20 +43,23 @@ def pack(connection: sqlite3.Connection, tables: str) -> None:
         connection.execute(f"DROP TABLE old_{table}")
 
 
-def add_judges(connection: sqlite3.Connection, tables: str) -> None:
-    """2 -> 3: what judges are asked has a table."""
-    _add_table(connection, tables, "judge_requests")
+@dataclass(frozen=True, slots=True)
+class AddTable:
+    """A step that adds an empty table, and leaves everything else as it is."""
 
+    name: str
 
-def add_repeats(connection: sqlite3.Connection, tables: str) -> None:
-    """4 -> 5: the scores of single repeats have a table."""
-    _add_table(connection, tables, "repeats")
+    def __call__(self, connection: sqlite3.Connection, tables: str) -> None:
+        self._make(connection, tables, "CREATE TABLE IF NOT EXISTS")
 
+    def stand_in(self, connection: sqlite3.Connection, tables: str) -> None:
+        """The table beside a file that is only read, for this connection alone."""
+        self._make(connection, tables, "CREATE TEMP TABLE")
 
-def _add_table(connection: sqlite3.Connection, tables: str, name: str) -> None:
-    for statement in statements(tables):
-        if f"CREATE TABLE {name}" in statement:
-            connection.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
+    def _make(self, connection: sqlite3.Connection, tables: str, create: str) -> None:
+        for statement in statements(tables):
+            if f"CREATE TABLE {self.name} (" in statement:
+                connection.execute(statement.replace("CREATE TABLE", create))
 
 
 def add_sums(table: str) -> Callable[[sqlite3.Connection, str], None]:

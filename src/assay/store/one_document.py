@@ -11,6 +11,7 @@ from assay.core.responses import Response
 from assay.store import rows
 from assay.store.journal import Journal
 from assay.store.sums import answered_is_sound
+from assay.store.token_rows import SELECT_TOKENS, with_tokens
 
 __all__ = ["Asked", "DocumentLine", "DocumentRecord", "JudgeTurn", "read_document", "read_lines"]
 
@@ -197,7 +198,7 @@ def _responses(
 ) -> dict[str, tuple[Response, str]]:
     """Fingerprint -> (response, where it came from)."""
     if find is None:
-        return {name: (response, "") for name, response in journal.find(names).items()}
+        return {name: (response, "") for name, response in journal.find(names, tokens=True).items()}
     numbers = find(names)
     wanted = set(names)
     found = {}
@@ -206,6 +207,11 @@ def _responses(
     for *row, source in journal.query(f"SELECT {columns} FROM answered WHERE id IN ({chosen})"):
         if row[0] in wanted and answered_is_sound(tuple(row)):
             found[row[0]] = (rows.response_from_answered(tuple(row)), source)
+    responses = {name: response for name, (response, _) in found.items()}
+    for name, response in with_tokens(
+        responses, journal.query(f"{SELECT_TOKENS} WHERE id IN ({chosen})")
+    ).items():
+        found[name] = (response, found[name][1])
     return found
 
 

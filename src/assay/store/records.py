@@ -29,9 +29,11 @@ def read_records(journal: Journal, task: str) -> Iterator[dict[str, Any]]:
     settings = {key.partition(":")[2]: value for key, value in facts.items() if key.startswith("settings:")}
     rows = journal.query(_QUERY, (task,))
     repeats = _repeats(journal, task) if facts.get("repeats") else {}
+    tokens = any(True for _ in journal.query("SELECT 1 FROM tokens LIMIT 1"))
     while some := list(islice(rows, _TOGETHER)):
         asked = [json.loads(row[3]) for row in some]
-        responses = journal.find([request[5] for one in asked for request in one["requests"]])
+        marks = [request[5] for one in asked for request in one["requests"]]
+        responses = journal.find(marks, tokens=tokens)
         for row, one in zip(some, asked, strict=True):
             document, fields, target, _, outcome, why, answers, verdicts = row
             yield {
@@ -101,4 +103,6 @@ def _response(response: Response) -> dict[str, Any]:
         shown["reasoning"] = response.reasoning
     if response.served:  # where it is not the usual one
         shown["served"] = response.served
+    if response.tokens is not None:
+        shown["tokens"] = [*map(list, zip(response.tokens.pieces, response.tokens.logprobs, strict=True))]
     return shown

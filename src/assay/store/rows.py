@@ -22,6 +22,7 @@ __all__ = [
     "DELETE_ANSWERED",
     "DELETE_RESPONSE",
     "INSERT_ANSWERED",
+    "INSERT_JUDGE_REQUEST",
     "INSERT_RESPONSE",
     "REPLACE_RESPONSE",
     "SELECT_ANSWERED",
@@ -30,6 +31,7 @@ __all__ = [
     "answers_text",
     "by_document",
     "fields_text",
+    "judge_request_row",
     "prompt_text",
     "repeats_from_text",
     "repeats_rows",
@@ -45,6 +47,7 @@ __all__ = [
 Judged = TypeVar("Judged", bound=Answer | Verdict)
 INSERT_ANSWERED = "INSERT INTO answered VALUES (?,?,?,?,?,?,?,?,?)"
 SELECT_ANSWERED = "SELECT fingerprint, text, logprob, greedy, details, crc FROM answered"
+INSERT_JUDGE_REQUEST = "INSERT OR IGNORE INTO judge_requests VALUES (?,?,?,?,?,?,?,?)"
 DELETE_ANSWERED = "DELETE FROM answered WHERE fingerprint = ?"
 _RESPONSE_COLUMNS = "fingerprint, text, logprob, greedy, finish, reasoning, input_tokens, output_tokens, seconds, source, at, crc"
 _INSERT = f"INTO responses ({_RESPONSE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
@@ -192,6 +195,12 @@ def requests_text(requests: Sequence[Request], fingerprints: Sequence[str]) -> s
             said = f'"rolling", {place}, ""'
         listed.append(f"[{request.index}, {request.repeat}, {said}, {_quoted(fingerprint)}]")
     return storable(f'{{"prompts": [{", ".join(prompts)}], "requests": [{", ".join(listed)}]}}')
+
+
+def judge_request_row(request: Generate, fingerprint: str, judge: str) -> tuple[Any, ...]:
+    """What a judge is asked about a document as a row."""
+    place = (request.task, request.document, judge, fingerprint, request.index, request.repeat)
+    return (*place, prompt_text(request.prompt), request.settings.digest)
 
 
 def prompt_text(prompt: Prompt) -> str:

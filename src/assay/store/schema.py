@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.core.errors import BadOutput, DamagedStore
-from assay.store.migrations import add_judges, add_repeats, add_sums, pack, statements
+from assay.store.migrations import AddTable, add_sums, pack, statements
 from assay.store.tables import CACHE_TABLES, JOURNAL_TABLES
 
 __all__ = ["CACHE_SCHEMA", "JOURNAL_SCHEMA", "Malformed", "Schema", "connect"]
@@ -39,10 +39,19 @@ class Schema:
 
 
 JOURNAL_SCHEMA = Schema(
-    JOURNAL_TABLES, 5, 4_096, {1: pack, 2: add_judges, 3: add_sums("answered"), 4: add_repeats}
+    JOURNAL_TABLES,
+    6,
+    4_096,
+    {
+        1: pack,
+        2: AddTable("judge_requests"),
+        3: add_sums("answered"),
+        4: AddTable("repeats"),
+        5: AddTable("tokens"),
+    },
 )
 CACHE_SCHEMA = Schema(
-    CACHE_TABLES, 2, 32_768, {1: add_sums("responses")}
+    CACHE_TABLES, 3, 32_768, {1: add_sums("responses"), 2: AddTable("tokens")}
 )  # names are hashes, so pages are hit all over
 
 
@@ -72,7 +81,7 @@ def connect(
         if not readonly:
             _prepare(connection, schema, version, durable=durable)
         elif version < schema.version:
-            connection = _migrated_copy(connection, schema, version)
+            connection = _as_newer(connection, schema, version)
     except sqlite3.DatabaseError as error:
         connection.close()
         raise _explained(error, path) from None
@@ -114,8 +123,16 @@ def _migrate(connection: sqlite3.Connection, schema: Schema, version: int) -> No
         connection.execute("COMMIT")
 
 
-def _migrated_copy(connection: sqlite3.Connection, schema: Schema, version: int) -> sqlite3.Connection:
-    """An older file that is only looked at stays as it is: what is looked at is a newer copy in memory."""
+def _as_newer(connection: sqlite3.Connection, schema: Schema, version: int) -> sqlite3.Connection:
+    """An older file that is only looked at stays as it is. Tables it has not yet are empty ones beside it; where more
+    has changed since, what is looked at is a newer copy in memory."""
+    steps = [schema.migrations[step] for step in range(version, schema.version)]
+    added = [step for step in steps if isinstance(step, AddTable)]
+    if len(added) == len(steps):
+        for step in added:
+            step.stand_in(connection, schema.tables)
+        connection.execute("PRAGMA query_only=1")
+        return connection
     copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
     with closing(connection):
         connection.backup(copy)

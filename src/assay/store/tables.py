@@ -35,6 +35,11 @@ CREATE TABLE answered (
     details TEXT,               -- JSON of what else is known: finish, reasoning, tokens, seconds
     crc INTEGER                 -- over what the response says; NULL where it was written before there was one
 );
+CREATE TABLE tokens (           -- only of runs that keep them
+    id INTEGER PRIMARY KEY,     -- as in `answered`
+    content TEXT NOT NULL,      -- JSON: pieces, logprobs
+    crc INTEGER NOT NULL        -- over the response and this: tokens of another answer are none of this one
+);
 CREATE TABLE failures (         -- every attempt that came to nothing; kept, counted, asked again
     fingerprint TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL
 );
@@ -103,5 +108,10 @@ CREATE TABLE responses (
     source TEXT NOT NULL,       -- the model's name
     at REAL NOT NULL,
     crc INTEGER                 -- over what the response says; NULL where it was written before there was one
+) WITHOUT ROWID;
+CREATE TABLE tokens (           -- of answers to runs that keep them
+    fingerprint TEXT PRIMARY KEY,
+    content TEXT NOT NULL,      -- JSON: pieces, logprobs
+    crc INTEGER NOT NULL        -- over the response and this
 ) WITHOUT ROWID;
 """

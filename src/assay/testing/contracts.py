@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
-from assay.core.ports import Ability, Model, Traits
+from assay.core.ports import Ability, GivesTokens, Model, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.responses import Failure, LogProbability, Outcome, Response
 
@@ -293,6 +293,40 @@ def what_it_cannot_do_is_a_failure(make: MakeModel) -> None:
     )
 
 
+def tokens_are_those_of_the_answer(make: MakeModel) -> None:
+    """A model that tells its tokens answers as it does without, and each answer is made of what it tells."""
+    if not make().traits.tokens:
+        return
+    _promise(isinstance(make(), GivesTokens), "`Traits.tokens` promises a method `give_tokens`")
+    requests = {request.id: request for request in _requests(make)}
+    plain = _values(_ask(make, [list(requests.values())])[0])
+    told = _ask(lambda: _telling(make()), [list(requests.values())])[0]
+    _same(plain, _values(told), "telling its tokens, the model answers", tolerance=_ROUNDING)
+    for outcome in told:
+        if isinstance(outcome, Response):
+            _check_tokens(requests[outcome.request_id], outcome)
+
+
+def _telling(model: Model) -> Model:
+    if isinstance(model, GivesTokens):
+        model.give_tokens()
+    return model
+
+
+def _check_tokens(request: Request, response: Response) -> None:
+    asked, value, tokens = type(request).__name__, response.value, response.tokens
+    if tokens is None:
+        raise ContractBroken(f"the answer to a {asked} comes without its tokens")
+    written = "".join(tokens.pieces)
+    text = value if isinstance(value, str) else getattr(request, "continuation", request.prompt.text)
+    _promise(text.strip() in written, f"the tokens of a {asked} write {written!r}, not {text!r}")
+    _promise(all(number < 1e-4 for number in tokens.logprobs), f"{tokens.logprobs} are no log-probabilities")
+    if isinstance(value, LogProbability):
+        total = sum(tokens.logprobs)
+        close = abs(total - value.total) <= 1e-3 * max(1.0, abs(total))
+        _promise(close, f"the tokens of a {asked} add up to {total}, its answer says {value.total}")
+
+
 def close_may_be_called_twice(make: MakeModel) -> None:
     """`close` is safe whenever it comes: before `open`, after it, and again."""
 
@@ -316,6 +350,7 @@ MODEL_CHECKS: tuple[Callable[[MakeModel], None], ...] = (
     an_empty_window_gives_nothing,
     repeats_differ_only_with_sampling,
     what_it_cannot_do_is_a_failure,
+    tokens_are_those_of_the_answer,
     close_may_be_called_twice,
 )
 """Every check, each a function of a function that makes the model."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from PIL import Image as Pictures
 from tests.making import Function, write_choices, write_task
-from tests.making_media import wav
+from tests.making_media import wav, write_video
 
 import assay
-from assay.core.responses import Failure, LogProbability
+from assay.core.responses import Failure, LogProbability, Response, Tokens
 from assay.store.runs import Run
 from assay.testing import ScriptedModel
 
@@ -39,11 +39,15 @@ class Speaker(ScriptedModel):
 
     def _say(self, request: Any) -> Any:
         if hasattr(request, "continuation"):
-            return LogProbability(-1.0 if request.index == request.document % 2 else -2.0, request.index == 0)
+            total = -1.0 if request.index == request.document % 2 else -2.0
+            value = LogProbability(total, request.index == 0)
+            return Response(request_id="", value=value, tokens=Tokens((request.continuation,), (total,)))
         if request.task != "sums":
             return "red" if request.document == 0 else "a tone"
         if request.document == 17:
-            return HOSTILE
+            pieces = (HOSTILE[:20], HOSTILE[20:], "\n", "")
+            tokens = Tokens(pieces, (-0.01, -3.0, -9.5, -0.2))
+            return Response(request_id="", value=HOSTILE, tokens=tokens)
         if request.document == 23:
             return Failure(request_id="", kind="server error", message="503 <i>later</i>")
         off = 1 if request.document % self._wrong_every == 0 else 0
@@ -81,6 +85,18 @@ def write_tasks(folder: Path) -> list[str]:
         doc_to_visual=Function("utils.doc_to_visual"), doc_to_text=Function("utils.doc_to_text"),
     )  # fmt: skip
     return [str(sums), str(write_choices(folder, rows=8)), str(shown)]
+
+
+def make_video_run(folder: Path) -> Run:
+    """A run about one video, of a kind that browsers play."""
+    film = write_video(folder / "grey.mp4", codec="libvpx-vp9")
+    task = write_task(
+        folder / "tasks", "films", [{"question": "What happens?", "answer": "a tone", "file": str(film)}],
+        helpers=MEDIA_HELPERS, doc_to_visual=Function("utils.doc_to_visual"),
+        doc_to_text=Function("utils.doc_to_text"),
+    )  # fmt: skip
+    model = ScriptedModel(lambda request: "it becomes lighter")
+    return assay.run(model=model, tasks=[str(task)], no_cache=True, output_path=str(folder / "runs"))
 
 
 def make_runs(folder: Path) -> tuple[Run, Run]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.making import write_task
-from tests.viewer.web.making_runs import HOSTILE, SUMS
+from tests.viewer.web.making_runs import HOSTILE, SUMS, make_video_run
 from tests.viewer.web.serving import Viewer, serving
 
 from assay.store.runs import Run
@@ -204,6 +204,47 @@ def test_a_picture_is_seen_and_a_sound_can_be_played(visit: Visit, runs: Runs, s
     page = visit.open(f"/runs/{runs[0].id}/documents/media/1")
     until(page, "document.querySelector('audio')?.duration > 0.2")
     page.screenshot(path=shots / "sound.png")
+
+
+def test_a_video_is_played(browser: Any, tmp_path: Path, workspace: Path, shots: Path) -> None:
+    pytest.importorskip("av")
+    made = make_video_run(tmp_path)
+    with serving([tmp_path / "runs"]) as viewer:
+        visit = Visit(browser, viewer)
+        page = visit.open(f"/runs/{made.id}/documents/films/0")
+        until(page, "document.querySelector('video')?.duration > 1.5")
+        until(page, "document.querySelector('video').readyState >= 2")  # a frame is there to be seen
+        assert page.evaluate("document.querySelector('video').videoWidth") == 64
+        page.evaluate("document.querySelector('video').play()")
+        until(page, "document.querySelector('video').currentTime > 0.2")
+        page.screenshot(path=shots / "video.png")
+        visit.check()
+        visit.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_tokens_are_told_apart_with_and_without_colour(
+    browser: Any, viewer: Viewer, runs: Runs, shots: Path, scheme: str
+) -> None:
+    visit = Visit(browser, viewer, color_scheme=scheme)
+    page = visit.open(f"/runs/{runs[0].id}/documents/sums/17")
+    marks = page.locator("#tokens .tokens .token")
+    assert marks.count() == 4
+    assert "".join(marks.all_inner_texts()[:2]) == HOSTILE
+    assert page.evaluate("window.stolen") is None
+    looks = page.evaluate(
+        "[...document.querySelectorAll('#tokens .token-levels .token')].map(one => getComputedStyle(one))"
+        ".map(style => [style.backgroundColor, style.borderBottomStyle + style.borderBottomWidth])"
+    )
+    assert len({colour for colour, _ in looks}) == len({line for _, line in looks}) == 6
+    page.click("#tokens summary")
+    assert page.locator("#tokens tbody tr").nth(1).inner_text().split()[-3:] == ["-3.0000", "5.0", "%"]
+    page.screenshot(path=shots / f"tokens-{scheme}.png", full_page=True)
+    page = visit.open(f"/runs/{runs[0].id}/documents/choices/1")
+    assert page.locator("#tokens .answer-tokens").count() == 2
+    page.screenshot(path=shots / f"choices-{scheme}.png", full_page=True)
+    visit.check()
+    visit.context.close()
 
 
 def test_two_runs_are_chosen_and_compared(visit: Visit, runs: Runs, shots: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -112,6 +113,27 @@ def test_what_a_model_says_stays_text(viewer: Viewer, runs: Runs) -> None:
     assert "<script>window" not in page and "<img src=x" not in page
     table = viewer.settled(f"/runs/{runs[0].id}/documents?q=stolen").text
     assert 'id="found">1<' in table and "<script>window" not in table
+
+
+def test_tokens_are_marked_by_their_probability(viewer: Viewer, runs: Runs) -> None:
+    page = viewer.settled(f"/runs/{runs[0].id}/documents/sums/17").text
+    tokens = page.partition('<section id="tokens">')[2].partition("</section>")[0]
+    marks = re.findall(r'<span class="token (p\d)" title="([^"]+)">([^<]*)</span>', tokens)
+    assert [(level, title) for level, title, _ in marks] == [
+        ("p0", "-0.0100 · 99.0 %"),
+        ("p3", "-3.0000 · 5.0 %"),
+        ("p5", "-9.5000 · 0.0075 %"),
+        ("p1", "-0.2000 · 81.9 %"),
+    ]
+    texts = [html.unescape(text) for _, _, text in marks]
+    assert texts == [HOSTILE[:20], HOSTILE[20:], "↵\n", "∅"]
+    assert tokens.count("<tr>") == 5  # the same numbers in a table
+    choices = viewer.settled(f"/runs/{runs[0].id}/documents/choices/1").text
+    assert "choice 0" in choices and "choice 1" in choices
+    unknown = viewer.settled(f"/runs/{runs[0].id}/documents/sums/18").text
+    assert "the run did not keep them" in unknown and 'id="tokens"' not in unknown
+    nothing = viewer.settled(f"/runs/{runs[0].id}/documents/sums/23").text
+    assert "the run did not keep them" not in nothing
 
 
 def test_a_failed_document_says_why(viewer: Viewer, runs: Runs) -> None:

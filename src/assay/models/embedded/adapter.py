@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from assay.core.errors import AssayError, BadData, BadOption
 from assay.core.messages import Image, Prompt
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, Finish, LogProbability, Outcome, Response, Usage
+from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
 from assay.models.embedded.template import ChatTemplate, UnreadablePart, plain_text
 
 if TYPE_CHECKING:
@@ -57,6 +58,11 @@ class EmbeddedModel:
         self._folder = Path(weights) if weights else SHIPPED_WEIGHTS
         self._template = ChatTemplate(self._folder / "chat_template.jinja")
         self._engine: Engine | None = None
+        self._gives_tokens = False
+
+    def give_tokens(self) -> None:
+        """Every response brings its tokens from now on."""
+        self._gives_tokens = True
 
     @property
     def name(self) -> str:
@@ -67,7 +73,7 @@ class EmbeddedModel:
     def traits(self) -> Traits:
         """Everything but sound and video; one sequence at a time, in windows long enough to share contexts."""
         abilities: frozenset[Ability] = frozenset({"generate", "likelihood", "rolling", "chat", "image"})
-        return Traits(abilities=abilities, window=64, in_flight=1)
+        return Traits(abilities=abilities, window=64, in_flight=1, tokens=True)
 
     async def identify(self) -> Mapping[str, str]:
         """Name, engine, hashes of weights and template, and the seed that sampled answers start from."""
@@ -139,24 +145,17 @@ class EmbeddedModel:
         try:
             match request:
                 case Generate():
-                    value, finish, usage = self._generate(engine, request)
+                    response = self._generate(engine, request)
                 case Likelihood():
-                    value, finish, usage = self._likelihood(engine, request)
+                    response = self._likelihood(engine, request)
                 case RollingLikelihood():
-                    text = request.prompt.text
-                    total = engine.rolling_log_likelihood(text)
-                    value, finish, usage = (
-                        LogProbability(total),
-                        "",
-                        Usage(len(engine.tokenizer.encode(text)), 0),
-                    )
+                    response = self._rolling(engine, request)
         except (BadPrompt, _BadMedia) as error:
             kind = "bad media" if isinstance(error, _BadMedia) else "bad request"
             return Failure(request_id=request.id, kind=kind, message=str(error))
-        seconds = time.monotonic() - started
-        return Response(request_id=request.id, value=value, finish=finish, usage=usage, seconds=seconds)
+        return replace(response, seconds=time.monotonic() - started)
 
-    def _generate(self, engine: Engine, request: Generate) -> tuple[str | LogProbability, Finish, Usage]:
+    def _generate(self, engine: Engine, request: Generate) -> Response:
         from assay.models.embedded.sampling import TokenChoice, make_generator
 
         settings = request.settings
@@ -168,19 +167,47 @@ class EmbeddedModel:
             max_tokens=_DEFAULT_MAX_TOKENS if limit is None else limit,
             choice=TokenChoice(temperature=settings.temperature, top_p=settings.top_p, top_k=settings.top_k),
             generator=make_generator(seed, request.prompt.digest, request.repeat),
+            chances=self._gives_tokens,
         )
-        finish: Finish = "stop" if written.finish == "stop" else "length"
-        return written.text, finish, Usage(written.read, written.written)
+        ids, chances = [token for token, _ in written.tokens], [chance for _, chance in written.tokens]
+        return Response(
+            request_id=request.id,
+            value=written.text,
+            finish="stop" if written.finish == "stop" else "length",
+            usage=Usage(written.read, written.written),
+            tokens=self._told(engine, ids, chances),
+        )
 
-    def _likelihood(self, engine: Engine, request: Likelihood) -> tuple[str | LogProbability, Finish, Usage]:
+    def _likelihood(self, engine: Engine, request: Likelihood) -> Response:
         """Trailing white space of the context belongs to the continuation; no context means the start token."""
         text = self._text(request.prompt)
         context = text.rstrip()
         whole = engine.encode(text + request.continuation)
         prompt = self._tokens(engine, request.prompt, context)
         continuation = whole[len(prompt.ids) :]
-        total, greedy = engine.log_likelihood(prompt, continuation)
-        return LogProbability(total, greedy), "", Usage(len(prompt.ids), len(continuation))
+        chances, greedy = engine.token_chances(prompt, continuation)
+        return Response(
+            request_id=request.id,
+            value=LogProbability(float(chances.sum()), greedy),
+            usage=Usage(len(prompt.ids), len(continuation)),
+            tokens=self._told(engine, continuation, chances),
+        )
+
+    def _rolling(self, engine: Engine, request: RollingLikelihood) -> Response:
+        text = request.prompt.text
+        portions, ids = engine.rolling_chances(text), engine.tokenizer.encode(text)
+        return Response(
+            request_id=request.id,
+            value=LogProbability(sum((float(portion.sum()) for portion in portions), 0.0)),
+            usage=Usage(len(ids), 0),
+            tokens=self._told(engine, ids, [chance for portion in portions for chance in portion]),
+        )
+
+    def _told(self, engine: Engine, ids: Sequence[int], chances: Iterable[float]) -> Tokens | None:
+        """The tokens of an answer, where somebody wants to know them."""
+        if not self._gives_tokens:
+            return None
+        return Tokens(engine.tokenizer.pieces(ids), tuple(float(chance) for chance in chances))
 
     def _text(self, prompt: Prompt) -> str:
         try:

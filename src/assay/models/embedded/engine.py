@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.models.embedded.decoder import Decoder, Memory
 from assay.models.embedded.sampling import TokenChoice, log_softmax
@@ -56,6 +57,8 @@ class Written:
     finish: str
     read: int
     written: int
+    tokens: tuple[tuple[int, float], ...] = ()
+    """Each token with its log-probability, where somebody wants to know."""
 
 
 @dataclass(slots=True)
@@ -98,10 +101,12 @@ class Engine:
         max_tokens: int = 256,
         choice: TokenChoice | None = None,
         generator: np.random.Generator | None = None,
+        chances: bool = False,
     ) -> Written:
         """Write until a stop string, the end token, the token limit or the end of the context.
 
-        A prompt that leaves too little room loses its beginning, as in lm-evaluation-harness.
+        A prompt that leaves too little room loses its beginning, as in lm-evaluation-harness. With `chances` the
+        result holds the log-probability of each token by itself, before temperature and limits.
         """
         choice = choice or TokenChoice()
         generator = generator or np.random.default_rng(0)
@@ -110,24 +115,31 @@ class Engine:
             ids = self._expand(prompt)
             ids = self._keep_latest(ids, self.context - min(max_tokens, _LEAST_ROOM))
             context = self._read_context(ids, prompt.pictures)
-            logits, text = context.logits, ""
+            logits, text, tokens = context.logits, "", list[tuple[int, float]]()
             limit = min(max_tokens, self.context - len(ids))
             for count in range(1, limit + 1):
                 token = choice.pick(logits, generator)
+                if chances:
+                    tokens.append((token, float(log_softmax(logits)[token])))
                 if token == self._end:
-                    return Written(text, "stop", len(ids), count)
+                    return Written(text, "stop", len(ids), count, tuple(tokens))
                 text += self.tokenizer.decode([token])
                 if (cut := _first_stop(text, stop)) is not None:
-                    return Written(text[:cut], "stop", len(ids), count)
+                    return Written(text[:cut], "stop", len(ids), count, tuple(tokens))
                 if count < limit:
                     hidden = self._decoder.read(self._decoder.embed([token]), context.memory)
                     logits = self._decoder.logits(hidden)[0]
-            return Written(text, "length", len(ids), max(limit, 0))
+            return Written(text, "length", len(ids), max(limit, 0), tuple(tokens))
 
     def log_likelihood(self, prompt: TokenPrompt, continuation: list[int]) -> tuple[float, bool]:
         """Log-probability of the continuation after the prompt, and whether it is the greedy one."""
+        chances, greedy = self.token_chances(prompt, continuation)
+        return float(chances.sum()), greedy
+
+    def token_chances(self, prompt: TokenPrompt, continuation: list[int]) -> tuple[NDArray[np.float64], bool]:
+        """Log-probability of each token of the continuation, and whether all are the greedy ones."""
         if not continuation:
-            return 0.0, True
+            return np.zeros(0), True
         if len(continuation) > self.context:
             raise BadPrompt(
                 f"the continuation has {len(continuation)} tokens, the model reads {self.context}"
@@ -140,21 +152,25 @@ class Engine:
                 hidden = self._decoder.read(self._decoder.embed(continuation[:-1]), context.memory)
                 logits = np.concatenate([logits, self._decoder.logits(hidden)])
         chances = log_softmax(logits)[np.arange(len(continuation)), continuation]
-        return float(chances.sum()), bool((logits.argmax(axis=-1) == continuation).all())
+        return chances, bool((logits.argmax(axis=-1) == continuation).all())
 
     def rolling_log_likelihood(self, text: str) -> float:
-        """Log-probability of a whole text, its first token after the start token.
+        """Log-probability of a whole text, its first token after the start token."""
+        return sum((float(chances.sum()) for chances in self.rolling_chances(text)), 0.0)
+
+    def rolling_chances(self, text: str) -> list[NDArray[np.float64]]:
+        """Log-probability of each token of a text, in portions.
 
         Longer texts go through windows that each predict as many tokens as fit, no token twice; the last
         window looks back as far as the context reaches.
         """
         ids = self.tokenizer.encode(text)
-        total, size = 0.0, self.context
+        portions, size = [], self.context
         for start in range(0, len(ids), size):
             end = min(start + size, len(ids))
             before = ids[max(0, end - size - 1) : start] if start else [self._start]
-            total += self.log_likelihood(TokenPrompt(before), ids[start:end])[0]
-        return total
+            portions.append(self.token_chances(TokenPrompt(before), ids[start:end])[0])
+        return portions
 
     def forget(self) -> None:
         """Drop everything kept from earlier requests. Changes speed, never results."""

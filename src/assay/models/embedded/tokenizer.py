@@ -63,5 +63,10 @@ class CharacterTokenizer:
         """The text of token ids, special tokens left out."""
         return "".join(self._texts.get(number, "") for number in ids)
 
+    def pieces(self, ids: Iterable[int]) -> tuple[str, ...]:
+        """What each token writes, special ones by their names."""
+        special = {number: text for text, number in self._special_ids.items()}
+        return tuple(special.get(number) or self._texts.get(number, "") for number in ids)
+
     def _encode_plain(self, text: str) -> list[int]:
         return [self._ids.get(character, self._unknown) for character in text]

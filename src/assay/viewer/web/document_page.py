@@ -12,14 +12,17 @@ from assay.store.media_files import content_type, media_path
 from assay.store.one_document import Asked, DocumentRecord
 from assay.viewer.web.filter_steps import filter_traces
 from assay.viewer.web.prompts import MediaPart, ShownMessage, read_prompt
+from assay.viewer.web.token_marks import LEVELS, shown_tokens, why_unknown
 
 __all__ = ["choices_of", "document_context", "medium_facts"]
 
 _MOST_FRAMES = 8
 
 
-def document_context(record: DocumentRecord, facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """What the page of a document shows; `facts` are those of its task."""
+def document_context(
+    record: DocumentRecord, facts: Mapping[str, Any], folder: Path, *, tokens: bool = False
+) -> dict[str, Any]:
+    """What the page of a document shows; `facts` are those of its task, `tokens` whether the run was to keep them."""
     config = facts.get("config", {})
     delimiter = str(config.get("fewshot_delimiter") or "\n\n")
     prompts = [
@@ -34,6 +37,9 @@ def document_context(record: DocumentRecord, facts: Mapping[str, Any], folder: P
         "choices": choices_of(likelihoods, record.target),
         "responses": [asked for asked in record.asked if asked.kind != "likelihood"],
         "said": _said,
+        "tokens": shown_tokens(record.asked),
+        "token_levels": LEVELS,
+        "no_tokens": why_unknown(record.asked, wanted=tokens),
         "traces": filter_traces(record, config),
         "judges": [
             {

@@ -140,7 +140,8 @@ def _document(request: Request) -> Response:
         )
         if record is None:
             raise UnknownName(f"the run has no document {position} of the task `{task}`")
-        context = document_context(record, run.tasks.get(task, {}), run.folder)
+        wanted = bool(run.facts.get("spec", {}).get("token_logprobs"))
+        context = document_context(record, run.tasks.get(task, {}), run.folder, tokens=wanted)
         model = run.model
     around: dict[str, Any] = {
         "place": None,

@@ -238,9 +238,8 @@ class _Stream:
         from_cache: dict[str, Response] = {}
         if self.cache is not None and len(known) < len(wanted):
             from_cache = self.cache.find([mark for mark in wanted if mark not in known])
-            self.writes.append(
-                self.journal.add_responses(from_cache.items(), source="cache", at_leisure=True)
-            )
+            kept = self.journal.add_responses(from_cache.items(), source="cache", at_leisure=True)
+            self.writes.append(kept)
             known |= from_cache
         pending: list[Request] = []
         complete: list[OpenDocument] = []
@@ -360,8 +359,7 @@ class _Stream:
 
     async def _judge(self, task: str, documents: list[OpenDocument]) -> None:
         documents.sort(key=lambda document: document.document.index)
-        planned = self.plan.tasks[task]
-        if self.courthouse.beside(planned):
+        if self.courthouse.beside(self.plan.tasks[task]):
             self.group.create_task(self._judge_now(task, documents))
         else:
             await self._judge_now(task, documents)

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import subprocess
 import sys
 import tomllib
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from assay.cli.app import COMMANDS
-from assay.core.messages import Prompt
-from assay.core.ports import Model
-from assay.core.requests import Generate, Settings
-from assay.core.responses import Response
 from assay.core.runspec import run_options
 
 PROJECT = Path(__file__).parents[2]
@@ -50,17 +43,16 @@ def name_of(path: Path) -> str:
     return path.relative_to(PROJECT).as_posix()
 
 
-def blocks(page: str, language: str) -> list[str]:
-    """The code blocks of one language on a page."""
-    text = (PROJECT / page).read_text("utf-8")
-    return [code for kind, code in FENCE.findall(text) if kind == language]
-
-
 def anchors(path: Path) -> set[str]:
     """The headings of a page, as links name them."""
     lines = FENCE.sub("", path.read_text("utf-8")).splitlines()
     titles = (line.lstrip("# ") for line in lines if line.startswith("#"))
     return {re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_page_was_left_in_the_middle_of_a_merge(page: Path) -> None:
+    assert not re.search(r"^(<{7}|>{7}) ", page.read_text("utf-8"), re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -132,53 +124,6 @@ def test_the_version_has_an_entry_or_is_unreleased() -> None:
 
 
 def test_ci_runs_the_command_of_the_readme() -> None:
-    assert "scripts/check" in "\n".join(blocks("README.md", "sh"))
+    assert "\nscripts/check\n" in (PROJECT / "README.md").read_text("utf-8")
     lines = (PROJECT / ".ci" / "run").read_text("utf-8").splitlines()
     assert lines == ["#!/bin/sh", 'exec "$(dirname -- "$0")/../scripts/check"']
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/guides/your-first-task.md"])
-def test_the_task_that_is_shown_works(page: str, tmp_path: Path) -> None:
-    load = pytest.importorskip("assay.tasks.load")
-    task = pytest.importorskip("assay.tasks.task")
-    (tmp_path / "sums.jsonl").write_text(blocks(page, "json")[0])
-    (tmp_path / "sums.yaml").write_text(blocks(page, "yaml")[0])
-    spec = load.load_task(tmp_path / "sums.yaml")
-    prompts = [request.prompt.text for _, requests in task.Task(spec).render() for request in requests]
-    assert spec.name == "my_sums"
-    assert prompts == ["12 + 34 =", "71 + 15 ="]
-
-
-@pytest.mark.skipif(find_spec("assay.cli") is None, reason="there is no assay.cli yet")
-@pytest.mark.parametrize("page", ["README.md", "docs/guides/your-first-task.md"])
-def test_the_task_that_is_shown_can_be_run(page: str, tmp_path: Path) -> None:
-    (tmp_path / "sums").mkdir()
-    (tmp_path / "sums" / "sums.jsonl").write_text(blocks(page, "json")[0])
-    (tmp_path / "sums" / "sums.yaml").write_text(blocks(page, "yaml")[0])
-    code = "import sys; from assay.cli import main; sys.argv[0] = 'assay'; main()"
-    command = [sys.executable, "-c", code, "run", "--tasks", "sums/sums.yaml"]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    assert "my_sums" in result.stdout
-
-
-def test_the_model_of_the_readme_is_a_model_and_answers() -> None:
-    names: dict[str, Any] = {}
-    exec(blocks("README.md", "python")[0], names)
-    parrot = names["Parrot"]()
-    request = Generate(task="t", document=0, prompt=Prompt.of_text("say cheese"), settings=Settings())
-
-    async def ask() -> list[object]:
-        await parrot.open()
-        outcomes = [outcome async for outcome in parrot.answer([request])]
-        await parrot.close()
-        return outcomes
-
-    assert isinstance(parrot, Model)
-    assert asyncio.run(ask()) == [Response(request_id=request.id, value="cheese")]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_python_that_is_shown_is_python(page: Path) -> None:
-    for code in blocks(name_of(page), "python"):
-        compile(code, str(page), "exec")

@@ -31,6 +31,15 @@ def test_a_run_is_found_by_id_by_the_start_of_its_id_by_path_and_as_the_latest(r
     assert assay.open_run("latest").folder == three
 
 
+def test_a_folder_with_one_run_is_that_run(workspace: Path) -> None:
+    path = str(write_task(workspace))
+    run = assay.run(model=make_model(), tasks=[path], limit=1, output_path="once")
+    assert find_run("once").resolve() == run.folder.resolve()
+    assay.run(model=make_model(), tasks=[path], limit=2, output_path="once")
+    with pytest.raises(UnknownName, match="`once` holds 2 runs: once/"):
+        find_run("once")
+
+
 def test_a_start_that_several_runs_share_is_refused_with_their_names(runs: list[Path]) -> None:
     with pytest.raises(UnknownName, match="the start of 3 runs") as caught:
         find_run("scripted-sums")

@@ -1,4 +1,4 @@
-"""Which runs there are, and which one is meant: an id, the start of one, a path, `latest`."""
+"""Which runs there are, and which one is meant: an id, the start of one, a path, a folder with one in it, `latest`."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _summary(run: Run, size: int) -> RunSummary:
 
 
 def find_run(word: str | Path, folders: Sequence[str | Path] = ()) -> Path:
-    """The folder of the one run that is meant.
+    """The folder of the one run that is meant: its id, the start of one, its path or that of a folder with one run in it.
 
     Raises:
         UnknownName: There is none, or several begin like that.
@@ -141,8 +141,22 @@ def find_run(word: str | Path, folders: Sequence[str | Path] = ()) -> Path:
             hint="give more of the id, or the path",
         )
     if path.is_dir() or "/" in text:
-        raise UnknownName(f"there is no run in `{text}`", hint=f"a run's folder holds {FILE_NAME}")
+        return _only_run(path)
     raise _unknown(text, [folder.name for folder in known], folders)
+
+
+def _only_run(folder: Path) -> Path:
+    """The run in a folder that holds one, such as an `--output_path` that was used once."""
+    inside = run_folders([folder])
+    if len(inside) == 1:
+        return inside[0]
+    if inside:
+        names = ", ".join(str(run) for run in inside[:3])
+        raise UnknownName(
+            f"`{folder}` holds {len(inside)} runs: {names}{', …' if len(inside) > 3 else ''}",
+            hint="give one of them",
+        )
+    raise UnknownName(f"there is no run in `{folder}`", hint=f"a run's folder holds {FILE_NAME}")
 
 
 def _unknown(text: str, known: list[str], folders: Sequence[str | Path]) -> UnknownName:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
+from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from assay.core.endings import ENDINGS
@@ -201,10 +202,12 @@ def spent_text(spent: Spent, billing: Mapping[str, Any] | None) -> str:
 def dollars(amount: float) -> str:
     """Money as people read it: cents, or two digits of less.
 
-    >>> dollars(12.345), dollars(0.00123), dollars(0)
-    ('$12.35', '$0.0012', '$0.00')
+    >>> dollars(12.345), dollars(0.00123), dollars(0.0000112), dollars(0)
+    ('$12.35', '$0.0012', '$0.000011', '$0.00')
     """
-    return f"${amount:.2f}" if amount >= 1 or amount == 0 else f"${amount:.2g}"
+    if amount >= 1 or amount == 0:
+        return f"${amount:.2f}"
+    return f"${amount:.{1 - floor(log10(amount))}f}"
 
 
 def _billed(run: Run, name: str) -> Mapping[str, Any] | None:

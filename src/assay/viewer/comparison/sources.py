@@ -7,7 +7,7 @@ from pathlib import Path
 
 from assay.core.errors import UnknownName
 from assay.core.plugins import plugins
-from assay.store.finding import find_run
+from assay.store.finding import find_run, run_folders
 from assay.store.journal import FILE_NAME
 from assay.store.run_sheets import RunSheets
 from assay.store.runs import Run
@@ -32,7 +32,7 @@ def open_source(word: str | Path | Run, folders: Sequence[str | Path] = ()) -> S
     if isinstance(word, str) and word.startswith(MODEL):
         return ModelSheets.find(word.removeprefix(MODEL), folders, run_sheets)
     path = Path(word).expanduser()
-    ours = (path / FILE_NAME).is_file() or path.name == FILE_NAME
+    ours = path.name == FILE_NAME or len(run_folders([path])) == 1
     if path.exists() and not ours:
         for plugin in plugins("assay.compat"):
             found: SheetSource | None = plugin.load().open_results(path)

@@ -1,0 +1,239 @@
+"""Somebody who reads a page from top to bottom and does what it says, in a folder of their own."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import tomllib
+import webbrowser
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import yaml
+from tests.docs.blocks import PROJECT, Block, Marker, written
+from tests.docs.commands import PROGRAMS, check_command, commands_of, split_commands
+
+from assay.cli.app import call
+
+__all__ = ["LANGUAGES", "Reader"]
+
+FEW = ["--limit", "3"]
+"""Given to runs that would ask everything."""
+
+BOUNDED = {"--limit", "-L", "--stop_when", "--from", "--samples"}
+
+
+class Reader:
+    """Runs the blocks of a page one after the other; every failure names the page and the line."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self._patch = monkeypatch
+        self._names: dict[str, Any] = {"__name__": "page"}
+        self._said = ""
+
+    def read(self, blocks: list[Block]) -> None:
+        """The whole page."""
+        for name, text in written(blocks).items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        for block in blocks:
+            self._follow(block)
+
+    def _follow(self, block: Block) -> None:
+        for marker in block.markers:
+            if marker.kind == "before" and marker.value == "python":
+                self._exec(marker.text, block.place)
+            elif marker.kind == "before":
+                ends = tuple(Marker(kind="exits", value=word[-1]) for word in marker.value.split(", ")[1:])
+                self._shell(Block(page=block.page, line=block.line, code=marker.text, markers=ends))
+        if block.language:
+            LANGUAGES[block.language](self, block)
+
+    # --- languages
+
+    def _python(self, block: Block) -> None:
+        if block.file or block.marker("not run"):
+            compile(block.code, block.place, "exec")
+        elif re.search(r"^import lmm?s?_eval", block.code, re.MULTILINE):
+            assert self._foreign("python", ["-c", block.code]) == 0, f"{block.place}\n{self._said}"
+        else:
+            self._exec(block.code, block.place)
+
+    def _exec(self, code: str, place: str) -> None:
+        with redirect_stdout(io.StringIO()) as said, redirect_stderr(io.StringIO()):
+            exec(compile(code, place, "exec"), self._names)
+        self._said = said.getvalue()
+
+    def _shell(self, block: Block) -> None:
+        lines = list(enumerate(block.code.replace("\\\n", " ").splitlines(), 1))
+        last = max((number for number, line in lines if split_commands(line)), default=0)
+        exits = block.marker("exits")
+        for number, line in lines:
+            for words in split_commands(line):
+                place = f"{block.page}:{block.line + number}: {' '.join(words)}"
+                if block.unrun(number):
+                    for shown in [words, *commands_of(line)]:
+                        check_command(shown)
+                    continue
+                code = self._command(words, line, place)
+                expected = int(exits.value) if exits and number == last else 0
+                assert code == expected, f"{place}\nexited with {code}\n{self._said}"
+
+    def _yaml(self, block: Block) -> None:
+        tags: Any = type("Tags", (yaml.SafeLoader,), {})
+        tags.add_constructor("!function", lambda loader, node: node.value)
+        read = yaml.load(block.code, Loader=tags)
+        if block.marker("not run"):
+            for words in commands_of(re.sub(r"^\s*- ", "", block.code, flags=re.MULTILINE)):
+                check_command(words)
+            return
+        name = self._yaml_file(block)
+        if {"task", "group", "include"} & set(read) or block.marker("changes"):
+            assert self._command(["assay", "check", name], "", block.place) == 0, (
+                f"{block.place}\n{self._said}"
+            )
+            assert "no errors, no warnings" in self._said, f"{block.place}\n{self._said}"
+
+    def _yaml_file(self, block: Block) -> str:
+        changed = block.marker("changes")
+        assert changed or block.file, f"{block.place}: say which file it is: <!-- file: NAME -->"
+        if changed is None:
+            return block.file
+        path = self.folder / changed.value
+        other = path.with_name(f"changed_{block.line}.yaml")
+        other.write_text(f"include: {path.name}\n{block.code}", "utf-8")
+        return other.relative_to(self.folder).as_posix()
+
+    def _json(self, block: Block) -> None:
+        try:
+            json.loads(block.code)
+        except ValueError:
+            for line in block.code.splitlines():
+                json.loads(line)
+
+    def _toml(self, block: Block) -> None:
+        for group, names in tomllib.loads(block.code).get("project", {}).get("entry-points", {}).items():
+            installed = self.folder / f"page_{block.line}-1.dist-info"
+            installed.mkdir()
+            (installed / "METADATA").write_text(
+                f"Metadata-Version: 2.1\nName: page-{block.line}\nVersion: 1\n"
+            )
+            lines = [f"[{group}]", *(f"{name} = {target}" for name, target in names.items())]
+            (installed / "entry_points.txt").write_text("\n".join(lines))
+
+    def _sql(self, block: Block) -> None:
+        self._command(["assay", "runs", "path", "latest"], "", block.place)
+        journal = next((self.folder / self._said.split()[0]).glob("journal.sqlite"))
+        with sqlite3.connect(journal) as connection:
+            assert connection.execute(block.code).fetchall(), f"{block.place}: nothing was found"
+        connection.close()
+
+    def _text(self, block: Block) -> None:
+        if block.marker("output") is None:
+            assert block.marker("not run"), f"{block.place}: output of a command, or why it is not"
+            return
+        assert shows(self._said, block.code), f"{block.place}\nis not what was printed:\n{self._said}"
+
+    # --- commands
+
+    def _command(self, words: list[str], line: str, place: str) -> int:
+        words = [path for word in words for path in _expanded(word, quoted=_quoted(word, line))]
+        program, *arguments = words
+        check_command(words)
+        if program in PROGRAMS:
+            return self._view(arguments) if arguments[:1] == ["view"] else self._assay(arguments)
+        if program == "export":
+            self._patch.setenv(*arguments[0].partition("=")[::2])
+        elif program in ("python", "lm-eval", "lm_eval", "lmms-eval"):
+            return self._foreign(program, arguments)
+        elif program == "make":
+            assert f"\n{arguments[0]}:" in (PROJECT / "Makefile").read_text("utf-8"), place
+        elif program.startswith("scripts/"):
+            assert os.access(PROJECT / program, os.X_OK), f"{place}: there is no such script"
+        else:
+            known = program.endswith("pip") or words == [".", ".venv/bin/activate"]
+            assert known, f"{place}\n`{program}` is nothing these tests run: <!-- not run: REASON -->"
+        return 0
+
+    def _assay(self, arguments: list[str]) -> int:
+        if arguments[0] in ("run", "sweep") and not BOUNDED & set(arguments):
+            arguments = [*arguments, *FEW]
+        with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as talk:
+            code = call(arguments)
+        self._said = out.getvalue() + talk.getvalue()
+        return code
+
+    def _foreign(self, program: str, arguments: list[str]) -> int:
+        """The names of other harnesses, in a process of their own: what they import must not stay here."""
+        if program != "python":
+            arguments = ["-m", program.replace("-", "_"), *arguments]
+        paths = [str(PROJECT / "aliases" / "src"), str(PROJECT / "src")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        done = subprocess.run(
+            [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
+        )
+        self._said = done.stdout + done.stderr
+        return done.returncode
+
+    def _view(self, arguments: list[str]) -> int:
+        """With a browser that opens the page and a reader who then presses Ctrl-C."""
+        answered: list[int] = []
+
+        def visit(address: str) -> None:
+            with urlopen(address, timeout=30) as page:
+                answered.append(page.status)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        self._patch.setattr(webbrowser, "open", lambda address: Thread(target=visit, args=[address]).start())
+        code = self._assay(arguments)
+        assert answered == [200], f"assay {' '.join(arguments)}\n{self._said}"
+        return code
+
+
+def shows(said: str, shown: str) -> bool:
+    """Whether `shown` stands in what was said, `…` aside."""
+    pattern = ""
+    for line in shown.rstrip().splitlines():
+        if line.strip() == "…":
+            pattern += r"(?:.*\n)*?"
+        else:
+            pieces = (re.escape(piece.strip(" ")) for piece in line.rstrip().split("…"))
+            pattern += r"[ ]*" + r".*".join(pieces).replace(r"\ ", r"[ ]") + r"[ ]*\n"
+    return re.search(pattern, said if said.endswith("\n") else f"{said}\n") is not None
+
+
+def _quoted(word: str, line: str) -> bool:
+    return f"'{word}'" in line or f'"{word}"' in line
+
+
+def _expanded(word: str, *, quoted: bool) -> list[str]:
+    """A word as the shell would give it: `~` and stars."""
+    if quoted or word.startswith("-"):
+        return [word]
+    found = sorted(str(path) for path in Path().glob(word)) if "*" in word else []
+    return found or [str(Path(word).expanduser()) if word.startswith("~") else word]
+
+
+LANGUAGES: dict[str, Callable[[Reader, Block], None]] = {
+    "sh": Reader._shell,
+    "bash": Reader._shell,
+    "python": Reader._python,
+    "yaml": Reader._yaml,
+    "json": Reader._json,
+    "toml": Reader._toml,
+    "sql": Reader._sql,
+    "text": Reader._text,
+}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 from assay.core import errors
 
@@ -44,21 +43,11 @@ def page() -> str:
         pieces.append(f"\n## {title}\n\n| name | what it is |\n|---|---|\n")
         together: dict[str, list[str]] = {}
         for key in registry.names():
-            together.setdefault(_about(name, registry.get(key)), []).append(key)
+            about = registry.about(key).replace("|", "\\|").replace("<", "\\<")
+            together.setdefault(about, []).append(key)
         for about, names in together.items():
             pieces.append(f"| {', '.join(f'`{one}`' for one in names)} | {about} |\n")
     return "".join(pieces)
-
-
-def _about(kind: str, thing: Any) -> str:
-    if kind == "METRICS":
-        better = "higher" if thing.higher_is_better else "lower"
-        kinds = (
-            f"; for {' and '.join(f'`{one}`' for one in thing.output_types)}" if thing.output_types else ""
-        )
-        return f"`{thing.aggregation}` over documents, {better} is better{kinds}"
-    text = (getattr(thing, "__doc__", "") or "").strip().partition("\n")[0]
-    return text.replace("|", "\\|").replace("<", "\\<")
 
 
 def errors_page() -> str:

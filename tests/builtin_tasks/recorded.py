@@ -121,6 +121,17 @@ class Recorded:
             theirs = [part["text"] if part["type"] == "text" else part["url"] for part in recorded["content"]]
             assert ours == self._shown(theirs)
 
+    def check_everything(self, *metrics: str) -> None:
+        """Prompts, messages, every verdict, and what the named metrics come to over the documents."""
+        self.check_prompts()
+        self.check_messages()
+        judged = self.judged()
+        assert len(judged) > 10
+        for ours, theirs in judged:
+            assert known_to(theirs, ours) == theirs
+        first = [ours for ours, _ in judged[: self.record["n_eval_docs"]]]
+        self.check_results({name: [ours[name] for ours in first if name in ours] for name in metrics})
+
     def judged(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """(ours, recorded) of `process_results` for every recorded response, the further ones included."""
         task = self.task()

@@ -142,17 +142,7 @@ def _registered(module: str, name: str) -> list[dict[str, Any]]:
     from importlib import import_module
 
     registry = getattr(import_module(module), name)
-    rows = []
-    for key in registry.names():
-        thing = registry.get(key)
-        if name == "METRICS":
-            better = "higher" if thing.higher_is_better else "lower"
-            kinds = f", for {' and '.join(thing.output_types)}" if thing.output_types else ""
-            document = f"{thing.aggregation} over documents, {better} is better{kinds}"
-        else:
-            document = (getattr(thing, "__doc__", "") or "").strip().partition("\n")[0]
-        rows.append({"name": key, "about": document})
-    return rows
+    return [{"name": key, "about": registry.about(key)} for key in registry.names()]
 
 
 def _options() -> list[dict[str, Any]]:

@@ -87,6 +87,11 @@ class Registry(Generic[T]):
         self._found.add(name)
         return self._items[name]
 
+    def about(self, name: str) -> str:
+        """One line on the thing called `name`: its own `about`, else the first line of its docstring."""
+        thing = self.get(name)
+        return getattr(thing, "about", "") or (getattr(thing, "__doc__", "") or "").strip().partition("\n")[0]
+
     def __contains__(self, name: object) -> bool:
         self._load_builtins()
         if not isinstance(name, str):

@@ -159,7 +159,7 @@ def _rendered(plan: Plan, planned: PlannedTask) -> Iterator[tuple[Document, Any,
 def _target(planned: PlannedTask, document: Document) -> Any:
     try:
         return planned.task.target(planned.task.lend(document.fields))
-    except Exception:  # noqa: BLE001 - helper border
+    except Exception:  # noqa: BLE001 - helper border: a target that cannot be made now is not the one there was
         return None
 
 

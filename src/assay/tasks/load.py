@@ -8,24 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from assay.core.errors import AssayError, BadTask, Problems
-from assay.core.specs import Dialect, FewshotSpec, FilterStep, GroupMetric, MetricSpec, PipelineSpec, TaskSpec
+from assay.core.specs import (
+    Dialect,
+    FewshotSpec,
+    FilterStep,
+    GroupMetric,
+    MetricSpec,
+    OutputType,
+    PipelineSpec,
+    TaskSpec,
+)
 from assay.tasks.dialects import dialect_of, with_own_modules
 from assay.tasks.yaml_reader import TaskFile, read_task_file
 
 __all__ = ["load_task", "task_from_config"]
 
-OUTPUT_TYPES = (
-    "generate_until",
-    "multiple_choice",
-    "loglikelihood",
-    "loglikelihood_rolling",
-    "generate_until_multi_round",
-    "generate_until_agentic",
-    "generate_visual_cot",
-)
+OUTPUT_TYPES: tuple[str, ...] = get_args(OutputType)
 _GENERATES = {"generate_until", "generate_until_multi_round", "generate_until_agentic", "generate_visual_cot"}
 
 _TEXTS = (
@@ -122,19 +123,7 @@ class _Builder:
             self._problem(
                 "the task has no split to evaluate", "", hint="add `test_split:` or `validation_split:`"
             )
-        if self.problems:
-            raise self.problems[0] if len(self.problems) == 1 else Problems(self.problems)
-        return TaskSpec(
-            name=str(task_name),
-            path=str(self.file.path),
-            dialect=self.dialect,
-            alias=self.config.get("task_alias"),
-            metadata=_metadata(self.config.get("metadata")),
-            reasoning_tags=self.config.get("reasoning_tags"),
-            config=dict(self.config),
-            places=self.file.places,
-            **values,
-        )
+        return self._made(task_name, reasoning_tags=self.config.get("reasoning_tags"), **values)
 
     def _class_task(self, name: str | None) -> TaskSpec:
         """A task written as a class: the class says the rest, and may have keys of its own."""
@@ -145,10 +134,14 @@ class _Builder:
             self._problem("a task needs a name", "task", hint="`task: my_task`")
         if not callable(self.config["class"]):
             self._problem("`class` must name a class", "class", hint="`class: !function task.MyTask`")
+        return self._made(task_name, **values)
+
+    def _made(self, name: Any, **values: Any) -> TaskSpec:
+        """The task, unless something is wrong with it."""
         if self.problems:
             raise self.problems[0] if len(self.problems) == 1 else Problems(self.problems)
         return TaskSpec(
-            name=str(task_name),
+            name=str(name),
             path=str(self.file.path),
             dialect=self.dialect,
             alias=self.config.get("task_alias"),

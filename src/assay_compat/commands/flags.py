@@ -9,7 +9,17 @@ from typing import Any, NoReturn
 
 from assay.core.errors import BadOption
 
-__all__ = ["Flag", "Translated", "hub_sink", "same", "switch", "to_sink", "translate", "without_effect"]
+__all__ = [
+    "IN_BOTH",
+    "Flag",
+    "Translated",
+    "hub_sink",
+    "same",
+    "switch",
+    "to_sink",
+    "translate",
+    "without_effect",
+]
 
 Meaning = Callable[[Any], "list[str] | str"]
 """From a value to words of `assay run`; or to a remark why there are none."""
@@ -123,3 +133,27 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise BadOption(message, where=self.prog, hint="`assay run --help` shows what Assay takes")
+
+
+IN_BOTH: tuple[Flag, ...] = (
+    same("--batch_size", "-b"),
+    without_effect("--max_batch_size", why="`--batch_size auto` finds what fits by itself"),
+    same("--device"),
+    same("--use_cache", "-c"),
+    without_effect("--cache_requests", why="requests are made anew in no time; nothing is kept"),
+    without_effect(
+        "--check_integrity",
+        why="every run is checked before it starts; `assay check` says more",
+        kind="switch",
+    ),
+    same("--system_instruction"),
+    same("--include_path"),
+    without_effect("--write_out", "-w", why="`assay show TASK` prints the prompts", kind="switch"),
+    without_effect("--show_config", why="`assay show TASK` prints the configuration", kind="switch"),
+    to_sink("--wandb_args", sink="wandb"),
+    Flag(("--hf_hub_log_args",), hub_sink, "many"),
+    switch("--predict_only", "-x"),
+    same("--seed"),
+    switch("--trust_remote_code"),
+)
+"""What lm-eval and lmms-eval call by the same name and mean the same by."""

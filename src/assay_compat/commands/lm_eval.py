@@ -8,9 +8,9 @@ from typing import NoReturn
 from assay.core.errors import BadOption
 from assay_compat.commands.calling import enter, with_model
 from assay_compat.commands.flags import (
+    IN_BOTH,
     Flag,
     Translated,
-    hub_sink,
     same,
     switch,
     to_sink,
@@ -27,36 +27,18 @@ FLAGS: tuple[Flag, ...] = (
     same("--model_args", "-a", kind="many"),
     same("--apply_chat_template", kind="optional"),
     same("--limit", "-L"),
-    same("--use_cache", "-c"),
     same("--num_fewshot", "-f"),
-    same("--batch_size", "-b"),
-    without_effect("--max_batch_size", why="`--batch_size auto` finds what fits by itself"),
-    same("--device"),
     same("--gen_kwargs", kind="many"),
     same("--output_path", "-o"),
     switch("--log_samples", "-s"),
     same("--samples", "-E"),
-    without_effect("--cache_requests", why="requests are made anew in no time; nothing is kept"),
-    without_effect(
-        "--check_integrity",
-        why="every run is checked before it starts; `assay check` says more",
-        kind="switch",
-    ),
-    same("--system_instruction"),
     same("--fewshot_as_multiturn", kind="optional"),
-    same("--include_path"),
     same("--verbosity", "-v"),
-    without_effect("--write_out", "-w", why="`assay show TASK` prints the prompts", kind="switch"),
-    without_effect("--show_config", why="`assay show TASK` prints the configuration", kind="switch"),
-    to_sink("--wandb_args", sink="wandb"),
     without_effect("--wandb_config_args", why="the options of a run are its config there", kind="many"),
     to_sink("--trackio_args", sink="trackio"),
-    Flag(("--hf_hub_log_args",), hub_sink, "many"),
-    switch("--predict_only", "-x"),
-    same("--seed"),
-    switch("--trust_remote_code"),
     switch("--confirm_run_unsafe_code"),
     same("--metadata"),
+    *IN_BOTH,
 )
 
 _LISTS = {"list": "tasks", "list_groups": "groups", "list_subtasks": "tasks", "list_tags": "tags"}

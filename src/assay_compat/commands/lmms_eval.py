@@ -9,12 +9,11 @@ from typing import NoReturn
 from assay.core.errors import BadOption
 from assay_compat.commands.calling import enter, with_model
 from assay_compat.commands.flags import (
+    IN_BOTH,
     Flag,
     Translated,
-    hub_sink,
     same,
     switch,
-    to_sink,
     translate,
     without_effect,
 )
@@ -35,40 +34,21 @@ FLAGS: tuple[Flag, ...] = (
     same("--model_args"),
     without_effect("--launcher_args", why="`--replicas N` runs copies of a model side by side"),
     same("--num_fewshot"),
-    same("--batch_size", "-b"),
-    without_effect("--max_batch_size", why="`--batch_size auto` finds what fits by itself"),
-    same("--device"),
     same("--output_path"),
     Flag(("--limit",), _limit),
     same("--offset"),
     same("--repeats", "-n", "--num_samples"),
-    same("--use_cache", "-c"),
-    without_effect("--cache_requests", why="requests are made anew in no time; nothing is kept"),
-    without_effect(
-        "--check_integrity",
-        why="every run is checked before it starts; `assay check` says more",
-        kind="switch",
-    ),
-    without_effect("--write_out", "-w", why="`assay show TASK` prints the prompts", kind="switch"),
     switch("--log_samples"),
     without_effect("--wandb_log_samples", why="`assay view` shows documents", kind="switch"),
     without_effect("--swanlab_log_samples", why="there is no sink of that name", kind="switch"),
     without_effect("--log_samples_suffix", why="files are named by the run and the date"),
-    same("--system_instruction"),
     switch("--apply_chat_template"),
     switch("--fewshot_as_multiturn"),
-    without_effect("--show_config", why="`assay show TASK` prints the configuration", kind="switch"),
-    same("--include_path"),
     same("--gen_kwargs"),
     same("--reasoning_tags"),
     same("--verbosity"),
-    to_sink("--wandb_args", sink="wandb"),
     without_effect("--swanlab_args", why="there is no sink of that name"),
     without_effect("--timezone", why="times are kept with their zone"),
-    Flag(("--hf_hub_log_args",), hub_sink, "many"),
-    switch("--predict_only", "-x"),
-    same("--seed"),
-    switch("--trust_remote_code"),
     switch("--process_with_media"),
     without_effect(
         "--process_docs_parallel", "--process-docs-parallel", why="documents are read as they are needed"
@@ -86,6 +66,7 @@ FLAGS: tuple[Flag, ...] = (
     without_effect("--correlation", why=_POWER),
     without_effect("--std_a", "--std-a", why=_POWER),
     without_effect("--std_b", "--std-b", why=_POWER),
+    *IN_BOTH,
 )
 
 

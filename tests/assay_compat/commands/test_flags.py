@@ -46,7 +46,7 @@ def test_a_command_of_lm_eval_is_one_of_assay(given: str, words: str) -> None:
     [
         (
             "--model qwen2_5_vl --tasks my_task --limit 8 --batch_size 1",
-            "run --model qwen2_5_vl --tasks my_task --batch_size 1 --limit 8",
+            "run --model qwen2_5_vl --tasks my_task --limit 8 --batch_size 1",
         ),
         ("eval --model hf --tasks a --limit -1", "run --model hf --tasks a"),
         ("--model x --tasks a --max_tokens 9", "run --model x --tasks a --gen_kwargs max_new_tokens=9"),

@@ -31,6 +31,13 @@ class Metric:
     output_types: tuple[str, ...] = ()
     """The kinds of task it is meant for; empty: any."""
 
+    @property
+    def about(self) -> str:
+        """What a list says of it."""
+        better = "higher" if self.higher_is_better else "lower"
+        kinds = f", for {' and '.join(self.output_types)}" if self.output_types else ""
+        return f"{self.aggregation} over documents, {better} is better{kinds}"
+
 
 METRICS: Registry[Metric] = Registry(
     "metric",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import json
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -140,8 +139,3 @@ def _to_places(text: str) -> str:
 
 def _from_places(text: str) -> str:
     return text.replace("$HF_HOME", os.environ.get("HF_HOME", "$HF_HOME")).replace("$WORK", str(Path.cwd()))
-
-
-def plain_json(value: Any) -> str:
-    """A value as one line, for messages."""
-    return json.dumps(value, ensure_ascii=False, default=str)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -148,9 +147,3 @@ def _mark(part: Breakdown, *, share: bool) -> CategoryMark:
         half = t_quantile(0.975, part.documents - 1) * part.stderr
         low, high = part.mean - half, part.mean + half
     return CategoryMark(name=part.value, value=part.mean, low=low, high=high, documents=part.documents)
-
-
-def plain_manifest(manifest: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The parts of a manifest in the order people look for them."""
-    order = ("options", "model", "versions", "hardware", "seeds", "commits", "helpers", "tasks", "judges")
-    return [(name, manifest[name]) for name in order if manifest.get(name)]

@@ -23,7 +23,7 @@ from assay.viewer.web.documents_page import (
     url_query,
 )
 from assay.viewer.web.library import Library
-from assay.viewer.web.rendering import address, render
+from assay.viewer.web.rendering import render
 from assay.viewer.web.run_page import category_context, run_context
 
 __all__ = ["routes"]
@@ -188,13 +188,6 @@ def loading(title: str, text: str, key: str) -> Response:
     return HTMLResponse(
         render("loading.html", page="", title=title, text=text, key=key), headers=_NEVER, status_code=202
     )
-
-
-def document_address(key: str, task: str, position: int, query: dict[str, Any]) -> str:
-    """Where a document is."""
-    from urllib.parse import quote
-
-    return address(f"/runs/{quote(key, safe='@~')}/documents/{quote(task, safe='')}/{position}", query)
 
 
 routes = [

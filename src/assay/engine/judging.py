@@ -18,7 +18,7 @@ from assay.core.messages import Media
 from assay.core.requests import Request, RollingLikelihood
 from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Answer, Evidence, Repeated, Score, Unscored, Verdict
-from assay.engine.dialogue import Talks
+from assay.engine.dialogue import Ended, Talks
 from assay.engine.foreign_code import Draws
 from assay.engine.plan import PlannedTask
 from assay.engine.sittings import Court
@@ -45,7 +45,7 @@ class OpenDocument:
     shown: tuple[Media, ...] = ()
     """The media of its first prompt, where a jury is to see them too."""
 
-    talks: Talks | None = None
+    talks: Talks | Ended | None = None
     """Its dialogues, where answers lead to further questions."""
 
     @property

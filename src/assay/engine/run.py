@@ -369,7 +369,7 @@ class _Stream:
         score = not self.plan.spec.predict_only
         judged = await self.courthouse.judge(task, documents)
         if planned.scorer.juries and score:
-            await deliberate(planned, documents, judged, self.services, self.foreign)
+            await deliberate(planned, documents, judged, self.services, self.foreign, self.courthouse.decide)
             for document in documents:
                 self.media.done(document.name)
         self.writes.append(self._kept(task, judged))

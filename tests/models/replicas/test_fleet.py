@@ -38,6 +38,9 @@ class Crew:
 
     node_dies_after: int = 10**9
     slow: float = 0.0
+    each_s: float | None = None
+    """What a copy says that each request took; without it, what it took."""
+
     at_once: int = 1
     openings: list[Callable[[], None]] = field(default_factory=list)
     asked: Counter[int] = field(default_factory=Counter)
@@ -63,7 +66,8 @@ class Copy:
         async with self.turn:
             begin = time.monotonic()
             async for outcomes in self._answer(portion):
-                self.busy_s = time.monotonic() - begin
+                each_s = self.crew.each_s
+                self.busy_s = time.monotonic() - begin if each_s is None else each_s * len(portion)
                 yield outcomes
 
     async def _answer(self, portion: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:
@@ -133,6 +137,15 @@ def test_whole_windows_go_out_while_there_are_more_than_fit() -> None:
     run(crew, windows)
     early = [len(portion) for _, portion in crew.portions[:6]]
     assert early == [8] * 6
+
+
+@pytest.mark.parametrize(("each_s", "most"), [(0.001, 32), (0.02, 8)])
+def test_only_a_quick_model_is_handed_more_than_it_likes_at_a_time(each_s: float, most: int) -> None:
+    """The engine's windows are four of the model's here."""
+    crew = Crew(each_s=each_s)
+    run(crew, [requests(256)[at : at + 32] for at in range(0, 256, 32)])
+    sizes = [len(portion) for _, portion in crew.portions]
+    assert sizes[:2] == [8, 8] and max(sizes) == most
 
 
 def test_the_last_window_is_shared_out() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import itertools
 import pickle
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -29,17 +30,22 @@ class NearReplica:
     """A worker without a process of its own: everything else is as it is on Ray."""
 
     def __init__(self) -> None:
-        self.busy_s = 0.0
+        self.busy_s, self.numbers = 0.0, itertools.count()
         self.worker = ReplicaWorker(surroundings(), fetch=lambda payload: payload)
 
     async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:
         data, media = pack(requests)
         payloads = {media_key(part): payload_of(part) for part in media}
-        async for sent in self.worker.answer(data, payloads):
-            outcomes, trouble, self.busy_s = arrived(sent)
-            yield outcomes
-            if trouble is not None:
-                raise trouble
+        number = next(self.numbers)
+        report = arrived(await self.worker.answer(number, data, payloads))
+        while True:
+            self.busy_s = report.busy_s
+            yield report.outcomes
+            if report.error is not None:
+                raise report.error
+            if not report.more:
+                return
+            report = arrived(await self.worker.more(number))
 
     async def release(self) -> None:
         await self.worker.close()
@@ -76,7 +82,7 @@ def test_replicas_keep_the_contract_of_a_model(check: Callable[..., None]) -> No
 def test_replicas_are_fed_for_all_and_are_otherwise_the_model() -> None:
     model, alone = ReplicatedModel(DummyModel(), DummyModel, Wishes(replicas=3)), DummyModel()
     assert model.traits.abilities == alone.traits.abilities
-    assert (model.traits.window, model.traits.in_flight) == (64, 6)
+    assert (model.traits.window, model.traits.in_flight) == (4 * 64, 6), "cut up where the model is slow"
     assert model.name == "dummy"
     assert asyncio.run(model.identify()) == asyncio.run(alone.identify())
 

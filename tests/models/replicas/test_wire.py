@@ -16,7 +16,17 @@ from assay.core.messages import Image, Media, Message, Prompt, Text, Video
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
 from assay.media import picture
-from assay.models.replicas.wire import ModelBroke, arrived, media_key, pack, payload_of, sent, shown, unpack
+from assay.models.replicas.wire import (
+    ModelBroke,
+    Report,
+    arrived,
+    media_key,
+    pack,
+    payload_of,
+    sent,
+    shown,
+    unpack,
+)
 from assay.tasks.media import audio_part, image_part, video_part
 
 TEXT = Prompt.of_text("What is 1 + 1?")
@@ -131,14 +141,15 @@ def test_outcomes_arrive_as_they_were() -> None:
         Response(request_id="b", value=LogProbability(-1.5, True)),
         Failure(request_id="c", kind="bad media", message="no"),
     ]
-    assert arrived(sent(outcomes, busy_s=0.5)) == (outcomes, None, 0.5)
+    report = Report(outcomes=outcomes, busy_s=0.5, more=True)
+    assert arrived(sent(report)) == report
 
 
 def test_what_broke_a_model_arrives_under_its_own_name() -> None:
     class OddError(Exception):
         """Nobody on the other side knows it."""
 
-    _, error, _ = arrived(sent((), OddError("pop")))
+    error = arrived(sent(Report(error=OddError("pop")))).error
     assert isinstance(error, ModelBroke) and type(error).__name__ == "OddError" and str(error) == "pop"
-    _, error, _ = arrived(sent((), BadOption("no", where="--x", hint="y")))
+    error = arrived(sent(Report(error=BadOption("no", where="--x", hint="y")))).error
     assert isinstance(error, BadOption) and error.hint == "y"

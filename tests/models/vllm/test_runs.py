@@ -63,6 +63,23 @@ def test_a_run_gets_the_answers_and_results_of_the_embedded_model(folder: Path, 
         assert alike(said(ours, task), said(theirs, task)), task
 
 
+@pytest.mark.ray
+def test_two_replicas_give_the_answers_of_one(folder: Path, workspace: Path) -> None:
+    arguments = f"pretrained={folder},dtype=float32,enforce_eager=True"
+    tasks = ["quickstart_addition", "quickstart_facts"]
+    done = command(
+        *("run", "--model", "vllm", "--model_args", arguments, "--tasks", ",".join(tasks)),
+        *("--limit", "40", "--replicas", "2"),
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    ours = assay.open_run("latest")
+    theirs = assay.run(model="embedded", tasks=tasks, limit=40)
+    assert ours.failed_requests()[0] == 0
+    assert ours.results == theirs.results
+    for task in tasks:
+        assert alike(said(ours, task), said(theirs, task)), task
+
+
 def test_an_argument_vllm_does_not_know_is_named_and_nothing_is_loaded(folder: Path, workspace: Path) -> None:
     arguments = f"pretrained={folder},tensor_paralel_size=2"
     done = command("run", "--model", "vllm", "--model_args", arguments, "--tasks", "quickstart_facts")

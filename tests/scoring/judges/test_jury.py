@@ -49,7 +49,8 @@ def jury(seats: str = "ab", **keys: Any) -> Jury:
 
 
 def decide(judges: Jury, services: Scripted) -> Decision:
-    return asyncio.run(judges.decide(CASE, services, task="t", document=3, pipeline="none"))
+    heard = asyncio.run(judges.hear(CASE, services, task="t", document=3))
+    return judges.decide(heard, document=3, pipeline="none")
 
 
 def numbers(decision: Decision) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any
 
 from assay.core.messages import Media
@@ -71,6 +72,7 @@ class ActorReplica:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
+        self._numbers = count()
         self.busy_s = 0.0
 
     async def open(self, recipe: bytes) -> None:
@@ -81,25 +83,31 @@ class ActorReplica:
         except RayError as error:
             raise self._death(error) from None
         if said is not None:
-            _, trouble, _ = arrived(said)
+            trouble = arrived(said).error
             assert trouble is not None
             raise trouble
 
     async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:
-        """Outcomes as they stream in; what the model raised is raised here, under its own name."""
+        """Outcomes as they are reported; what the model raised is raised here, under its own name."""
         from ray.exceptions import RayError
 
         if any(request.prompt.has_media for request in requests):
             data, media = await asyncio.to_thread(_packed, requests)
         else:
             data, media = pack(requests)[0], {}
+        number, more = next(self._numbers), True
         try:
-            async for reference in self._handle.answer.options(num_returns="streaming").remote(data, media):
-                outcomes, trouble, self.busy_s = arrived(await reference)
-                if outcomes:
-                    yield outcomes
-                if trouble is not None:
-                    raise trouble
+            said = self._handle.answer.remote(number, data, media)
+            while more:
+                report = arrived(await said)
+                more = report.more
+                if more:  # asked for at once: it is on its way while this one is dealt with
+                    said = self._handle.more.remote(number)
+                self.busy_s = report.busy_s
+                if report.outcomes:
+                    yield report.outcomes
+                if report.error is not None:
+                    raise report.error
         except RayError as error:
             raise self._death(error) from None
 

@@ -3,8 +3,9 @@
     window -> portions -> a free replica -> outcomes -> whoever asked the window
 
 A replica is given its next portion shortly before it is through with the last. One that dies is replaced, and what it had
-not answered goes elsewhere. While more windows are to come a portion is a whole window; towards the end portions become
-small, so that no replica is left with a large one while the others have nothing to do.
+not answered goes elsewhere. While more windows are to come a portion is as much as the model likes at a time, or more where that
+takes it no time; towards the end portions become small, so that no replica is left with a large one while the others have
+nothing to do.
 """
 
 from __future__ import annotations
@@ -18,12 +19,24 @@ from typing import Any, Protocol
 from assay.core.errors import AssayError
 from assay.core.requests import Request
 from assay.core.responses import Outcome
-from assay.models.replicas.portions import DEATHS_ALLOWED, MOVES_ALLOWED, Asked, Portion, cut, portion_size
+from assay.models.replicas.portions import (
+    DEATHS_ALLOWED,
+    MOVES_ALLOWED,
+    Asked,
+    Portion,
+    cut,
+    portion_size,
+    worthwhile,
+)
 
 __all__ = ["Fleet", "Replica", "ReplicaDied", "Sizes"]
 
 _STILLBIRTHS_ALLOWED = 3
 """Replicas in a row that may die while they are opened before the model is given up."""
+
+
+_SOON_S = 0.25
+"""A replica that has less than this left to do is given more: answers are on their way for a tenth of a second."""
 
 
 class ReplicaDied(Exception):
@@ -60,7 +73,7 @@ class Sizes:
 
     replicas: int
     window: int
-    """Requests in a window of the engine."""
+    """Requests the model likes at a time."""
 
     at_once: int
     """Portions a replica works on at the same time."""
@@ -173,11 +186,12 @@ class Fleet:
         return self._isolated is seat or not self._waiting
 
     def _sized(self, portion: Portion) -> Portion:
-        """A whole window while the engine has more of them than fit; else a piece of it, and the rest waits on."""
-        if len(self._asked) >= self._sizes.in_flight:
-            return portion
-        waiting = len(portion.requests) + sum(len(other.requests) for other in self._waiting)
-        most = portion_size(waiting, max(1, len(self._seats)), self._sizes.least, self._seconds_each)
+        """As much as the model likes while the engine has more windows than fit; else fewer, and the rest waits on."""
+        sizes, each = self._sizes, self._seconds_each
+        most = max(sizes.window, worthwhile(each))
+        if len(self._asked) < sizes.in_flight:
+            waiting = len(portion.requests) + sum(len(other.requests) for other in self._waiting)
+            most = min(most, portion_size(waiting, max(1, len(self._seats)), sizes.least, each))
         portion, rest = cut(portion, most)
         if rest is not None:
             rest.asked.left += 1
@@ -240,13 +254,19 @@ class Fleet:
             self._start(self._serve(seat, portion))
 
     def _wants(self, seat: _Seat) -> bool:
-        """Whether it has room; a replica that answers one portion at a time has it shortly before the end of that."""
+        """Whether it has room; a replica that answers one portion at a time has it shortly before the end of that.
+
+        Its last answers are on their way for a while, so that a replica of which few answers are missing may have nothing to do.
+        """
         if self._closed or seat.gone.is_set() or any(portion.suspect for portion in seat.open):
             return False
         if len(seat.open) < self._sizes.at_once:
             return True
-        unanswered = sum(len(portion.requests) for portion in seat.open)
-        return len(seat.open) == self._sizes.at_once == 1 and unanswered <= self._sizes.window // 4
+        if not len(seat.open) == self._sizes.at_once == 1:
+            return False
+        unanswered = len(seat.open[0].requests)
+        soon = self._seconds_each is not None and unanswered * self._seconds_each <= _SOON_S
+        return soon or unanswered <= self._sizes.window // 4
 
     async def _serve(self, seat: _Seat, portion: Portion) -> None:
         count, error = len(portion.requests), None
@@ -263,7 +283,8 @@ class Fleet:
             return
         except Exception as caught:  # noqa: BLE001 - the model broke: the engine says what becomes of that
             error = caught
-        self._learn(seat, count)
+        if error is None:
+            self._learn(seat, count)
         seat.open.remove(portion)
         if self._isolated is seat and not self._suspects:
             self._isolated = None
@@ -299,7 +320,8 @@ class Fleet:
 
     def _learn(self, seat: _Seat, count: int) -> None:
         """How long a request takes here, as a running mean."""
-        took = seat.replica.busy_s / max(1, count) / max(1, len(seat.open))
+        together = max(1, min(len(seat.open), self._sizes.at_once))
+        took = seat.replica.busy_s / max(1, count) / together
         before = self._seconds_each
         self._seconds_each = took if before is None else 0.8 * before + 0.2 * took
 

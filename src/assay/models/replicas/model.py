@@ -28,6 +28,9 @@ __all__ = ["ReplicatedModel", "Wishes"]
 _MOST_IN_FLIGHT = 2**18
 """Requests on their way at the same time: with very many replicas windows become smaller, not memory larger."""
 
+_WINDOWS, _ENOUGH = 4, 256
+"""Windows of the model that are asked for together, up to so many requests: a quick model is handed them in one message."""
+
 _PATIENCE_S = 20.0
 """After this long it is said that replicas wait for room."""
 
@@ -74,14 +77,15 @@ class ReplicatedModel:
     def traits(self) -> Traits:
         """Those of the model, fed for all replicas at once."""
         sizes = self._sizes
-        return replace(self._model.traits, window=sizes.window, in_flight=sizes.in_flight)
+        window = max(sizes.window, min(_WINDOWS * sizes.window, _ENOUGH, _most(sizes)))
+        return replace(self._model.traits, window=window, in_flight=sizes.in_flight)
 
     @property
     def _sizes(self) -> Sizes:
         traits, wishes = self._model.traits, self._wishes
         least = wishes.batch_size if isinstance(wishes.batch_size, int) else 1
         sizes = Sizes(replicas=wishes.replicas, window=traits.window, at_once=traits.in_flight, least=least)
-        return replace(sizes, window=min(sizes.window, max(1, _MOST_IN_FLIGHT // sizes.in_flight)))
+        return replace(sizes, window=min(sizes.window, _most(sizes)))
 
     async def identify(self) -> Mapping[str, str]:
         return await self._model.identify()
@@ -165,6 +169,11 @@ class ReplicatedModel:
             await fleet.close()
         if cluster is not None:
             await asyncio.to_thread(cluster.close)
+
+
+def _most(sizes: Sizes) -> int:
+    """The largest windows there may be."""
+    return max(1, _MOST_IN_FLIGHT // sizes.in_flight)
 
 
 def _check_local(model: Model, where: str) -> None:

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 from assay.core.requests import Request
 from assay.core.responses import Failure, Outcome
 
-__all__ = ["DEATHS_ALLOWED", "MOVES_ALLOWED", "Asked", "Portion", "cut", "portion_size"]
+__all__ = [
+    "DEATHS_ALLOWED",
+    "MOVES_ALLOWED",
+    "Asked",
+    "Portion",
+    "cut",
+    "portion_size",
+    "worthwhile",
+]
 
 DEATHS_ALLOWED = 3
 """Replicas a request may cost before it is given up: that is its document's failure."""
@@ -25,7 +33,7 @@ MOVES_ALLOWED = 20
 _FEW = 16
 """So many requests are asked one by one after the first death; more of them in groups first."""
 
-_LEAST_S = 0.25
+_LEAST_S = 0.1
 """A portion below this is more trouble than it is worth."""
 
 
@@ -111,8 +119,16 @@ def portion_size(waiting: int, replicas: int, least: int, seconds_each: float | 
 
     >>> portion_size(waiting=512, replicas=4, least=1, seconds_each=None)
     64
-    >>> portion_size(waiting=20, replicas=4, least=1, seconds_each=0.05)
-    5
+    >>> portion_size(waiting=20, replicas=4, least=1, seconds_each=0.01)
+    10
     """
-    worth = math.ceil(_LEAST_S / seconds_each) if seconds_each else 1
-    return max(math.ceil(waiting / (2 * replicas)), least, worth)
+    return max(math.ceil(waiting / (2 * replicas)), least, worthwhile(seconds_each))
+
+
+def worthwhile(seconds_each: float | None) -> int:
+    """How many requests are worth a message, as far as is known how long they take.
+
+    >>> worthwhile(0.01), worthwhile(None)
+    (10, 1)
+    """
+    return math.ceil(_LEAST_S / seconds_each) if seconds_each else 1

@@ -23,7 +23,7 @@ from assay.core.messages import Image, Media
 from assay.core.ports import Model, Prepares
 from assay.core.requests import Request
 from assay.core.responses import Outcome
-from assay.models.replicas.wire import Payload, sent, shown, unpack
+from assay.models.replicas.wire import Payload, Report, sent, shown, unpack
 
 __all__ = ["Recipe", "ReplicaWorker", "Surroundings", "end_with_parent", "enter"]
 
@@ -87,6 +87,8 @@ class ReplicaWorker:
         self._fetch = fetch or _from_store
         self._model: Model | None = None
         self._turn = asyncio.Semaphore(1)
+        self._begun: dict[int, AsyncIterator[Report]] = {}
+        """Portions of which there is more to say."""
 
     async def open(self, recipe: bytes) -> bytes | None:
         """Make the model and load it; what it raises comes back in bytes."""
@@ -98,13 +100,30 @@ class ReplicaWorker:
             _check_same(whole.identity, await model.identify(), model.name)
             await model.open()
         except Exception as error:  # noqa: BLE001 - worker border: the driver says it
-            return sent((), error)
+            return sent(Report(error=error))
         self._model = model
         self._turn = asyncio.Semaphore(whole.at_once)
         return None
 
-    async def answer(self, data: bytes, media: Mapping[str, Any]) -> AsyncIterator[bytes]:
-        """Outcomes of a portion, in bytes, as they become known; portions take turns in the order they came in."""
+    async def answer(self, number: int, data: bytes, media: Mapping[str, Any]) -> bytes:
+        """The first report on a portion, which for a quick model is the only one: one call, one reply.
+
+        Portions take turns in the order in which they came in. Calls that stream would cost the driver several times as
+        much, whether there is one report or ten.
+        """
+        self._begun[number] = self._reports(data, media)
+        return await self.more(number)
+
+    async def more(self, number: int) -> bytes:
+        """The next report, as soon as there is one."""
+        reports = self._begun[number]
+        report = await anext(reports)
+        if not report.more:
+            del self._begun[number]
+            await anext(reports, None)  # to its end: the next portion has its turn
+        return sent(report)
+
+    async def _reports(self, data: bytes, media: Mapping[str, Any]) -> AsyncIterator[Report]:
         assert self._model is not None
         shelf = _Shelf(media, self._fetch)
         try:
@@ -112,10 +131,10 @@ class ReplicaWorker:
             shelf.prepare_ahead(requests, self._model)
             async with self._turn:
                 begin = time.monotonic()
-                async for outcomes in _collected(self._model, requests):
-                    yield sent(outcomes, busy_s=time.monotonic() - begin)
+                async for outcomes, more in _collected(self._model, requests):
+                    yield Report(outcomes=outcomes, busy_s=time.monotonic() - begin, more=more)
         except Exception as error:  # noqa: BLE001 - worker border: the driver says it
-            yield sent((), error)
+            yield Report(error=error)
         finally:
             shelf.clear()
 
@@ -137,8 +156,9 @@ def _check_same(wanted: Mapping[str, str], found: Mapping[str, str], name: str) 
     )
 
 
-async def _collected(model: Model, requests: Sequence[Request]) -> AsyncIterator[list[Outcome]]:
-    """What the model says, collected for a moment, so that a fast model does not send a message for each answer."""
+async def _collected(model: Model, requests: Sequence[Request]) -> AsyncIterator[tuple[list[Outcome], bool]]:
+    """What the model says, collected for a moment, so that a fast model does not send a message for each answer; and
+    whether there is more."""
     found: list[Outcome] = []
     some = asyncio.Event()
 
@@ -152,16 +172,16 @@ async def _collected(model: Model, requests: Sequence[Request]) -> AsyncIterator
 
     feeding = asyncio.ensure_future(feed())
     try:
-        while not feeding.done() or found:
+        done = False
+        while not done:
             await some.wait()
             some.clear()
             if not feeding.done():
                 await asyncio.wait({feeding}, timeout=_COLLECT_S)
-            if found:
-                taken, found[:] = list(found), []
-                yield taken
-            if feeding.done():
-                some.set()
+            taken, found[:], done = list(found), [], feeding.done()
+            broken = done and feeding.exception() is not None
+            if taken or (done and not broken):
+                yield taken, broken or not done
     finally:
         feeding.cancel()
         await asyncio.gather(feeding, return_exceptions=True)

@@ -1,7 +1,9 @@
 """`judge`, by models: a case goes to one judge or several, their replies become one verdict, or none with the reason.
 
+    case -> hear: ask -> what was heard -> decide: read the replies -> decision
+
 Everything asked goes through `Services`. A reply that is no ruling is counted and named, never a 0; a judge that does
-not answer leaves the document to be judged again.
+not answer leaves the document to be judged again. Deciding asks nobody, so that it can be done in another process.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from assay.core.verdicts import Score, Unscored, Verdict
 from assay.scoring.judges.records import Case, Invalid, Ruling
 from assay.scoring.judges.spec import JudgeSpec
 
-__all__ = ["Decision", "Jury", "Seat", "judge_prompt"]
+__all__ = ["Decision", "Heard", "Jury", "Seat", "judge_prompt"]
 
 
 class Seat(NamedTuple):
@@ -29,6 +31,20 @@ class Seat(NamedTuple):
 
     name: str
     chat: bool
+
+
+class Heard(NamedTuple):
+    """What one judge said about one case."""
+
+    judge: str
+    replies: tuple[str, ...] = ()
+    """One for each prompt."""
+
+    failed: str = ""
+    """Why it did not answer, where it did not."""
+
+    cut: bool = False
+    """Whether a reply came to its length limit."""
 
 
 class Decision(NamedTuple):
@@ -90,33 +106,18 @@ class Jury:
             asked.append((seat, rounds))
         return asked
 
-    async def decide(
-        self, case: Case, services: Services, *, task: str, document: int, pipeline: str
-    ) -> Decision:
-        """Ask every judge at once and make one verdict of what they say."""
+    async def hear(self, case: Case, services: Services, *, task: str, document: int) -> list[Heard]:
+        """Ask every judge at once."""
         hearings = [
-            self._hear(seat, requests, services)
+            _hear(seat, requests, services)
             for seat, rounds in self.requests(case, task, document)
             for requests in rounds
         ]
-        opinions = await asyncio.gather(*hearings)
-        return self._decide(opinions, document, pipeline)
+        return await asyncio.gather(*hearings)
 
-    async def _hear(
-        self, seat: Seat, requests: Sequence[Generate], services: Services
-    ) -> tuple[str, _Opinion]:
-        outcomes = await asyncio.gather(*(services.ask(seat.name, request) for request in requests))
-        replies = []
-        for outcome in outcomes:
-            if isinstance(outcome, Failure):
-                return seat.name, _Failed(f"{outcome.kind}: {outcome.message}")
-            replies.append(str(outcome.value))
-        opinion = self.spec.judge.rule(replies)
-        if isinstance(opinion, Invalid) and _cut(outcomes):
-            opinion = Invalid(why=f"{opinion.why}; the reply was cut at its length limit")
-        return seat.name, opinion
-
-    def _decide(self, opinions: Sequence[tuple[str, _Opinion]], document: int, pipeline: str) -> Decision:
+    def decide(self, heard: Sequence[Heard], *, document: int, pipeline: str) -> Decision:
+        """Make one verdict of what the judges said."""
+        opinions = [(one.judge, self._opinion(one)) for one in heard]
         rulings = [opinion for _, opinion in opinions if isinstance(opinion, Ruling)]
         quorum = self.spec.quorum or len(opinions)
         if len(rulings) < min(quorum, len(opinions)):
@@ -140,6 +141,14 @@ class Jury:
                 for name, value in numbers.items()
             )
         )
+
+    def _opinion(self, heard: Heard) -> _Opinion:
+        if heard.failed:
+            return _Failed(heard.failed)
+        opinion = self.spec.judge.rule(heard.replies)
+        if isinstance(opinion, Invalid) and heard.cut:
+            return Invalid(why=f"{opinion.why}; the reply was cut at its length limit")
+        return opinion
 
     def _combined(self, rulings: Sequence[Ruling]) -> Ruling | None:
         """One ruling of several; None when they are split and that is no ruling."""
@@ -174,6 +183,16 @@ def judge_prompt(text: str, case: Case, system: str, *, chat: bool) -> Prompt:
         return Prompt((Message("user", (*case.media, Text(text))),))
     first = (Message("system", (Text(system),)),) if system else ()
     return Prompt((*first, Message("user", (*case.media, Text(text)))), chat=True)
+
+
+async def _hear(seat: Seat, requests: Sequence[Generate], services: Services) -> Heard:
+    outcomes = await asyncio.gather(*(services.ask(seat.name, request) for request in requests))
+    replies = []
+    for outcome in outcomes:
+        if isinstance(outcome, Failure):
+            return Heard(seat.name, failed=f"{outcome.kind}: {outcome.message}")
+        replies.append(str(outcome.value))
+    return Heard(seat.name, tuple(replies), cut=_cut(outcomes))
 
 
 def _cut(outcomes: Sequence[Response | Failure]) -> bool:

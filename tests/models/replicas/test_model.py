@@ -56,7 +56,7 @@ class NearModel(ReplicatedModel):
 
     async def open(self) -> None:
         recipe = Recipe(
-            make=EmbeddedModel, identity=await self.identify(), surroundings=surroundings(), at_once=1
+            make=self._make, identity=await self.identify(), surroundings=surroundings(), at_once=1
         )
 
         async def hire() -> NearReplica:

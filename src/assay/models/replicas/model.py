@@ -11,11 +11,12 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from assay.core.errors import BadOption
 from assay.core.messages import Media
-from assay.core.ports import Billed, Model, Previews, Probes, StandsIn, ToldTargets, Traits
+from assay.core.ports import Billed, GivesTokens, Model, Previews, Probes, StandsIn, ToldTargets, Traits
 from assay.core.requests import Request
 from assay.core.responses import Outcome
 from assay.models.replicas.cluster import Cluster, check_address, require_ray, surroundings
@@ -101,6 +102,10 @@ class ReplicatedModel:
 
             stored(part)
 
+    def give_tokens(self) -> None:
+        """Replicas tell their tokens, where their model can."""
+        self._make = partial(_telling, self._make)
+
     async def open(self) -> None:
         """Start or join Ray, and wait for the first replica.
 
@@ -169,6 +174,13 @@ class ReplicatedModel:
             await fleet.close()
         if cluster is not None:
             await asyncio.to_thread(cluster.close)
+
+
+def _telling(make: Callable[[], Model]) -> Model:
+    model = make()
+    if isinstance(model, GivesTokens):
+        model.give_tokens()
+    return model
 
 
 def _most(sizes: Sizes) -> int:

@@ -117,7 +117,7 @@ class _Replayed:
         with self.shown.listening():
             opened = [self._opened(planned, *pair) for pair in planned.task.render()]
             for document in opened:
-                if document.talks is not None:
+                if isinstance(document.talks, Talks):
                     self._talk(planned, document, document.talks)
         return opened
 

@@ -23,7 +23,7 @@ from assay.core.ports import Traits
 from assay.core.requests import Request
 from assay.core.responses import Outcome
 from assay.models.hf.arguments import read_arguments
-from assay.models.hf.backend import Backend, Halts
+from assay.models.hf.backend import Backend, Halts, TellsTokens
 from assay.models.hf.checkpoint import Checkpoint
 from assay.models.hf.multimodal.names import OWN, Habits
 from assay.models.hf.multimodal.options import MediaOptions, take_media_options
@@ -86,7 +86,13 @@ class HfModel:
             answers_without_system=True,
             window=window,
             in_flight=2,
+            tokens=isinstance(backend, TellsTokens),
         )
+
+    def give_tokens(self) -> None:
+        """Every response brings its tokens, where the kind of model is one that tells them."""
+        if isinstance(self._backend, TellsTokens):
+            self._backend.gives_tokens = True
 
     @cached_property
     def _backend(self) -> Backend:

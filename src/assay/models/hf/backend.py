@@ -10,7 +10,7 @@ from assay.core.ports import Ability
 from assay.core.requests import Request
 from assay.core.responses import Outcome
 
-__all__ = ["Backend", "Halts"]
+__all__ = ["Backend", "Halts", "TellsTokens"]
 
 
 class Backend(Protocol):
@@ -68,3 +68,10 @@ class Halts(Protocol):
     """A backend that can be told, from another thread, to give up what it computes: Ctrl-C does not wait for an answer."""
 
     def halt(self) -> None: ...
+
+
+@runtime_checkable
+class TellsTokens(Protocol):
+    """A backend that tells the log-probability of every token, where somebody wants to know; set before `load`."""
+
+    gives_tokens: bool

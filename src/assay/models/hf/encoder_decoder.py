@@ -9,7 +9,7 @@ import numpy as np
 
 from assay.models.hf.memory import Budget, free_memory, is_out_of_memory
 from assay.models.hf.prefix_tree import packed
-from assay.models.hf.scoring import Scored, look_up
+from assay.models.hf.scoring import Scored, Tell, look_up
 from assay.models.tokens import Pair
 
 __all__ = ["score_encoded"]
@@ -22,6 +22,7 @@ def score_encoded(
     *,
     softmax_dtype: Any,
     timed: Callable[[Callable[[], Any]], Any],
+    tell: Tell | None = None,
 ) -> Iterator[Scored]:
     """Each pair: the encoder reads the context, the decoder is given the continuation.
 
@@ -39,7 +40,7 @@ def score_encoded(
         ]
         batch = next(packed(alike, sizes, budget.size))
         try:
-            found = list(_scored(batch, by_context, pairs, model, softmax_dtype, timed))
+            found = list(_scored(batch, by_context, pairs, model, softmax_dtype, timed, tell))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error) or not budget.halve():
                 raise
@@ -57,6 +58,7 @@ def _scored(
     model: Any,
     softmax_dtype: Any,
     timed: Callable[[Callable[[], Any]], Any],
+    tell: Tell | None,
 ) -> Iterator[Scored]:
     import torch
     from transformers.modeling_outputs import BaseModelOutput
@@ -88,6 +90,8 @@ def _scored(
     for at, (_, index) in enumerate(rows):
         targets = np.asarray(pairs[index].continuation, np.int64)
         found, best = look_up(logits[at], np.arange(len(targets)), targets, softmax_dtype)
+        if tell is not None:
+            tell(np.full(len(found), index), found)
         yield index, float(found.sum()), bool(best.all())
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
-from assay.core.responses import Failure, Outcome
+from assay.core.responses import Failure, Outcome, Tokens
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.checkpoint import Checkpoint
 from assay.models.hf.jobs import Job, Writer
 from assay.models.hf.loading import load_config, load_weights, text_class, torch_dtype
 from assay.models.hf.memory import Budget
 from assay.models.hf.vocabulary import Vocabulary
-from assay.models.tokens import Pair, StopWatch
+from assay.models.tokens import Pair, StopWatch, told_tokens
+
+if TYPE_CHECKING:
+    from assay.models.hf.scoring import Tell
 
 __all__ = ["Engine"]
 
@@ -34,6 +38,7 @@ class Engine:
         self._arguments = arguments
         self._vocabulary = vocabulary
         self._has_encoder = has_encoder
+        self.gives_tokens = False
         self._timed_seconds = 0.0
         config = load_config(arguments, checkpoint)
         auto_class = text_class(config, has_encoder=has_encoder)
@@ -84,8 +89,10 @@ class Engine:
 
         return arrange(pairs) if pairs and self.shares else None
 
-    def score(self, pairs: Sequence[Pair], arranged: Any) -> Iterator[tuple[int, float, bool]]:
-        """Log-probability of each pair, and whether it is greedy; in any order."""
+    def score(
+        self, pairs: Sequence[Pair], arranged: Any, tell: Tell | None = None
+    ) -> Iterator[tuple[int, float, bool]]:
+        """Log-probability of each pair, and whether it is greedy; in any order. `tell` hears of every token."""
         from assay.models.hf.encoder_decoder import score_encoded
         from assay.models.hf.scoring import score_plainly, score_shared
 
@@ -94,14 +101,14 @@ class Engine:
         softmax_dtype = self._softmax_dtype
         if self._has_encoder:
             return score_encoded(
-                pairs, self.model, self._tokens, softmax_dtype=softmax_dtype, timed=self._timed
+                pairs, self.model, self._tokens, softmax_dtype=softmax_dtype, timed=self._timed, tell=tell
             )
         runner, tokens, rows = self._runner, self._tokens, self._logit_rows
         if self.shares:
             return score_shared(
-                pairs, runner, tokens, rows=rows, softmax_dtype=softmax_dtype, arranged=arranged
+                pairs, runner, tokens, rows=rows, softmax_dtype=softmax_dtype, arranged=arranged, tell=tell
             )
-        return score_plainly(pairs, runner, tokens, rows=rows, softmax_dtype=softmax_dtype)
+        return score_plainly(pairs, runner, tokens, rows=rows, softmax_dtype=softmax_dtype, tell=tell)
 
     def write(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """The answers of each job."""
@@ -145,7 +152,28 @@ class Engine:
 
     def _responses(self, writer: Writer, started: float) -> Iterator[Outcome]:
         mark = self._arguments.think_end_token
-        yield from writer.responses(self._vocabulary, mark, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        found = writer.responses(self._vocabulary, mark, seconds)
+        if not self.gives_tokens or not writer.tokens:
+            yield from found
+            return
+        told = self.tokens_of(Pair(writer.job.tokens, writer.tokens), self._read_again(writer))
+        yield from (replace(response, tokens=told) for response in found)
+
+    def _read_again(self, writer: Writer) -> list[float]:
+        """How likely each token of an answer was. What writes it does not say, so the answer is read once more."""
+        chances: list[float] = []
+        pair = [Pair(writer.job.tokens, writer.tokens)]
+        for _ in self.score(pair, self.arrange(pair), lambda _, numbers: chances.extend(numbers.tolist())):
+            pass
+        return chances
+
+    def tokens_of(self, pair: Pair, chances: Sequence[float]) -> Tokens:
+        """The tokens of a continuation with their log-probabilities, special ones by their names."""
+        return told_tokens(pair.continuation, chances, self._spell, before=pair.context)
+
+    def _spell(self, tokens: Sequence[int]) -> str:
+        return self._vocabulary.decode(tokens, special=True)
 
     def _watch(self, job: Job) -> StopWatch:
         """Stop strings count in the answer, not in the thinking before it."""

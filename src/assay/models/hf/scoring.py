@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,13 @@ from assay.models.hf.runner import Computed, Runner
 from assay.models.hf.sharing import compute_tree
 from assay.models.tokens import Pair
 
-__all__ = ["Arranged", "Scored", "arrange", "look_up", "score_plainly", "score_shared"]
+__all__ = ["Arranged", "Scored", "Tell", "arrange", "look_up", "score_plainly", "score_shared"]
 
 Scored = tuple[int, float, bool]
 """Which pair, its log-probability, and whether it is what greedy decoding writes."""
+
+Tell = Callable[[NDArray[np.int64], NDArray[np.float64]], None]
+"""Hears which pairs tokens belong to, and how likely each is; the tokens of a pair come in their order."""
 
 
 _NONE = np.empty(0, np.int64)
@@ -49,6 +52,7 @@ def score_shared(
     rows: int,
     softmax_dtype: Any = None,
     arranged: Arranged | None = None,
+    tell: Tell | None = None,
 ) -> Iterator[Scored]:
     """Each pair as soon as its last token is computed; what pairs share is computed once."""
     arranged = arranged or arrange(pairs)
@@ -67,6 +71,8 @@ def score_shared(
             continue
         with runner.computing():
             log_probabilities, best = look_up(computed.logits, rows_of, targets, softmax_dtype)
+        if tell is not None:
+            tell(which, log_probabilities)
         np.add.at(totals, which, log_probabilities)
         np.logical_and.at(greedy, which, best)
         np.subtract.at(missing, which, 1)
@@ -142,7 +148,13 @@ _AT_ONCE = 1 << 21
 
 
 def score_plainly(
-    pairs: Sequence[Pair], runner: Runner, budget: Budget, *, rows: int, softmax_dtype: Any = None
+    pairs: Sequence[Pair],
+    runner: Runner,
+    budget: Budget,
+    *,
+    rows: int,
+    softmax_dtype: Any = None,
+    tell: Tell | None = None,
 ) -> Iterator[Scored]:
     """Each pair on its own row, padded at its right, nothing shared but equal rows: for models that keep no plain cache."""
     import torch
@@ -175,4 +187,6 @@ def score_plainly(
                 at = np.arange(len(one) - len(continuation), len(one), dtype=np.int64) - places[0]
                 with runner.computing():
                     found, best = look_up(output.logits[number], at, continuation, softmax_dtype)
+                if tell is not None:
+                    tell(np.full(len(found), index), found)
                 yield index, float(found.sum()), bool(best.all())

@@ -5,19 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from assay.core.messages import Media
 from assay.core.ports import Ability
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.checkpoint import Checkpoint
 from assay.models.hf.engine import Engine
 from assay.models.hf.jobs import Job, choice_of, handed_on
 from assay.models.hf.vocabulary import Vocabulary
 from assay.models.tokens import Pair, Unanswerable, encode_pairs, fit_pair, fit_prompt, rolling_windows
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["TextBackend"]
 
@@ -54,6 +59,7 @@ class TextBackend:
         self._vocabulary = Vocabulary(arguments, checkpoint, apart=self._apart)
         self._engine: Engine | None = None
         self._past_seconds = 0.0
+        self.gives_tokens = False
 
     @cached_property
     def abilities(self) -> frozenset[Ability]:
@@ -81,6 +87,7 @@ class TextBackend:
             self._engine = Engine(
                 self._arguments, self._checkpoint, self._vocabulary, has_encoder=self._apart
             )
+            self._engine.gives_tokens = self.gives_tokens
 
     def unload(self) -> None:
         self._past_seconds = self.model_seconds
@@ -133,7 +140,10 @@ class TextBackend:
             if windows:
                 self._add(request, windows, found)
             else:
-                found.responses.append(Response(request_id=request.id, value=LogProbability(0.0, True)))
+                nothing = Tokens((), ()) if self.gives_tokens else None
+                found.responses.append(
+                    Response(request_id=request.id, value=LogProbability(0.0, True), tokens=nothing)
+                )
 
     def _encode_prompts(self, asked: Sequence[tuple[Generate, str]], found: _Window) -> None:
         """One job per prompt and settings: greedy repeats are written once, sampled ones share what they read."""
@@ -195,8 +205,10 @@ class TextBackend:
         missing = [0] * len(encoded.scored)
         for owner in encoded.owners:
             missing[owner] += 1
+        chances: list[list[float]] = [[] for _ in encoded.pairs] if self.gives_tokens else []
+        tell = partial(_hear, chances) if chances else None
         started = time.perf_counter()
-        for index, total, is_greedy in self._loaded.score(encoded.pairs, encoded.arranged):
+        for index, total, is_greedy in self._loaded.score(encoded.pairs, encoded.arranged, tell):
             owner = encoded.owners[index]
             totals[owner] += total
             greedy[owner] &= is_greedy
@@ -208,7 +220,23 @@ class TextBackend:
                     value=LogProbability(totals[owner], greedy[owner]),
                     usage=Usage(len(pair.context), len(pair.continuation)),
                     seconds=time.perf_counter() - started,
+                    tokens=self._told(encoded, owner, chances) if chances else None,
                 )
+
+    def _told(self, encoded: _Window, owner: int, chances: Sequence[Sequence[float]]) -> Tokens:
+        """The tokens of a request, of all its windows."""
+        told = [
+            self._loaded.tokens_of(pair, chances[at])
+            for at, (pair, of) in enumerate(zip(encoded.pairs, encoded.owners, strict=True))
+            if of == owner
+        ]
+        pieces, logprobs = zip(*((one.pieces, one.logprobs) for one in told), strict=True)
+        return Tokens(tuple(chain.from_iterable(pieces)), tuple(chain.from_iterable(logprobs)))
+
+
+def _hear(chances: list[list[float]], which: NDArray[np.int64], numbers: NDArray[np.float64]) -> None:
+    for index, number in zip(which.tolist(), numbers.tolist(), strict=True):
+        chances[index].append(number)
 
 
 def _failure(request: Request, message: str) -> Failure:

@@ -16,6 +16,7 @@ from assay.models.tokens.pairs import (
     fit_pair,
     fit_prompt,
 )
+from assay.models.tokens.pieces import pieces_of, told_tokens
 from assay.models.tokens.rolling import rolling_windows
 from assay.models.tokens.stopping import StopWatch, cut_at_stops, split_thinking
 
@@ -30,6 +31,8 @@ __all__ = [
     "encode_pairs",
     "fit_pair",
     "fit_prompt",
+    "pieces_of",
     "rolling_windows",
     "split_thinking",
+    "told_tokens",
 ]

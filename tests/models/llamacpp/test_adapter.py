@@ -144,8 +144,8 @@ def test_log_probabilities_are_those_of_the_next_token(smollm2: Asked) -> None:
     listed = reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
     assert 0.95 < math.fsum(math.exp(one["logprob"]) for one in listed) < 1.001
     for at in (0, 1, 7):
-        score, greedy = engine.score(tokens, [listed[at]["id"]])
-        assert score == pytest.approx(listed[at]["logprob"], abs=1e-5)
+        [step], greedy = engine.score(tokens, [listed[at]["id"]])
+        assert step.logprob == pytest.approx(listed[at]["logprob"], abs=1e-5)
         assert greedy is (at == 0)
 
 

@@ -27,6 +27,15 @@ from assay.tasks.media import image_part
 ALL = frozenset("n images logprobs echo zero prompt_logprobs many tokens stop tokenize".split())
 
 
+def _listed(said: Response) -> list[dict[str, Any]]:
+    """The tokens of an answer as chat completions tell them."""
+    assert said.tokens is not None
+    return [
+        {"token": piece, "logprob": number, "bytes": list(piece.encode()), "top_logprobs": []}
+        for piece, number in zip(said.tokens.pieces, said.tokens.logprobs, strict=True)
+    ]
+
+
 class Refused(Exception):
     """The server does not do that."""
 
@@ -50,6 +59,7 @@ class EmbeddedServer:
 
     def __post_init__(self) -> None:
         self.model = EmbeddedModel()
+        self.model.give_tokens()
         self.engine = self.model._engine = Engine(SHIPPED_WEIGHTS)
 
     @property
@@ -99,7 +109,7 @@ class EmbeddedServer:
                 "finish_reason": said.finish,
             }
             if payload.get("logprobs") and "logprobs" in self.knows:
-                choice["logprobs"] = {"content": [{"token": "x", "logprob": -0.1, "top_logprobs": []}]}
+                choice["logprobs"] = {"content": _listed(said)}
             choices.append(choice)
             assert said.usage is not None
             usage["prompt_tokens"] = said.usage.input_tokens
@@ -204,6 +214,9 @@ class EmbeddedServer:
             choice["text"] = "".join(text) + str(written.value)
             if payload.get("logprobs") is not None and "logprobs" in self.knows:
                 choice["logprobs"] = self._echoed(ids, limit)
+        elif payload.get("logprobs") is not None and "logprobs" in self.knows and written.tokens:
+            names, values = written.tokens.pieces, written.tokens.logprobs
+            choice["logprobs"] = {"tokens": list(names), "token_logprobs": list(values)}
         if payload.get("prompt_logprobs") is not None and "prompt_logprobs" in self.knows:
             choice["prompt_logprobs"] = self._prompt_logprobs(ids)
         return choice
@@ -241,10 +254,12 @@ class EmbeddedServer:
         for at in range(1, len(ids)):
             row = chances[at - 1]
             best = int(row.argmax())
-            entry = {str(best): {"logprob": float(row[best]), "rank": 1}}
+            entry: dict[str, Any] = {str(best): {"logprob": float(row[best]), "rank": 1}}
             if best != ids[at]:
                 rank = int((row > row[ids[at]]).sum()) + 1
                 entry[str(ids[at])] = {"logprob": float(row[ids[at]]), "rank": rank}
+            for number, told in entry.items():
+                told["decoded_token"] = self.engine.tokenizer.decode([int(number)])
             found.append(entry)
         return found
 

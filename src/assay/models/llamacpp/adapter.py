@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from assay.core.errors import BadOption
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
 from assay.models.hf.digests import file_sha256
 from assay.models.llamacpp.arguments import Arguments
 from assay.models.llamacpp.gguf import GgufHeader, read_header
@@ -37,7 +37,7 @@ from assay.models.tokens import (
 )
 
 if TYPE_CHECKING:
-    from assay.models.llamacpp.server import Engine
+    from assay.models.llamacpp.server import Engine, Step
     from assay.models.tokens.chat_template import ChatTemplate
 
 __all__ = ["LlamaCppModel"]
@@ -78,6 +78,7 @@ class LlamaCppModel:
         self._arguments = Arguments.of(given, batch_size=batch_size, model=self.extra)
         self._engine: Engine | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._gives_tokens = False
 
     @property
     def name(self) -> str:
@@ -91,7 +92,11 @@ class LlamaCppModel:
         if self._template_source:
             abilities.add("chat")
         system = not self._template_source or self._template.takes_system
-        return Traits(abilities=frozenset(abilities), system=system, window=64, in_flight=1)
+        return Traits(abilities=frozenset(abilities), system=system, window=64, in_flight=1, tokens=True)
+
+    def give_tokens(self) -> None:
+        """Every response brings its tokens from now on."""
+        self._gives_tokens = True
 
     async def identify(self) -> Mapping[str, str]:
         """Hashes of file and template, the version of llama.cpp, and every argument that changes answers."""
@@ -177,7 +182,10 @@ class LlamaCppModel:
         (tokens,) = self._encoder([self._text(request)])
         tokens = fit_prompt(tokens or [self._prefix[0]], self._n_ctx, limit)
         if limit < 1:
-            return Response(request_id=request.id, value="", finish="length", usage=Usage(len(tokens), 0))
+            usage = Usage(len(tokens), 0)
+            return Response(
+                request_id=request.id, value="", finish="length", usage=usage, tokens=self._told(())
+            )
         mark = arguments.think_end_token
         written = engine.generate(
             tokens,
@@ -186,6 +194,7 @@ class LlamaCppModel:
             sampling=arguments.sampling(request),
             stop=() if mark else settings.stop,  # what is thought may hold them
             enough=_ends_after(mark, settings.stop) if mark else None,
+            chances=self._gives_tokens,
         )
         thought, text = split_thinking(written.text, mark) if mark else (None, written.text)
         return Response(
@@ -194,21 +203,30 @@ class LlamaCppModel:
             finish=written.finish,
             usage=Usage(written.read, written.written),
             reasoning=thought,
+            tokens=self._told(written.steps),
         )
+
+    def _told(self, steps: Sequence[Step]) -> Tokens | None:
+        """The tokens of an answer, where somebody wants to know them."""
+        from assay.models.llamacpp.server import tokens_of
+
+        return tokens_of(steps) if self._gives_tokens else None
 
     def _likelihood(self, engine: Engine, slot: int, request: Likelihood) -> Response:
         pair = encode_pair(self._text(request), request.continuation, self._encoder)
         pair = fit_pair(pair, self._n_ctx - 1)
-        total, greedy = engine.score(pair.context, pair.continuation, slot=slot)
+        steps, greedy = engine.score(pair.context, pair.continuation, slot=slot)
         usage = Usage(len(pair.context), len(pair.continuation))
-        return Response(request_id=request.id, value=LogProbability(total, greedy), usage=usage)
+        value = LogProbability(_total(steps), greedy)
+        return Response(request_id=request.id, value=value, usage=usage, tokens=self._told(steps))
 
     def _rolling(self, engine: Engine, slot: int, request: RollingLikelihood) -> Response:
         (tokens,) = self._encoder.bare([self._text(request)])
         windows = rolling_windows(tokens, prefix_token=self._prefix[0], max_length=self._n_ctx - 1)
-        total = sum(engine.score(pair.context, pair.continuation, slot=slot)[0] for pair in windows)
-        usage = Usage(len(tokens), 0)
-        return Response(request_id=request.id, value=LogProbability(float(total)), usage=usage)
+        scored = [engine.score(pair.context, pair.continuation, slot=slot)[0] for pair in windows]
+        value = LogProbability(float(sum(map(_total, scored))))
+        told = self._told([step for steps in scored for step in steps])
+        return Response(request_id=request.id, value=value, usage=Usage(len(tokens), 0), tokens=told)
 
     # --- what the file says ------------------------------------------------------------------------
 
@@ -287,6 +305,10 @@ class LlamaCppModel:
                 filler=self._prefix[0],
             )
         )
+
+
+def _total(steps: Sequence[Step]) -> float:
+    return sum((step.logprob for step in steps), 0.0)
 
 
 def _weights_sha256(path: Path) -> str:

@@ -24,10 +24,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from assay.core.errors import BadData
-from assay.core.responses import Finish
-from assay.models.tokens import Unanswerable
+from assay.core.responses import Finish, Tokens
+from assay.models.tokens import Unanswerable, tokens_of_bytes
 
-__all__ = ["Engine", "Loading", "Stopped", "Written"]
+__all__ = ["Engine", "Loading", "Step", "Stopped", "Written", "tokens_of"]
 
 _FORCED = 1e6
 """Added to a token's logit so that it is the one that is written; what is reported is its probability without."""
@@ -63,6 +63,24 @@ class _Slot:
     """None: not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One token: the bytes it wrote, and how likely it was before temperature and limits."""
+
+    content: bytes
+    logprob: float
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Step:
+        """As llama.cpp says it."""
+        return cls(bytes(said.get("bytes") or ()) or str(said["token"]).encode(), float(said["logprob"]))
+
+
+def tokens_of(steps: Sequence[Step]) -> Tokens:
+    """The steps of an answer; their bytes are characters only together."""
+    return tokens_of_bytes([step.content for step in steps], [step.logprob for step in steps])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """What came out of one generation."""
@@ -71,6 +89,8 @@ class Written:
     finish: Finish
     read: int
     written: int
+    steps: tuple[Step, ...] = ()
+    """Every token with its log-probability, where these were asked for."""
 
 
 class Engine:
@@ -112,15 +132,19 @@ class Engine:
         sampling: Mapping[str, Any],
         stop: Sequence[str] = (),
         enough: Callable[[str], bool] | None = None,
+        chances: bool = False,
     ) -> Written:
         """Write on from the tokens of a prompt until a stop string, the end token, the limit, or `enough(text)`."""
         pieces: list[str] = []
+        steps: list[Step] = []
         last: dict[str, Any] = {}
 
         def hear(piece: dict[str, Any]) -> bool:
             last.update(piece)
             for choice in piece.get("choices", ()):
                 pieces.append(choice["text"])
+                if chances and choice.get("logprobs"):
+                    steps.extend(map(Step.of, choice["logprobs"].get("content") or ()))
                 last["finish"] = choice.get("finish_reason") or last.get("finish")
             if enough is not None and pieces and enough("".join(pieces)):
                 last["finish"] = "stop"
@@ -130,7 +154,7 @@ class Engine:
         self._read(prompt, slot)
         asked = {
             "prompt": prompt, "n_predict": max_tokens, "stop": [text for text in stop if text], "stream": True,
-            "cache_prompt": True, "id_slot": slot, **sampling,
+            "cache_prompt": True, "id_slot": slot, **sampling, **({"n_probs": 1} if chances else {}),
         }  # fmt: skip
         self._live.handle_completions(asked, hear)
         self._check(last)
@@ -141,16 +165,17 @@ class Engine:
             finish=finish,
             read=len(prompt),
             written=int(usage.get("completion_tokens", len(pieces))),
+            steps=tuple(steps),
         )
 
-    def score(self, context: list[int], continuation: list[int], *, slot: int = 0) -> tuple[float, bool]:
-        """The log-probability of a continuation, and whether each of its tokens is the likeliest.
+    def score(self, context: list[int], continuation: list[int], *, slot: int = 0) -> tuple[list[Step], bool]:
+        """The tokens of a continuation with their log-probabilities, and whether each is the likeliest.
 
         Each token is written by force, in a request of its own, so that llama.cpp reports its probability; what was
         read before is in the slot's cache, so that each request costs one token.
         """
         self._read(context, slot)
-        total, greedy = 0.0, True
+        steps, greedy = list[Step](), True
         read = list(context)
         for token in continuation:
             asked = {
@@ -162,10 +187,10 @@ class Engine:
             (step,) = reply["choices"][0]["logprobs"]["content"]
             if step["id"] != token:
                 raise RuntimeError(f"llama.cpp wrote token {step['id']} where {token} was asked for")
-            total += float(step["logprob"])
+            steps.append(Step.of(step))
             greedy = greedy and step["top_logprobs"][0]["id"] == token
             read.append(token)
-        return total, greedy
+        return steps, greedy
 
     def _read(self, prompt: list[int], number: int) -> None:
         """Have a slot read all but the last token of a prompt, computed as if it were read from the start."""

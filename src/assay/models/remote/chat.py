@@ -8,13 +8,13 @@ from typing import Any
 
 from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.requests import Generate, Settings
-from assay.core.responses import Finish, Response, Usage
+from assay.core.responses import Finish, Response, Tokens, Usage
 from assay.models.remote.bulk import Bulk
 from assay.models.remote.faults import BadReply
 from assay.models.remote.media import Look, pack_image, pack_sound, pack_video, pack_video_file
 from assay.models.remote.options import Options
 from assay.models.remote.seen import Seen
-from assay.models.tokens import cut_at_stops, split_thinking
+from assay.models.tokens import cut_at_stops, split_thinking, tokens_of_bytes
 
 __all__ = [
     "FINISHES",
@@ -26,6 +26,7 @@ __all__ = [
     "chat_payload",
     "further_settings",
     "read_chat",
+    "read_tokens",
     "read_usage",
     "response_of",
     "seed_of",
@@ -68,12 +69,13 @@ class Said:
     text: str
     finish: Finish
     reasoning: str | None = None
+    tokens: Tokens | None = None
 
 
 def chat_fields(
-    settings: Settings, options: Options, seen: Seen, repeat: int = 0, n: int = 1
+    settings: Settings, options: Options, seen: Seen, repeat: int = 0, n: int = 1, *, tokens: bool = False
 ) -> dict[str, Any]:
-    """Everything of a call but its messages."""
+    """Everything of a call but its messages; `tokens`: the answer is to bring the log-probability of each."""
     limit = options.max_gen_toks if settings.max_tokens is None else settings.max_tokens
     fields: dict[str, Any] = {
         "model": options.model,
@@ -89,6 +91,8 @@ def chat_fields(
         fields["seed"] = seed
     if n > 1:
         fields["n"] = n
+    if tokens:
+        fields["logprobs"] = True
     return {**fields, **further_settings(settings), **options.extra_body}
 
 
@@ -215,7 +219,26 @@ def _said(choice: Mapping[str, Any]) -> Said:
         text = ""
     if not isinstance(text, str):
         raise BadReply(f"the answer is a {type(text).__name__}, not a text")
-    return Said(text, finish, reasoning if isinstance(reasoning, str) else None)
+    told = choice.get("logprobs")
+    thought = reasoning if isinstance(reasoning, str) else None
+    return Said(text, finish, thought, read_tokens(told) if told else None)
+
+
+def read_tokens(value: Any) -> Tokens | None:
+    """The tokens of an answer, as chat completions or text completions tell them; None where they do not."""
+    if not isinstance(value, Mapping):
+        return None
+    listed = value.get("content")
+    if listed:
+        contents = [
+            bytes(one["bytes"]) if one.get("bytes") else str(one.get("token", "")).encode("utf-8", "replace")
+            for one in listed
+        ]
+        return tokens_of_bytes(contents, [float(one["logprob"]) for one in listed])
+    names, numbers = value.get("tokens"), value.get("token_logprobs")
+    if not names or not numbers or len(names) != len(numbers) or None in numbers:
+        return None
+    return Tokens(tuple(map(str, names)), tuple(map(float, numbers)))
 
 
 def read_usage(value: Any) -> Usage | None:
@@ -261,4 +284,5 @@ def response_of(
         seconds=seconds,
         reasoning=reasoning,
         served=served,
+        tokens=said.tokens,
     )

@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
 from assay.models.prices import billed_name
 from assay.models.remote.chat import (
     FINISHES,
     Said,
     further_settings,
+    read_tokens,
     read_usage,
     response_of,
     seed_of,
@@ -53,6 +55,8 @@ class _Sum:
     greedy: bool = True
     tokens: int = 0
     failure: Failure | None = None
+    told: list[tuple[int, Tokens | None]] = field(default_factory=list)
+    """The number of each piece, and its tokens where the server tells them."""
 
 
 @dataclass(slots=True)
@@ -77,6 +81,7 @@ class CompletionsModel:
         self._seen = Seen()
         self._endpoint: Endpoint | None = None
         self._tokenizer: Tokenizer | None = None
+        self._gives_tokens = False
 
     @property
     def name(self) -> str:
@@ -96,7 +101,16 @@ class CompletionsModel:
             abilities -= {"likelihood", "rolling"}
         if backend_of(self._options) == "huggingface":
             abilities |= {"chat"}
-        return Traits(abilities=frozenset(abilities), window=_WINDOW, in_flight=self._options.most_at_once)
+        return Traits(
+            abilities=frozenset(abilities),
+            window=_WINDOW,
+            in_flight=self._options.most_at_once,
+            tokens=bool(self._seen.prompt_scores),
+        )
+
+    def give_tokens(self) -> None:
+        """Responses bring their tokens: those who score prompts tell them, and those of what they write."""
+        self._gives_tokens = True
 
     @property
     def _scores(self) -> str:
@@ -222,11 +236,14 @@ class CompletionsModel:
         (tokens,) = encoder([request.prompt.text])
         windows = rolling_windows(tokens, prefix_token=encoder.prefix_token, max_length=room)
         if not windows:
-            outcome = Response(request_id=request.id, value=LogProbability(0.0), usage=Usage())
+            nothing = Tokens((), ()) if self._gives_tokens else None
+            outcome = Response(
+                request_id=request.id, value=LogProbability(0.0), usage=Usage(), tokens=nothing
+            )
             work.outcomes.append(outcome)
         waiting = _Sum(request, len(windows))
-        for pair in windows:
-            piece = Piece(pair.context + pair.continuation, len(pair.context))
+        for number, pair in enumerate(windows):
+            piece = Piece(pair.context + pair.continuation, len(pair.context), number)
             work.pieces.append((waiting, piece))
 
     async def _score(self, chunk: Sequence[tuple[_Sum, Piece]]) -> list[Outcome]:
@@ -236,7 +253,8 @@ class CompletionsModel:
         payload = scores_payload(pieces, self._options, self._seen)
         tokens = sum(len(piece.prompt) for piece in pieces) if endpoint.lane.tokens else 0
         try:
-            answered = await endpoint.post(PATH, payload, partial(_read_scores, pieces), tokens=tokens)
+            read = partial(_read_scores, pieces, told=self._gives_tokens)
+            answered = await endpoint.post(PATH, payload, read, tokens=tokens)
         except NotAnswered as error:
             if len(chunk) > 1 and error.fault.kind in _ALONE:
                 found = await asyncio.gather(*[self._score([one]) for one in chunk])
@@ -248,8 +266,8 @@ class CompletionsModel:
             ]
         scores, served = answered.value
         outcomes = [
-            _added(waiting, score, answered.seconds, served)
-            for (waiting, _), score in zip(chunk, scores, strict=True)
+            _added(waiting, piece, score, answered.seconds, served)
+            for (waiting, piece), score in zip(chunk, scores, strict=True)
         ]
         return [outcome for outcome in outcomes if outcome is not None]
 
@@ -283,6 +301,8 @@ class CompletionsModel:
             payload["stop"] = list(stops[:4])
         if (seed := seed_of(settings, options, request.repeat)) is not None:
             payload["seed"] = seed
+        if self._gives_tokens and self._seen.prompt_scores:
+            payload["logprobs"] = 1
         return {**payload, **further_settings(settings), **options.extra_body}
 
     def _prompt(self, request: Generate, limit: int) -> list[int] | str:
@@ -313,8 +333,11 @@ def openai_completions(
     return CompletionsModel(batch_size=batch_size, rpm=rpm, tpm=tpm, **arguments)
 
 
-def _read_scores(pieces: Sequence[Piece], value: Any) -> tuple[list[Scored | Unanswerable], str]:
-    return read_scores(pieces, value), served_name(value.get("model"), value.get("system_fingerprint"))
+def _read_scores(
+    pieces: Sequence[Piece], value: Any, *, told: bool
+) -> tuple[list[Scored | Unanswerable], str]:
+    served = served_name(value.get("model"), value.get("system_fingerprint"))
+    return read_scores(pieces, value, tokens=told), served
 
 
 def _read_text(value: Any) -> tuple[Said, Usage | None, str]:
@@ -326,10 +349,16 @@ def _read_text(value: Any) -> tuple[Said, Usage | None, str]:
         raise BadReply(f"the answer is a {type(text).__name__}, not a text")
     finish = FINISHES.get(str(choices[0].get("finish_reason") or ""), "")
     served = served_name(value.get("model"), value.get("system_fingerprint"))
-    return Said(text, finish), read_usage(value.get("usage")), served
+    return (
+        Said(text, finish, tokens=read_tokens(choices[0].get("logprobs"))),
+        read_usage(value.get("usage")),
+        served,
+    )
 
 
-def _added(waiting: _Sum, score: Scored | Unanswerable, seconds: float, served: str) -> Outcome | None:
+def _added(
+    waiting: _Sum, piece: Piece, score: Scored | Unanswerable, seconds: float, served: str
+) -> Outcome | None:
     """Count a piece; the outcome when it was the last."""
     if isinstance(score, Unanswerable):
         return _failed(waiting, _unanswerable(waiting.request, score))
@@ -337,6 +366,7 @@ def _added(waiting: _Sum, score: Scored | Unanswerable, seconds: float, served: 
     waiting.total += score.value.total
     waiting.greedy = waiting.greedy and score.value.greedy
     waiting.tokens += score.tokens
+    waiting.told.append((piece.number, score.told))
     if waiting.missing or waiting.failure is not None:
         return None
     greedy = waiting.greedy and isinstance(waiting.request, Likelihood)
@@ -346,7 +376,17 @@ def _added(waiting: _Sum, score: Scored | Unanswerable, seconds: float, served: 
         usage=Usage(waiting.tokens, 0),
         seconds=seconds,
         served=served,
+        tokens=_told(waiting.told),
     )
+
+
+def _told(told: list[tuple[int, Tokens | None]]) -> Tokens | None:
+    """The tokens of all pieces in their order; none where one is not known."""
+    known = [one for _, one in sorted(told, key=itemgetter(0)) if one is not None]
+    if len(known) < len(told):
+        return None
+    pieces = tuple(piece for one in known for piece in one.pieces)
+    return Tokens(pieces, tuple(number for one in known for number in one.logprobs))
 
 
 def _failed(waiting: _Sum, failure: Failure) -> Failure | None:

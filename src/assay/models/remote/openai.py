@@ -49,6 +49,11 @@ class OpenAIModel:
         self._seen = Seen(long_limit_name=self._options.is_openai)
         self._wording = Wording(self._options, self._seen, self._look)
         self._endpoint: Endpoint | None = None
+        self._gives_tokens = False
+
+    def give_tokens(self) -> None:
+        """Ask for the log-probability of every token, where the server was seen to tell it."""
+        self._gives_tokens = True
 
     @property
     def name(self) -> str:
@@ -75,7 +80,16 @@ class OpenAIModel:
             abilities |= {"audio"}
         if self._look.whole_videos:
             abilities |= {"video"}
-        return Traits(abilities=frozenset(abilities), window=_WINDOW, in_flight=self._options.most_at_once)
+        return Traits(
+            abilities=frozenset(abilities),
+            window=_WINDOW,
+            in_flight=self._options.most_at_once,
+            tokens=self._tells_tokens,
+        )
+
+    @property
+    def _tells_tokens(self) -> bool:
+        return self._options.api == "chat" and bool(self._seen.logprobs)
 
     async def identify(self) -> Mapping[str, str]:
         """Server, model and every argument that shapes an answer. Asks nobody."""
@@ -111,7 +125,8 @@ class OpenAIModel:
         except BaseException:
             await endpoint.close()
             raise
-        self._wording = Wording(self._options, self._seen, self._look)
+        tokens = self._gives_tokens and self._tells_tokens
+        self._wording = Wording(self._options, self._seen, self._look, tokens=tokens)
         self._endpoint = endpoint
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.responses import LogProbability
+from assay.core.responses import LogProbability, Tokens
 from assay.models.remote.faults import BadReply
 from assay.models.remote.options import Options
 from assay.models.remote.seen import Seen
@@ -30,6 +30,9 @@ class Piece:
     begin: int
     """Where the scored part begins: a number of tokens, or of characters."""
 
+    number: int = 0
+    """Which of the windows of a long text this is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scored:
@@ -37,6 +40,8 @@ class Scored:
 
     value: LogProbability
     tokens: int
+    told: Tokens | None = None
+    """The tokens of the scored part, as the server names them."""
 
 
 def scores_payload(pieces: Sequence[Piece], options: Options, seen: Seen) -> dict[str, Any]:
@@ -56,8 +61,8 @@ def scores_payload(pieces: Sequence[Piece], options: Options, seen: Seen) -> dic
     return {**payload, **options.extra_body}
 
 
-def read_scores(pieces: Sequence[Piece], value: Any) -> list[Scored | Unanswerable]:
-    """A score for each piece, in their order.
+def read_scores(pieces: Sequence[Piece], value: Any, *, tokens: bool = False) -> list[Scored | Unanswerable]:
+    """A score for each piece, in their order; with its tokens, where somebody wants to know them.
 
     Raises:
         BadReply: There are not as many choices as pieces, or they hold no scores.
@@ -69,10 +74,10 @@ def read_scores(pieces: Sequence[Piece], value: Any) -> list[Scored | Unanswerab
         choices = sorted(choices, key=lambda choice: choice["index"])
         if [choice["index"] for choice in choices] != list(range(len(pieces))):
             raise BadReply("the choices are not numbered as the prompts are")
-    return [_score(piece, choice) for piece, choice in zip(pieces, choices, strict=True)]
+    return [_score(piece, choice, tokens) for piece, choice in zip(pieces, choices, strict=True)]
 
 
-def _score(piece: Piece, choice: Mapping[str, Any]) -> Scored | Unanswerable:
+def _score(piece: Piece, choice: Mapping[str, Any], tokens: bool) -> Scored | Unanswerable:
     listed, given = choice.get("prompt_logprobs"), choice.get("logprobs")
     if listed is not None and not isinstance(piece.prompt, str):
         return _of_prompt_logprobs(piece.prompt, piece.begin, listed)
@@ -96,7 +101,9 @@ def _score(piece: Piece, choice: Mapping[str, Any]) -> Scored | Unanswerable:
             "tokenizer=NAME lets a start token be sent"
         )
     greedy = all(own == max(top.values()) for own, top in zip(scored, tops[begin:end], strict=True))
-    return Scored(LogProbability(float(sum(scored)), greedy), end)
+    names = (given.get("tokens") or ())[begin:end] if tokens else ()
+    told = Tokens(tuple(map(str, names)), tuple(map(float, scored))) if len(names) == len(scored) else None
+    return Scored(LogProbability(float(sum(scored)), greedy), end, told)
 
 
 def _places(text: str, begin: int, given: Mapping[str, Any]) -> tuple[int, int]:
@@ -119,11 +126,15 @@ def _of_prompt_logprobs(
     if len(listed) < len(prompt):
         raise BadReply(f"the reply scores {len(listed)} tokens of {len(prompt)}")
     total, greedy = 0.0, True
+    names, numbers = list[str](), list[float]()
     for at in range(begin, len(prompt)):
         entries = listed[at]
         own = entries.get(str(prompt[at])) if entries else None
         if entries is None or own is None:
             raise BadReply(f"the reply does not score token {at}")
         total += own["logprob"]
+        names.append(str(own.get("decoded_token") or ""))
+        numbers.append(float(own["logprob"]))
         greedy = greedy and own["logprob"] == max(entry["logprob"] for entry in entries.values())
-    return Scored(LogProbability(float(total), greedy), len(prompt))
+    told = Tokens(tuple(names), tuple(numbers)) if any(names) else None  # not every server names them
+    return Scored(LogProbability(float(total), greedy), len(prompt), told)

@@ -35,8 +35,10 @@ class Manner:
 class Wording:
     """Writes calls in one of the two forms, and reads their replies."""
 
-    def __init__(self, options: Options, seen: Seen, look: Look) -> None:
+    def __init__(self, options: Options, seen: Seen, look: Look, *, tokens: bool = False) -> None:
+        """`tokens`: answers are to bring the log-probabilities of their tokens."""
         self._options = options
+        self._tokens = tokens
         self._seen = seen
         self._look = look
         self._manners: dict[tuple[str, int, int], Manner] = {}
@@ -58,7 +60,7 @@ class Wording:
         if self._responses:
             fields = responses_fields(settings, options, seen)
         else:
-            fields = chat_fields(settings, options, seen, repeat, n)
+            fields = chat_fields(settings, options, seen, repeat, n, tokens=self._tokens)
         limit = options.max_gen_toks if settings.max_tokens is None else settings.max_tokens
         return Manner(json.dumps(fields)[:-1], stops_of(settings, options), limit)
 

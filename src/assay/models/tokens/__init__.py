@@ -16,7 +16,7 @@ from assay.models.tokens.pairs import (
     fit_pair,
     fit_prompt,
 )
-from assay.models.tokens.pieces import pieces_of, told_tokens
+from assay.models.tokens.pieces import pieces_of, tokens_of_bytes, told_tokens
 from assay.models.tokens.rolling import rolling_windows
 from assay.models.tokens.stopping import StopWatch, cut_at_stops, split_thinking
 
@@ -35,4 +35,5 @@ __all__ = [
     "rolling_windows",
     "split_thinking",
     "told_tokens",
+    "tokens_of_bytes",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from assay.core.responses import Tokens
 
-__all__ = ["pieces_of", "told_tokens"]
+__all__ = ["pieces_of", "tokens_of_bytes", "told_tokens"]
 
 _UNFINISHED = "\ufffd"
 """What a tokenizer writes for bytes that are no character yet."""
@@ -53,3 +53,16 @@ def told_tokens(
     """Tokens with their log-probabilities; those behind the last known number are left out."""
     numbers = tuple(float(number) for number in logprobs[: len(tokens)])
     return Tokens(pieces_of(tokens[: len(numbers)], decode, before=before), numbers)
+
+
+def tokens_of_bytes(contents: Sequence[bytes], logprobs: Sequence[float]) -> Tokens:
+    """Tokens of which the bytes are known: these are characters only together.
+
+    >>> tokens_of_bytes([b"caf\\xc3", b"\\xa9"], [-1.0, -0.5]).pieces
+    ('', 'caf\xe9')
+    """
+    pieces = pieces_of(
+        range(len(contents)),
+        lambda places: b"".join(contents[at] for at in places).decode("utf-8", "replace"),
+    )
+    return Tokens(pieces, tuple(float(number) for number in logprobs))

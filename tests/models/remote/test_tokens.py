@@ -1,0 +1,110 @@
+"""Servers that tell the log-probabilities of tokens, and servers that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.models.remote.embedded_server import ALL, EmbeddedServer, serving
+
+from assay.core.requests import Generate, Likelihood, Request
+from assay.core.responses import LogProbability, Response, Tokens
+from assay.models.embedded.adapter import SHIPPED_WEIGHTS
+from assay.models.remote.chat import read_tokens
+from assay.models.remote.completions import CompletionsModel
+from assay.models.remote.openai import OpenAIModel
+from assay.testing.contracts import example_requests
+
+MODELS: dict[str, Callable[[str], Any]] = {
+    "openai": lambda url: OpenAIModel(model="embedded", base_url=url),
+    "openai-completions": lambda url: CompletionsModel(model="embedded", base_url=url),
+}
+
+
+def asked(model: Any, *, tokens: bool = True) -> list[tuple[Request, Response]]:
+    async def work() -> list[tuple[Request, Response]]:
+        if tokens:
+            model.give_tokens()
+        await model.probe()
+        await model.open()
+        try:
+            abilities = model.traits.abilities & {"generate", "likelihood", "rolling"}
+            requests = {request.id: request for request in example_requests(abilities)}
+            found = [outcome async for outcome in model.answer(list(requests.values()))]
+        finally:
+            await model.close()
+        return [(requests[one.request_id], one) for one in found if isinstance(one, Response)]
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_server_that_tells_tokens_is_asked_for_them(name: str, server: EmbeddedServer) -> None:
+    model = MODELS[name](server.url)
+    answers = asked(model)
+    assert model.traits.tokens and answers
+    for request, response in answers:
+        assert response.tokens is not None
+        written = "".join(response.tokens.pieces)
+        if isinstance(request, Generate):
+            assert str(response.value) in written
+        elif isinstance(response.value, LogProbability):
+            assert math.isclose(sum(response.tokens.logprobs), response.value.total, rel_tol=1e-5)
+            whole = request.continuation if isinstance(request, Likelihood) else request.prompt.text
+            assert whole.strip() in written
+    plain = asked(MODELS[name](server.url), tokens=False)
+    assert all(response.tokens is None for _, response in plain)
+    assert {one.request_id: one.value for _, one in plain} == {
+        one.request_id: one.value for _, one in answers
+    }
+
+
+def test_tokens_are_told_where_prompts_are_scored_by_their_numbers() -> None:
+    pytest.importorskip("transformers")
+    with serving(knows=ALL - {"echo"}) as server:
+        model = CompletionsModel(model="embedded", base_url=server.url, tokenizer=str(SHIPPED_WEIGHTS))
+        scored = [(request, one) for request, one in asked(model) if isinstance(one.value, LogProbability)]
+    assert model.seen["prompt_scores"] == "prompt_logprobs" and scored
+    for request, response in scored:
+        assert response.tokens is not None and isinstance(response.value, LogProbability)
+        assert math.isclose(sum(response.tokens.logprobs), response.value.total, rel_tol=1e-5)
+        whole = request.continuation if isinstance(request, Likelihood) else request.prompt.text
+        assert whole.strip() in "".join(response.tokens.pieces)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_server_that_tells_none_is_not_asked(name: str) -> None:
+    with serving(knows=ALL - {"logprobs", "prompt_logprobs"}) as server:
+        model = MODELS[name](server.url)
+        answers = asked(model)
+        assert not model.traits.tokens
+        assert all(response.tokens is None for _, response in answers)
+        assert not any("logprobs" in payload for payload in server.payloads[-len(answers) :])
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (None, None),
+        ({}, None),
+        ({"content": None}, None),
+        ({"content": [{"token": "a", "logprob": -1, "bytes": None}]}, Tokens(("a",), (-1.0,))),
+        (
+            {
+                "content": [
+                    {"token": "?", "logprob": -1, "bytes": [195]},
+                    {"token": "?", "logprob": -2, "bytes": [169]},
+                ]
+            },
+            Tokens(("", "é"), (-1.0, -2.0)),
+        ),
+        ({"tokens": ["a", "b"], "token_logprobs": [-1.0, -0.5]}, Tokens(("a", "b"), (-1.0, -0.5))),
+        ({"tokens": ["a", "b"], "token_logprobs": [None, -0.5]}, None),
+        ({"tokens": ["a"], "token_logprobs": [-1.0, -0.5]}, None),
+    ],
+)
+def test_tokens_are_read_in_either_form(told: Any, expected: Tokens | None) -> None:
+    assert read_tokens(told) == expected

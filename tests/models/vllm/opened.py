@@ -45,6 +45,9 @@ class Opened:
 
             async def close(self) -> None: ...
 
+            def give_tokens(self) -> None:
+                shared.model.give_tokens()
+
             async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
                 asked = asyncio.run_coroutine_threadsafe(shared._collect(window), loop)
                 for outcome in await asyncio.wrap_future(asked):

@@ -62,6 +62,13 @@ class VllmModel:
         self._checkpoint = Checkpoint(self._arguments.pretrained, self._arguments.revision or "main")
         self._engine: Engine | None = None
         self._answering: Answering | None = None
+        self._gives_tokens = False
+
+    def give_tokens(self) -> None:
+        """Every response brings its tokens from now on."""
+        self._gives_tokens = True
+        if self._answering is not None:
+            self._answering.gives_tokens = True
 
     @property
     def name(self) -> str:
@@ -84,6 +91,7 @@ class VllmModel:
             answers_without_system=True,
             window=_WINDOW,
             in_flight=_IN_FLIGHT,
+            tokens=True,
         )
 
     @cached_property
@@ -178,6 +186,7 @@ class VllmModel:
         media = self._media
         self._engine = Engine.start(arguments.for_engine(), lora_path=arguments.lora_local_path)
         self._answering = Answering(self._engine, self._vocabulary, arguments, media, self._habits)
+        self._answering.gives_tokens = self._gives_tokens
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         """Everything goes to the engine at once; outcomes as they come."""

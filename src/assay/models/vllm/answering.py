@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from assay.core.errors import BadMedia
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, Finish, LogProbability, Outcome, Response, Usage
+from assay.core.responses import Failure, Finish, LogProbability, Outcome, Response, Tokens, Usage
 from assay.models.hf.vocabulary import Vocabulary
 from assay.models.tokens import (
     Pair,
@@ -23,6 +23,7 @@ from assay.models.tokens import (
     fit_pair,
     rolling_windows,
     split_thinking,
+    told_tokens,
 )
 from assay.models.vllm.arguments import VllmArguments
 from assay.models.vllm.engine import Engine, Read
@@ -92,6 +93,7 @@ class Answering:
         self._media_gate = asyncio.Semaphore(_MEDIA_AT_ONCE)
         self._trial = asyncio.Lock()
         self._shares: bool | None = None
+        self.gives_tokens = False
 
     def arrange(self, window: Sequence[Request]) -> list[Job | Failure]:
         """What is to be done, texts already as tokens. Called in a thread."""
@@ -186,7 +188,8 @@ class Answering:
                 return tokens[-room:]
 
     async def _written(self, request: Generate, prompt: Mapping[str, Any], sampling: Sampling) -> Outcome:
-        written = await self._engine.write(prompt, sampling.parameters)
+        wanted = {"logprobs": 0} if self.gives_tokens else {}  # of the token that is written, and of no other
+        written = await self._engine.write(prompt, {**sampling.parameters, **wanted})
         thought, answer = split_thinking(written.text, self._arguments.think_end_token or "")
         text = cut_at_stops(answer, sampling.stops)
         finish: Finish = "length" if written.cut_off else "stop"
@@ -196,6 +199,17 @@ class Answering:
             finish="stop" if len(text) < len(answer) else finish,
             usage=Usage(written.read, written.written, cached_tokens=written.cached),
             reasoning=thought,
+            tokens=self._told(*zip(*written.tokens, strict=True)) if written.tokens else self._told((), ()),
+        )
+
+    def _told(
+        self, tokens: Sequence[int], chances: Sequence[float], context: Sequence[int] = ()
+    ) -> Tokens | None:
+        """Tokens with their log-probabilities, where somebody wants to know them."""
+        if not self.gives_tokens:
+            return None
+        return told_tokens(
+            tokens, chances, lambda some: self._vocabulary.decode(some, special=True), before=context
         )
 
     # --- likelihoods -------------------------------------------------------------------------------
@@ -221,7 +235,8 @@ class Answering:
         read = await self._read(
             fit_pair(pair, self._engine.max_length - 2)
         )  # and a token that has to be written
-        return _told(request, [read], len(pair.continuation), greedy=read.greedy)
+        told = self._told(pair.continuation, read.chances, pair.context)
+        return _answered(request, [read], len(pair.continuation), told, greedy=read.greedy)
 
     def _rolling(self, request: RollingLikelihood) -> Job | Failure:
         text = self._text(request)
@@ -234,7 +249,8 @@ class Answering:
 
         async def work() -> Outcome:
             reads = await asyncio.gather(*[self._read(window) for window in windows])
-            return _told(request, reads, len(tokens))
+            told = self._told(tokens, [number for read in reads for number in read.chances])
+            return _answered(request, reads, len(tokens), told)
 
         return Job((request,), work)
 
@@ -293,16 +309,20 @@ class Answering:
                 )
             pair = encode_pair(text, request.continuation, self._vocabulary.scoring)
             read = await self._read(pair, media)
-            return _told(request, [read], len(pair.continuation), greedy=read.greedy)
+            told = self._told(pair.continuation, read.chances, pair.context)
+            return _answered(request, [read], len(pair.continuation), told, greedy=read.greedy)
 
 
 _SHARING: Mapping[str, Any] = {**SCORING, "skip_reading_prefix_cache": False}
 
 
-def _told(request: Request, reads: Sequence[Read], scored: int, *, greedy: bool = False) -> Response:
+def _answered(
+    request: Request, reads: Sequence[Read], scored: int, tokens: Tokens | None, *, greedy: bool = False
+) -> Response:
     usage = Usage(sum(one.read for one in reads), scored, cached_tokens=sum(one.cached for one in reads))
     total = float(sum(one.total for one in reads))
-    return Response(request_id=request.id, value=LogProbability(total, greedy), usage=usage)
+    value = LogProbability(total, greedy)
+    return Response(request_id=request.id, value=value, usage=usage, tokens=tokens)
 
 
 def _failure(request: Request, message: str, kind: str = "bad request") -> Failure:

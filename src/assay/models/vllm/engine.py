@@ -58,6 +58,8 @@ class Written:
     read: int
     cached: int
     written: int
+    tokens: tuple[tuple[int, float], ...] = ()
+    """Each token with its log-probability, where `logprobs` were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class Read:
     greedy: bool
     read: int
     cached: int
+    chances: tuple[float, ...] = ()
+    """How likely each of them is."""
 
 
 class Engine:
@@ -140,7 +144,10 @@ class Engine:
         one = output.outputs[0]
         cut_off = one.finish_reason == "length"
         cached = output.num_cached_tokens or 0
-        return Written(one.text, cut_off, len(output.prompt_token_ids or ()), cached, len(one.token_ids))
+        rows = zip(one.token_ids, one.logprobs or (), strict=False)
+        tokens = tuple((int(token), float(row[token].logprob)) for token, row in rows if token in row)
+        read = len(output.prompt_token_ids or ())
+        return Written(one.text, cut_off, read, cached, len(one.token_ids), tokens)
 
     async def read(
         self, prompt: Mapping[str, Any], continuation: Sequence[int], parameters: Mapping[str, Any]
@@ -156,14 +163,15 @@ class Engine:
         rows = list(output.prompt_logprobs or ())[-len(continuation) :]
         if cached >= length - len(continuation) or len(rows) < len(continuation):
             return None
-        total, greedy = 0.0, True
+        total, greedy, chances = 0.0, True, list[float]()
         for token, row in zip(continuation, rows, strict=True):
             own = row.get(token) if row else None
             if own is None:
                 return None
             total += own.logprob
+            chances.append(float(own.logprob))
             greedy = greedy and own.logprob >= max(one.logprob for one in row.values())
-        return Read(float(total), bool(greedy), length, cached)
+        return Read(float(total), bool(greedy), length, cached, tuple(chances))
 
     async def _ask(self, prompt: Mapping[str, Any], parameters: Mapping[str, Any]) -> Any:
         from vllm.sampling_params import RequestOutputKind

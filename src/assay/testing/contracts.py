@@ -24,6 +24,8 @@ from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.ports import Ability, GivesTokens, Model, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.testing.promises import ContractBroken, check_tokens
+from assay.testing.promises import promise as _promise
 
 __all__ = ["MODEL_CHECKS", "ContractBroken", "check_model", "example_requests"]
 
@@ -35,10 +37,6 @@ _SAMPLED = Settings({"until": ["\n"], "max_gen_toks": 8, "do_sample": True, "tem
 
 _ROUNDING = 1e-4
 """How far log-probabilities may be apart that were computed in different company."""
-
-
-class ContractBroken(AssertionError):
-    """An adapter does not do what the port promises."""
 
 
 def check_model(make: MakeModel) -> None:
@@ -298,37 +296,20 @@ def tokens_are_those_of_the_answer(make: MakeModel) -> None:
     if not make().traits.tokens:
         return
     _promise(isinstance(make(), GivesTokens), "`Traits.tokens` promises a method `give_tokens`")
-    requests = {request.id: request for request in _requests(make)}
-    plain = _values(_ask(make, [list(requests.values())])[0])
-    told = _ask(lambda: _telling(make()), [list(requests.values())])[0]
+    asked = _requests(make)
+    plain = _values(_ask(make, [asked])[0])
+    told = _ask(lambda: _telling(make()), [asked])[0]
+    requests = {request.id: request for request in asked}
     _same(plain, _values(told), "telling its tokens, the model answers", tolerance=_ROUNDING)
     for outcome in told:
         if isinstance(outcome, Response):
-            _check_tokens(requests[outcome.request_id], outcome)
+            check_tokens(requests[outcome.request_id], outcome)
 
 
 def _telling(model: Model) -> Model:
     if isinstance(model, GivesTokens):
         model.give_tokens()
     return model
-
-
-def _check_tokens(request: Request, response: Response) -> None:
-    asked, value, tokens = type(request).__name__, response.value, response.tokens
-    if tokens is None:
-        raise ContractBroken(f"the answer to a {asked} comes without its tokens")
-    written = "".join(tokens.pieces)
-    text = value if isinstance(value, str) else getattr(request, "continuation", request.prompt.text)
-    letters = iter(written)  # special tokens stand between those of the text
-    _promise(
-        all(letter in letters for letter in text.strip()),
-        f"the tokens of a {asked} write {written!r}, not {text!r}",
-    )
-    _promise(all(number < 1e-4 for number in tokens.logprobs), f"{tokens.logprobs} are no log-probabilities")
-    if isinstance(value, LogProbability):
-        total = sum(tokens.logprobs)
-        close = abs(total - value.total) <= 1e-3 * max(1.0, abs(total))
-        _promise(close, f"the tokens of a {asked} add up to {total}, its answer says {value.total}")
 
 
 def close_may_be_called_twice(make: MakeModel) -> None:
@@ -361,11 +342,6 @@ MODEL_CHECKS: tuple[Callable[[MakeModel], None], ...] = (
 
 
 # --- asking --------------------------------------------------------------------------------------------
-
-
-def _promise(kept: bool, message: str) -> None:
-    if not kept:
-        raise ContractBroken(message)
 
 
 def _requests(make: MakeModel) -> list[Request]:

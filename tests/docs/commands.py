@@ -34,7 +34,7 @@ class NotValid(AssertionError):
 def split_commands(line: str) -> list[list[str]]:
     """The commands of a shell line as words: comments away, `&&` and `;` between them."""
     commands: list[list[str]] = [[]]
-    lexer = shlex.shlex(line, posix=True, punctuation_chars="&;|")
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="&;")
     lexer.whitespace_split = True
     for word in lexer:
         if word in ("&&", ";"):
@@ -62,11 +62,22 @@ def check_command(words: list[str], *, whole: bool = True) -> None:
     """
     program, *arguments = words
     if program in PROGRAMS:
-        _check_assay([word for word in arguments if word != ELLIPSIS], whole)
+        _check_assay(_with_names(arguments), whole)
     elif program.endswith("pip"):
         _check_extras(arguments)
     elif words[:3] == ["python", "-m", "assay.testing.oracle"]:
         _parse(oracle, words[3:], whole, click.Context(oracle))
+
+
+def _with_names(arguments: list[str]) -> list[str]:
+    """Placeholders filled in: `--model …`, `--replicas N`; other `…` away."""
+    filled = []
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        if word == ELLIPSIS and before.startswith("--"):
+            filled.append("NAME")
+        elif word != ELLIPSIS:
+            filled.append("1" if word == "N" else word)
+    return filled
 
 
 def _check_assay(arguments: list[str], whole: bool) -> None:
@@ -75,6 +86,8 @@ def _check_assay(arguments: list[str], whole: bool) -> None:
     while isinstance(command, click.Group) and arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
         found = command.get_command(context, name)
+        if name.isupper():
+            return  # `assay COMMAND --help`
         if found is None:
             raise NotValid(f"no command is called `{name}`")
         command = found
@@ -90,6 +103,13 @@ def _parse(command: click.Command, arguments: list[str], whole: bool, context: c
     except (click.MissingParameter, click.exceptions.NoArgsIsHelpError) as error:
         if whole and not isinstance(command, click.Group):
             raise NotValid(error.format_message()) from None
+    except click.BadOptionUsage as error:
+        if (
+            whole
+            or isinstance(error, click.NoSuchOption)
+            or "requires an argument" not in error.format_message()
+        ):
+            raise NotValid(error.format_message()) from None
     except click.BadParameter as error:
         if not isinstance(error.param and error.param.type, (click.Path, click.File)):
             raise NotValid(error.format_message()) from None  # a file need not be there
@@ -104,8 +124,7 @@ def _check_values(values: dict[str, Any]) -> None:
     given = {name: value for name, value in values.items() if name in ("model", "model_args") and value}
     if "model_args" in values and given and not str(given.get("model", "")).isupper():  # `--model NAME`
         spec = RunSpec.of(given)
-        arguments = {key: value for key, value in spec.model_args.items() if ELLIPSIS not in str(value)}
-        make_model(spec.model, arguments, batch_api=values.get("batch_api"))
+        make_model(spec.model, spec.model_args, batch_api=values.get("batch_api"))
     for word in _flat(values.get("judge")):
         name, _, rest = word.partition(",")
         make_model(name, parse_arguments(rest) if rest else {})

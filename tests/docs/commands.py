@@ -104,11 +104,7 @@ def _parse(command: click.Command, arguments: list[str], whole: bool, context: c
         if whole and not isinstance(command, click.Group):
             raise NotValid(error.format_message()) from None
     except click.BadOptionUsage as error:
-        if (
-            whole
-            or isinstance(error, click.NoSuchOption)
-            or "requires an argument" not in error.format_message()
-        ):
+        if whole or "requires an argument" not in error.format_message():
             raise NotValid(error.format_message()) from None
     except click.BadParameter as error:
         if not isinstance(error.param and error.param.type, (click.Path, click.File)):

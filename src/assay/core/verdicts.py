@@ -19,6 +19,8 @@ class Answer:
     document: int
     pipeline: str
     values: tuple[Any, ...]
+    steps: tuple[tuple[Any, ...], ...] = ()
+    """What each filter made of them, where one of them is the task's own code: nobody runs that again to show it."""
 
 
 @quickly_made

@@ -16,6 +16,7 @@ from assay.engine.costs import billed_as
 from assay.engine.plan import Plan, PlannedTask
 from assay.engine.version import assay_version
 from assay.models.prices import load_prices
+from assay.scoring.pipelines import Pipeline
 from assay.tasks.functions import HelperFunction
 from assay.tasks.lettered import is_lettered
 
@@ -103,8 +104,36 @@ def _task_facts(planned: PlannedTask) -> dict[str, Any]:
         "digest": planned.digest,
         "metrics": list(planned.scorer.metrics),
         "pipelines": [pipeline.name for pipeline in planned.scorer.pipelines],
+        "filters": {pipeline.name: _filter_facts(pipeline) for pipeline in planned.scorer.pipelines},
         "config": {key: _shown(value) for key, value in spec.config.items() if value is not None},
     }
+
+
+def _filter_facts(pipeline: Pipeline) -> dict[str, Any]:
+    """What the filters of a pipeline are called, whose they are, and which of them look at all documents at once."""
+    steps = [
+        {
+            "function": step.name,
+            **(
+                {"arguments": {key: _named(value) for key, value in step.arguments.items()}}
+                if step.arguments
+                else {}
+            ),
+            **({"own": True} if step.is_own else {}),
+            **({} if step.per_document else {"together": True}),
+        }
+        for step in pipeline.steps
+    ]
+    return {
+        "steps": steps,
+        **({"thoughts": [list(pair) for pair in pipeline.thoughts]} if pipeline.thoughts else {}),
+    }
+
+
+def _named(value: Any) -> Any:
+    """An argument of a filter; a function by its name."""
+    named = value.load() if isinstance(value, HelperFunction) else value
+    return getattr(named, "__qualname__", None) or to_plain(value) if callable(named) else to_plain(value)
 
 
 def shared_facts(members: Sequence[PlannedTask]) -> dict[str, Any]:

@@ -185,7 +185,8 @@ def _extract(
             fields += [document.document.fields] * count
     try:
         with current_watch():
-            values, nothing = pipeline.extract(responses, fields)
+            trace: list[list[Any]] | None = [] if pipeline.traced else None
+            values, nothing = pipeline.extract(responses, fields, trace)
     except Exception:  # noqa: BLE001 - helper border: a custom filter may raise anything
         if (
             pipeline.per_document and len(documents) > 1
@@ -202,7 +203,8 @@ def _extract(
     for document, count in zip(documents, counts, strict=True):
         index = document.document.index
         own = (values[at],) if count == 1 else tuple(values[at : at + count])
-        answer = Answer(document=index, pipeline=name, values=own)
+        steps = tuple(tuple(step[at : at + count]) for step in trace) if trace else ()
+        answer = Answer(document=index, pipeline=name, values=own, steps=steps)
         if pipeline.extracts:
             found[index] = found.get(index, False) or not nothing.issuperset(range(at, at + count))
         at += count

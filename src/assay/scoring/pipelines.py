@@ -12,6 +12,7 @@ from assay.core.errors import AssayError, BadTask, Problems
 from assay.core.ports import Filter
 from assay.core.specs import FilterStep, PipelineSpec
 from assay.scoring.filters import FILTERS
+from assay.scoring.filters.custom import Custom
 from assay.scoring.filters.extraction import NotFound, Regex
 from assay.scoring.filters.transformation import without_thoughts
 
@@ -28,6 +29,17 @@ class Step:
     make: Callable[..., Filter]
     arguments: Mapping[str, Any]
     where: str
+    name: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is code of a task or a plugin."""
+        return self.make is Custom or not getattr(self.make, "__module__", "").startswith("assay.scoring.")
+
+    @property
+    def per_document(self) -> bool:
+        """Whether it looks at each document by itself."""
+        return _per_document(self.make)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,21 +57,29 @@ class Pipeline:
     thoughts: tuple[tuple[str, str], ...] = ()
     """Tags around what a model thought; cut out of the answers at the end."""
 
+    traced: bool = False
+    """True: a step is code that nobody runs again to show what it did, so that is kept with the answers."""
+
     def apply(self, responses: Sequence[Sequence[Any]], documents: Sequence[Mapping[str, Any]]) -> list[Any]:
         """One answer per request. `responses[i]` are the values of request i, one per repeat."""
         return self.extract(responses, documents)[0]
 
     def extract(
-        self, responses: Sequence[Sequence[Any]], documents: Sequence[Mapping[str, Any]]
+        self,
+        responses: Sequence[Sequence[Any]],
+        documents: Sequence[Mapping[str, Any]],
+        trace: list[list[Any]] | None = None,
     ) -> tuple[list[Any], set[int]]:
         """`apply`, and the numbers of the requests in whose responses no answer was found.
 
-        The filters are made anew on each call: they may hold state.
+        The filters are made anew on each call: they may hold state. `trace` gets what each of them made of the requests.
         """
         values: Sequence[Any] = list(responses)
         nothing: set[int] = set()
         for step in self.steps:
             values = list(step.make(**step.arguments).apply(values, documents))
+            if trace is not None:
+                trace.append([_as_text(value) for value in values[: len(responses)]])
             if self.extracts:
                 nothing.update(at for at, value in enumerate(values) if _is_nothing(value))
         if len(values) < len(responses):
@@ -94,7 +114,8 @@ def build_pipeline(spec: PipelineSpec, *, thoughts: tuple[tuple[str, str], ...] 
     return Pipeline(
         name=spec.name,
         steps=tuple(steps),
-        per_document=all(_per_document(step.make) for step in steps),
+        per_document=all(step.per_document for step in steps),
+        traced=any(step.is_own for step in steps),
         extracts=any(isinstance(step.make, type) and issubclass(step.make, Regex) for step in steps),
         thoughts=thoughts,
     )
@@ -115,15 +136,15 @@ def _as_text(value: Any) -> Any:
 
 def _ready(step: FilterStep) -> Step:
     make = FILTERS.get(step.function, where=step.where) if isinstance(step.function, str) else step.function
+    name = step.function if isinstance(step.function, str) else getattr(make, "__name__", repr(make))
     try:
         if getattr(make, "__module__", "").startswith("assay.scoring."):
             make(**step.arguments)  # our own constructors do nothing but compile a pattern
         else:
             _check_arguments(make, step.arguments)
     except (TypeError, re.error, AssayError) as problem:
-        name = step.function if isinstance(step.function, str) else getattr(make, "__name__", repr(make))
         raise BadTask(f"the filter `{name}` cannot be made: {problem}", where=step.where) from None
-    return Step(make=make, arguments=step.arguments, where=step.where)
+    return Step(make=make, arguments=step.arguments, where=step.where, name=name)
 
 
 def _check_arguments(make: Callable[..., Filter], arguments: Mapping[str, Any]) -> None:

@@ -45,6 +45,7 @@ _COUNTED = "documents requests responses failures answers verdicts outcomes judg
 Asked = Iterable[tuple[Document, Any, Sequence[Request], Sequence[str]]]
 """Documents with their targets, requests and fingerprints."""
 
+_JUDGED = "FROM tasks t JOIN judged j ON j.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY j.id"
 _INSERT_TASK = "INSERT OR IGNORE INTO tasks VALUES (?,?,?)"
 
 
@@ -230,6 +231,7 @@ class Journal:
         return self._submit(
             (_INSERT_TASK, tasks),
             ("INSERT OR REPLACE INTO judged VALUES (?,?,?,?,?)", given),
+            ("INSERT OR REPLACE INTO filter_steps VALUES (?,?)", rows.steps_rows(first, answers_of)),
             ("INSERT OR REPLACE INTO repeats VALUES (?,?)", rows.repeats_rows(first, repeats)),
             at_leisure=at_leisure,
         )
@@ -312,18 +314,11 @@ class Journal:
 
     def judged(self, task: str) -> Iterator[tuple[int, str, str]]:
         """(document, answers, verdicts) as texts, in document order."""
-        query = (
-            "SELECT j.id - t.first, j.answers, j.verdicts FROM tasks t"
-            " JOIN judged j ON j.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY j.id"
-        )
-        yield from self.query(query, (task,))
+        yield from self.query(f"SELECT j.id - t.first, j.answers, j.verdicts {_JUDGED}", (task,))
 
     def verdicts(self, task: str) -> Iterator[tuple[str, str, int, str, Any]]:
         """(pipeline, metric, document, kind, value), in document order."""
-        query = (
-            "SELECT j.id - t.first, j.verdicts FROM tasks t"
-            " JOIN judged j ON j.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY j.id"
-        )
+        query = f"SELECT j.id - t.first, j.verdicts {_JUDGED}"
         read = lru_cache(maxsize=1024)(rows.from_json)  # what is right or wrong says the same all over
         with self.decoding():
             for document, content in self.query(query, (task,)):

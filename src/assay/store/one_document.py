@@ -87,6 +87,8 @@ class DocumentRecord:
     """(pipeline, metric, kind, value, why)"""
 
     judges: list[JudgeTurn]
+    steps: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """Pipeline -> what each of its filters made of each request, where that was kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,7 @@ def read_document(
                     (pipeline, metric, kind, rows.verdict_value(value), reason)
                     for pipeline, metric, kind, value, reason in (json.loads(verdicts) if verdicts else ())
                 ],
+                steps=_steps(journal, first + position),
                 judges=[
                     JudgeTurn(
                         judge=judge,
@@ -212,6 +215,13 @@ def _responses(
         responses, journal.query(f"{SELECT_TOKENS} WHERE id IN ({chosen})")
     ).items():
         found[name] = (response, found[name][1])
+    return found
+
+
+def _steps(journal: Journal, row: int) -> dict[str, list[list[Any]]]:
+    found: dict[str, list[list[Any]]] = {}
+    for (content,) in journal.query("SELECT content FROM filter_steps WHERE id = ?", (row,)):
+        found = json.loads(content)
     return found
 
 

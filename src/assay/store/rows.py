@@ -35,6 +35,7 @@ __all__ = [
     "prompt_text",
     "repeats_from_text",
     "repeats_rows",
+    "steps_rows",
     "requests_text",
     "response_from_answered",
     "response_from_row",
@@ -280,6 +281,15 @@ def answers_text(answers: Sequence[Answer]) -> str:
             text = f"{{{_quoted(answers[0].pipeline)}: [{_quoted(value)}]}}"
             return text if text.isascii() else _storable_json(text)
     return fields_text({answer.pipeline: answer.values for answer in answers})
+
+
+def steps_rows(first: int, answers: Mapping[int, Sequence[Answer]]) -> list[tuple[int, str]]:
+    """What each filter did to documents whose rows begin at `first`, where that is kept."""
+    return [
+        (first + document, fields_text({one.pipeline: one.steps for one in listed if one.steps}))
+        for document, listed in answers.items()
+        if any([one.steps for one in listed])
+    ]
 
 
 def by_document(records: Iterable[Judged]) -> dict[int, list[Judged]]:

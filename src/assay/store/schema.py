@@ -40,7 +40,7 @@ class Schema:
 
 JOURNAL_SCHEMA = Schema(
     JOURNAL_TABLES,
-    6,
+    7,
     4_096,
     {
         1: pack,
@@ -48,6 +48,7 @@ JOURNAL_SCHEMA = Schema(
         3: add_sums("answered"),
         4: AddTable("repeats"),
         5: AddTable("tokens"),
+        6: AddTable("filter_steps"),
     },
 )
 CACHE_SCHEMA = Schema(

@@ -59,6 +59,10 @@ CREATE TABLE judged (
     answers TEXT NOT NULL,      -- JSON: pipeline -> one value per request
     verdicts TEXT NOT NULL      -- JSON: [pipeline, metric, kind, value, why]; a value is a number, or encoded text
 );
+CREATE TABLE filter_steps (     -- only of filters that are a task's own code
+    id INTEGER PRIMARY KEY,     -- as in `asked`
+    content TEXT NOT NULL       -- JSON: pipeline -> for each filter a value per request
+);
 CREATE TABLE repeats (          -- only of documents that were answered several times
     id INTEGER PRIMARY KEY,     -- as in `asked`
     content TEXT NOT NULL       -- JSON: [pipeline, which answers are the same, metric -> a score per answer]

@@ -40,7 +40,7 @@ def document_context(
         "tokens": shown_tokens(record.asked),
         "token_levels": LEVELS,
         "no_tokens": why_unknown(record.asked, wanted=tokens),
-        "traces": filter_traces(record, config),
+        "traces": filter_traces(record, facts),
         "judges": [
             {
                 "turn": turn,

@@ -1,4 +1,7 @@
-"""What each filter did to the responses of one document: the built-in filters, applied once more, step by step."""
+"""What each filter did to the responses of one document: as it was kept, else the built-in filters applied once more.
+
+Nobody else's code is run to show a page. What a task's own filter did was written down when it did it.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,18 @@ from assay.core.errors import AssayError
 from assay.core.responses import LogProbability
 from assay.core.specs import FilterStep, PipelineSpec
 from assay.scoring.filters import FILTERS
-from assay.scoring.pipelines import DEFAULT_PIPELINE, Step, build_pipeline
+from assay.scoring.filters.transformation import without_thoughts
+from assay.scoring.pipelines import DEFAULT_PIPELINE, build_pipeline
 from assay.store.one_document import DocumentRecord
 
 __all__ = ["FilterTrace", "StepResult", "filter_traces", "warm_up"]
 
 _LONGEST = 200_000
 """Characters of responses beyond which nobody's patience is tried with regular expressions."""
+
+_OWN = "the task's own code"
+_TOGETHER = "looks at all documents of the task together: it ran when the last of them was answered"
+_UNKNOWN = "what it did was not kept, and nobody runs it to show a page"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +34,34 @@ class StepResult:
     name: str
     arguments: str
     values: tuple[str, ...] | None
-    """None where it cannot be told: a filter of the task's own."""
+    """None where it cannot be told."""
+
+    note: str = ""
+    """What is to be known of it: whose code it is, whether it waits for all documents, why nothing is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterTrace:
-    """One pipeline: its steps, and the answers that were judged."""
+    """One pipeline: what it was given, its steps, and the answers that were judged."""
 
     name: str
+    given: tuple[str, ...]
     steps: tuple[StepResult, ...]
     answers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Described:
+    """A step as the run says it."""
+
+    function: str
+    arguments: Mapping[str, Any]
+    own: bool = False
+    together: bool = False
+
+    @property
+    def note(self) -> str:
+        return "; ".join([*([_OWN] if self.own else []), *([_TOGETHER] if self.together else [])])
 
 
 def warm_up() -> None:
@@ -43,47 +69,95 @@ def warm_up() -> None:
     FILTERS.names()
 
 
-def filter_traces(record: DocumentRecord, config: Mapping[str, Any]) -> list[FilterTrace]:
-    """Every pipeline of a document, in the order of the task."""
-    listed = config.get("filter_list")
-    specs = (
-        [one for one in listed if isinstance(one, Mapping) and one.get("name")]
-        if isinstance(listed, list)
-        else []
-    )
-    by_name = {str(spec["name"]): spec for spec in specs}
-    order = [*(name for name in by_name if name in record.answers)]
+def filter_traces(record: DocumentRecord, facts: Mapping[str, Any]) -> list[FilterTrace]:
+    """Every pipeline of a document, in the order of the task; `facts` are those of the task."""
+    order = [name for name in facts.get("pipelines", ()) if name in record.answers]
     order += [name for name in record.answers if name not in order]
-    return [_trace(record, name, by_name.get(name)) for name in order]
+    return [_trace(record, name, facts) for name in order]
 
 
-def _trace(record: DocumentRecord, name: str, spec: Mapping[str, Any] | None) -> FilterTrace:
+def _trace(record: DocumentRecord, name: str, facts: Mapping[str, Any]) -> FilterTrace:
     answers = tuple(shown(value) for value in record.answers[name])
-    given = spec.get("filter") if spec is not None else None
-    if isinstance(given, list):
-        steps = [dict(step) for step in given if isinstance(step, Mapping)]
+    told = (facts.get("filters") or {}).get(name)
+    steps = _described(told) if told else _configured(facts.get("config") or {}, name)
+    given = _values(record)
+    kept = record.steps.get(name)
+    if kept is not None and len(kept) == len(steps):
+        values: list[list[Any] | None] = list(kept)
     else:
-        steps = [
-            {"function": step.function, **step.arguments}
-            for step in (DEFAULT_PIPELINE.steps if spec is None else ())
-        ]
-    values = _values(record)
-    results: list[StepResult] = []
-    known: list[Any] | None = values
-    for step in steps:
-        function = str(step.pop("function", "?"))
-        known = _applied(function, step, known, record.fields) if known is not None else None
-        results.append(
-            StepResult(
-                name=function,
-                arguments=", ".join(f"{key}={value}" for key, value in step.items()),
-                values=None if known is None else tuple(shown(value) for value in known),
-            )
+        values = _replayed(steps, given, record.fields)
+    results = [_result(step, made) for step, made in zip(steps, values, strict=True)]
+    thoughts = (told or {}).get("thoughts") or ()
+    last = values[-1] if values else given
+    if last is not None and thoughts:
+        last = [without_thoughts(value, thoughts) for value in last]
+        results.append(_result(_Described(function="thoughts cut out", arguments={}), last))
+    if last is not None and tuple(shown(value) for value in last) != answers:
+        # It was filtered otherwise then (by another version): only what is certain is said.
+        results = [_result(step, None) for step in steps]
+    read = () if given is None else tuple(shown(value) for value in given)
+    return FilterTrace(name=name, given=read, steps=tuple(results), answers=answers)
+
+
+def _described(told: Mapping[str, Any]) -> list[_Described]:
+    """The steps of a pipeline as the run wrote them down."""
+    return [
+        _Described(
+            function=str(step.get("function", "?")),
+            arguments=step.get("arguments") or {},
+            own=bool(step.get("own")),
+            together=bool(step.get("together")),
         )
-    if known is not None and tuple(shown(value) for value in known) != answers:
-        # It was filtered otherwise then (thoughts cut out, another version): only what is certain is said.
-        results = [StepResult(name=one.name, arguments=one.arguments, values=None) for one in results]
-    return FilterTrace(name=name, steps=tuple(results), answers=answers)
+        for step in told.get("steps", ())
+    ]
+
+
+def _configured(config: Mapping[str, Any], name: str) -> list[_Described]:
+    """The same from the task file: runs of older versions say no more."""
+    listed = config.get("filter_list")
+    specs = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    spec = next((one for one in specs if str(one.get("name")) == name), None)
+    if spec is None:
+        return [
+            _Described(function=str(one.function), arguments=one.arguments) for one in DEFAULT_PIPELINE.steps
+        ]
+    given = spec.get("filter")
+    return [
+        _Described(
+            function=str(step.get("function", "?")),
+            arguments={key: value for key, value in step.items() if key != "function"},
+            own=step.get("function") == "custom",
+        )
+        for step in (given if isinstance(given, list) else ())
+        if isinstance(step, Mapping)
+    ]
+
+
+def _result(step: _Described, values: Sequence[Any] | None) -> StepResult:
+    notes = [step.note] if step.note else []
+    if values is None and step.own:
+        notes.append(_UNKNOWN)
+    return StepResult(
+        name=step.function,
+        arguments=", ".join(f"{key}={value}" for key, value in step.arguments.items()),
+        values=None if values is None else tuple(shown(value) for value in values),
+        note="; ".join(notes),
+    )
+
+
+def _replayed(
+    steps: Sequence[_Described], given: list[Any] | None, fields: Mapping[str, Any]
+) -> list[list[Any] | None]:
+    """What each step makes of what the one before it made, as far as that can be told."""
+    known: list[Any] | None = given
+    found: list[list[Any] | None] = []
+    for step in steps:
+        alone = known is not None and not step.own and not step.together
+        known = (
+            _applied(step.function, step.arguments, known, fields) if alone and known is not None else None
+        )
+        found.append(known)
+    return found
 
 
 def _values(record: DocumentRecord) -> list[Any] | None:
@@ -108,15 +182,11 @@ def _applied(
     try:
         spec = PipelineSpec(name="", steps=(FilterStep(function=function, arguments=dict(arguments)),))
         (step,) = build_pipeline(spec).steps
-        if not _built_in(step) or function == "custom":
+        if step.is_own:
             return None
         return list(step.make(**step.arguments).apply(list(values), [fields] * len(values)))
     except (AssayError, TypeError, ValueError, KeyError, IndexError, AttributeError):
         return None
-
-
-def _built_in(step: Step) -> bool:
-    return str(getattr(step.make, "__module__", "")).startswith("assay.scoring.")
 
 
 def shown(value: Any) -> str:

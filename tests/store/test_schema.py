@@ -33,6 +33,7 @@ def tables(connection: sqlite3.Connection) -> set[str]:
                 "judged",
                 "estimates",
                 "tokens",
+                "filter_steps",
             },
         ),
         (CACHE_SCHEMA, {"responses", "tokens"}),

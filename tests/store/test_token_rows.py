@@ -14,6 +14,7 @@ from assay.core.responses import LogProbability, Response, Tokens
 from assay.store.cache import ResponseCache
 from assay.store.cache_care import cached_models, prune
 from assay.store.journal import FILE_NAME, Journal
+from assay.store.one_document import read_document
 from assay.store.records import read_records
 from assay.store.schema import CACHE_SCHEMA, JOURNAL_SCHEMA
 from assay.store.seal import break_seal
@@ -65,20 +66,21 @@ def test_tokens_of_another_answer_are_none(tmp_path: Path) -> None:
     assert (found["a"].value, found["a"].tokens) == (" four", None)
 
 
-@pytest.mark.parametrize("version", [4, 5])
-def test_a_journal_from_before_there_were_tokens_is_read_where_it_lies(tmp_path: Path, version: int) -> None:
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_a_journal_that_only_lacks_tables_is_read_where_it_lies(tmp_path: Path, version: int) -> None:
     with closing(Journal.create(tmp_path)) as journal:
         journal.add_responses([("a", Response(request_id="a", value="four"))], source="model").result()
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
-        connection.execute("DROP TABLE tokens")
-        if version < 5:
-            connection.execute("DROP TABLE repeats")
+        for added, table in ((5, "repeats"), (6, "tokens"), (7, "filter_steps")):
+            if version < added:
+                connection.execute(f"DROP TABLE {table}")
         connection.execute(f"PRAGMA user_version={version}")
     break_seal(tmp_path / FILE_NAME)
     before = (tmp_path / FILE_NAME).read_bytes()
     with closing(Journal.read(tmp_path)) as journal:
         assert journal.find(["a"], tokens=True)["a"].value == "four"
-        assert list(journal.repeats("any")) == [] and list(read_records(journal, "any")) == []
+        assert list(journal.repeats("any")) == [] and read_document(journal, "any", 0) is None
+        assert list(read_records(journal, "any")) == []
         files = {file for _, name, file in journal.query("PRAGMA database_list") if name == "main"}
         assert files == {str((tmp_path / FILE_NAME).resolve())}  # not a copy in memory
         with pytest.raises(sqlite3.OperationalError, match="readonly"):

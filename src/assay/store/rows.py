@@ -288,7 +288,7 @@ def steps_rows(first: int, answers: Mapping[int, Sequence[Answer]]) -> list[tupl
     return [
         (first + document, fields_text({one.pipeline: one.steps for one in listed if one.steps}))
         for document, listed in answers.items()
-        if any([one.steps for one in listed])
+        if any(one.steps for one in listed)
     ]
 
 

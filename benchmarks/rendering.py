@@ -52,7 +52,8 @@ def render(known: Mapping[str, Any], table: Sequence[Row], folder: Path, *, note
 
 def circumstances(entries: Iterable[Mapping[str, Any]]) -> list[str]:
     """Machines and versions, each once; more than one only if the parts were measured apart."""
-    machines, versions = {}, {}
+    machines: dict[str, bool] = {}
+    versions: dict[str, dict[str, str]] = {}
     for entry in entries:
         one = entry["machine"]
         machines[

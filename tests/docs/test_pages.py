@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -70,6 +71,8 @@ def test_every_block_says_what_it_is(page: Path) -> None:
         assert not block.code or block.language in LANGUAGES, f"{block.place}: a block without a language"
         excuse = block.marker("not run")
         assert excuse is None or len(excuse.value) > 10, f"{block.place}: why can it not be run?"
+        for test in re.findall(r"\btests/[\w/.]+", excuse.value if excuse else ""):
+            assert (PROJECT / test).exists(), f"{block.place}: {test} is not there"
 
 
 def test_more_is_run_than_excused() -> None:

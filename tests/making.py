@@ -10,6 +10,9 @@ from typing import Any
 
 import yaml
 
+from assay.core.ports import Model
+from assay.core.requests import Request
+from assay.core.responses import Outcome
 from assay.core.runspec import RunSpec
 from assay.engine.plan import Plan, make_plan
 from assay.testing import ScriptedModel
@@ -114,3 +117,17 @@ def planned(model: Any = None, **options: Any) -> Plan:
 def make_model(answers: Callable[[Any], Any] | None = right_answers, **details: Any) -> ScriptedModel:
     """A scripted model that can add."""
     return ScriptedModel(answers, **details)
+
+
+def ask(model: Model, *requests: Request) -> list[Outcome]:
+    """What a model says to each request, in their order; opened before, closed after."""
+
+    async def collect() -> list[Outcome]:
+        await model.open()
+        try:
+            found = {outcome.request_id: outcome async for outcome in model.answer(requests)}
+        finally:
+            await model.close()
+        return [found[request.id] for request in requests]
+
+    return asyncio.run(collect())

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import write_choices, write_task
+from tests.making import ask, write_choices, write_task
 
 import assay
 from assay.core.errors import BadOption
 from assay.core.messages import Prompt
-from assay.core.requests import Generate, Likelihood, Request, Settings
+from assay.core.requests import Generate, Likelihood, Settings
 from assay.core.responses import LogProbability, Outcome, Response
 from assay.models.dummy import DummyModel
-
-
-def ask(model: DummyModel, *requests: Request) -> list[Outcome]:
-    async def collect() -> list[Outcome]:
-        return [outcome async for outcome in model.answer(requests)]
-
-    return asyncio.run(collect())
 
 
 def generate(text: str = "Hi", repeat: int = 0, **settings: Any) -> Generate:

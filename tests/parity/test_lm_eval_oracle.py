@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.parity.replayed import unexplained
 
-from assay.testing.oracle.checks import Checks
 from assay.testing.oracle.replay import Wanted, replay_in_processes
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
@@ -16,24 +16,7 @@ pytestmark = [pytest.mark.parity, pytest.mark.slow]
 KNOWN = {"webqs": "metrics"}
 """Differences we mean; docs/coming-from/lm-eval.md says why."""
 
-NOT_INSTALLED = (
-    "needs the package",
-    "needs a package",
-    "Please install",
-    "ModuleNotFoundError",
-    "no value: ",
-)
-
-
-def unexplained(records: list[Checks]) -> dict[str, str]:
-    found = {}
-    for checks in records:
-        first = checks.first
-        if checks.excluded or first is None or KNOWN.get(checks.task) == first[0]:
-            continue
-        if not any(words in first[1] for words in NOT_INSTALLED):
-            found[checks.name] = f"{first[0]}: {first[1]}"
-    return found
+NOT_INSTALLED = ("Please install",)
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +28,7 @@ def needs_datasets() -> None:
 def test_a_few_tasks_of_every_family_are_identical(lm_eval_corpus: Path, lm_eval_tasks: Path) -> None:
     records = replay_in_processes(Wanted(corpus=lm_eval_corpus, task_root=lm_eval_tasks, per_family=2), 2)
     assert len(records) > 400
-    assert unexplained(records) == {}
+    assert unexplained(records, KNOWN, *NOT_INSTALLED) == {}
     identical = sum(checks.first is None for checks in records)
     assert identical >= 0.9 * len(records), "too many tasks need packages that are not installed"
 
@@ -55,4 +38,4 @@ def test_some_groups_are_identical(lm_eval_corpus: Path, lm_eval_tasks: Path) ->
         Wanted(corpus=lm_eval_corpus, task_root=lm_eval_tasks, task="group:[wx]*"), 1
     )
     assert len(records) >= 3
-    assert unexplained(records) == {}
+    assert unexplained(records, KNOWN, *NOT_INSTALLED) == {}

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.parity.replayed import unexplained
 
-from assay.testing.oracle.checks import Checks
 from assay.testing.oracle.replay import Wanted, replay_in_processes
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
@@ -17,26 +17,11 @@ KNOWN = {"aime24_figures": "requests"}
 """Differences we mean; docs/coming-from/lmms-eval.md says why."""
 
 NOT_INSTALLED = (
-    "needs the package",
-    "needs a package",
-    "ModuleNotFoundError",
     "ImportError",
     "No module named",
     "not found in path",  # java, for captions
     "LookupError",  # data of nltk
-    "no value: ",
 )
-
-
-def unexplained(records: list[Checks]) -> dict[str, str]:
-    found = {}
-    for checks in records:
-        first = checks.first
-        if checks.excluded or first is None or KNOWN.get(checks.task) == first[0]:
-            continue
-        if not any(words in first[1] for words in NOT_INSTALLED):
-            found[checks.name] = f"{first[0]}: {first[1]}"
-    return found
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +34,7 @@ def needs_packages() -> None:
 def test_a_task_of_every_family_is_identical(lmms_eval_corpus: Path, lmms_eval_tasks: Path) -> None:
     records = replay_in_processes(Wanted(corpus=lmms_eval_corpus, task_root=lmms_eval_tasks, per_family=1), 2)
     assert len(records) > 200
-    assert unexplained(records) == {}
+    assert unexplained(records, KNOWN, *NOT_INSTALLED) == {}
     identical = sum(checks.first is None for checks in records)
     assert identical >= 0.6 * len(records), "too many tasks need packages that are not installed"
 
@@ -58,4 +43,4 @@ def test_groups_and_tags_are_identical(lmms_eval_corpus: Path, lmms_eval_tasks: 
     wanted = Wanted(corpus=lmms_eval_corpus, task_root=lmms_eval_tasks, task="[gt]*:*")
     records = [checks for checks in replay_in_processes(wanted, 1) if checks.structure]
     assert len(records) >= 200
-    assert unexplained(records) == {}
+    assert unexplained(records, KNOWN, *NOT_INSTALLED) == {}

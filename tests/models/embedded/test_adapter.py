@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from tests.making import ask
 
 from assay.core.errors import BadData, BadOption
 from assay.core.messages import Audio, Message, Part, Prompt, Text
@@ -23,14 +24,8 @@ SAMPLED = {"until": ["\n"], "max_gen_toks": 20, "do_sample": True, "temperature"
 
 
 def answers(requests: Sequence[Request], **arguments: Any) -> dict[str, Outcome]:
-    async def collect() -> dict[str, Outcome]:
-        model = EmbeddedModel(**arguments)
-        await model.open()
-        found = {outcome.request_id: outcome async for outcome in model.answer(requests)}
-        await model.close()
-        return found
-
-    return asyncio.run(collect())
+    outcomes = ask(EmbeddedModel(**arguments), *requests)
+    return {request.id: outcome for request, outcome in zip(requests, outcomes, strict=True)}
 
 
 def value(request: Request, **arguments: Any) -> str | LogProbability:

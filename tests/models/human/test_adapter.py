@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import write_choices, write_task
+from tests.making import ask, write_choices, write_task
 
 import assay
 from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
@@ -52,15 +52,8 @@ class Played(HumanModel):
         return self.script
 
 
-def ask(script: Script, *requests: Request) -> list[Outcome]:
-    async def collect() -> list[Outcome]:
-        model = Played(script)
-        await model.open()
-        found = {outcome.request_id: outcome async for outcome in model.answer(requests)}
-        await model.close()
-        return [found[request.id] for request in requests]
-
-    return asyncio.run(collect())
+def played(script: Script, *requests: Request) -> list[Outcome]:
+    return ask(Played(script), *requests)
 
 
 def generate(text: str = "Hi", document: int = 0, *parts: Part, **settings: Any) -> Generate:
@@ -84,32 +77,32 @@ def probabilities(outcomes: list[Outcome]) -> list[float]:
 
 def test_a_typed_line_is_the_answer_up_to_a_stop_string() -> None:
     script = Script("46 apples. Or so")
-    (outcome,) = ask(script, generate("How many?", until=["."]))
+    (outcome,) = played(script, generate("How many?", until=["."]))
     assert isinstance(outcome, Response) and outcome.value == "46 apples"
     assert "How many?" in script.text and "document 0" in script.text
 
 
 def test_a_backslash_goes_on_with_the_next_line() -> None:
-    (outcome,) = ask(Script("def f():\\", "    return 1"), generate())
+    (outcome,) = played(Script("def f():\\", "    return 1"), generate())
     assert isinstance(outcome, Response) and outcome.value == "def f():\n    return 1"
 
 
 @pytest.mark.parametrize("line", ["skip", " skip ", None])
 def test_what_is_skipped_is_a_failure_that_is_asked_again(line: str | None) -> None:
-    (outcome,) = ask(Script(line), generate())
+    (outcome,) = played(Script(line), generate())
     assert isinstance(outcome, Failure) and outcome.kind == "skipped"
 
 
 def test_documents_come_in_their_order() -> None:
     script = Script("zero", "one", "two")
     asked = [generate(f"question {number}", number) for number in (2, 0, 1)]
-    values = [outcome.value for outcome in ask(script, *asked) if isinstance(outcome, Response)]
+    values = [outcome.value for outcome in played(script, *asked) if isinstance(outcome, Response)]
     assert values == ["two", "zero", "one"]
 
 
 def test_choices_are_shown_together_and_a_number_is_nearly_certain() -> None:
     script = Script("2")
-    outcomes = ask(script, *choices(0, ("Sky?", " red"), ("Sky?", " blue"), ("Sky?", " green")))
+    outcomes = played(script, *choices(0, ("Sky?", " red"), ("Sky?", " blue"), ("Sky?", " green")))
     assert probabilities(outcomes) == [0.0, 1.0, 0.0]
     greedy = [
         outcome.value.greedy
@@ -122,7 +115,7 @@ def test_choices_are_shown_together_and_a_number_is_nearly_certain() -> None:
 
 
 def test_how_sure_somebody_is_becomes_the_probability() -> None:
-    outcomes = ask(Script("1 70%"), *choices(0, ("Sky?", " blue"), ("Sky?", " red"), ("Sky?", " green")))
+    outcomes = played(Script("1 70%"), *choices(0, ("Sky?", " blue"), ("Sky?", " red"), ("Sky?", " green")))
     assert probabilities(outcomes) == [0.7, 0.15, 0.15]
 
 
@@ -130,20 +123,20 @@ def test_how_sure_somebody_is_becomes_the_probability() -> None:
 def test_a_line_that_makes_no_sense_is_asked_again(line: str) -> None:
     assert read_choice(line, 3) is None
     script = Script(line, "3")
-    outcomes = ask(script, *choices(0, ("Sky?", "a"), ("Sky?", "b"), ("Sky?", "c")))
+    outcomes = played(script, *choices(0, ("Sky?", "a"), ("Sky?", "b"), ("Sky?", "c")))
     assert probabilities(outcomes) == [0.0, 0.0, 1.0]
     assert "a number from 1 to 3, please" in script.text
 
 
 def test_a_skipped_choice_leaves_out_all_of_them() -> None:
-    outcomes = ask(Script("skip"), *choices(0, ("Sky?", "a"), ("Sky?", "b")))
+    outcomes = played(Script("skip"), *choices(0, ("Sky?", "a"), ("Sky?", "b")))
     assert [isinstance(outcome, Failure) for outcome in outcomes] == [True, True]
 
 
 def test_questions_that_stand_for_choices_are_numbered() -> None:
     script = Script("2")
     pairs = (("It rains in the house", " so we stay in."), ("It rains outside", " so we stay in."))
-    assert probabilities(ask(script, *choices(0, *pairs))) == [0.0, 1.0]
+    assert probabilities(played(script, *choices(0, *pairs))) == [0.0, 1.0]
     assert "Which of these goes on with: so we stay in." in script.text
     assert "[2] It rains outside" in script.text
 
@@ -151,18 +144,18 @@ def test_questions_that_stand_for_choices_are_numbered() -> None:
 def test_choices_without_a_question_are_not_asked() -> None:
     pairs = (("Sky?", "a"), ("Sky?", "b"), ("", "a"), ("", "b"))
     script = Script("1")
-    outcomes = ask(script, *choices(0, *pairs))
+    outcomes = played(script, *choices(0, *pairs))
     assert probabilities(outcomes) == [1.0, 0.0, 0.5, 0.5]
 
 
 def test_some_choices_alone_are_refused() -> None:
     asked = choices(0, ("Sky?", "a"), ("Sky?", "b"), ("Sky?", "c"))[1:]
-    outcomes = ask(Script(), *asked)
+    outcomes = played(Script(), *asked)
     assert all(isinstance(outcome, Failure) and "--refresh" in outcome.message for outcome in outcomes)
 
 
 def test_whole_texts_are_not_rated() -> None:
-    (outcome,) = ask(Script(), RollingLikelihood(task="t", document=0, prompt=Prompt.of_text("Once.")))
+    (outcome,) = played(Script(), RollingLikelihood(task="t", document=0, prompt=Prompt.of_text("Once.")))
     assert isinstance(outcome, Failure)
     assert "rolling" not in HumanModel().traits.abilities
 
@@ -171,7 +164,7 @@ def test_a_conversation_says_who_speaks() -> None:
     said = (Message("system", (Text("Be brief."),)), Message("user", (Text("Sum?"),)))
     request = Generate(task="t", document=0, prompt=Prompt(said, chat=True), settings=Settings({}))
     script = Script("5")
-    ask(script, request)
+    played(script, request)
     assert "system: Be brief.\nuser: Sum?" in script.text
 
 
@@ -196,7 +189,7 @@ def test_media_are_files_while_somebody_looks_at_them(tmp_path: Path) -> None:
 
     clip.write_bytes(b"")
     script = Script(by=look)
-    (outcome,) = ask(script, generate("What?", 0, *parts))
+    (outcome,) = played(script, generate("What?", 0, *parts))
     assert isinstance(outcome, Response) and found == [True] * 4
     gone = [word.rstrip("]") for word in script.text.split() if word.endswith("red.png]")]
     assert not Path(gone[0]).exists()
@@ -206,7 +199,7 @@ def test_a_picture_that_cannot_be_read_costs_its_question() -> None:
     def load() -> Any:
         raise OSError("broken")
 
-    bad, good = ask(Script("fine"), generate("a", 0, Image(digest="x", load=load)), generate("b", 1))
+    bad, good = played(Script("fine"), generate("a", 0, Image(digest="x", load=load)), generate("b", 1))
     assert isinstance(bad, Failure) and bad.kind == "bad media"
     assert isinstance(good, Response)
 

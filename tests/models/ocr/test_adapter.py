@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image as Pictures
 from PIL import ImageDraw, ImageFont
+from tests.making import ask
 
 from assay.core.errors import BadOption
 from assay.core.messages import Image, Message, Prompt, Text
@@ -48,15 +49,7 @@ def read(*prompts: tuple[Any, ...]) -> list[Any]:
         for at, parts in enumerate(prompts)
     ]
 
-    async def work() -> list[Any]:
-        model = OcrModel(shortest_side=64, threads=1)
-        await model.open()
-        try:
-            return [outcome async for outcome in model.answer(requests)]
-        finally:
-            await model.close()
-
-    return asyncio.run(work())
+    return ask(OcrModel(shortest_side=64, threads=1), *requests)
 
 
 @needs_package

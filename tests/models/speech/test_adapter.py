@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.making import ask
 from tests.making_media import wav
 
 from assay.core.errors import BadOption
@@ -35,15 +36,7 @@ def written_down(*prompts: tuple[Any, ...]) -> list[Any]:
         for at, parts in enumerate(prompts)
     ]
 
-    async def work() -> list[Any]:
-        model = SpeechModel()
-        await model.open()
-        try:
-            return [outcome async for outcome in model.answer(requests)]
-        finally:
-            await model.close()
-
-    return asyncio.run(work())
+    return ask(SpeechModel(), *requests)
 
 
 @needs_package

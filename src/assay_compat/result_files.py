@@ -29,7 +29,11 @@ OWN_KEYS = {
 
 
 def open_results(path: Path) -> ResultFiles | None:
-    """The files another harness left in a folder, or the one that is named; None when there are none."""
+    """The files another harness left in a folder, or the one that is named; None when there are none.
+
+    Raises:
+        UnknownName: The folder holds results of several models, and nobody says which one is meant.
+    """
     if path.is_file() and path.suffix == ".jsonl":
         return ResultFiles({_task_of(path): path}, path)
     if path.is_file() and path.suffix == ".json":
@@ -38,8 +42,24 @@ def open_results(path: Path) -> ResultFiles | None:
         return ResultFiles(found, path) if found else None
     if not path.is_dir():
         return None
-    newest = dict(_samples(path))  # sorted by date, so the last one of a task counts
+    samples = list(_samples(path))
+    _check_one_model(path, [file for _, file in samples])
+    newest = dict(samples)  # sorted by date, so the last one of a task counts
     return ResultFiles(newest, path) if newest else None
+
+
+def _check_one_model(place: Path, files: Sequence[Path]) -> None:
+    """A task of one model and a task of another are not one result."""
+    found: dict[str, Path] = {}
+    for file in {(file.parent, _date_of(file.name)): file for file in files}.values():
+        if (model := str(_beside(file).get("model_name") or "")) and file.parent != place:
+            found.setdefault(model, file.parent)
+    if len(found) > 1:
+        folders = ", ".join(f"`{folder}`" for folder in sorted(found.values())[:4])
+        raise UnknownName(
+            f"`{place}` holds results of {len(found)} models: {', '.join(sorted(found)[:4])}",
+            hint=f"give the folder of one: {folders}",
+        )
 
 
 class ResultFiles:

@@ -104,6 +104,16 @@ def test_the_newest_file_of_a_task_counts(tmp_path: Path) -> None:
     assert list(source.sheet("t").columns["strict", "exact_match"].values) == [1.0]
 
 
+def test_results_of_two_models_are_not_mixed(tmp_path: Path) -> None:
+    for model in ("ada", "bob"):
+        write(tmp_path / model / f"samples_t_{DATE}.jsonl", [lm_eval_row(0, 1.0)])
+        (tmp_path / model / f"results_{DATE}.json").write_text(json.dumps({"model_name": model}))
+    with pytest.raises(UnknownName, match="results of 2 models: ada, bob") as caught:
+        open_results(tmp_path)
+    assert str(tmp_path / "ada") in caught.value.hint
+    assert open_results(tmp_path / "ada") is not None
+
+
 def test_a_results_file_stands_for_the_samples_of_its_date(tmp_path: Path) -> None:
     write(tmp_path / "samples_t_2025-01-01T00-00-00.0.jsonl", [lm_eval_row(0, 0.0)])
     write(tmp_path / f"samples_t_{DATE}.jsonl", [lm_eval_row(0, 1.0)])

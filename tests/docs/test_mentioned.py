@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from pathlib import Path
 
@@ -9,9 +10,13 @@ import pytest
 from tests.docs.blocks import PAGES, PROJECT
 from tests.docs.commands import NotValid, check_command, commands_of, split_commands
 
+GROUPS = {
+    f"assay.{kind}" for kind in "aggregations compat filters judges metrics models sandboxes sinks".split()
+}
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-INLINE = re.compile(r"`((?:\.venv/bin/)?assay [^`]+)`", re.DOTALL)
+INLINE = re.compile(r"`((?:\.venv/bin/)?(?:assay|pip install) [^`]+)`", re.DOTALL)
+NAMED = re.compile(r"`(?:with )?(assay(?:\.\w+)+)")
 
 
 def name_of(path: Path) -> str:
@@ -24,6 +29,20 @@ def mentioned(page: Path) -> list[list[str]]:
     return [words for command in INLINE.findall(text) for words in split_commands(" ".join(command.split()))]
 
 
+def names(page: Path) -> list[str]:
+    """What a page says is in Assay."""
+    return NAMED.findall(COMMENT.sub("", FENCED.sub("", page.read_text("utf-8"))))
+
+
+def resolves(name: str) -> bool:
+    """Whether there is a module, or a thing in one, of this name."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if mentioned(page)], ids=name_of)
 def test_a_command_in_a_sentence_is_one(page: Path) -> None:
     for words in mentioned(page):
@@ -31,6 +50,13 @@ def test_a_command_in_a_sentence_is_one(page: Path) -> None:
             check_command(words, whole=False)
         except NotValid as error:
             raise AssertionError(f"`{' '.join(words)}`: {error}") from None
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if names(page)], ids=name_of)
+def test_a_name_in_a_sentence_is_there(page: Path) -> None:
+    """`assay.run(…)`, `assay.engine.execution.allowed`; the groups of entry points are names, too."""
+    for name in names(page):
+        assert name in GROUPS or resolves(name), f"there is no `{name}`"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from assay.core.responses import Failure, LogProbability, Outcome, Response, Usa
 class SlowModel:
     """Answers from a hash of the request. `broken` names a file: while it exists, some requests fail.
 
-    `hold` names another: while it exists, requests after the first wait.
+    `hold` names another: while it exists, a process waits after it has answered `free` requests.
     """
 
     def __init__(
@@ -32,6 +32,7 @@ class SlowModel:
         share: float = 0.2,
         likelihood: bool = True,
         hold: str = "",
+        free: int = 1,
     ) -> None:
         self._log = Path(log)
         self._delay_s = delay_ms / 1000
@@ -41,6 +42,7 @@ class SlowModel:
         self._share = share
         self._likelihood = likelihood
         self._hold = Path(hold) if hold else None
+        self._free = free
 
     @property
     def name(self) -> str:
@@ -68,7 +70,8 @@ class SlowModel:
                 part.load()
             self._note(request.id)
             yield self._outcome(request)
-            while self._hold is not None and self._hold.exists():
+            self._free -= 1
+            while self._hold is not None and self._free <= 0 and self._hold.exists():
                 await asyncio.sleep(0.02)
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.flows.running import Bench, contents, kill, wait_until
+from tests.flows.running import Bench, committed, contents, kill, wait_until
 
 from assay.models.replicas.keeper import MARK
 
@@ -33,8 +33,8 @@ def test_a_machine_that_goes_and_one_that_joins(tmp_path: Path) -> None:
     saw = json.loads(done.stdout)
     assert saw["same"], "the same bits as one replica gives"
     assert saw["processes"] == 3, "whoever came for the lost one was asked, on the new machine"
-    assert saw["answered"] == 120 and saw["repeated"] <= 8
-    assert saw["stored"] == 2, "two pictures for 120 requests are put into the object store twice"
+    assert saw["answered"] == 80 and saw["repeated"] <= 10, "no more than the lost one answered"
+    assert saw["stored"] == 2, "two pictures for 80 requests are put into the object store twice"
     assert max(saw["places"]) <= 2, "and brought to each machine once"
 
 
@@ -70,25 +70,28 @@ def _state(pid: int) -> str:
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks at processes as Linux shows them")
 def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    task = bench.write_tasks(documents=60)[0]
+    """Two replicas answer ten requests each and wait; when that is on disk, the driver is killed."""
+    bench, hold = Bench(tmp_path), tmp_path / "hold"
+    task = bench.write_tasks(documents=40)[0]
     whole = bench.finish(bench.command("--tasks", task, "--no_cache", "--output_path", "whole"))
     assert whole.returncode == 0, whole.stderr
     needed = len(bench.asked())
     bench.forget()
     options = ("--tasks", task, "--no_cache", "--output_path", "killed", "--replicas", "2")
-    command = bench.command(*options, delay_ms=30)
+    command = bench.command(*options, hold=hold, free=10)
+    hold.touch()
     process = bench.start(command)
-    assert wait_until(lambda: bench.has_asked(10), process, timeout_s=120)
+    assert wait_until(lambda: bench.has_asked(20), process, timeout_s=120)
+    assert wait_until(lambda: len(committed(bench.run_folder("killed"))) == 20, process)
     assert len(rays_of(tmp_path)) > 4
     kill(process)
-    deadline = time.monotonic() + 30
+    hold.unlink()
+    deadline = time.monotonic() + 60
     while left := rays_of(tmp_path):
         assert time.monotonic() < deadline, f"still there: {[about(pid) for pid in left]}"
         time.sleep(0.1)
-    rest = bench.finish(bench.command(*options))
+    rest = bench.finish(command)
     assert rest.returncode == 0, rest.stderr
     assert contents(bench.run_folder("killed")) == contents(bench.run_folder("whole"))
-    assert len(set(bench.asked())) == needed
-    assert len(bench.asked()) - needed <= 24, "what was on its way is asked again, nothing else"
+    assert len(bench.asked()) == len(set(bench.asked())) == needed, "nothing is asked again"
     assert not rays_of(tmp_path)

@@ -44,19 +44,19 @@ def head() -> Iterator[Any]:
 
 
 def write_pictures(folder: Path) -> str:
-    """A task with 120 documents and two pictures."""
+    """A task with 80 documents and two pictures."""
     pictures = [folder / "small.jpg", folder / "large.jpg"]
     for number, path in enumerate(pictures):
         path.write_bytes(noise_jpeg((300 + 300 * number, 300)))
     rows = [
         {"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4), "picture": str(pictures[n % 2])}
-        for n in range(120)
+        for n in range(80)
     ]
     return str(write_task(folder / "tasks", rows=rows, doc_to_image="picture"))
 
 
 def soon(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 150
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError
@@ -81,7 +81,8 @@ def main(folder: Path) -> dict[str, Any]:
     log, hold = folder / "asked.log", folder / "hold"
     common: dict[str, Any] = {"tasks": [write_pictures(folder)], "no_cache": True, "log_samples": False}
     stored, runs = watch_the_store(), []
-    model = MortalModel(log, delay_ms=20, window=8, hold=str(hold))
+    model = MortalModel(log, delay_ms=5, window=8, hold=str(hold), free=10)
+    hold.touch()  # all wait after ten answers, so that there is something left to do for whoever takes a place
     with head() as cluster:
         second = cluster.add_node(**MACHINE)
         cluster.wait_for_nodes()
@@ -91,11 +92,10 @@ def main(folder: Path) -> dict[str, Any]:
 
         working = threading.Thread(target=work)
         working.start()
-        soon(lambda: len({pid for pid, _ in book(log)}) == 2 and len(book(log)) >= 20)
+        soon(lambda: len({pid for pid, _ in book(log)}) == 2 and len(book(log)) == 20)
         from ray.experimental import get_object_locations
 
         places = [len(found["node_ids"]) for found in get_object_locations(stored[:2]).values()]
-        hold.touch()
         cluster.remove_node(second, allow_graceful=False)
         cluster.add_node(**MACHINE)
         soon(lambda: len({pid for pid, _ in book(log, "note")}) == 3)

@@ -184,7 +184,7 @@ class RunSpec:
         metavar="ARGS", shapes_result=False,
     )  # fmt: skip
     workers: int = option(
-        0, "Processes on Ray for tasks whose own code judges, and for programs the model wrote.", "Tasks",
+        0, "Processes on Ray for tasks whose own code judges, programs the model wrote, and replies of judges.", "Tasks",
         parse=parse_count, metavar="N", shapes_result=False,
     )  # fmt: skip
     seed: tuple[int | None, ...] = option(

@@ -70,7 +70,7 @@ def _state(pid: int) -> str:
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks at processes as Linux shows them")
 def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on(tmp_path: Path) -> None:
-    """Two replicas answer ten requests each and wait; when that is on disk, the driver is killed."""
+    """Two replicas answer ten requests each and wait, slow enough for none to be given all; then the driver is killed."""
     bench, hold = Bench(tmp_path), tmp_path / "hold"
     task = bench.write_tasks(documents=40)[0]
     whole = bench.finish(bench.command("--tasks", task, "--no_cache", "--output_path", "whole"))
@@ -78,14 +78,16 @@ def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on(tmp_path: Path
     needed = len(bench.asked())
     bench.forget()
     options = ("--tasks", task, "--no_cache", "--output_path", "killed", "--replicas", "2")
-    command = bench.command(*options, hold=hold, free=10)
+    command = bench.command(*options, delay_ms=15, hold=hold, free=10)
     hold.touch()
     process = bench.start(command)
-    assert wait_until(lambda: bench.has_asked(20), process, timeout_s=120)
-    assert wait_until(lambda: len(committed(bench.run_folder("killed"))) == 20, process)
-    assert len(rays_of(tmp_path)) > 4
-    kill(process)
-    hold.unlink()
+    try:
+        assert wait_until(lambda: bench.has_asked(20), process, timeout_s=120)
+        assert wait_until(lambda: len(committed(bench.run_folder("killed"))) == 20, process)
+        assert len(rays_of(tmp_path)) > 4
+    finally:
+        kill(process)
+        hold.unlink()
     deadline = time.monotonic() + 60
     while left := rays_of(tmp_path):
         assert time.monotonic() < deadline, f"still there: {[about(pid) for pid in left]}"

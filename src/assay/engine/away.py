@@ -120,8 +120,9 @@ def _open_desk(order: Order) -> _Desk:
     """
     spec = replace(order.spec, replicas=1, ray=None, workers=0)
     programs = Programs(spec.sandbox, spec.sandbox_args, at_once=1)
+    manifest = {"model": order.model, "options": {"token_logprobs": spec.token_logprobs}}
     with executing(programs):
-        planned = plan_one(spec, order.task, RememberedModel({"model": order.model}), programs)
+        planned = plan_one(spec, order.task, RememberedModel(manifest), programs)
     if planned.digest != order.digest:
         raise BadOption(
             f"the task `{order.task}` is another one on {os.uname().nodename}",

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.core.ports import StandsIn
 from assay.core.verdicts import Unscored
@@ -88,7 +88,7 @@ class Courthouse:
 
     async def _judge_away(self, planned: PlannedTask, documents: Sequence[OpenDocument]) -> Judged:
         """Pieces to whoever is free; put together again in the order of the documents."""
-        found = await asyncio.gather(*(self._sent(planned, piece, 0) for piece in self._pieces(documents)))
+        found = await _together(self._sent(planned, piece, 0) for piece in self._pieces(documents))
         whole = Judged()
         for judged in (one for piece in found for one in piece):
             whole.outcomes += judged.outcomes
@@ -98,7 +98,7 @@ class Courthouse:
         return whole
 
     async def _decide_away(self, planned: PlannedTask, hearings: Sequence[Hearing]) -> list[Decision]:
-        found = await asyncio.gather(*(self._ruled(planned, piece, 0) for piece in self._pieces(hearings)))
+        found = await _together(self._ruled(planned, piece, 0) for piece in self._pieces(hearings))
         return [decision for piece in found for decision in piece]
 
     async def _ruled(self, planned: PlannedTask, hearings: Sequence[Hearing], deaths: int) -> list[Decision]:
@@ -179,6 +179,17 @@ class Courthouse:
             cpus = processors_for(spec.replicas, spec.replica_resources) + spec.workers
             self._pool = Pool(spec.workers, Cluster(spec.ray, cpus=cpus, store_bytes=2**28))
         return self._pool
+
+
+async def _together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All of it at once; where one fails, the others are stopped before it is told: nobody asks for workers that are gone."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _told(document: OpenDocument) -> OpenDocument:

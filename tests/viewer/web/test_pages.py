@@ -14,6 +14,9 @@ from tests.viewer.web.serving import Viewer, serving
 
 from assay.store.media_files import write_media
 from assay.store.runs import Run
+from assay.viewer.charts import DARK, LIGHT, OUTCOME_COLOURS
+from assay.viewer.web.library import Library
+from assay.viewer.web.rendering import static_file
 
 Runs = tuple[Run, Run]
 
@@ -257,3 +260,26 @@ def test_documents_are_shown_before_their_index_is_made(
     assert viewer.get(f"/runs/{runs[0].id}/documents/sums/41").status == 200
     assert json.loads(viewer.get(f"/runs/{runs[0].id}/index").body)["ready"] is False
     assert viewer.get(f"/runs/{runs[0].id}/categories").status == 202
+
+
+def test_the_index_an_earlier_visit_kept_is_taken_up_before_anybody_asks(
+    viewer: Viewer, runs: Runs, folder: Path
+) -> None:
+    viewer.settled(f"/runs/{runs[1].id}/documents?q=horse")
+    library = Library([str(folder)])
+    library.expect()
+    newest = runs[1].folder.resolve()
+    state = library.indexes.look(newest, wait_s=30)
+    assert list(library.indexes._states) == [newest]
+    assert state.index is not None and len(state.index.columns) == SUMS + 10
+    library.close()
+
+
+def test_the_style_sheet_has_the_colours_of_the_charts_and_names_no_other(viewer: Viewer) -> None:
+    sheet = static_file("style.css").decode()
+    for theme in (LIGHT, DARK):
+        assert all(f"--series-{at}: {colour};" in sheet for at, colour in enumerate(theme.series))
+    assert all(f"--{name}: {colour}" in sheet for name, colour in OUTCOME_COLOURS.items())
+    used = set(re.findall(r"var\(--([\w-]+)\)", sheet))
+    known = set(re.findall(r"--([\w-]+):", sheet.partition("@media")[0]))
+    assert used and used <= known

@@ -19,7 +19,7 @@ from assay.store.index.reading import Fingerprints, Reader, Row
 from assay.store.index.texts import TextFile
 from assay.store.journal import Journal
 
-__all__ = ["DocumentIndex", "index_folder", "signature"]
+__all__ = ["DocumentIndex", "index_folder", "is_kept", "signature"]
 
 _TOGETHER = 2000
 _PUBLISH = 50_000
@@ -45,6 +45,11 @@ def index_folder(folder: Path) -> Path:
     """Where the index of a run is kept."""
     name = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogatepass")).hexdigest()[:24]
     return assay_home() / "indexes" / name
+
+
+def is_kept(folder: Path) -> bool:
+    """Whether an earlier visit kept an index of a run."""
+    return (index_folder(folder) / "columns.npz").is_file()
 
 
 def signature(path: Path) -> list[int]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from assay.core.errors import AssayError
 from assay.store.sheets import SheetSource
-from assay.viewer.charts import Difference, Figure, Theme, forest_figure
+from assay.viewer.charts import Figure, Theme
 from assay.viewer.comparison.comparing import compare_sources
+from assay.viewer.comparison.differences import differences, differences_figure
 from assay.viewer.comparison.records import CompareOptions, Comparison, Row
 from assay.viewer.comparison.showing import detectable_of, p_text, remarks, signed, verdict_of
 from assay.viewer.tables import digits
 
-__all__ = ["comparison_parts", "differences"]
+__all__ = ["comparison_parts"]
 
 Draw = Callable[[str, Callable[[Theme], Figure]], str]
 
@@ -42,40 +44,10 @@ def comparison_parts(
     return parts
 
 
-def differences(comparison: Comparison) -> list[list[Difference]]:
-    """The differences for charts: those of shares on one scale, any other metric by itself."""
-    rows = [*comparison.rows, *([comparison.overall] if comparison.overall is not None else [])]
-    shares = [_difference(row, whole=row is comparison.overall) for row in rows if row.share]
-    return [*([shares] if shares else []), *([_difference(row)] for row in rows if not row.share)]
-
-
-def _difference(row: Row, *, whole: bool = False) -> Difference:
-    counted = "" if row.wins is None else f", {row.wins} won, {row.losses} lost"
-    return Difference(
-        name=row.category or row.task,
-        value=row.difference,
-        low=row.low,
-        high=row.high,
-        better=row.better,
-        whole=whole,
-        share=row.share,
-        note=f"{row.metric}, {row.documents} documents{counted}, p {p_text(row.adjusted_p)}",
-    )
-
-
 def _part(draw: Draw, comparison: Comparison, at: int) -> dict[str, Any]:
     charts = []
     for number, together in enumerate(differences(comparison)):
-        title = (
-            "difference in points: to the right is higher"
-            if together[0].share
-            else together[0].note.partition(",")[0]
-        )
-
-        def make(theme: Theme, together: list[Difference] = together, title: str = title) -> Figure:
-            return forest_figure(together, theme, title=title, level=comparison.level)
-
-        charts.append(draw(f"forest-{at}-{number}", make))
+        charts.append(draw(f"forest-{at}-{number}", partial(differences_figure, together, comparison.level)))
     rows = [*comparison.rows, *([comparison.overall] if comparison.overall is not None else [])]
     return {
         "level": f"{100 * comparison.level:g}",

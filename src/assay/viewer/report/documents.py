@@ -12,6 +12,7 @@ from assay.core.responses import LogProbability, Response
 from assay.store.one_document import Asked, DocumentRecord, read_document
 from assay.store.runs import Run
 from assay.viewer.document_facts import DocumentFacts, kind_of
+from assay.viewer.prompts import stored_messages
 from assay.viewer.reasons import reason
 from assay.viewer.report.media import Shelf
 from assay.viewer.tables import number
@@ -142,7 +143,7 @@ def _turns(record: DocumentRecord, run: Run, shelf: Shelf) -> list[Turn]:
     if not record.prompts:
         return []
     text = record.prompts[0]
-    messages = _messages(text)
+    messages = stored_messages(text)
     if messages is None:
         return [Turn(role="", parts=[_text_part(text)])]
     return [
@@ -152,18 +153,6 @@ def _turns(record: DocumentRecord, run: Run, shelf: Shelf) -> list[Turn]:
         )
         for message in messages
     ]
-
-
-def _messages(text: str) -> list[dict[str, Any]] | None:
-    """The messages of a prompt that is not plain text."""
-    if not text.startswith('{"messages": '):
-        return None
-    try:
-        found = json.loads(text)["messages"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    whole = isinstance(found, list) and all(isinstance(one, dict) for one in found)
-    return found if whole else None
 
 
 def _part(piece: Mapping[str, Any], run: Run, shelf: Shelf) -> Part:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.resources import files
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,7 +19,7 @@ from assay.viewer.web.cards import Cards
 from assay.viewer.web.guard import Guard
 from assay.viewer.web.library import Library
 from assay.viewer.web.live import events
-from assay.viewer.web.rendering import STATIC, plotly_script, render
+from assay.viewer.web.rendering import STATIC, plotly_script, render, static_file
 from assay.viewer.web.runs_page import outcome_bar, runs_context
 from assay.viewer.web.works import Works
 
@@ -100,13 +99,11 @@ def _static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in STATIC:
         raise HTTPException(404)
-    content = files(__package__).joinpath("static", name).read_bytes()
-    return Response(content, media_type=STATIC[name], headers=_FOR_EVER)
+    return Response(static_file(name), media_type=STATIC[name], headers=_FOR_EVER)
 
 
 def _icon(request: Request) -> Response:
-    content = files(__package__).joinpath("static", "icon.svg").read_bytes()
-    return Response(content, media_type=STATIC["icon.svg"], headers=_FOR_EVER)
+    return Response(static_file("icon.svg"), media_type=STATIC["icon.svg"], headers=_FOR_EVER)
 
 
 def _plotly(request: Request) -> Response:

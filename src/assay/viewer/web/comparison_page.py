@@ -13,8 +13,9 @@ from assay.core.errors import AssayError
 from assay.store.index.documents import signature
 from assay.store.runs import Run
 from assay.store.sheets import Look
-from assay.viewer.charts import Difference, ScoreMark, forest_figure, on_one_scale, scores_figure, themed
+from assay.viewer.charts import ScoreMark, on_one_scale, scores_figure, themed
 from assay.viewer.comparison.comparing import compare_sources
+from assay.viewer.comparison.differences import differences, differences_figure
 from assay.viewer.comparison.records import CompareOptions, Comparison, Row
 from assay.viewer.comparison.sources import open_source
 from assay.viewer.run_facts import is_share
@@ -157,14 +158,13 @@ def comparison_context(compared: Compared) -> dict[str, Any]:
     """Charts and tables of a comparison."""
     tables = []
     for key, comparison, why in zip(compared.keys[1:], compared.comparisons, compared.why, strict=True):
-        chart = None
+        charts = []
         if comparison is not None:
-            differences = [_difference(row) for row in comparison.rows if row.share]
-            if comparison.overall is not None:
-                differences.append(_difference(comparison.overall, whole=True))
-            if differences:
-                chart = chart_json(themed(partial(forest_figure, differences, level=comparison.level)))
-        tables.append({"key": key, "comparison": comparison, "why": why, "chart": chart})
+            charts = [
+                chart_json(themed(partial(differences_figure, together, comparison.level)))
+                for together in differences(comparison)
+            ]
+        tables.append({"key": key, "comparison": comparison, "why": why, "charts": charts})
     several = [marks for marks in on_one_scale(compared.marks) if len(marks) > 1]
     return {
         "tables": tables,
@@ -172,19 +172,6 @@ def comparison_context(compared: Compared) -> dict[str, Any]:
         "settings": compared.settings,
         "metrics": sorted({row.metric for one in compared.comparisons if one for row in one.rows}),
     }
-
-
-def _difference(row: Row, *, whole: bool = False) -> Difference:
-    return Difference(
-        name=row.category or row.task,
-        value=row.difference,
-        low=row.low,
-        high=row.high,
-        better=row.better,
-        whole=whole,
-        share=row.share,
-        note=f"p = {row.adjusted_p:.3g}, {row.documents} documents",
-    )
 
 
 def flips_context(

@@ -10,8 +10,8 @@ from typing import Any
 from assay.core.responses import LogProbability, Response
 from assay.store.media_files import content_type, media_path
 from assay.store.one_document import Asked, DocumentRecord
+from assay.viewer.prompts import MediaPart, ShownMessage, read_prompt
 from assay.viewer.web.filter_steps import filter_traces
-from assay.viewer.web.prompts import MediaPart, ShownMessage, read_prompt
 from assay.viewer.web.token_marks import LEVELS, shown_tokens, why_unknown
 
 __all__ = ["choices_of", "document_context", "medium_facts"]

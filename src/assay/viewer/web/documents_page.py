@@ -13,8 +13,8 @@ from assay.store.index.querying import DocumentQuery, Facets, Sort, facets, inte
 from assay.store.one_document import DocumentLine, read_lines
 from assay.store.runs import Run
 from assay.store.tables import DOCUMENTS_PER_TASK
+from assay.viewer.prompts import preview
 from assay.viewer.web.filter_steps import shown
-from assay.viewer.web.prompts import preview
 
 __all__ = ["PAGE", "Selection", "documents_context", "read_query", "unindexed_context", "url_query"]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from assay.core.errors import UnknownName
 from assay.store.finding import DEFAULT_FOLDER, find_run, run_folders
+from assay.store.index.documents import is_kept
 from assay.store.index.keeping import Indexes, IndexState
 from assay.store.journal import FILE_NAME
 from assay.store.runs import SCORINGS, Run
@@ -111,5 +112,18 @@ class Library:
         """The state of the index of its documents."""
         return self.indexes.look(self.folder(key), wait_s=wait_s)
 
+    def expect(self) -> None:
+        """Take up the index of the newest run in the background, if an earlier visit kept one: people look there first."""
+        folders = [folder for folder in self.folders().values() if is_kept(folder)]
+        if folders:
+            self.indexes.look(max(folders, key=_written))
+
     def close(self) -> None:
         self.indexes.close()
+
+
+def _written(folder: Path) -> float:
+    try:
+        return (folder / FILE_NAME).stat().st_mtime
+    except OSError:  # it was removed since
+        return 0.0

@@ -23,6 +23,7 @@ from assay.core.endings import ENDINGS
 from assay.viewer.charts import CONFIG
 from assay.viewer.run_tables import age, duration
 from assay.viewer.tables import dollars
+from assay.viewer.web.colours import colour_sheet
 
 __all__ = [
     "STATIC",
@@ -32,6 +33,7 @@ __all__ = [
     "plotly_script",
     "render",
     "score_text",
+    "static_file",
     "static_version",
     "warm_up",
 ]
@@ -51,9 +53,16 @@ _MEANINGS: dict[str, str] = dict([*ENDINGS.items(), ("open", "asked, not ended y
 
 
 @cache
+def static_file(name: str) -> bytes:
+    """One of our own files; the style sheet with the colours it speaks of."""
+    content = files(__package__).joinpath("static", name).read_bytes()
+    return colour_sheet().encode() + content if name == "style.css" else content
+
+
+@cache
 def static_version() -> str:
     """A mark of our own files, so that a browser keeps them until they change."""
-    content = b"".join(files(__package__).joinpath("static", name).read_bytes() for name in STATIC)
+    content = b"".join(static_file(name) for name in STATIC)
     return hashlib.sha256(content).hexdigest()[:12]
 
 

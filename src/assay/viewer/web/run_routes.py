@@ -29,7 +29,7 @@ from assay.viewer.web.run_page import category_context, run_context
 __all__ = ["routes"]
 
 _NEVER = {"cache-control": "no-store"}
-_PATIENCE_S = 0.25
+_PATIENCE_S = 0.15
 """How long a page waits for the index before it says that it is being made."""
 
 

@@ -64,6 +64,7 @@ def serve(words: Sequence[str], *, port: int = 0, announce: Callable[[str], Any]
         proxy_headers=False, ws="none", lifespan="on",
     )  # fmt: skip
 
+    library.expect()
     warm_up()
     sys.setswitchinterval(0.001)  # pages do not wait for an index that is being made
     listening.listen(128)  # whoever opens the address now waits a moment, and is answered

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["MediaPart", "Shot", "ShownMessage", "preview", "read_prompt"]
+__all__ = ["MediaPart", "Shot", "ShownMessage", "preview", "read_prompt", "stored_messages"]
 
 _SHORT = 280
 
@@ -47,7 +47,7 @@ def read_prompt(
     prompt: str, *, fields: Mapping[str, Any], n_shot: Any = 0, delimiter: str = "\n\n"
 ) -> list[ShownMessage]:
     """The messages of a stored prompt; a plain one is a single message without a role."""
-    messages = _messages(prompt)
+    messages = stored_messages(prompt)
     if messages is None:
         return [ShownMessage(role="", parts=_split(prompt, fields, n_shot, delimiter))]
     shown = []
@@ -68,7 +68,7 @@ def read_prompt(
     return shown
 
 
-def _messages(prompt: str) -> list[dict[str, Any]] | None:
+def stored_messages(prompt: str) -> list[dict[str, Any]] | None:
     """Stored messages; None for a prompt that is plain text."""
     if not prompt.startswith('{"messages": ['):
         return None
@@ -78,7 +78,9 @@ def _messages(prompt: str) -> list[dict[str, Any]] | None:
         return None
     if not isinstance(content, dict) or set(content) != {"messages", "chat"}:
         return None
-    return [message for message in content["messages"] if isinstance(message, dict)]
+    listed = content["messages"]
+    whole = isinstance(listed, list) and all(isinstance(message, dict) for message in listed)
+    return listed if whole else None
 
 
 def _medium(part: Mapping[str, Any]) -> MediaPart:

@@ -9,7 +9,7 @@ from measurements import Measurement
 
 from assay.viewer.drawing import Dot, Drawing, Line, Words
 
-WIDTH, LEFT, PLOT, ROW, TOP = 1000, 430, 440, 26, 64
+WIDTH, LEFT, PLOT, ROW, TOP = 1060, 490, 440, 26, 64
 GREEN, RED, GREY, PALE = "#1a7f37", "#cf222e", "#57606a", "#eaeef2"
 COLOURS = {True: GREEN, False: RED, None: "#0969da"}
 
@@ -39,7 +39,7 @@ def ratios_plot(rows: Sequence[tuple[str, Measurement]]) -> str:
     for at, (name, one, ratio) in enumerate(found):
         down, colour = TOP + ROW * at + ROW / 2, COLOURS[one.met]
         drawing.add(
-            Words((16, down + 4), short(name, 66), size=12),
+            Words((16, down + 4), short(name, 76), size=12),
             Line((across(1), down), (across(ratio), down), colour, 3),
             Dot((across(ratio), down), 5, colour),
             Words(
@@ -79,7 +79,7 @@ def limits_plot(rows: Sequence[tuple[str, Measurement]]) -> str:
             f"at least {one.goal.least:,g}" if one.goal.least is not None else f"at most {one.goal.most:,g}"
         )
         drawing.add(
-            Words((16, down + 4), f"{short(name, 44)} ({limit} {one.unit})", size=12),
+            Words((16, down + 4), f"{short(name, 54)} ({limit} {one.unit})", size=12),
             Line((across(0), down), (across(share), down), colour, 10),
             Words((LEFT + PLOT + 16, down + 4), f"{one.ours:,.3g} {one.unit}", colour, 12),
         )

@@ -118,7 +118,7 @@ def main() -> None:
     for task in options.tasks:
         numbers, apart = compare(task, ours[task]["results"], theirs[task]["results"])
         different += apart
-        what = f"{task}, {options.limit} documents of each task: numbers that differ"
+        what = f"{task}, {options.limit} of each task's documents: numbers that differ"
         details = {"numbers compared": numbers, "tasks and groups": len(theirs[task]["results"])}
         report.add(Measurement(what=what, ours=apart, unit="numbers", goal=Goal(most=0), details=details))
     print(f"{different} numbers differ")

@@ -25,6 +25,7 @@ from tests.docs.blocks import PROJECT, Block, Marker, written
 from tests.docs.commands import PROGRAMS, check_command, commands_of, split_commands
 
 from assay.cli.app import call
+from assay_compat.commands import lm_eval, lmms_eval
 
 __all__ = ["LANGUAGES", "Reader"]
 
@@ -68,7 +69,7 @@ class Reader:
         if block.file or block.marker("not run"):
             compile(block.code, block.place, "exec")
         elif re.search(r"^import lmm?s?_eval", block.code, re.MULTILINE):
-            assert self._foreign("python", ["-c", block.code]) == 0, f"{block.place}\n{self._said}"
+            assert self._foreign_code(block.code) == 0, f"{block.place}\n{self._said}"
         else:
             self._exec(block.code, block.place)
 
@@ -158,7 +159,7 @@ class Reader:
         if program == "export":
             self._patch.setenv(*arguments[0].partition("=")[::2])
         elif program in ("python", "lm-eval", "lm_eval", "lmms-eval"):
-            return self._foreign(program, arguments)
+            return self._foreign(program, arguments, place)
         elif program == "make":
             assert f"\n{arguments[0]}:" in (PROJECT / "Makefile").read_text("utf-8"), place
         elif program.startswith("scripts/"):
@@ -176,15 +177,22 @@ class Reader:
         self._said = out.getvalue() + talk.getvalue()
         return code
 
-    def _foreign(self, program: str, arguments: list[str]) -> int:
-        """The names of other harnesses, in a process of their own: what they import must not stay here."""
-        if program != "python":
-            arguments = ["-m", program.replace("-", "_"), *arguments]
+    def _foreign(self, program: str, arguments: list[str], place: str) -> int:
+        """A command of another harness, translated as `aliases/` does; tests/assay_compat starts those programs."""
+        if program == "python":
+            module, program, *arguments = arguments
+            assert module == "-m", f"{place}\n<!-- not run: REASON -->"
+        translate = {"lm_eval": lm_eval.words_for, "lmms_eval": lmms_eval.words_for}[
+            program.replace("-", "_")
+        ]
+        return self._assay(translate(arguments).words)
+
+    def _foreign_code(self, code: str) -> int:
+        """In a process of its own: what it imports must not stay here."""
         paths = [str(PROJECT / "aliases" / "src"), str(PROJECT / "src")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        done = subprocess.run(
-            [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
-        )
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         self._said = done.stdout + done.stderr
         return done.returncode
 

@@ -18,8 +18,12 @@ from assay import models
 from assay.core.registry import Registry
 from assay.viewer.sinks import SINKS
 
-GENERATED = "<!-- made by scripts/generate_reference.py"
-WITH_BLOCKS = [page for page in PAGES if read_page(page) and GENERATED not in page.read_text("utf-8")]
+GENERATED = ("<!-- made by scripts/generate_reference.py", "\nWritten by `make ")
+WITH_BLOCKS = [
+    page
+    for page in PAGES
+    if read_page(page) and not any(words in page.read_text("utf-8") for words in GENERATED)
+]
 
 
 def name_of(path: Path) -> str:

@@ -35,7 +35,7 @@ from rendering import render
 HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("ASSAY_SHARED") or HERE.parents[1] / "shared")
 ENVIRONMENTS = ("lm_eval", "lmms_eval", "packages")
-PATIENCE = 4
+PATIENCE = 2.5
 """How many times as long as expected a benchmark may take."""
 
 

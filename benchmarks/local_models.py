@@ -174,7 +174,7 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any], *, sampled: bool) -
 
 def same_results(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
     return all(
-        math.isclose(value, ours.get(task, {}).get(key, math.nan), rel_tol=1e-6)
+        math.isclose(value, ours.get(task, {}).get(key, math.nan), rel_tol=1e-5)
         for task, entry in theirs.items()
         for key, value in entry.items()
         if isinstance(value, float)

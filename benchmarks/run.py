@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from compileall import compile_dir
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -179,6 +180,7 @@ def measure_all(
 ) -> int:
     """One after another; what is known is written after each."""
     known: dict[str, Any] = json.loads(results.read_text("utf-8")) if results.exists() else {"benchmarks": {}}
+    compile_dir(HERE.parent / "src", quiet=2)  # as pip leaves a package, and the peers are
     around, bad = surroundings(), []
     for one in chosen:
         print(f"\n== {one.name}: {one.title} (about {one.minutes:g} min, load {load()})", flush=True)

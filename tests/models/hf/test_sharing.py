@@ -15,7 +15,7 @@ from tests.models.hf.tiny import tiny_checkpoint
 
 from assay.models.hf.memory import Budget
 from assay.models.hf.runner import Runner
-from assay.models.hf.scoring import score_plainly, score_shared
+from assay.models.hf.scoring import Scored, arrange, score_plainly, score_shared
 from assay.models.hf.trial import can_share
 from assay.models.tokens import Pair
 
@@ -27,6 +27,10 @@ def load(kind: str, **options: Any) -> Any:
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(tiny_checkpoint(kind), **options).eval()
+
+
+def shared_scores(pairs: list[Pair], runner: Runner, budget: Budget, rows: int = ROWS) -> list[Scored]:
+    return list(score_shared(pairs, arrange(pairs, runner, budget, rows=rows), runner))
 
 
 def random_tree(seed: int) -> list[Pair]:
@@ -52,7 +56,7 @@ def test_random_trees_give_what_the_plain_way_gives(kind: str) -> None:
         pairs = random_tree(seed)
         plain = {index: rest for index, *rest in score_plainly(pairs, runner, Budget(2000), rows=ROWS)}
         for size in (16, 100, 4096):
-            shared = {index: rest for index, *rest in score_shared(pairs, runner, Budget(size), rows=40)}
+            shared = {index: rest for index, *rest in shared_scores(pairs, runner, Budget(size), rows=40)}
             assert set(shared) == set(plain) == set(range(len(pairs)))
             assert max(abs(shared[at][0] - plain[at][0]) for at in plain) < 1e-4
             assert all(shared[at][1] == plain[at][1] for at in plain)
@@ -62,7 +66,7 @@ def test_no_shared_token_is_computed_twice() -> None:
     runner = Counting(load("llama"))
     prefix = list(range(100))
     pairs = [Pair([*prefix, 200 + at], [at, at + 1]) for at in range(50)]
-    list(score_shared(pairs, runner, Budget(64), rows=ROWS))
+    shared_scores(pairs, runner, Budget(64))
     assert runner.tokens == 100 + 50 * 2
 
 
@@ -94,7 +98,7 @@ def test_running_out_of_memory_halves_and_loses_nothing() -> None:
     pairs = random_tree(1)
     plain = {index: total for index, total, _ in score_plainly(pairs, Runner(model), Budget(2000), rows=ROWS)}
     small = Small(model)
-    found = {index: total for index, total, _ in score_shared(pairs, small, Budget(512, least=4), rows=ROWS)}
+    found = {index: total for index, total, _ in shared_scores(pairs, small, Budget(512, least=4))}
     assert small.refused > 0
     assert max(abs(found[at] - plain[at]) for at in plain) < 1e-4
 
@@ -103,7 +107,7 @@ def test_memory_that_is_never_enough_is_an_error_and_not_a_loop() -> None:
     small = Small(load("llama"))
     small.most = 0
     with pytest.raises(torch.OutOfMemoryError):
-        list(score_shared(random_tree(1), small, Budget(64), rows=ROWS))
+        shared_scores(random_tree(1), small, Budget(64))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -33,6 +34,9 @@ __all__ = ["HfModel"]
 _WINDOW = 512
 """Requests per window: enough that a few-shot prefix shared by a hundred documents costs little, few enough that a window
 takes seconds to minutes."""
+
+_GLANCE_S = 0.05
+"""How long an outcome may lie before it is handed on."""
 
 _ENGINE = "tokens 1"
 """To be counted up when a change here changes answers, so that kept ones are not mixed with new ones."""
@@ -172,11 +176,8 @@ class HfModel:
         loop = asyncio.get_running_loop()
         tokens, model = self._threads
         encoded = await loop.run_in_executor(tokens, self._backend.encode, window)
-        outcomes: asyncio.Queue[Outcome | None] = asyncio.Queue()
+        ready: deque[Outcome] = deque()
         left = threading.Event()
-
-        def send(outcome: Outcome | None) -> None:
-            loop.call_soon_threadsafe(outcomes.put_nowait, outcome)
 
         def compute() -> None:
             if self._started is None:
@@ -184,14 +185,17 @@ class HfModel:
             for outcome in self._backend.answer(encoded):
                 if left.is_set():
                     return
-                send(outcome)
+                ready.append(outcome)
             self._ended = time.perf_counter()
 
         work = loop.run_in_executor(model, compute)
-        work.add_done_callback(lambda _: outcomes.put_nowait(None))
         try:
-            while (outcome := await outcomes.get()) is not None:
-                yield outcome
+            is_done = False
+            while not is_done:
+                # looked at now and then: waking this loop for every outcome would make the model wait for it
+                is_done = bool((await asyncio.wait([work], timeout=_GLANCE_S))[0])
+                while ready:
+                    yield ready.popleft()
             await work
         finally:
             left.set()

@@ -5,19 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from functools import lru_cache, partial
+from typing import Any, cast
 
 from assay.core.responses import Failure, Outcome, Tokens
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.checkpoint import Checkpoint
+from assay.models.hf.encoder_decoder import score_encoded
 from assay.models.hf.jobs import Job, Writer
 from assay.models.hf.loading import load_config, load_weights, text_class, torch_dtype
 from assay.models.hf.memory import Budget
+from assay.models.hf.plain_writing import write_plainly
+from assay.models.hf.runner import Runner
+from assay.models.hf.scoring import Tell, arrange, score_plainly, score_shared
+from assay.models.hf.trial import can_share
 from assay.models.hf.vocabulary import Vocabulary
+from assay.models.hf.writing import arrange_prompts, write
 from assay.models.tokens import Pair, StopWatch, told_tokens
-
-if TYPE_CHECKING:
-    from assay.models.hf.scoring import Tell
 
 __all__ = ["Engine"]
 
@@ -50,11 +54,10 @@ class Engine:
             torch_dtype(arguments.softmax_dtype, "softmax_dtype") if arguments.softmax_dtype else None
         )
         self._prepare(config)
+        # what is decoded while an answer is written is one or two tokens, often the same ones
+        self._spelled = lru_cache(1 << 14)(partial(vocabulary.decode, special=True))
 
     def _prepare(self, config: Any) -> None:
-        from assay.models.hf.runner import Runner
-        from assay.models.hf.trial import can_share
-
         arguments = self._arguments
         mixed = arguments.mixed_precision_dtype
         self._runner = Runner(
@@ -85,17 +88,14 @@ class Engine:
 
     def arrange(self, pairs: Sequence[Pair]) -> Any:
         """What `score` can be spared: done while the model computes something else."""
-        from assay.models.hf.scoring import arrange
-
-        return arrange(pairs) if pairs and self.shares else None
+        if not pairs or not self.shares:
+            return None
+        return arrange(pairs, self._runner, self._tokens, rows=self._logit_rows)
 
     def score(
         self, pairs: Sequence[Pair], arranged: Any, tell: Tell | None = None
     ) -> Iterator[tuple[int, float, bool]]:
         """Log-probability of each pair, and whether it is greedy; in any order. `tell` hears of every token."""
-        from assay.models.hf.encoder_decoder import score_encoded
-        from assay.models.hf.scoring import score_plainly, score_shared
-
         if not pairs:
             return iter(())
         softmax_dtype = self._softmax_dtype
@@ -105,24 +105,30 @@ class Engine:
             )
         runner, tokens, rows = self._runner, self._tokens, self._logit_rows
         if self.shares:
-            return score_shared(
-                pairs, runner, tokens, rows=rows, softmax_dtype=softmax_dtype, arranged=arranged, tell=tell
-            )
+            return score_shared(pairs, arranged, runner, softmax_dtype=softmax_dtype, tell=tell)
         return score_plainly(pairs, runner, tokens, rows=rows, softmax_dtype=softmax_dtype, tell=tell)
 
-    def write(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """The answers of each job."""
-        from assay.models.hf.plain_writing import write_plainly
-        from assay.models.hf.writing import write
+    def arrange_prompts(self, jobs: Sequence[Job]) -> Any:
+        """What `write` can be spared: done while the model computes something else."""
+        own, _ = self._parted(jobs)
+        return arrange_prompts([job.tokens for job in own], self._runner, self._tokens) if own else None
 
-        own = [job for job in jobs if self.shares and job.others is None and job.limit > 0]
-        rest = [job for job in jobs if job not in own]
+    def _parted(self, jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
+        """Jobs that are written here, and those left to transformers."""
+        parts: tuple[list[Job], list[Job]] = [], []
+        for job in jobs:
+            parts[not (self.shares and job.others is None and job.limit > 0)].append(job)
+        return parts
+
+    def write(self, jobs: Sequence[Job], arranged: Any) -> Iterator[Outcome]:
+        """The answers of each job."""
+        own, rest = self._parted(jobs)
         started = time.perf_counter()
         if own:
             for writer in write(
                 own,
+                arranged,
                 self._runner,
-                self._tokens,
                 self._rows,
                 ends=self._ends,
                 seed=self._arguments.seed,
@@ -179,7 +185,7 @@ class Engine:
         """Stop strings count in the answer, not in the thinking before it."""
         mark = self._arguments.think_end_token
         text = self._vocabulary.decode([mark], special=True) if isinstance(mark, int) else mark or ""
-        return StopWatch(job.stops, lambda tokens: self._vocabulary.decode(tokens, special=True), after=text)
+        return StopWatch(job.stops, lambda tokens: self._spelled(tuple(tokens)), after=text)
 
     def _timed(self, call: Callable[[], Any]) -> Any:
         started = time.perf_counter()

@@ -43,6 +43,9 @@ class Prepared:
     wanted: NDArray[np.int64]
     """The new tokens whose logits are asked for."""
 
+    rows: NDArray[np.int64]
+    """The row of the logits that belongs to a new token; -1 where none is wanted."""
+
     tokens: Any
     positions: Any
     mask: Any
@@ -54,8 +57,6 @@ class Computed:
 
     pieces: Sequence[Piece]
     rows: NDArray[np.int64]
-    """The row of `logits` that belongs to a new token; -1 where none was wanted."""
-
     logits: Any
     past: KeptTokens | None
     """What was there before, and the new tokens behind it; None unless it was asked for."""
@@ -86,9 +87,12 @@ class Runner:
         positions = np.concatenate(
             [np.arange(one.node.start + one.low, one.node.start + one.high) for one in pieces]
         )
+        rows = np.full(len(tokens), -1, np.int64)
+        rows[wanted] = np.arange(len(wanted))
         return Prepared(
             pieces,
             wanted,
+            rows,
             torch.from_numpy(tokens.astype(np.int64))[None].to(self.device),
             torch.from_numpy(positions)[None].to(self.device),
             self._mask(pieces, before),
@@ -96,20 +100,20 @@ class Runner:
 
     def run(self, prepared: Prepared, past: KeptTokens | None, *, keep: bool) -> Computed:
         """Compute a pass."""
-        wanted = prepared.wanted
-        rows = np.full(prepared.tokens.shape[1], -1, np.int64)
-        rows[wanted] = np.arange(len(wanted))
-        cache = seeded_cache(past) if keep or past else None
+        with self.computing():
+            cache = seeded_cache(past) if keep or past else None
         output = self.forward(
             input_ids=prepared.tokens,
             attention_mask=prepared.mask,
             position_ids=prepared.positions,
             past_key_values=cache,
             use_cache=cache is not None,
-            wanted=wanted,
+            wanted=prepared.wanted,
         )
         before = past.length if past else 0
-        return Computed(prepared.pieces, rows, output.logits[0], kept(cache) if keep else None, before)
+        return Computed(
+            prepared.pieces, prepared.rows, output.logits[0], kept(cache) if keep else None, before
+        )
 
     def forward(self, *, wanted: NDArray[np.int64] | None = None, **inputs: Any) -> Any:
         """Call the model; `wanted` are the places in the sequence whose logits are asked for, all by default."""

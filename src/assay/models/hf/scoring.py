@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,13 @@ from numpy.typing import NDArray
 
 from assay.models.hf.choosing import most_likely
 from assay.models.hf.memory import Budget, free_memory, is_out_of_memory
+from assay.models.hf.planning import Plan
 from assay.models.hf.prefix_tree import Node, build_tree, packed
-from assay.models.hf.runner import Computed, Runner
-from assay.models.hf.sharing import compute_tree
+from assay.models.hf.runner import Prepared, Runner
+from assay.models.hf.sharing import Ahead, compute
 from assay.models.tokens import Pair
 
-__all__ = ["Arranged", "Scored", "Tell", "arrange", "look_up", "score_plainly", "score_shared"]
+__all__ = ["Scored", "Tell", "arrange", "look_up", "score_plainly", "score_shared"]
 
 Scored = tuple[int, float, bool]
 """Which pair, its log-probability, and whether it is what greedy decoding writes."""
@@ -30,49 +30,40 @@ _Asked = dict[int, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]
 """Of each node: pairs, places in the node, tokens asked for there; and the places once each, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arranged:
-    """Pairs as a tree, and where in it their continuations are."""
-
-    tree: Node
-    asked: _Asked
-
-
-def arrange(pairs: Sequence[Pair]) -> Arranged:
-    """What can be done before the model has time."""
+def arrange(pairs: Sequence[Pair], runner: Runner, budget: Budget, *, rows: int) -> Ahead:
+    """The passes that score pairs, what pairs share computed once; done before the model has time for them."""
     tree = build_tree([pair.inputs for pair in pairs])
-    return Arranged(tree, _asked(tree, pairs))
-
-
-def score_shared(
-    pairs: Sequence[Pair],
-    runner: Runner,
-    budget: Budget,
-    *,
-    rows: int,
-    softmax_dtype: Any = None,
-    arranged: Arranged | None = None,
-    tell: Tell | None = None,
-) -> Iterator[Scored]:
-    """Each pair as soon as its last token is computed; what pairs share is computed once."""
-    arranged = arranged or arrange(pairs)
-    asked = arranged.asked
-    totals = np.zeros(len(pairs))
-    greedy = np.ones(len(pairs), dtype=bool)
-    missing = np.array([len(pair.continuation) for pair in pairs])
+    asked = _asked(tree, pairs)
 
     def wanted(node: Node) -> NDArray[np.int64]:
         found = asked.get(id(node))
         return _NONE if found is None else found[3]
 
-    for computed in compute_tree(arranged.tree, wanted, runner, budget, rows=rows):
-        which, rows_of, targets = _questions(computed, asked)
+    plan = Plan(tree, wanted, runner, rows=rows, note=lambda prepared: _questions(prepared, asked))
+    return Ahead(plan, budget).begin()
+
+
+def score_shared(
+    pairs: Sequence[Pair],
+    arranged: Ahead,
+    runner: Runner,
+    *,
+    softmax_dtype: Any = None,
+    tell: Tell | None = None,
+) -> Iterator[Scored]:
+    """Each pair as soon as its last token is computed."""
+    totals = np.zeros(len(pairs))
+    greedy = np.ones(len(pairs), dtype=bool)
+    missing = np.array([len(pair.continuation) for pair in pairs])
+    for planned, computed in compute(arranged, runner):
+        which, rows_of, targets = planned.note
         if not len(which):
             continue
         with runner.computing():
             log_probabilities, best = look_up(computed.logits, rows_of, targets, softmax_dtype)
         if tell is not None:
             tell(which, log_probabilities)
+        del planned, computed
         np.add.at(totals, which, log_probabilities)
         np.logical_and.at(greedy, which, best)
         np.subtract.at(missing, which, 1)
@@ -103,16 +94,16 @@ def _asked(tree: Node, pairs: Sequence[Pair]) -> _Asked:
 
 
 def _questions(
-    computed: Computed, asked: _Asked
+    prepared: Prepared, asked: _Asked
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The pairs, rows of logits and tokens a pass has answers for."""
+    """The pairs, rows of logits and tokens a pass will have answers for."""
     which, rows, targets = [_NONE], [_NONE], [_NONE]
-    for piece in computed.pieces:
+    for piece in prepared.pieces:
         if id(piece.node) not in asked:
             continue
         who, places, tokens, _ = asked[id(piece.node)]
         inside = (places >= piece.low) & (places < piece.high)
-        of = computed.rows[places[inside] - piece.low + piece.offset]
+        of = prepared.rows[places[inside] - piece.low + piece.offset]
         known = of >= 0
         which.append(who[inside][known])
         rows.append(of[known])

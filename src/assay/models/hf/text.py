@@ -36,7 +36,10 @@ class _Window:
     """Which request a pair belongs to; a long text has several."""
 
     arranged: Any = None
-    """The pairs in the order in which they are computed."""
+    """The passes in which the pairs are computed."""
+
+    arranged_prompts: Any = None
+    """The passes in which the prompts of the jobs are read."""
 
     scored: list[Likelihood | RollingLikelihood] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
@@ -120,6 +123,7 @@ class TextBackend:
         )
         self._encode_prompts([(one, text) for one, text in texts if isinstance(one, Generate)], found)
         found.arranged = self._loaded.arrange(found.pairs)
+        found.arranged_prompts = self._loaded.arrange_prompts(found.jobs)
         return found
 
     def _encode_likelihoods(self, asked: Sequence[tuple[Likelihood, str]], found: _Window) -> None:
@@ -196,7 +200,7 @@ class TextBackend:
         yield from encoded.failures
         yield from encoded.responses
         yield from self._scored(encoded)
-        yield from self._loaded.write(encoded.jobs)
+        yield from self._loaded.write(encoded.jobs, encoded.arranged_prompts)
 
     def _scored(self, encoded: _Window) -> Iterator[Response]:
         """A long text is known when the last of its windows is."""

@@ -13,10 +13,11 @@ import numpy as np
 
 from assay.models.hf.caches import growing_cache
 from assay.models.hf.memory import Budget, is_out_of_memory
+from assay.models.hf.planning import Plan
 from assay.models.hf.prefix_tree import build_tree
 from assay.models.hf.runner import Runner
-from assay.models.hf.sharing import compute_tree
-from assay.models.hf.writing import prefill
+from assay.models.hf.sharing import Ahead, compute
+from assay.models.hf.writing import arrange_prompts, prefill
 
 __all__ = ["can_share"]
 
@@ -59,14 +60,15 @@ def _agrees(runner: Runner, vocabulary: int) -> bool:
     tolerance = (1e-3 if runner.dtype == torch.float32 else 0.15) * scale
     for size in (4, 4096):  # in several passes with what is kept between them, and in one
         ends: dict[int, Any] = {}
-        for computed in compute_tree(tree, lambda node: np.arange(len(node.tokens)), runner, Budget(size)):
+        plan = Plan(tree, lambda node: np.arange(len(node.tokens)), runner)
+        for _, computed in compute(Ahead(plan, Budget(size)), runner):
             for piece in computed.pieces:
                 row = computed.rows[piece.offset + piece.high - piece.low - 1]
                 if piece.high == len(piece.node.tokens) and row >= 0:
                     ends |= dict.fromkeys(piece.node.ends, computed.logits[row].float())
         if any(float((ends[at] - plain[at][-1]).abs().max()) > tolerance for at in range(len(sequences))):
             return False
-    begun = sorted(prefill(sequences, runner, Budget(4096)), key=lambda one: one.job)
+    begun = sorted(prefill(arrange_prompts(sequences, runner, Budget(4096)), runner), key=lambda one: one.job)
     return all(
         float((found - wanted).abs().max()) <= tolerance
         for found, wanted in zip(

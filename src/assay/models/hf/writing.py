@@ -14,12 +14,13 @@ from assay.models.hf.caches import KeptTokens, growing_cache
 from assay.models.hf.choosing import choose_tokens
 from assay.models.hf.jobs import Job, Writer
 from assay.models.hf.memory import Budget, free_memory, is_out_of_memory
+from assay.models.hf.planning import Plan
 from assay.models.hf.prefix_tree import Node, build_tree
 from assay.models.hf.runner import Computed, Runner
-from assay.models.hf.sharing import compute_tree
+from assay.models.hf.sharing import Ahead, compute
 from assay.models.tokens import StopWatch
 
-__all__ = ["Begun", "prefill", "write"]
+__all__ = ["Begun", "arrange_prompts", "prefill", "write"]
 
 _ROOM = 64
 """Tokens a cache has room for before it is copied into a larger one."""
@@ -35,28 +36,26 @@ class Begun:
     """Of the token after the prompt."""
 
 
-def prefill(prompts: Sequence[Sequence[int]], runner: Runner, budget: Budget) -> Iterator[Begun]:
-    """Each prompt as soon as it is computed, what prompts share computed once."""
-    tree = build_tree(prompts)
-    last: dict[int, Node] = {}
-    parents: dict[int, Node | None] = {id(tree): None}
-    for node in tree.walk():
-        parents.update((id(child), node) for child in node.children)
-        if node.ends:
-            last[id(node)] = node
+def arrange_prompts(prompts: Sequence[Sequence[int]], runner: Runner, budget: Budget) -> Ahead:
+    """The passes that read prompts, what prompts share computed once; done before the model has time for them."""
 
     def wanted(node: Node) -> NDArray[np.int64]:
-        ends = id(node) in last
-        return np.array([len(node.tokens) - 1] if ends else [], np.int64)
+        return np.array([len(node.tokens) - 1] if node.ends else [], np.int64)
 
-    for computed in compute_tree(tree, wanted, runner, budget, keep=True):
+    return Ahead(Plan(build_tree(prompts), wanted, runner), budget).begin()
+
+
+def prefill(arranged: Ahead, runner: Runner) -> Iterator[Begun]:
+    """Each prompt as soon as it is computed."""
+    for _, computed in compute(arranged, runner, keep=True):
         for number, piece in enumerate(computed.pieces):
             if not piece.node.ends or piece.high != len(piece.node.tokens):
                 continue
             row = computed.rows[piece.offset + piece.high - piece.low - 1]
             if row < 0:
                 continue
-            past = _path(computed, number, runner.device)
+            with runner.computing():
+                past = _path(computed, number, runner.device)
             for job in piece.node.ends:
                 yield Begun(job, past, computed.logits[row])
 
@@ -120,8 +119,8 @@ class _Rows:
 
 def write(
     jobs: Sequence[Job],
+    arranged: Ahead,
     runner: Runner,
-    budget: Budget,
     rows: Budget,
     *,
     ends: frozenset[int],
@@ -129,11 +128,11 @@ def write(
     watch: Any,
     cache_bytes: int = 1 << 62,
 ) -> Iterator[Writer]:
-    """Every answer as soon as it is written. `watch(job)` makes what listens for its stop strings.
+    """Every answer as soon as it is written. `arranged` are their prompts, `watch(job)` listens for stop strings.
 
     Rows join while there are fewer than `rows`, and while the caches of all, grown to their limits, fit into `cache_bytes`.
     """
-    waiting = _begin(jobs, runner, budget, ends, seed, watch)
+    waiting = _begin(jobs, arranged, runner, ends, seed, watch)
     active = _Rows()
     exhausted = False
     while not exhausted or active.writers:
@@ -153,7 +152,8 @@ def write(
                 else:
                     joining.append((writer, token, past))
             if joining:
-                active.join(joining)
+                with runner.computing():
+                    active.join(joining)
         if active.writers:
             yield from _step(active, runner, rows)
 
@@ -167,10 +167,10 @@ def _bytes(active: _Rows, joining: Sequence[tuple[Writer, int, KeptTokens]]) -> 
 
 
 def _begin(
-    jobs: Sequence[Job], runner: Runner, budget: Budget, ends: frozenset[int], seed: int, watch: Any
+    jobs: Sequence[Job], arranged: Ahead, runner: Runner, ends: frozenset[int], seed: int, watch: Any
 ) -> Iterator[tuple[Writer, int, KeptTokens]]:
     """Writers with their first token, prompts in the order of the tree."""
-    for begun in prefill([job.tokens for job in jobs], runner, budget):
+    for begun in prefill(arranged, runner):
         job = jobs[begun.job]
         together = [job.requests] if job.choice.is_greedy else [[request] for request in job.requests]
         for requests in together:
@@ -230,7 +230,8 @@ def _step(active: _Rows, runner: Runner, rows: Budget) -> Iterator[Writer]:
         else:
             stay.append(row)
     if len(stay) < len(chosen):
-        active.keep(stay)
+        with runner.computing():
+            active.keep(stay)
 
 
 _FIRST = np.zeros(1, np.int64)

@@ -14,7 +14,7 @@ from assay.core.errors import BadData, BadOption
 from assay.core.messages import Audio, Message, Part, Prompt, Text
 from assay.core.messages import Image as ImagePart
 from assay.core.ports import Model
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.requests import Generate, Likelihood, Request, Settings
 from assay.core.responses import Failure, LogProbability, Outcome, Response
 from assay.models.embedded import EmbeddedModel
 
@@ -148,11 +148,9 @@ def test_the_right_sum_is_the_greedy_one() -> None:
 
 
 def test_without_context_the_start_token_is_the_context() -> None:
-    rolling = RollingLikelihood(task="t", document=0, prompt=Prompt.of_text("Once upon a time"))
-    alone, rolled = value(likelihood("", "Once upon a time")), value(rolling)
+    alone, after = value(likelihood("", "Once upon a time")), value(likelihood("<s>", "Once upon a time"))
     assert isinstance(alone, LogProbability)
-    assert isinstance(rolled, LogProbability)
-    assert alone.total == rolled.total
+    assert alone == after
     assert math.isfinite(alone.total)
 
 

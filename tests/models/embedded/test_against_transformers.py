@@ -78,9 +78,9 @@ def test_greedy_texts_are_equal(engine: Engine, network: Any, processor: Any, pr
 
 def test_long_texts_agree(engine: Engine, network: Any, processor: Any) -> None:
     text = PROMPTS[-1] * 18
-    inputs = processor.tokenizer(text, return_tensors="pt")
+    inputs = processor.tokenizer("<s>" + text, return_tensors="pt")
     assert 768 < len(text) < engine.context
-    expected = log_probabilities(network, inputs, len(text))
+    expected = log_probabilities(network, inputs, len(text) + 1)
     assert engine.rolling_log_likelihood(text) == pytest.approx(expected, rel=1e-5)
 
 

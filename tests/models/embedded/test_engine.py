@@ -101,16 +101,16 @@ def test_a_continuation_longer_than_the_context_is_refused(engine: Engine) -> No
         engine.log_likelihood(ask(engine, "x"), [20] * (engine.context + 1))
 
 
-def test_a_rolling_likelihood_is_that_of_the_text_after_the_start_token(engine: Engine) -> None:
-    ids = engine.tokenizer.encode(STORY)
-    expected = engine.log_likelihood(TokenPrompt(engine.encode("")), ids)[0]
+def test_a_rolling_likelihood_counts_the_start_token_of_the_text_after_another_one(engine: Engine) -> None:
+    start = engine.encode("")
+    expected = engine.log_likelihood(TokenPrompt(start), engine.encode(STORY))[0]
     assert engine.rolling_log_likelihood(STORY) == expected
-    assert engine.rolling_log_likelihood("") == 0.0
+    assert engine.rolling_log_likelihood("") == engine.log_likelihood(TokenPrompt(start), start)[0] < 0
 
 
 def test_long_texts_roll_through_windows_that_count_each_token_once(engine: Engine) -> None:
     text = STORY * 32
-    ids, size = engine.tokenizer.encode(text), engine.context
+    ids, size = engine.encode(text), engine.context
     assert 2 * size < len(ids) < 3 * size
     expected = (
         engine.log_likelihood(TokenPrompt(engine.encode("")), ids[:size])[0]

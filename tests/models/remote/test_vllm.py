@@ -113,9 +113,12 @@ def test_texts_go_on_as_in_this_process(address: str) -> None:
 
 
 def test_whole_texts_are_as_likely_as_in_this_process(address: str) -> None:
-    request = RollingLikelihood(task="t", document=0, prompt=Prompt.of_text("Once there was a red fox."))
+    """As texts they have no start token of their own."""
+    text = "Once there was a red fox."
+    request = RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(text))
+    alone = Likelihood(task="t", document=0, prompt=Prompt.of_text(""), continuation=text)
     served = CompletionsModel(model="embedded", base_url=address)
-    close(values(served, [request]), values(EmbeddedModel(), [request]))
+    close(values(served, [request]), values(EmbeddedModel(), [alone]))
 
 
 def test_the_probe_sees_what_the_server_does(address: str) -> None:

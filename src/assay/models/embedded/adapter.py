@@ -29,7 +29,7 @@ __all__ = ["SHIPPED_WEIGHTS", "EmbeddedModel"]
 
 SHIPPED_WEIGHTS = Path(__file__).parent / "weights"
 _NEEDED_FILES = ("config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja")
-_ENGINE = "numpy 1"
+_ENGINE = "numpy 2"
 """To be counted up when a change of the engine changes bits, so that kept answers are not mixed with new ones."""
 
 _SLICE_S = 0.05
@@ -195,7 +195,7 @@ class EmbeddedModel:
 
     def _rolling(self, engine: Engine, request: RollingLikelihood) -> Response:
         text = request.prompt.text
-        portions, ids = engine.rolling_chances(text), engine.tokenizer.encode(text)
+        portions, ids = engine.rolling_chances(text), engine.encode(text)
         return Response(
             request_id=request.id,
             value=LogProbability(sum((float(portion.sum()) for portion in portions), 0.0)),

@@ -155,16 +155,17 @@ class Engine:
         return chances, bool((logits.argmax(axis=-1) == continuation).all())
 
     def rolling_log_likelihood(self, text: str) -> float:
-        """Log-probability of a whole text, its first token after the start token."""
+        """Log-probability of a whole text, its start token included, after a start token."""
         return sum((float(chances.sum()) for chances in self.rolling_chances(text)), 0.0)
 
     def rolling_chances(self, text: str) -> list[NDArray[np.float64]]:
         """Log-probability of each token of a text, in portions.
 
-        Longer texts go through windows that each predict as many tokens as fit, no token twice; the last
+        As in lm-evaluation-harness the tokenizer's own start token counts as part of the text, and another one stands
+        before it. Longer texts go through windows that each predict as many tokens as fit, no token twice; the last
         window looks back as far as the context reaches.
         """
-        ids = self.tokenizer.encode(text)
+        ids = self.encode(text)
         portions, size = [], self.context
         for start in range(0, len(ids), size):
             end = min(start + size, len(ids))

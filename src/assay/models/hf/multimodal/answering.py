@@ -155,9 +155,9 @@ class Answering:
                 free_memory(self._batcher.device)
 
     def _rolling(self, request: RollingLikelihood) -> Iterator[Outcome]:
-        """The whole text of a prompt, in windows the model can hold."""
+        """The whole text of a prompt, special tokens of the tokenizer included, in windows the model can hold."""
         encoder = self._batcher.encoder
-        [tokens] = encoder.bare([request.prompt.text])
+        [tokens] = encoder([request.prompt.text])
         windows = rolling_windows(
             tokens, prefix_token=encoder.prefix_token, max_length=self._batcher.max_length
         )

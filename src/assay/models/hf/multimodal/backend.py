@@ -31,6 +31,9 @@ _AUTO_BATCH = 8
 _LM_EVAL_LENGTH = 256
 """`max_gen_toks` where nobody says otherwise; then the name's own length counts."""
 
+_ENGINE = "media 2"
+"""To be counted up when a change here changes answers, so that kept ones are not mixed with new ones."""
+
 
 class MultimodalBackend:
     """Pictures, sounds and videos beside text, for every architecture that transformers can chat with."""
@@ -77,6 +80,7 @@ class MultimodalBackend:
         """What answers depend on beside the files and the common arguments."""
         habits = self._habits
         found = {
+            "engine": _ENGINE,
             "frames": str(self._options.frames or habits.frames),
             "system_prompt": self._system_prompt,
             "templated": str(habits.templated),

@@ -51,6 +51,11 @@ def reader(workspace: Path, hub: Path, answers: Path, monkeypatch: pytest.Monkey
         (workspace / name).symlink_to(hub)
     for name, value in {"HOME": workspace, "ASSAY_HOME": answers, "ASSAY_DATA": hub}.items():
         monkeypatch.setenv(name, str(value))
+    for scheme in ("http", "https"):  # nothing a page says reaches the network
+        for name in (f"{scheme}_proxy", f"{scheme}_proxy".upper()):
+            monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
     monkeypatch.syspath_prepend(str(workspace))
     monkeypatch.setitem(models.MODELS._items, "stand_in", StandIn)
     known = set(sys.modules)

@@ -19,7 +19,7 @@ from tests.models.hf.tiny import tiny_checkpoint
 
 from assay.core.ports import Model, Traits
 from assay.core.requests import Generate, Likelihood, Request, Settings
-from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens
 from assay.engine.replay import ReplayModel
 from assay.models.dummy import DummyModel
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
@@ -298,6 +298,21 @@ class ClosesOnce(ScriptedModel):
         self.opened -= 1
 
 
+class PromisesTokens(ScriptedModel):
+    traits = Traits(abilities=frozenset({"generate"}), tokens=True)
+
+
+class ForgetsItsTokens(PromisesTokens):
+    def give_tokens(self) -> None:
+        pass
+
+
+class TellsOtherTokens(ForgetsItsTokens, Answering):
+    def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
+        other = Tokens(("nothing", " of", " the", " kind"), (-1.0,) * 4)
+        return [replace(one, tokens=other) if isinstance(one, Response) else one for one in outcomes]
+
+
 BROKEN = [
     ("constructor_does_no_work", SlowToMake, "leave the work to `open`"),
     ("traits_are_known_before_open", Nameless, "`name` must be a text"),
@@ -319,6 +334,9 @@ BROKEN = [
     ("order_and_company_do_not_matter", CountsItsCompany, "asked alone"),
     ("repeats_differ_only_with_sampling", VariesGreedyRepeats, "greedy repeats differ"),
     ("what_it_cannot_do_is_a_failure", PretendsItCan, "must be a `Failure`"),
+    ("tokens_are_those_of_the_answer", PromisesTokens, "a method `give_tokens`"),
+    ("tokens_are_those_of_the_answer", ForgetsItsTokens, "comes without its tokens"),
+    ("tokens_are_those_of_the_answer", TellsOtherTokens, "write 'nothing of the kind'"),
 ]
 RAISING = [
     ("an_empty_window_gives_nothing", BreaksOnNothing, IndexError),

@@ -334,8 +334,21 @@ def test_dialogues_are_judged_on_workers(workspace: Path) -> None:
     assert here == away
 
 
+PROGRAMS = """
+from assay.scoring.hub.code import code_eval
+
+def pass_at_k(references, predictions, k):
+    return code_eval(references=references, predictions=predictions, k=k)[0]
+
+def keep(resps, docs):
+    return resps
+"""
+
+
 def test_programs_are_executed_on_workers(workspace: Path) -> None:
+    """Without `evaluate`, whose import takes longer than everything else here."""
     task = str(write_code_task(workspace / "tasks"))
+    (workspace / "tasks" / "utils.py").write_text(PROGRAMS)
     options: dict[str, Any] = {"tasks": [task], "confirm_run_unsafe_code": True, "sandbox": "limits"}
     text = "def double(x):\n    return 2 * x"
     here = assay.run(model=DummyModel(text=text), output_path="here", no_cache=True, **options)

@@ -29,6 +29,9 @@ from assay.models.replicas import actors
 MACHINE = {"num_cpus": 1, "object_store_memory": 2**27}
 """Room for one replica."""
 
+NOTICED_SOON = {"health_check_period_ms": 500, "health_check_initial_delay_ms": 500}
+"""Ray looks after its machines every three seconds, and believes in the loss of one after five looks."""
+
 
 @contextmanager
 def head() -> Iterator[Any]:
@@ -36,7 +39,8 @@ def head() -> Iterator[Any]:
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": "."}
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={**MACHINE, "include_dashboard": False})
+    first = {**MACHINE, "include_dashboard": False, "_system_config": NOTICED_SOON}
+    cluster = Cluster(initialize_head=True, head_node_args=first)
     try:
         yield cluster
     finally:

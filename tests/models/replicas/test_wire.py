@@ -14,7 +14,7 @@ from PIL import Image as Pictures
 from assay.core.errors import BadMedia, BadOption
 from assay.core.messages import Image, Media, Message, Prompt, Text, Video
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
 from assay.media import picture
 from assay.models.replicas.wire import (
     ModelBroke,
@@ -138,7 +138,7 @@ def test_a_picture_that_cannot_be_read_is_not_read_there_either(tmp_path: Path) 
 def test_outcomes_arrive_as_they_were() -> None:
     outcomes: list[Outcome] = [
         Response(request_id="a", value="x", finish="stop", usage=Usage(1, 2), seconds=0.5, reasoning="hm"),
-        Response(request_id="b", value=LogProbability(-1.5, True)),
+        Response(request_id="b", value=LogProbability(-1.5, True), tokens=Tokens((" x",), (-1.5,))),
         Failure(request_id="c", kind="bad media", message="no"),
     ]
     report = Report(outcomes=outcomes, busy_s=0.5, more=True)

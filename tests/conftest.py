@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +14,9 @@ OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 os.environ.update(
     dict.fromkeys(OFFLINE, "1")
 )  # read when the packages are imported, which may be before any fixture
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job in the background; tests press Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("assay", deadline=None, derandomize=True, database=None)
 settings.load_profile("assay")

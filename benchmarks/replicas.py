@@ -46,9 +46,6 @@ doc_to_target: {target}
 {more}
 metric_list: [{{metric: {metric}, aggregation: mean, higher_is_better: true}}]
 """
-LONG = 24
-"""Sums before the one that is asked for, in a long prompt."""
-
 GENERATE = {"kind": "generate_until", "target": "answer", "metric": "exact_match"}
 GENERATE |= {"more": 'generation_kwargs: {until: ["@"], max_gen_toks: 48, do_sample: false}'}
 CHOICE = {"kind": "multiple_choice", "target": "label", "metric": "acc"}
@@ -123,15 +120,11 @@ class Timed:
         await self._inner.close()
 
 
-def question(n: int, before: int = 0) -> str:
-    """A sum, after as many others as there are to be `before` it: a longer prompt is more work for the model alone."""
-    return " ".join(f"What is {m} + {m % 7}?" for m in range(n - before, n + 1))
-
-
-def write_task(folder: Path, name: str, documents: int, details: Mapping[str, str], before: int = 0) -> str:
+def write_task(folder: Path, name: str, documents: int, details: Mapping[str, str]) -> str:
     data = folder / f"{name}.jsonl"
     rows = (
-        {"question": question(n, before), "answer": str(n + n % 7), "label": n % 4} for n in range(documents)
+        {"question": f"What is {n} + {n % 7}?", "answer": str(n + n % 7), "label": n % 4}
+        for n in range(documents)
     )
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     path = folder / f"{name}.yaml"
@@ -148,12 +141,9 @@ def measure(make: Any, wishes: Wishes, task: str, folder: Path) -> tuple[Timed, 
     return model, time.monotonic() - begin
 
 
-def scaling(folder: Path, documents: int, report: Report, before: int = 0) -> None:
-    task = write_task(folder, f"sums{before}", documents, GENERATE, before)
-    kind = "long prompts" if before else "short prompts"
-    print(
-        f"\nembedded, {documents} documents, {kind}, one thread for each replica; load {os.getloadavg()[0]:.1f}\n"
-    )
+def scaling(folder: Path, documents: int, report: Report) -> None:
+    task = write_task(folder, "sums", documents, GENERATE)
+    print(f"\nembedded, {documents} documents, one thread for each replica; load {os.getloadavg()[0]:.1f}\n")
     print(
         "| replicas | start, s | asking, s | requests/s | ratio | driver CPU, s |\n|---|---|---|---|---|---|"
     )
@@ -167,18 +157,18 @@ def scaling(folder: Path, documents: int, report: Report, before: int = 0) -> No
             flush=True,
         )
         details = {"start, s": model.starting_s, "driver CPU s": model.cpu_s}
-        what = f"the embedded model, one thread each, {documents:,} {kind}, replicas: {replicas}"
+        what = f"the embedded model, one thread each, {documents:,} documents, replicas: {replicas}"
         report.add(Measurement(what=what, ours=rate, unit="requests/s", more_is_better=True, details=details))
-    what = f"the same: two replicas against one, {kind}"
+    what = "the same: two replicas against one"
     report.add(
         Measurement(what=what, ours=rate / alone, unit="times", more_is_better=True, goal=Goal(least=1.8))
     )
 
 
-def answer_share(documents: int, before: int, share: int, shares: int, start: Any, took: Any) -> None:
+def answer_share(documents: int, share: int, shares: int, start: Any, took: Any) -> None:
     """In a process of its own: every so-many-th of the questions, in windows, as a replica gets them."""
     settings = Settings({"until": ["@"], "max_gen_toks": 48, "do_sample": False})
-    texts = [f"Question: {question(n, before)}\nAnswer:" for n in range(share, documents, shares)]
+    texts = [f"Question: What is {n} + {n % 7}?\nAnswer:" for n in range(share, documents, shares)]
     asked = [
         Generate(task="sums", document=n, prompt=Prompt.of_text(text), settings=settings)
         for n, text in enumerate(texts)
@@ -197,13 +187,13 @@ def answer_share(documents: int, before: int, share: int, shares: int, start: An
     asyncio.run(work())
 
 
-def plain(documents: int, report: Report, before: int = 0) -> None:
+def plain(documents: int, report: Report) -> None:
     """Without Assay's engine and without Ray."""
     spawning, alone = multiprocessing.get_context("spawn"), 0.0
     for processes in (1, 2):
         start, took = spawning.Barrier(processes), spawning.Queue()
         started = [
-            spawning.Process(target=answer_share, args=(documents, before, share, processes, start, took))
+            spawning.Process(target=answer_share, args=(documents, share, processes, start, took))
             for share in range(processes)
         ]
         for process in started:
@@ -214,8 +204,7 @@ def plain(documents: int, report: Report, before: int = 0) -> None:
         rate = documents / seconds
         alone = alone or rate
         print(f"| {processes} plain | | {seconds:.1f} | {rate:.1f} | {rate / alone:.2f}x | |", flush=True)
-    kind = "long prompts" if before else "short prompts"
-    what = f"the yardstick: two plain processes against one, without Ray and without the engine, {kind}"
+    what = "the yardstick: two plain processes against one, without Ray and without the engine"
     report.add(Measurement(what=what, ours=rate / alone, unit="times", more_is_better=True))
 
 
@@ -254,8 +243,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         os.environ["ASSAY_HOME"] = place
         if "scaling" in arguments.parts:
-            for fewer, before in ((1, 0), (15, LONG)):  # a long one takes eight times as long
-                scaling(Path(place), arguments.documents // fewer, found, before)
-                plain(arguments.documents // fewer, found, before)
+            scaling(Path(place), arguments.documents, found)
+            plain(arguments.documents, found)
         if "driver" in arguments.parts:
             driver(Path(place), arguments.requests, arguments.replicas, found)

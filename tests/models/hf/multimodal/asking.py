@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
+
+from tests import making
 
 from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.ports import Model
@@ -66,16 +67,7 @@ def choices(prompt: Prompt, *texts: str, document: int = 0) -> list[Likelihood]:
 
 def ask(model: Model, requests: Sequence[Request]) -> list[Outcome]:
     """The outcomes, in the order of the requests."""
-
-    async def work() -> list[Outcome]:
-        await model.open()
-        try:
-            found = {outcome.request_id: outcome async for outcome in model.answer(requests)}
-        finally:
-            await model.close()
-        return [found[request.id] for request in requests]
-
-    return asyncio.run(work())
+    return making.ask(model, *requests)
 
 
 def values(outcomes: Sequence[Outcome]) -> list[Any]:

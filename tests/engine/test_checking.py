@@ -174,6 +174,7 @@ CHOICES: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("a text that is no choice", {"doc_to_target": "maybe"}, [("error", "target-not-a-choice")], "'maybe'"),
     ("a text that sometimes is", {"doc_to_target": "{{'yes' if answer else 'never'}}"}, [("warning", "target-not-a-choice")], "documents 1, 3"),
     ("a choice twice", {"doc_to_choice": ["no", "no", "yes"]}, [("warning", "repeated-choice")], "comes twice"),
+    ("choices that look like templates", {"doc_to_choice": ["{{no}}", "{{yes}}"]}, [("warning", "choice-not-a-template")], "as it is written"),
     ("one choice", {"doc_to_choice": ["no"], "doc_to_target": 0}, [("warning", "one-choice")], "only one"),
     ("choices of a wrong type", {"doc_to_choice": 5}, [("error", "key"), ("error", "document")], "must be a list"),
     ("a metric it never reports", {"metric_list": metric("bleu", aggregation="bleu")}, [("error", "metric-fit")], "never reports `bleu`"),

@@ -17,6 +17,7 @@ KINDS: Mapping[str, str] = {
     "package": "a package that is not installed",
     "template": "a template that does not compile",
     "written-line-end": "a backslash and an n where a line end was meant",
+    "choice-not-a-template": "a choice in a list that is written like a template, and is none",
     "column": "a template or a word that names no column",
     "scoring": "a metric, aggregation or filter nobody knows, or an argument it does not take",
     "metric-fit": "a metric that the output type never reports, or an aggregation that cannot sum it up",

@@ -44,6 +44,22 @@ def check_texts(spec: TaskSpec, findings: Findings) -> None:
                 spec.place(key),
                 r"""YAML reads \n as a line end in double quotes only: "\n" """.strip(),
             )
+    _check_choices(spec, findings)
+
+
+def _check_choices(spec: TaskSpec, findings: Findings) -> None:
+    """Choices in a list are taken as they stand, as in lm-eval; only a text is a template."""
+    given = spec.config.get("doc_to_choice")
+    choices = given.values() if isinstance(given, Mapping) else given if isinstance(given, list) else ()
+    for choice in choices:
+        if isinstance(choice, str) and _MARKUP.search(choice):
+            findings.warning(
+                "choice-not-a-template",
+                f"a choice is asked as it is written, braces and all: {choice!r:.60}",
+                spec.place("doc_to_choice"),
+                'write one text for all of them: doc_to_choice: "{{[right, wrong]}}"',
+            )
+            return
 
 
 def _templates(spec: TaskSpec) -> Iterator[tuple[str, str]]:

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from assay.tasks.index import Entry, TaskIndex
 
 __all__ = ["command"]
@@ -81,31 +79,27 @@ def _cut(line: str, most: int) -> str:
 
 def _indexed(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]]:
     from assay.tasks.index import TaskIndex, default_roots
+    from assay.tasks.naming import headline
 
     index = TaskIndex.build(default_roots(include_path))
     for path, error in index.broken:
         click.echo(f"warning: {path} cannot be read: {error.what}", err=True)
     _mention_hidden(index)
     rows = []
-    harnesses = {root for label, root in index.labels.items() if label != "assay"}
+    # the thousands of files of an installed harness are not opened: they are told by where they lie
+    abouts = {root: str(root) for label, root in index.labels.items() if label != "assay"}
     inside = {root: index.within(root) for root in index.roots}
     for name in index.names(kind):
         entry = index.entries[name]
-        about = _about(entry, harnesses)
+        if entry.root is None:
+            about = ""
+        else:
+            about = abouts.get(entry.root) or headline(entry.file) or str(entry.root)
         if kind != "task":
             count = len(_leaves(entry, inside.get(entry.root, index) if entry.root else index, set()))
             about = f"{count} task{'' if count == 1 else 's'}  {about}".rstrip()
         rows.append({"name": name, "about": about, "path": entry.file, "members": list(entry.members)})
     return rows
-
-
-def _about(entry: Entry, harnesses: set[Path]) -> str:
-    """What a task file says of itself. The thousands of an installed harness are not opened: where they lie."""
-    from assay.tasks.naming import headline
-
-    if entry.root is None:
-        return ""
-    return ("" if entry.root in harnesses else headline(entry.file)) or str(entry.root)
 
 
 def _leaves(entry: Entry, index: TaskIndex, seen: set[str]) -> set[str]:

@@ -8,12 +8,15 @@ at here.
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from assay.core.errors import AssayError, BadOption
 from assay.tasks.naming import NamingCache, names_in, yaml_files
@@ -29,9 +32,8 @@ _FOREIGN = ("lmms_eval", "lm_eval")
 """The later one wins: lmms_eval carries copies of lm_eval's text tasks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One name and what it stands for."""
+class Entry(NamedTuple):
+    """One name and what it stands for; a tuple, because thirteen thousand are made at every start."""
 
     name: str
     kind: Kind
@@ -67,9 +69,10 @@ class TaskIndex:
     def build(cls, roots: Iterable[Path]) -> TaskIndex:
         """Read the naming keys of every `*.yaml` under the roots; unchanged files from memory."""
         index = cls(roots=tuple(roots))
-        for root in index.roots:
-            _RootReader(index, root).read()
-        index._add_tags()
+        with _no_collecting():
+            for root in index.roots:
+                _RootReader(index, root).read()
+            index._add_tags()
         return index
 
     def names(self, *kinds: Kind) -> list[str]:
@@ -87,8 +90,9 @@ class TaskIndex:
             if known.root is not None:
                 self._hidden.setdefault(known.root, {})[entry.name] = known
         self.entries[entry.name] = entry
-        for tag in tags if entry.kind == "task" else ():
-            self._tagged.setdefault(tag, set()).add(entry.name)
+        if entry.kind == "task":
+            for tag in tags:
+                self._tagged.setdefault(tag, set()).add(entry.name)
 
     @property
     def labels(self) -> dict[str, Path]:
@@ -101,7 +105,7 @@ class TaskIndex:
 
     def label(self, file: Path) -> str:
         """What the well-known root is called in which a file lies; empty for other folders."""
-        return next((label for label, root in self.labels.items() if root in file.parents), "")
+        return next((label for label, root in self.labels.items() if file.is_relative_to(root)), "")
 
     def within(self, root: Path | None) -> TaskIndex:
         """The same index as seen from inside a root, whose own names come first there."""
@@ -143,8 +147,7 @@ class _RootReader:
             if len(self._index.broken) == before:  # what is wrong is said every time
                 snapshot.put(rows, self._templates)
         for name, kind, file, members, tags in rows:
-            entry = Entry(name=name, kind=kind, file=file, root=self._root, members=tuple(members))
-            self._index.add(entry, tags)
+            self._index.add(Entry(name, kind, file, self._root, tuple(members)), tags)
 
     def _read_files(self, files: Sequence[Stamped]) -> list[list[Any]]:
         self._cache = NamingCache(self._root)
@@ -213,6 +216,18 @@ class _RootReader:
         return dict(names.config)
 
 
+@contextmanager
+def _no_collecting() -> Iterator[None]:
+    """No search for garbage among tens of thousands of small things that all stay: a quarter of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _read_in_full(path: str) -> Mapping[str, Any]:
     from assay.tasks.yaml_reader import read_task_file
 
@@ -257,6 +272,7 @@ def _tags(config: Mapping[str, Any]) -> list[str]:
     return names
 
 
+@cache
 def builtin_root() -> Path:
     """The tasks that ship with Assay."""
     return Path(__file__).resolve().parent.parent / "builtin_tasks"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,16 +101,35 @@ def yaml_files(root: Path) -> list[Stamped]:
     waiting = [str(root)]
     inside, followed = os.path.realpath(root), set[str]()
     while waiting:
-        with os.scandir(waiting.pop()) as entries:
+        folder = waiting.pop()
+        start = folder if folder.endswith(os.sep) else folder + os.sep
+        with _opened(folder) as entries:
             for entry in entries:
-                if entry.is_dir():
-                    if not entry.is_symlink() or _is_new(entry.path, inside, followed):
-                        waiting.append(entry.path)
-                elif entry.name.endswith(".yaml") and entry.is_file():  # a link to nowhere is no file
+                name = entry.name
+                if name.endswith(".yaml") and entry.is_file():  # a link to nowhere is no file
                     status = entry.stat()
-                    found.append((entry.path, status.st_size, status.st_mtime_ns))
-    found.sort(key=lambda row: row[0].replace(os.sep, "/"))
+                    found.append((start + name, status.st_size, status.st_mtime_ns))
+                elif entry.is_dir():
+                    path = start + name
+                    if not entry.is_symlink() or _is_new(path, inside, followed):
+                        waiting.append(path)
+    found.sort(key=(lambda row: row[0].replace(os.sep, "/")) if os.sep != "/" else None)
     return found
+
+
+@contextmanager
+def _opened(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """What is in a folder; by its descriptor where that can be: asking for a file then walks no path."""
+    if os.scandir not in os.supports_fd:
+        with os.scandir(folder) as entries:
+            yield entries
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(descriptor) as entries:
+            yield entries
+    finally:
+        os.close(descriptor)
 
 
 def headline(path: str) -> str:

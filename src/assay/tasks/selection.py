@@ -6,7 +6,7 @@ A group keeps its members in order; keys of a group that are not its own become 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def _select_labelled(name: str, root: Path, index: TaskIndex, selection: Selecti
     for key, entry in inside.entries.items():  # of a tag, the tasks of this root
         members = tuple(name for name in entry.members if name in own) if entry.root is None else ()
         if members:
-            own[key] = replace(entry, members=members)
+            own[key] = entry._replace(members=members)
     if name not in own and not any(fnmatchcase(key, name) for key in own):
         raise UnknownName.of(
             "task", word, [f"{word.partition('/')[0]}/{key}" for key in own], where="--tasks"

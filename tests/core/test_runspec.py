@@ -212,6 +212,7 @@ SHAPING = {
     "metadata": {"a": 1},
     "seed": (1, 1, 1, 1),
     "bootstrap_iters": 10,
+    "bootstrap_draws": "own",
     "predict_only": True,
 }
 

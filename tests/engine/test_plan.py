@@ -318,6 +318,7 @@ OTHER: dict[str, dict[str, Any]] = {
     "apply_chat_template": {"apply_chat_template": True},
     "predict_only": {"predict_only": True},
     "bootstrap_iters": {"bootstrap_iters": 10},
+    "bootstrap_draws": {"bootstrap_draws": "own"},
     "stop_when": {"stop_when": "ci<=2.5"},
     "reasoning_tags": {"reasoning_tags": "none"},
     "process_with_media": {"process_with_media": True},

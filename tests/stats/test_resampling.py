@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 
 from assay.stats.aggregations import aggregate
+from assay.stats.bootstrap import replicates
 from assay.stats.intervals import cluster_codes, cluster_error
-from assay.stats.resampling import bootstrap_interval, bootstrap_means, compare_corpora, percentiles
+from assay.stats.resampling import (
+    bootstrap_interval,
+    bootstrap_means,
+    compare_corpora,
+    own_replicates,
+    percentiles,
+)
 
 
 @pytest.mark.parametrize("kind", ["binary", "continuous", "skewed"])
@@ -25,6 +32,33 @@ def test_means_of_resamples_are_spread_as_those_drawn_one_by_one(kind: str) -> N
         scale = np.std(slow)
         assert abs(np.percentile(quick, share) - np.percentile(slow, share)) < 0.06 * scale
     assert np.std(quick) == pytest.approx(values.std() / math.sqrt(len(values)), rel=0.02)
+
+
+@pytest.mark.parametrize("size", [2, 7, 400, 401])
+@pytest.mark.parametrize("name", ["median", "perplexity", "nanmean"])
+def test_own_draws_are_spread_as_lm_evals(name: str, size: int) -> None:
+    values = np.random.default_rng(size).normal(size=size).tolist()
+    own, theirs = own_replicates(name, values, 40_000), np.asarray(replicates(name, values, 20_000))
+    assert own is not None and own.shape == (40_000,)
+    assert own.std() == pytest.approx(theirs.std(), rel=0.03)
+    for at in np.percentile(theirs, [2.5, 16, 50, 84, 97.5]):  # medians jump, so shares are compared
+        assert (own <= at + 1e-12).mean() == pytest.approx((theirs <= at + 1e-12).mean(), abs=0.025)
+
+
+def test_each_document_is_the_median_as_often_as_it_must_be() -> None:
+    """Of three draws the second smallest is the smallest document with chance 7/27, the middle one with 13/27."""
+    found = own_replicates("median", [30.0, 10.0, 20.0], 200_000)
+    assert found is not None
+    shares = [(found == one).mean() for one in (10.0, 20.0, 30.0)]
+    assert shares == pytest.approx([7 / 27, 13 / 27, 7 / 27], abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("f1", [(0, 1), (1, 1)]), ("median", [1.0, math.nan]), ("median", ["a", "b"]), ("perplexity", [])],
+)
+def test_where_every_document_counts_there_are_no_own_draws(name: str, values: list[object]) -> None:
+    assert own_replicates(name, values, 10) is None
 
 
 def test_the_percentile_interval_is_scipys() -> None:

@@ -130,3 +130,16 @@ def test_labels_that_are_texts_go_to_scikit_learn() -> None:
     values = [("yes", "yes"), ("no", "no"), ("yes", "no"), ("no", "no")]
     numbers = [(int(gold == "yes"), int(said == "yes")) for gold, said in values]
     assert aggregate("matthews_corrcoef", values) == pytest.approx(aggregate("matthews_corrcoef", numbers))
+
+
+def test_own_draws_are_used_when_asked_for_and_where_there_are_some() -> None:
+    values = [0.1 * at for at in range(50)]
+    theirs, _ = standard_error("median", values, metric="m", iterations=5000)
+    own, how = standard_error("median", values, metric="m", iterations=5000, draws="own")
+    assert how == "bootstrap" and own != theirs and own == pytest.approx(theirs, rel=0.1)
+    pairs = [(at % 2, at % 3 > 0) for at in range(50)]
+    same = [
+        standard_error("f1", pairs, metric="f1", iterations=1000, draws=draws) for draws in ("lm_eval", "own")
+    ]
+    assert same[0] == same[1]
+    assert standard_error("median", values, metric="m", iterations=1, draws="own") == (None, "")

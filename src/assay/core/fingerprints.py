@@ -25,7 +25,7 @@ def canonical_json(value: Any) -> str:
     '{"a":[1.0,null],"b":1}'
     """
     try:
-        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_plain)
+        return _encode(value)
     except TypeError:  # keys of several kinds, or of kinds JSON has not
         return canonical_json(_text_keys(value))
 
@@ -90,3 +90,8 @@ def _plain(value: Any) -> Any:
             f"<{type(value).__module__}.{type(value).__qualname__}>"  # a repr with an address is no identity
         )
     return str(value)
+
+
+_encode = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_plain
+).encode  # made once: `json.dumps` makes an encoder for every call

@@ -17,6 +17,7 @@ __all__ = [
     "parse_batch_size",
     "parse_count",
     "parse_dollars",
+    "parse_draws",
     "parse_limit",
     "parse_names",
     "parse_positive",
@@ -282,6 +283,13 @@ def parse_positive(text: str) -> int:
     if value == 0:
         raise BadOption("`0` is not a whole number of 1 or more")
     return value
+
+
+def parse_draws(text: str) -> str:
+    """Whose draws a bootstrap makes."""
+    if text not in ("lm_eval", "own"):
+        raise BadOption(f"`{text}` is neither `lm_eval` nor `own`")
+    return text
 
 
 def parse_trace_mode(text: str) -> str:

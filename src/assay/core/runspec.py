@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from assay.core.errors import BadOption, UnknownName
 from assay.core.option import Option, option
@@ -19,6 +19,7 @@ from assay.core.parsing import (
     parse_batch_size,
     parse_count,
     parse_dollars,
+    parse_draws,
     parse_limit,
     parse_names,
     parse_positive,
@@ -210,6 +211,13 @@ class RunSpec:
         "Run",
         parse=parse_count,
         metavar="N",
+    )
+    bootstrap_draws: Literal["lm_eval", "own"] = option(
+        "lm_eval",
+        "Whose resamples: lm-eval's very own, for equal numbers, or others, found much sooner.",
+        "Run",
+        parse=parse_draws,
+        metavar="lm_eval|own",
     )
     decontamination_ngrams_path: str | None = option(
         None,

@@ -24,7 +24,7 @@ from assay.engine.watch import current_watch
 from assay.stats.aggregations import aggregate, is_ours
 from assay.stats.clusters import clustered_error, plain_error, scores_in
 from assay.stats.groups import Part, pool
-from assay.stats.uncertainty import standard_error
+from assay.stats.uncertainty import Draws, standard_error
 from assay.stats.values import Values
 from assay.store.journal import Journal
 
@@ -57,17 +57,12 @@ def _estimates(plan: Plan, journal: Journal) -> list[Estimate]:
             journal.verdicts(name),
             failed=failed,
             iterations=plan.spec.bootstrap_iters,
+            draws=plan.spec.bootstrap_draws,
             arguments=run_arguments(plan.spec, plan.folder),
         )
         by_task[name] = with_bounds(planned, by_task[name], journal)
         if name in contaminated:
-            by_task[name] += _without(
-                planned,
-                journal,
-                contaminated[name],
-                plan.spec.bootstrap_iters,
-                run_arguments(plan.spec, plan.folder),
-            )
+            by_task[name] += _without(plan, planned, journal, contaminated[name])
         estimates += by_task[name]
     for group, spec in plan.groups.items():
         estimates += estimate_group(spec, plan.leaves(group), by_task)
@@ -75,18 +70,21 @@ def _estimates(plan: Plan, journal: Journal) -> list[Estimate]:
 
 
 def _without(
-    planned: PlannedTask,
-    journal: Journal,
-    contaminated: Mapping[int, str],
-    iterations: int,
-    arguments: Namespace,
+    plan: Plan, planned: PlannedTask, journal: Journal, contaminated: Mapping[int, str]
 ) -> list[Estimate]:
     """The same numbers over the documents that were not found in the corpus."""
     name = planned.task.name
     kept = (row for row in journal.verdicts(name) if row[2] not in contaminated)
     failures = journal.query("SELECT document FROM outcomes WHERE task = ? AND outcome = 'failed'", (name,))
     failed = sum(document not in contaminated for (document,) in failures)
-    clean = estimate_task(planned, kept, failed=failed, iterations=iterations, arguments=arguments)
+    clean = estimate_task(
+        planned,
+        kept,
+        failed=failed,
+        iterations=plan.spec.bootstrap_iters,
+        draws=plan.spec.bootstrap_draws,
+        arguments=run_arguments(plan.spec, plan.folder),
+    )
     return [replace(estimate, metric=f"{estimate.metric}{SUFFIX}") for estimate in clean]
 
 
@@ -96,6 +94,7 @@ def estimate_task(
     *,
     failed: int = 0,
     iterations: int,
+    draws: Draws = "lm_eval",
     arguments: Any = None,
 ) -> list[Estimate]:
     """The numbers of one task from (pipeline, metric, document, kind, value) rows in document order.
@@ -128,7 +127,15 @@ def estimate_task(
         keys = [(pipeline, metric) for pipeline in pipelines for metric in order]
     return [
         _estimate(
-            name, planned, key, values.get(key, Values()), unscored.get(key, 0), failed, iterations, arguments
+            name,
+            planned,
+            key,
+            values.get(key, Values()),
+            unscored.get(key, 0),
+            failed,
+            iterations,
+            draws,
+            arguments,
         )
         for key in keys
     ]
@@ -142,7 +149,8 @@ def _estimate(
     unscored: int,
     failed: int,
     iterations: int,
-    arguments: Any = None,
+    draws: Draws,
+    arguments: Any,
 ) -> Estimate:
     pipeline, metric = key
     aggregation, higher_is_better, _ = planned.scorer.use_of(metric)
@@ -154,7 +162,9 @@ def _estimate(
             listed = values.items if is_ours(aggregation) else values.as_list()
             with current_watch():
                 value = aggregate(_with_arguments(aggregation, arguments), listed)
-                stderr, method = standard_error(aggregation, listed, metric=metric, iterations=iterations)
+                stderr, method = standard_error(
+                    aggregation, listed, metric=metric, iterations=iterations, draws=draws
+                )
         except Exception:  # noqa: BLE001 - helper border: an aggregation may be the task's own
             why = traceback.format_exc(limit=-2)
     found = task_interval(planned.spec, aggregation, values, value) if iterations > 0 else (None, "")

@@ -17,8 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 from assay.core.errors import AssayError
 from assay.stats.bootstrap import row_scorer
 from assay.stats.intervals import Clusters, Interval, cluster_codes
+from assay.stats.sums import plain_floats
 
-__all__ = ["CorpusDifference", "bootstrap_interval", "bootstrap_means", "compare_corpora", "percentiles"]
+__all__ = [
+    "CorpusDifference",
+    "bootstrap_interval",
+    "bootstrap_means",
+    "compare_corpora",
+    "own_replicates",
+    "percentiles",
+]
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +59,30 @@ def bootstrap_means(values: ArrayLike, resamples: int = 100_000, *, seed: int = 
     inside = np.sqrt(hits @ np.array([one.var() for one in bins]))
     sums: Floats = hits @ np.array([one.mean() for one in bins]) + inside * draw.standard_normal(resamples)
     return sums / size
+
+
+def own_replicates(
+    name: str, values: Sequence[Any], resamples: int = 100_000, *, seed: int = 0
+) -> Floats | None:
+    """An aggregation of resamples, where not every document has to be drawn for it; None where there is no such way.
+
+    A perplexity needs a resample's mean. Its median (the upper of two) is the document at one of its places in order, and
+    where the n-th of many draws falls is known: drawing that one is enough, and exact.
+
+    >>> own_replicates("median", [3.0, 1.0, 2.0], 5).shape
+    (5,)
+    """
+    numbers = plain_floats(values) if name in ("perplexity", "median", "nanmean") else None
+    if numbers is None or not len(numbers) or np.isnan(numbers).any():
+        return None
+    if name == "median":
+        size, middle = len(numbers), len(numbers) // 2
+        places = np.random.default_rng(seed).beta(middle + 1, size - middle, size=resamples)
+        return np.asarray(
+            np.sort(numbers)[np.minimum((places * size).astype(np.intp), size - 1)], dtype=np.float64
+        )
+    means = bootstrap_means(numbers, resamples, seed=seed)
+    return np.exp(-means) if name == "perplexity" else means
 
 
 def percentiles(replicates: ArrayLike, *, level: float = 0.95, method: str = "bootstrap") -> Interval:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +19,7 @@ from assay.tasks.makers import choices_maker, loan, target_maker, text_maker
 from assay.tasks.multimodal import Visuals
 from assay.tasks.prompts import NamedPrompt, named_prompt
 from assay.tasks.rows import Rows, Split
+from assay.tasks.tables import in_order
 
 __all__ = ["Rendering", "TaskDocuments"]
 
@@ -166,9 +166,8 @@ class TaskDocuments:
         """The documents that are asked, in order."""
         indices = self.indices
         if isinstance(indices, range):
-            rows = self.rows
-            shared = iter(rows.shared() if isinstance(rows, Rows) else rows)
-            for index, row in enumerate(islice(shared, indices.start, indices.stop), indices.start):
+            rows = in_order(self.rows, indices.start, indices.stop)
+            for index, row in enumerate(rows, indices.start):
                 yield Document(task=self.name, index=index, fields=row)
         else:
             for index in indices:

@@ -11,6 +11,7 @@ from assay.tasks.documents import TaskDocuments
 from assay.tasks.fewshot import Sampler, Turn, question_turns, remembered
 from assay.tasks.makers import choices_maker, field_maker, loan
 from assay.tasks.rows import Rows
+from assay.tasks.tables import in_order
 
 __all__ = ["Shots"]
 
@@ -112,4 +113,4 @@ class Shots:
 
 def _held(rows: Any) -> Sequence[Fields]:
     """Rows that can be taken in any order: a few are held, many are read when they are drawn."""
-    return rows if isinstance(rows, Rows) or len(rows) > _MOST_HELD else list(rows)
+    return rows if isinstance(rows, Rows) or len(rows) > _MOST_HELD else list(in_order(rows))

@@ -47,7 +47,10 @@ CASES: dict[str, dict[str, Any]] = {
     "MMLU, 5-shot": {"task": "mmlu_anatomy", "num_fewshot": 5, "limit": 24, "aim": 5},
     "ARC easy, 5-shot": {"task": "arc_easy", "num_fewshot": 5, "limit": 16, "aim": 5},
     "HellaSwag, 5-shot": {"task": "hellaswag", "num_fewshot": 5, "limit": 10, "aim": 5},
-    "HellaSwag, 0-shot": {"task": "hellaswag", "num_fewshot": 0, "limit": 20, "aim": 2.5},
+    "HellaSwag, 0-shot": {"task": "hellaswag", "num_fewshot": 0, "limit": 40, "aim": 2.5},
+    "HellaSwag, 0-shot, choices of about ten tokens": {
+        "task": "hellaswag", "num_fewshot": 0, "limit": 40, "aim": 2.5, "choice_tokens": 10,
+    },
     "GSM8K, 5-shot, 8 sampled repeats of 24 tokens": {"task": "gsm8k_repeats", "num_fewshot": 5, "limit": 2, "aim": 2},
     "GSM8K, 5-shot, one greedy answer of 48 tokens": {
         "task": "gsm8k", "num_fewshot": 5, "limit": 4, "aim": 1, "gen_kwargs": {"max_gen_toks": 48},
@@ -74,14 +77,14 @@ def load_dataset(path, name=None, **kwargs):
 datasets.load_dataset = load_dataset
 lm = HFLM(pretrained=case["model"], dtype="float32", device="cpu", batch_size=case["batch_size"], max_length=case["max_length"])
 manager = TaskManager(include_path=case["folders"], include_defaults=False)
-def evaluate(limit):
+def evaluate(**which):
     return lm_eval.simple_evaluate(
-        model=lm, tasks=[case["task"]], num_fewshot=case["num_fewshot"], limit=limit, bootstrap_iters=0,
-        gen_kwargs=case.get("gen_kwargs"), task_manager=manager,
+        model=lm, tasks=[case["task"]], num_fewshot=case["num_fewshot"], bootstrap_iters=0,
+        gen_kwargs=case.get("gen_kwargs"), task_manager=manager, **which,
     )
-evaluate(1)
+evaluate(limit=1)
 wall, cpu = time.perf_counter(), time.process_time()
-found = evaluate(case["limit"])
+found = evaluate(**case["which"])
 seconds = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
 values = {}
 for task, samples in found["samples"].items():
@@ -114,16 +117,17 @@ class Watched(HfModel):
             if one.repeat == 0:
                 values[f"{one.task} {one.document} {one.index}"] = getattr(value, "total", value)
             yield outcome
-def evaluate(limit, output):
+def evaluate(output, **which):
     model = Watched(pretrained=case["model"], dtype="float32", device="cpu", batch_size=case["batch_size"], max_length=case["max_length"])
     return model, assay.run(
-        model=model, tasks=[case["task"]], num_fewshot=case["num_fewshot"], limit=limit, bootstrap_iters=0,
+        model=model, tasks=[case["task"]], num_fewshot=case["num_fewshot"], bootstrap_iters=0,
         gen_kwargs=case.get("gen_kwargs") or {}, include_path=case["folders"], data_root=root,
-        output_path=output, log_samples=False, no_cache=True,
+        output_path=output, log_samples=False, no_cache=True, **which,
     )
-evaluate(1, sys.argv[3] + "-warm")
+evaluate(sys.argv[3] + "-warm", limit=1)
+values.clear()
 wall, cpu = time.perf_counter(), time.process_time()
-model, run = evaluate(case["limit"], sys.argv[3])
+model, run = evaluate(sys.argv[3], **case["which"])
 seconds = {"wall_s": time.perf_counter() - wall - opening[0], "cpu_s": time.process_time() - cpu - opening[1]}
 print(json.dumps({**seconds, "results": run.results, "values": values, "waited": model.waited_share}))
 """
@@ -234,6 +238,23 @@ def model_folder(given: argparse.Namespace, folder: Path) -> Path:
     return Path(given.model)
 
 
+def documents_with(tokens: int, count: int, model: Path, root: str) -> list[int]:
+    """The first documents of HellaSwag whose endings are about so many tokens long, each and on average."""
+    from datasets import load_dataset
+    from transformers import AutoTokenizer
+
+    words = AutoTokenizer.from_pretrained(model)
+    rows = load_dataset(f"{root}/Rowan/hellaswag")["validation"]
+    found = []
+    for at, row in enumerate(rows):
+        sizes = [len(words(f" {ending}")["input_ids"]) for ending in row["endings"]]
+        if abs(sum(sizes) / len(sizes) - tokens) <= 1:
+            found.append(at)
+        if len(found) == count:
+            break
+    return found
+
+
 def warm_index(task_root: Path, folder: Path) -> None:
     """Let Assay look through the task files once, as it does on a machine where it was used before."""
     command = [sys.executable, "-m", "assay", "ls", "tasks", "--include_path", str(task_root)]
@@ -248,6 +269,9 @@ def compare(
     limit, root = max(1, round(case["limit"] * given.scale)), str(given.data_root.resolve())
     tasks, theirs_in = folder / "tasks", given.task_root.resolve() / FOLDERS.get(case["task"], case["task"])
     case = {**case, "model": str(model.resolve()), "limit": limit}
+    case["which"] = {"limit": limit}
+    if "choice_tokens" in case:
+        case["which"] = {"samples": {case["task"]: documents_with(case["choice_tokens"], limit, model, root)}}
     case |= {"batch_size": given.batch_size, "max_length": 2048, "folders": [str(tasks), str(theirs_in)]}
     quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     quiet |= {"ASSAY_HOME": str(folder / "home")}

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from assay.core.errors import AssayError
 from assay.stats.aggregations import aggregate
 from assay.stats.bootstrap import replicates
 from assay.stats.intervals import cluster_codes, cluster_error
@@ -45,6 +46,24 @@ def test_own_draws_are_spread_as_lm_evals(name: str, size: int) -> None:
         assert (own <= at + 1e-12).mean() == pytest.approx((theirs <= at + 1e-12).mean(), abs=0.025)
 
 
+@pytest.mark.parametrize("values", [[], [1.0, math.nan], [1.0, -math.inf]])
+def test_what_has_no_mean_is_refused(values: list[float]) -> None:
+    with pytest.raises(AssayError):
+        bootstrap_means(values)
+
+
+@pytest.mark.parametrize("size", [9, 100, 5000])
+def test_the_shape_of_sums_is_right_too(size: int) -> None:
+    """The skewness of a mean is the values' own by the root of their number, however heavy their tails are."""
+    values = np.random.default_rng(3).lognormal(sigma=1.5, size=size) - 1e6
+    means = bootstrap_means(values, 400_000)
+    away, own = means - means.mean(), values - values.mean()
+    assert means.mean() == pytest.approx(values.mean(), abs=0.01 * means.std())
+    assert means.std() == pytest.approx(values.std() / math.sqrt(size), rel=0.01)
+    skewness = (own**3).mean() / values.std() ** 3 / math.sqrt(size)
+    assert (away**3).mean() / means.std() ** 3 == pytest.approx(skewness, abs=0.03)
+
+
 def test_each_document_is_the_median_as_often_as_it_must_be() -> None:
     """Of three draws the second smallest is the smallest document with chance 7/27, the middle one with 13/27."""
     found = own_replicates("median", [30.0, 10.0, 20.0], 200_000)
@@ -55,7 +74,13 @@ def test_each_document_is_the_median_as_often_as_it_must_be() -> None:
 
 @pytest.mark.parametrize(
     ("name", "values"),
-    [("f1", [(0, 1), (1, 1)]), ("median", [1.0, math.nan]), ("median", ["a", "b"]), ("perplexity", [])],
+    [
+        ("f1", [(0, 1), (1, 1)]),
+        ("median", [1.0, math.nan]),
+        ("median", ["a", "b"]),
+        ("perplexity", []),
+        ("perplexity", [-math.inf, 1.0]),
+    ],
 )
 def test_where_every_document_counts_there_are_no_own_draws(name: str, values: list[object]) -> None:
     assert own_replicates(name, values, 10) is None

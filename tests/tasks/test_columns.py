@@ -14,6 +14,7 @@ from tests.making_media import picture_file, png, wav
 from assay.core.errors import BadMedia
 from assay.store.rows import fields_text
 from assay.tasks.columns import MediaRow, with_media, without_decoders
+from assay.tasks.tables import in_order
 from assay.tasks.makers import loan
 from assay.tasks.media import media_part
 from assay.tasks.rows import Rows
@@ -193,4 +194,6 @@ def test_code_of_a_task_may_read_all_rows_though_nothing_can_decode_them(sounds:
     ours = with_media(given.filter(lambda row: row["id"] == 0), undecoded)
     assert ours[0]["audio"]["array"].shape == (8000,)
     assert np.abs(ours[0]["audio"]["array"]).max() == pytest.approx(0.5, abs=0.02)
+    (row,) = in_order(ours)  # its table holds nothing that the library would decode, but we do
+    assert row["audio"]["array"].shape == (8000,)
     assert picture_file("PNG")  # pictures stay the library's: it decodes them by itself

@@ -30,7 +30,8 @@ def in_order(rows: Any, start: int = 0, stop: int | None = None) -> Iterator[Map
 
 def _is_plain_table(rows: Any) -> bool:
     """Whether a row is nothing but the values of the table: no format was set, and no column is decoded."""
-    if getattr(rows, "format", {}).get("type", "?") is not None or not hasattr(rows, "with_format"):
+    is_table = type(rows).__name__ == "Dataset" and type(rows).__module__.startswith("datasets.")
+    if not is_table or rows.format["type"] is not None:
         return False
     decoded = getattr(rows.features, "_column_requires_decoding", None)
     if not isinstance(decoded, Mapping) or any(decoded.values()):

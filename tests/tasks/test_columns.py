@@ -14,10 +14,10 @@ from tests.making_media import picture_file, png, wav
 from assay.core.errors import BadMedia
 from assay.store.rows import fields_text
 from assay.tasks.columns import MediaRow, with_media, without_decoders
-from assay.tasks.tables import in_order
 from assay.tasks.makers import loan
 from assay.tasks.media import media_part
 from assay.tasks.rows import Rows
+from assay.tasks.tables import in_order
 from assay.tasks.templates import compile_template
 
 datasets = pytest.importorskip("datasets", reason="assay[datasets] is not installed")

@@ -10,6 +10,7 @@ from assay.core.runspec import RunSpec
 from assay.core.stop_rules import read_stop_rule
 from assay.engine.stop_metrics import stop_notes
 from assay.engine.targets import says_nothing
+from assay.tasks.makers import unread_template
 
 if TYPE_CHECKING:
     from assay.engine.plan import PlannedTask
@@ -24,6 +25,7 @@ def notes_on(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> l
         *_without_effect(spec, tasks),
         *_unheard(spec, model, tasks),
         *_untold(model, tasks),
+        *_unread(tasks),
         *_without_tokens(spec, model),
         *stops,
     ]
@@ -51,6 +53,16 @@ def _without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str
         return []
     return [
         f"{_named(alone)}: a model that chats gets the media and the question alone, {flags} changes nothing"
+    ]
+
+
+def _unread(tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """Choices that were meant as templates, and are asked with their braces."""
+    found = [name for name, one in tasks.items() if unread_template(one.spec.config.get("doc_to_choice"))]
+    if not found:
+        return []
+    return [
+        f"{_named(found)}: choices in a list are asked as they are written, braces and all; `assay check` says how to write them"
     ]
 
 

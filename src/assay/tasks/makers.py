@@ -7,6 +7,7 @@ lm-evaluation-harness's: a string that names a column of the evaluated split is 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -15,10 +16,22 @@ from assay.core.specs import Maker
 from assay.tasks.columns import MediaRow
 from assay.tasks.templates import compile_template
 
-__all__ = ["choices_maker", "field_maker", "loan", "media_maker", "target_maker", "text_maker"]
+__all__ = [
+    "MARKUP",
+    "choices_maker",
+    "field_maker",
+    "loan",
+    "media_maker",
+    "target_maker",
+    "text_maker",
+    "unread_template",
+]
 
 Fields = Mapping[str, Any]
 Make = Callable[[Fields], Any]
+
+MARKUP = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+"""What a template is recognised by."""
 
 
 def loan(fields: Fields) -> dict[str, Any]:
@@ -88,6 +101,18 @@ def choices_maker(maker: Maker, columns: Collection[str], *, where: str = "") ->
     if isinstance(maker, Sequence):
         return lambda fields: maker
     return _plain(maker, "doc_to_choice", where)
+
+
+def unread_template(choices: Any) -> str | None:
+    """The first choice of a list or mapping that is written like a template. Only a single text is one, as in lm-eval.
+
+    >>> unread_template(["yes", "{{no}}"]), unread_template("{{choices}}")
+    ('{{no}}', None)
+    """
+    listed = (
+        choices.values() if isinstance(choices, Mapping) else choices if isinstance(choices, list) else ()
+    )
+    return next((one for one in listed if isinstance(one, str) and MARKUP.search(one)), None)
 
 
 def media_maker(maker: Maker, columns: Collection[str], *, where: str = "") -> Make:

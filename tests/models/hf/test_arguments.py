@@ -42,6 +42,11 @@ def test_values_are_read_by_their_kind() -> None:
         ({"pretrained": "x", "max_length": 0}, "at least 1"),
         ({"pretrained": "x", "batch_size": "0"}, "not a batch size"),
         ({"pretrained": "x", "batch_size": "auto:x"}, "`batch_size`"),
+        (
+            {"pretrained": "x", "dtype": "float33"},
+            "the argument `dtype` of `hf`: `float33` is no dtype of torch",
+        ),
+        ({"pretrained": "x", "softmax_dtype": "int8"}, "no dtype of torch for a model"),
         ({"pretrained": "x", "backend": "bert"}, "causal or seq2seq"),
         ({"pretrained": "x", "peft": "a", "delta": "b"}, "exclude each other"),
         ({"pretrained": "x", "enable_thinking": True}, "needs `think_end_token`"),

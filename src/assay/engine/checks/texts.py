@@ -9,6 +9,7 @@ from typing import Any
 from assay.core.errors import AssayError
 from assay.core.specs import TaskSpec
 from assay.engine.checks.findings import Findings
+from assay.tasks.makers import MARKUP, unread_template
 from assay.tasks.templates import compile_template
 
 __all__ = ["TEMPLATES", "check_texts"]
@@ -26,7 +27,6 @@ _LATEX = (
     "noindent nolimits nonumber normalsize not notag notin nparallel nsim nsubseteq nu nwarrow"
 ).split()
 _WRITTEN_LINE_END = re.compile(rf"(?<!\\)\\n(?!(?:{'|'.join(word[1:] for word in _LATEX)})(?![a-z]))")
-_MARKUP = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 
 
 def check_texts(spec: TaskSpec, findings: Findings) -> None:
@@ -37,7 +37,7 @@ def check_texts(spec: TaskSpec, findings: Findings) -> None:
         except AssayError as error:
             findings.raised("template", error)
     for key, text in _texts(spec):
-        if _WRITTEN_LINE_END.search(_MARKUP.sub("", text)):
+        if _WRITTEN_LINE_END.search(MARKUP.sub("", text)):
             findings.warning(
                 "written-line-end",
                 rf"`{key}` holds a backslash and an n, not a line end: {text!r:.60}",
@@ -49,17 +49,14 @@ def check_texts(spec: TaskSpec, findings: Findings) -> None:
 
 def _check_choices(spec: TaskSpec, findings: Findings) -> None:
     """Choices in a list are taken as they stand, as in lm-eval; only a text is a template."""
-    given = spec.config.get("doc_to_choice")
-    choices = given.values() if isinstance(given, Mapping) else given if isinstance(given, list) else ()
-    for choice in choices:
-        if isinstance(choice, str) and _MARKUP.search(choice):
-            findings.warning(
-                "choice-not-a-template",
-                f"a choice is asked as it is written, braces and all: {choice!r:.60}",
-                spec.place("doc_to_choice"),
-                'write one text for all of them: doc_to_choice: "{{[right, wrong]}}"',
-            )
-            return
+    choice = unread_template(spec.config.get("doc_to_choice"))
+    if choice is not None:
+        findings.warning(
+            "choice-not-a-template",
+            f"a choice is asked as it is written, braces and all: {choice!r:.60}",
+            spec.place("doc_to_choice"),
+            'write one text for all of them: doc_to_choice: "{{[right, wrong]}}"',
+        )
 
 
 def _templates(spec: TaskSpec) -> Iterator[tuple[str, str]]:

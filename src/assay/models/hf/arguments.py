@@ -18,6 +18,19 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+_DTYPES = frozenset(
+    "auto half float double fp16 bf16 fp32 float16 bfloat16 float32 float64 float8_e4m3fn float8_e5m2".split()
+)
+
+
+def _dtype(value: Any) -> str:
+    """A kind of number a model computes with, known before torch is."""
+    name = str(value).removeprefix("torch.")
+    if name not in _DTYPES:
+        raise ValueError(f"`{value}` is no dtype of torch for a model: float32, bfloat16, float16 or auto")
+    return name
+
+
 def _flag(value: Any) -> bool:
     return value if isinstance(value, bool) else bool(parse_switch(str(value)))
 
@@ -71,9 +84,9 @@ class HfArguments:
     subfolder: str = _argument(_text, "", answers=False)
     tokenizer: str | None = _argument(_text, answers=False)
     backend: str = _argument(_text, "default")
-    dtype: str = _argument(_text, "auto", answers=False)  # the dtype it becomes is in the identity
-    softmax_dtype: str | None = _argument(_text)
-    mixed_precision_dtype: str | None = _argument(_text)
+    dtype: str = _argument(_dtype, "auto", answers=False)  # the dtype it becomes is in the identity
+    softmax_dtype: str | None = _argument(_dtype)
+    mixed_precision_dtype: str | None = _argument(_dtype)
     max_length: int | None = _argument(_count)
     max_gen_toks: int = _argument(_count, 256)
     truncation: bool = _argument(_flag, False)

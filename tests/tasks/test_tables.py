@@ -59,11 +59,14 @@ def test_what_has_to_be_decoded_is_left_to_the_library(table: Any) -> None:
 
 def test_long_rows_come_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
     long = datasets.Dataset.from_dict({"text": ["x" * 1_500_000] * 6})
-    taken = []
+    taken: list[Any] = []
     real = datasets.Dataset.__getitem__
-    monkeypatch.setattr(
-        datasets.Dataset, "__getitem__", lambda self, key: taken.append(key) or real(self, key)
-    )
+
+    def watched(self: Any, key: Any) -> Any:
+        taken.append(key)
+        return real(self, key)
+
+    monkeypatch.setattr(datasets.Dataset, "__getitem__", watched)
     assert len(list(in_order(long))) == 6
     assert taken == [slice(0, 2), slice(2, 4), slice(4, 6)]
 

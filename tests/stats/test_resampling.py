@@ -64,6 +64,11 @@ def test_the_shape_of_sums_is_right_too(size: int) -> None:
     assert (away**3).mean() / means.std() ** 3 == pytest.approx(skewness, abs=0.03)
 
 
+def test_values_that_hardly_differ_have_one_mean() -> None:
+    means = bootstrap_means([at * 1e-200 for at in range(20)], 10)
+    assert means.shape == (10,) and means.tolist() == pytest.approx([9.5e-200] * 10, rel=1e-6, abs=0)
+
+
 def test_each_document_is_the_median_as_often_as_it_must_be() -> None:
     """Of three draws the second smallest is the smallest document with chance 7/27, the middle one with 13/27."""
     found = own_replicates("median", [30.0, 10.0, 20.0], 200_000)

@@ -57,6 +57,8 @@ def bootstrap_means(values: ArrayLike, resamples: int = 100_000, *, seed: int = 
     centre = float(numbers.mean())
     # no value is further out than this, and no sum ten times as far: that would be ten draws of one document
     step = 2 * _REACH * math.sqrt(size) * float(numbers.std()) / _GRID
+    if step == 0.0:  # they differ by less than can be squared
+        return np.full(resamples, centre)
     below, share = np.divmod((numbers - centre) / step, 1.0)
     at = below.astype(np.int64) % _GRID
     chances = np.bincount(at, 1.0 - share, _GRID) + np.bincount((at + 1) % _GRID, share, _GRID)

@@ -239,7 +239,7 @@ def model_folder(given: argparse.Namespace, folder: Path) -> Path:
 
 
 def documents_with(tokens: int, count: int, model: Path, root: str) -> list[int]:
-    """The first documents of HellaSwag whose endings are about so many tokens long, each and on average."""
+    """The first documents of HellaSwag whose endings are about so many tokens long on average."""
     from datasets import load_dataset
     from transformers import AutoTokenizer
 

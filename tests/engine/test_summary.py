@@ -162,6 +162,23 @@ def test_an_aggregation_of_a_group_that_fails_costs_its_number_and_says_why(work
     assert "ZeroDivisionError" in found.why
 
 
+def test_a_run_may_make_its_own_draws(workspace: Path) -> None:
+    metric = {"metric": "exact_match", "aggregation": "median", "higher_is_better": True}
+    write_task(workspace, metric_list=[metric])
+
+    def error(**options: Any) -> float:
+        run = assay.run(
+            model=make_model(right_below(3)), tasks=["sums"], include_path=["."], no_cache=True, **options
+        )
+        (number,) = run.estimates
+        assert number.stderr is not None
+        return float(number.stderr)
+
+    theirs, own = error(bootstrap_iters=2000), error(bootstrap_iters=2000, bootstrap_draws="own")
+    assert own != theirs
+    assert own == pytest.approx(theirs, rel=0.1)
+
+
 # --- intervals ------------------------------------------------------------------------------------------
 
 

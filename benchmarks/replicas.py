@@ -30,8 +30,8 @@ from measurements import Goal, Measurement, Report, add_json_option
 import assay
 from assay import Generate, LogProbability, Prompt, Response, Traits
 from assay.core.requests import Settings
-from assay.engine import chunks
 from assay.engine import run as engine_run
+from assay.engine.running import document_reader
 from assay.models.embedded import EmbeddedModel
 from assay.models.replicas import ReplicatedModel, Wishes
 
@@ -75,7 +75,7 @@ class Instant:
 
 
 OPENED = threading.Event()
-open_chunks = chunks.open_chunks
+open_chunks = document_reader.open_chunks
 
 
 def late_chunks(*arguments: Any) -> Iterator[Any]:

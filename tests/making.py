@@ -14,7 +14,7 @@ from assay.core.ports import Model
 from assay.core.requests import Request
 from assay.core.responses import Outcome
 from assay.core.runspec import RunSpec
-from assay.engine.plan import Plan, make_plan
+from assay.engine.planning.plan import Plan, make_plan
 from assay.testing import ScriptedModel
 
 ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(6)]

@@ -17,7 +17,7 @@ _HOMES = {
     "open_run": "assay.api",
     "resume": "assay.api",
     "Run": "assay.api",
-    "Plan": "assay.engine.plan",
+    "Plan": "assay.engine.planning.plan",
     "RunSpec": "assay.core.runspec",
     "TaskSpec": "assay.core.specs",
     "GroupSpec": "assay.core.specs",
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from assay.core.runspec import RunSpec
     from assay.core.specs import GroupSpec, TaskSpec
     from assay.core.verdicts import Estimate, Evidence, Score, Unscored
-    from assay.engine.plan import Plan
+    from assay.engine.planning.plan import Plan
 
 
 def __getattr__(name: str) -> Any:

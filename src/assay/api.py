@@ -19,22 +19,22 @@ from assay.core.ports import Model, ToldTargets
 from assay.core.progress import RunProgress
 from assay.core.runspec import RunSpec
 from assay.engine import run as engine
-from assay.engine.drift import compare_manifests
-from assay.engine.facts import sandbox_facts, start_facts
-from assay.engine.foreign_code import ForeignCode
-from assay.engine.main_thread import run_beside_helpers
-from assay.engine.manifest import make_manifest
-from assay.engine.plan import Plan, make_plan
-from assay.engine.recall import RememberedModel, manifest_of, recall
-from assay.engine.rescore import Scoring, Wanted, rescore
-from assay.engine.run_names import kept_beside
-from assay.engine.starting import finished_run, open_journal
-from assay.engine.verify import Verification, current_identity
-from assay.engine.verify import verify as verify_run
-from assay.engine.watch import current_watch, watching
+from assay.engine.planning.journal_setup import finished_run, open_journal
+from assay.engine.planning.manifest import make_manifest
+from assay.engine.planning.manifest_diff import compare_manifests
+from assay.engine.planning.plan import Plan, make_plan
+from assay.engine.planning.recorded_plan import RememberedModel, manifest_of, recall
+from assay.engine.planning.run_names import kept_beside
+from assay.engine.results.rescore import Scoring, Wanted, rescore
+from assay.engine.results.run_facts import sandbox_facts, start_facts
+from assay.engine.results.verify import Verification, current_identity
+from assay.engine.results.verify import verify as verify_run
 from assay.store.cache import ResponseCache, default_cache
 from assay.store.finding import find_run
 from assay.store.runs import Run as StoredRun
+from assay.user_code.main_thread import run_beside_helpers
+from assay.user_code.runner import ForeignCode
+from assay.user_code.timeouts import current_watch, watching
 from assay.viewer.comparison.comparing import compare_sources
 from assay.viewer.comparison.records import CompareOptions, Comparison
 from assay.viewer.comparison.sources import open_source

@@ -13,7 +13,7 @@ from assay.core.errors import BadData
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.responses import LogProbability, Usage
-from assay.engine.foreign_samples import answer_value
+from assay.engine.results.sample_files import answer_value
 from assay.store.foreign_runs import ForeignDocument
 from assay_compat.result_files import OWN_KEYS, ResultFiles, open_results
 

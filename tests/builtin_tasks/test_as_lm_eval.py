@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 from tests.builtin_tasks.recorded_lm import builtin_index, recorded_lines, replayed
 
-from assay.engine.execution import allowed
+from assay.sandboxes.program_runner import allowed
 
 pytestmark = [
     pytest.mark.parity,

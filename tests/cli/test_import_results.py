@@ -12,7 +12,7 @@ from tests.making import write_choices, write_task, write_texts
 
 import assay
 from assay.core.errors import BadData, UnknownName
-from assay.engine.importing import import_results
+from assay.engine.results.import_results import import_results
 from assay.viewer.exports.lmms_eval import write_lmms_eval
 
 DATE = "2026-01-02T03-04-05.678901"

@@ -20,7 +20,7 @@ from tests.models.hf.tiny import tiny_checkpoint
 from assay.core.ports import Model, Traits
 from assay.core.requests import Generate, Likelihood, Request, Settings
 from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens
-from assay.engine.replay import ReplayModel
+from assay.engine.results.replay import ReplayModel
 from assay.models.dummy import DummyModel
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.hf import HfModel

@@ -54,7 +54,7 @@ def test_a_command_in_a_sentence_is_one(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if names(page)], ids=name_of)
 def test_a_name_in_a_sentence_is_there(page: Path) -> None:
-    """`assay.run(…)`, `assay.engine.execution.allowed`; the groups of entry points are names, too."""
+    """`assay.run(…)`, `assay.sandboxes.program_runner.allowed`; the groups of entry points are names, too."""
     for name in names(page):
         assert name in GROUPS or resolves(name), f"there is no `{name}`"
 

@@ -15,7 +15,7 @@ from assay.core.requests import Likelihood, Request
 from assay.core.responses import LogProbability
 from assay.core.specs import GroupMetric, GroupSpec
 from assay.core.verdicts import Estimate
-from assay.engine.summary import estimate_group
+from assay.engine.results.summary import estimate_group
 
 HELPERS = """
 import json, random

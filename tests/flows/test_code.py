@@ -169,7 +169,7 @@ class Meeting:
 
 
 def test_programs_of_several_documents_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.engine.execution.usable_cores", lambda: 2)
+    monkeypatch.setattr("assay.sandboxes.program_runner.usable_cores", lambda: 2)
     SANDBOXES.add("meeting", Meeting, replace=True)
     path = write_code_task(tmp_path)
     (tmp_path / "utils.py").write_text(HELPERS.replace(SMOKE_TEST, ""))

@@ -21,7 +21,7 @@ from tests.making import Function, write_task
 
 import assay
 from assay.core.errors import AssayError, BadOption
-from assay.engine import courthouse
+from assay.engine.judging import dispatch
 from assay.models.dummy import DummyModel
 from assay.testing import ScriptedModel
 
@@ -238,7 +238,7 @@ def judged(doc, results):
 def asking(doc, results):
     from assay.core.messages import Prompt
     from assay.core.requests import Settings
-    from assay.engine.sittings import current_sitting
+    from assay.engine.judging.context import current_sitting
 
     sitting = current_sitting()
     said = sitting.ask(sitting.judges[0], Prompt.of_text(doc["question"]), Settings({"max_gen_toks": 4}))
@@ -312,7 +312,7 @@ def test_what_judges_reply_is_read_on_workers(workspace: Path, monkeypatch: pyte
         return {"tasks": [task], "model": "dummy", "judge": [rambles, steady]}
 
     here = asked(workspace / "here", **options())
-    monkeypatch.setattr(courthouse, "decided", lambda *_: pytest.fail("it was read in the driver"))
+    monkeypatch.setattr(dispatch, "decided", lambda *_: pytest.fail("it was read in the driver"))
     away = asked(workspace / "away", workers=1, **options())
     for table in ("judge_requests", "answers", "estimates"):
         assert here[table] == away[table]

@@ -12,7 +12,7 @@ import pytest
 
 from assay.core.errors import CannotAnswer, MissingPackage, Problems
 from assay.core.specs import MetricSpec, TaskSpec
-from assay.engine.execution import allowed
+from assay.sandboxes.program_runner import allowed
 from assay.scoring.hub import SERVED, Measure, load
 from assay.scoring.hub.bleu import tokens_13a
 from assay.scoring.hub.candidates import run_candidates

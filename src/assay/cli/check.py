@@ -44,7 +44,7 @@ def command(
     as_json: bool,
 ) -> int:
     """The command; its help text is above."""
-    from assay.engine.checks.checking import CheckOptions, check
+    from assay.checks.checking import CheckOptions, check
     from assay.tasks.index import TaskIndex, default_roots
 
     words = [name for word in task_names for name in word.split(",") if name]

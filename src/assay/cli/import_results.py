@@ -34,7 +34,7 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print the folders as JSON.")
 def command(places: tuple[str, ...], output_path: Path | None, as_json: bool) -> None:
     """The command; its help text is above."""
-    from assay.engine.importing import import_results
+    from assay.engine.results.import_results import import_results
     from assay.store.runs import Run
     from assay.viewer.tables import results_text
 

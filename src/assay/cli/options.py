@@ -127,7 +127,7 @@ def given_options(values: dict[str, Any], config: Path | None) -> dict[str, Any]
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    from assay.engine.yaml_files import read_yaml
+    from assay.engine.planning.config_files import read_yaml
 
     loaded = read_yaml(path, "config file")
     if loaded is None:

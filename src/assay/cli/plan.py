@@ -39,7 +39,7 @@ def command(task_names: tuple[str, ...], as_json: bool, config: Path | None, **v
 
     plan = api.plan(spec)
 
-    from assay.engine.forecast import forecast
+    from assay.engine.planning.cost_forecast import forecast
 
     expected = forecast(plan)
     if as_json:

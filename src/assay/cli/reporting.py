@@ -48,7 +48,7 @@ def command_line() -> tuple[str, ...]:
 
 def announce(plan: Any) -> None:
     """Say what is about to happen: a start, a continuation, or nothing."""
-    from assay.engine.starting import finished_run
+    from assay.engine.planning.journal_setup import finished_run
 
     tasks, documents = len(plan.tasks), plan.documents
     verb = "continuing" if (plan.folder / "journal.sqlite").exists() and not plan.spec.refresh else "running"

@@ -67,7 +67,7 @@ add_run_options(command)
 
 def _repeated(word: str, values: dict[str, Any], config: Path | None) -> RunSpec:
     """The options of a run that was; what is given beside it counts, and is said."""
-    from assay.engine.recall import recall
+    from assay.engine.planning.recorded_plan import recall
 
     recalled = recall(_manifest(word), given_options(values, config))
     if recalled.given:
@@ -79,7 +79,7 @@ def _repeated(word: str, values: dict[str, Any], config: Path | None) -> RunSpec
 
 
 def _manifest(word: str) -> dict[str, Any]:
-    from assay.engine.recall import read_manifest
+    from assay.engine.planning.recorded_plan import read_manifest
     from assay.store.finding import find_run
 
     path = Path(word).expanduser()
@@ -88,8 +88,8 @@ def _manifest(word: str) -> dict[str, Any]:
 
 def _announce_repeated(word: str, plan: Any) -> None:
     """Also say what is different from then although the options are the same."""
-    from assay.engine.drift import compare_manifests
-    from assay.engine.manifest import make_manifest
+    from assay.engine.planning.manifest import make_manifest
+    from assay.engine.planning.manifest_diff import compare_manifests
 
     for change in compare_manifests(_manifest(word), make_manifest(plan)):
         if not (change.kind == "settings" and change.what.startswith("--")):

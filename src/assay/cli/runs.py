@@ -114,7 +114,7 @@ def _plain(summary: Any) -> dict[str, Any]:
 def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
     """Show everything about a run: what it was asked, where, with what, and its results."""
     from assay import api
-    from assay.engine.recall import manifest_of
+    from assay.engine.planning.recorded_plan import manifest_of
     from assay.store.finding import summary_of
 
     folder = found(run, folders)

@@ -53,7 +53,7 @@ def command(
 
     from assay import api
     from assay.core.ports import Previews
-    from assay.engine.plan import helper_border
+    from assay.user_code.errors import wrap_user_errors
 
     try:
         plan = api.plan(spec)
@@ -65,7 +65,7 @@ def command(
     preview = plan.model.preview if isinstance(plan.model, Previews) else None
     shown = []
     for planned in plan.tasks.values():
-        with helper_border(planned.spec):
+        with wrap_user_errors(planned.spec):
             shown += _rows(planned, preview)
     if as_json:
         click.echo(json.dumps(shown, ensure_ascii=False, indent=2))

@@ -57,7 +57,7 @@ def command(
 
     from assay.cli.sweep_forecast import print_forecast
     from assay.cli.sweep_runs import carry_out
-    from assay.engine.sweeps import read_sweep
+    from assay.engine.planning.sweeps import read_sweep
 
     read = read_sweep(sweep, given_options(values, config))
     planned = _planned(read.cells)

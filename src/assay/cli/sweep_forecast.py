@@ -29,8 +29,8 @@ def print_forecast(planned: Sequence[tuple[Any, Any]], *, as_json: bool) -> None
 
 
 def _row(cell: Any, plan: Any) -> dict[str, Any]:
-    from assay.engine.forecast import forecast
-    from assay.engine.starting import finished_run
+    from assay.engine.planning.cost_forecast import forecast
+    from assay.engine.planning.journal_setup import finished_run
 
     expected = forecast(plan)
     started = (plan.folder / "journal.sqlite").exists()

@@ -39,7 +39,7 @@ Examples:
 def command(run: str, ignore: tuple[str, ...], as_json: bool, folders: tuple[str, ...]) -> int:
     """The command; its help text is above."""
     from assay import api
-    from assay.engine.drift import KINDS
+    from assay.engine.planning.manifest_diff import KINDS
 
     ignored = {word for words in ignore for word in words.split(",") if word}
     if unknown := sorted(ignored - set(KINDS)):

@@ -58,6 +58,6 @@ def execute_all(programs: Sequence[Program]) -> list[Execution]:
     if executor is None:
         raise CannotAnswer(
             "programs written by a model are executed only within a run",
-            hint="`with assay.engine.execution.allowed():` allows it outside of one",
+            hint="`with assay.sandboxes.program_runner.allowed():` allows it outside of one",
         )
     return executor.execute_all(programs)

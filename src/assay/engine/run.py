@@ -20,28 +20,28 @@ from assay.core.progress import RunProgress, TaskProgress
 from assay.core.requests import Request, fingerprint
 from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Estimate
-from assay.engine.asking import Backlog, ask
-from assay.engine.chunks import CHUNK, open_chunks
-from assay.engine.collecting import few_collections
-from assay.engine.costs import open_ledger
-from assay.engine.courthouse import Courthouse
-from assay.engine.deliberating import deliberate
-from assay.engine.dialogue import go_on
-from assay.engine.execution import permitted
-from assay.engine.foreign_code import Draws, ForeignCode
-from assay.engine.gathering import Gathering, short_turns
-from assay.engine.judging import Judged, OpenDocument, running_score
-from assay.engine.media_keeping import MediaKeeper
-from assay.engine.plan import Plan, PlannedTask
-from assay.engine.prefetch import Prefetch, lightened
-from assay.engine.rooms import Rooms
-from assay.engine.services import ModelServices, first_of, open_model
-from assay.engine.sittings import Court
-from assay.engine.stopping import open_stops, stop_facts
-from assay.engine.summary import summarise
-from assay.engine.token_answers import known_to
+from assay.engine.judging.context import Court
+from assay.engine.judging.dispatch import Courthouse
+from assay.engine.judging.documents import Judged, OpenDocument, running_score
+from assay.engine.judging.llm_judges import deliberate
+from assay.engine.planning.plan import Plan, PlannedTask
+from assay.engine.results.stop_rules import open_stops, stop_facts
+from assay.engine.results.summary import summarise
+from assay.engine.running.batching import Gathering, short_turns
+from assay.engine.running.cost_ledger import open_ledger
+from assay.engine.running.dialogues import go_on
+from assay.engine.running.document_reader import CHUNK, open_chunks
+from assay.engine.running.gc import few_collections
+from assay.engine.running.media_archive import MediaKeeper
+from assay.engine.running.model_queue import Backlog, ask
+from assay.engine.running.open_documents import Rooms
+from assay.engine.running.prefetch import Prefetch, lightened
+from assay.engine.running.services import ModelServices, first_of, open_model
+from assay.engine.running.token_answers import known_to
+from assay.sandboxes.program_runner import permitted
 from assay.store.cache import KnownAnswers
 from assay.store.journal import Journal
+from assay.user_code.runner import Draws, ForeignCode
 
 __all__ = ["run"]
 

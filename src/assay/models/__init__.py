@@ -23,7 +23,9 @@ MODELS.add_lazy("smollm2", "assay.models.smollm2:SmolLM2Model")
 MODELS.add_lazy("dummy", "assay.models.dummy:DummyModel")
 MODELS.add_lazy("oracle", "assay.models.oracle:OracleModel")
 MODELS.add_lazy("human", "assay.models.human:HumanModel")
-MODELS.add_lazy("replay", "assay.engine.replay:ReplayModel")  # it reads the store, which models do not know
+MODELS.add_lazy(
+    "replay", "assay.engine.results.replay:ReplayModel"
+)  # it reads the store, which models do not know
 MODELS.add_lazy("ocr", "assay.models.ocr:OcrModel")
 MODELS.add_lazy("speech", "assay.models.speech:SpeechModel")
 MODELS.add_lazy("moonshine", "assay.models.speech:SpeechModel")

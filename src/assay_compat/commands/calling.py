@@ -38,7 +38,7 @@ def with_model(translated: Translated, model: str) -> Translated:
 
 
 def _names_model(config: Path) -> bool:
-    from assay.engine.yaml_files import read_yaml
+    from assay.engine.planning.config_files import read_yaml
 
     said = read_yaml(config, "config file")
     return isinstance(said, dict) and "model" in said

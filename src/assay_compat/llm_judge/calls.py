@@ -16,7 +16,7 @@ from assay.core.messages import Image, Message, Part, Prompt, Role, Text
 from assay.core.ports import Model
 from assay.core.requests import Generate, Settings
 from assay.core.responses import Failure, Outcome
-from assay.engine.sittings import Sitting, current_sitting
+from assay.engine.judging.context import Sitting, current_sitting
 from assay_compat.llm_judge.endpoints import EndpointModel, data_url
 
 __all__ = ["JudgeCall", "JudgeError", "Reply", "house_judge"]

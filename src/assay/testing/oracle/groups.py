@@ -7,8 +7,8 @@ from typing import Any
 
 from assay.core.specs import GroupSpec
 from assay.core.verdicts import Estimate
-from assay.engine.facts import shared_facts
-from assay.engine.summary import estimate_group
+from assay.engine.results.run_facts import shared_facts
+from assay.engine.results.summary import estimate_group
 from assay.tasks.index import TaskIndex
 from assay.tasks.selection import Selection, select
 from assay.testing.oracle.checks import Checks

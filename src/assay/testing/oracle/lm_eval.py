@@ -14,9 +14,9 @@ from assay.core.requests import Request
 from assay.core.responses import LogProbability, Outcome, Response
 from assay.core.specs import TaskSpec
 from assay.core.verdicts import Estimate, Evidence, Score, Unscored
-from assay.engine.judging import Judged, OpenDocument, judge
-from assay.engine.plan import PlannedTask, check_functions
-from assay.engine.summary import estimate_task
+from assay.engine.judging.documents import Judged, OpenDocument, judge
+from assay.engine.planning.plan import PlannedTask, check_functions
+from assay.engine.results.summary import estimate_task
 from assay.scoring.scorer import Scorer
 from assay.tasks.load import task_from_config
 from assay.tasks.task import Rendering, open_task

@@ -13,11 +13,10 @@ from assay.core.documents import Document
 from assay.core.requests import Request
 from assay.core.responses import Failure, LogProbability, Outcome, Response
 from assay.core.verdicts import Evidence, Score, Unscored
-from assay.engine.dialogue import Talks
-from assay.engine.foreign_code import Draws
-from assay.engine.judging import Judged, OpenDocument, judge
-from assay.engine.plan import PlannedTask, check_functions
-from assay.engine.summary import estimate_task
+from assay.engine.judging.documents import Judged, OpenDocument, judge
+from assay.engine.planning.plan import PlannedTask, check_functions
+from assay.engine.results.summary import estimate_task
+from assay.engine.running.dialogues import Talks
 from assay.scoring.scorer import Scorer
 from assay.tasks.load import task_from_config
 from assay.tasks.makers import loan
@@ -29,6 +28,7 @@ from assay.testing.oracle.lmms_shown import Shown, messages_of, request_of, resu
 from assay.testing.oracle.lmms_values import Media
 from assay.testing.oracle.lmms_values import encode as written
 from assay.testing.oracle.lmms_world import World, mismatch
+from assay.user_code.runner import Draws
 
 __all__ = ["LmmsReplay"]
 

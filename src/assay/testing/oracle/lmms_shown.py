@@ -11,8 +11,8 @@ from assay.core.errors import BadData
 from assay.core.messages import Prompt, Text, Video
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.verdicts import Estimate
-from assay.engine.judging import Judged
-from assay.engine.plan import PlannedTask
+from assay.engine.judging.documents import Judged
+from assay.engine.planning.plan import PlannedTask
 from assay.tasks import multimodal
 from assay.tasks.media import AUDIO_SUFFIXES, IMAGE_SUFFIXES
 from assay.tasks.task import Task

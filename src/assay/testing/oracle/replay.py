@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from assay.engine.execution import allowed
+from assay.sandboxes.program_runner import allowed
 from assay.tasks.index import TaskIndex
 from assay.testing.oracle.checks import Checks
 from assay.testing.oracle.corpus import find_corpus, read_records

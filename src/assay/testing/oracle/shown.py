@@ -11,9 +11,9 @@ from assay.core.documents import Document
 from assay.core.messages import Image, Message, Prompt, Text
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.verdicts import Estimate, Unscored
-from assay.engine.facts import task_shots
-from assay.engine.judging import Judged
-from assay.engine.plan import PlannedTask
+from assay.engine.judging.documents import Judged
+from assay.engine.planning.plan import PlannedTask
+from assay.engine.results.run_facts import task_shots
 from assay.tasks.makers import loan
 from assay.testing.oracle.corpus import encode_value
 

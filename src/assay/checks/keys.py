@@ -1,0 +1,180 @@
+"""Values of the right kind under keys that the loader hands on as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib.util import find_spec
+from typing import Any
+
+from assay.checks.findings import Findings
+from assay.core.specs import TaskSpec
+
+__all__ = ["check_keys", "is_number", "token_limits"]
+
+_LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+_SETTINGS = (
+    *_LIMITS,
+    *(
+        "until do_sample temperature top_p top_k min_p num_beams repetition_penalty presence_penalty "
+        "frequency_penalty length_penalty no_repeat_ngram_size seed think_end_token skip_special_tokens stop"
+    ).split(),
+)
+_SAMPLERS = ("default", "first_n")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, and not true or false."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def token_limits(settings: Mapping[str, Any]) -> dict[str, int]:
+    """The settings that say how long an answer may get, as far as they are numbers."""
+    return {key: settings[key] for key in _LIMITS if is_number(settings.get(key))}
+
+
+def check_keys(spec: TaskSpec, findings: Findings) -> None:
+    """Makers, few-shot settings and generation settings."""
+    if spec.config.get("class") is not None:
+        return
+    _check_makers(spec, findings)
+    _check_fewshot(spec, findings)
+    _check_generation(spec, findings)
+    if spec.use_prompt is not None and find_spec("promptsource") is None:
+        findings.error(
+            "package",
+            "`use_prompt` needs the package `promptsource`",
+            spec.place("use_prompt"),
+            "pip install promptsource",
+        )
+    metadata = spec.config.get("metadata")
+    if metadata is not None and not isinstance(metadata, (Mapping, list)):
+        findings.error(
+            "key", f"`metadata` must be a mapping of keys, not {metadata!r}", spec.place("metadata")
+        )
+    alias = spec.config.get("task_alias")
+    if alias is not None and not isinstance(alias, str):
+        findings.warning("key", f"`task_alias` should be a text, not {alias!r}", spec.place("task_alias"))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
+
+
+_MAKERS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "doc_to_text": (_is_text, "a template, a column or a function"),
+    "doc_to_target": (
+        lambda value: _is_text(value) or isinstance(value, list),
+        "a template, a column, a number, a list or a function",
+    ),
+    "doc_to_choice": (
+        lambda value: isinstance(value, (str, list, Mapping)),
+        "a list, a mapping, a column, a template or a function",
+    ),
+    "doc_to_image": (lambda value: isinstance(value, (str, list)), "a column, a list or a function"),
+    "doc_to_audio": (lambda value: isinstance(value, (str, list)), "a column, a list or a function"),
+    "doc_to_visual": (lambda value: callable(value) or isinstance(value, str), "a function or a column"),
+    "doc_to_messages": (callable, "a function"),
+    "description": (lambda value: isinstance(value, str), "a text, a template or a function"),
+}
+
+
+def _check_makers(spec: TaskSpec, findings: Findings) -> None:
+    own = {key: spec.config.get(key) for key in _MAKERS}
+    fewshot = {
+        f"fewshot_config.{key}": getattr(spec.fewshot, key)
+        for key in ("doc_to_text", "doc_to_target", "doc_to_choice")
+    }
+    for key, value in (own | fewshot).items():
+        fits, meaning = _MAKERS[key.rpartition(".")[2]]
+        if value is not None and not callable(value) and not fits(value):
+            findings.error("key", f"`{key}` must be {meaning}, not {value!r:.60}", spec.place(key))
+    prompt = (spec.doc_to_text, spec.doc_to_messages, spec.doc_to_visual, spec.use_prompt)
+    if spec.output_type != "loglikelihood_rolling" and all(maker is None for maker in prompt):
+        findings.warning("empty-prompt", "the task has no `doc_to_text`: every prompt is empty", spec.path)
+    if spec.doc_to_target is None and spec.process_results is None and spec.use_prompt is None:
+        findings.warning("no-target", "the task has no `doc_to_target`: nothing can be right", spec.path)
+
+
+def _check_fewshot(spec: TaskSpec, findings: Findings) -> None:
+    own = spec.fewshot
+    if not isinstance(own.sampler, str) or own.sampler not in _SAMPLERS:
+        close = get_close_matches(str(own.sampler), _SAMPLERS, n=1)
+        findings.error(
+            "fewshot",
+            f"no few-shot sampler is called `{own.sampler}`",
+            spec.place("fewshot_config.sampler"),
+            f"did you mean `{close[0]}`?" if close else "`default` or `first_n`",
+        )
+    samples = own.samples
+    rows = isinstance(samples, list) and all(isinstance(row, Mapping) for row in samples)
+    if samples is not None and not callable(samples) and not rows:
+        findings.error(
+            "fewshot",
+            f"`samples` must be a list of mappings or a function, not {samples!r:.60}",
+            spec.place("fewshot_config.samples"),
+        )
+    for key, kind, meaning in (
+        ("split", str, "a text"),
+        ("fewshot_delimiter", str, "a text"),
+        ("target_delimiter", str, "a text"),
+        ("gen_prefix", str, "a text"),
+    ):
+        value = getattr(own, key)
+        if value is not None and not isinstance(value, kind):
+            findings.error(
+                "key", f"`{key}` must be {meaning}, not {value!r}", spec.place(f"fewshot_config.{key}")
+            )
+    process: Any = own.process_docs
+    if process is not None and not callable(process):
+        findings.error(
+            "key",
+            f"`process_docs` must be a function, not {process!r}",
+            spec.place("fewshot_config.process_docs"),
+        )
+
+
+def _check_generation(spec: TaskSpec, findings: Findings) -> None:
+    given = spec.config.get("generation_kwargs")
+    if not isinstance(given, Mapping):
+        return
+    if not spec.output_type.startswith("generate"):
+        findings.note(
+            "no-effect",
+            f"`generation_kwargs` has no effect: a {spec.output_type} task generates nothing",
+            spec.place("generation_kwargs"),
+        )
+        return
+    for key, value in given.items():
+        place = spec.place(f"generation_kwargs.{key}")
+        wrong = _wrong_setting(str(key), value)
+        if wrong:
+            findings.error("key", f"`{key}` must be {wrong}, not {value!r:.60}", place)
+        close = get_close_matches(str(key), _SETTINGS, n=1, cutoff=0.8)
+        if key not in _SETTINGS and close:
+            findings.warning(
+                "setting",
+                f"no usual setting is called `{key}`; models may refuse it or pass over it",
+                place,
+                f"did you mean `{close[0]}`?",
+            )
+
+
+def _wrong_setting(key: str, value: Any) -> str:
+    """What a setting must be, where it is something else."""
+    if value is None:
+        return ""
+    if key == "until":
+        texts = value if isinstance(value, list) else [value]
+        return "" if all(isinstance(text, str) for text in texts) else "a text or a list of texts"
+    if key == "do_sample":
+        return "" if isinstance(value, bool) else "true or false"
+    if key in _LIMITS:
+        return (
+            "" if isinstance(value, int) and not isinstance(value, bool) and value > 0 else "a number above 0"
+        )
+    if key == "temperature":
+        return "" if not is_number(value) or value >= 0 else "a number from 0"
+    if key == "top_p":
+        return "" if is_number(value) and 0 <= value <= 1 else "a number from 0 to 1"
+    return ""

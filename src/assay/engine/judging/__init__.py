@@ -1,0 +1,1 @@
+"""Turns responses into verdicts: filters, metrics, LLM judges, worker processes."""

@@ -1,0 +1,124 @@
+"""`judge`, by models: complete documents go to the juries of their task, many at the same time.
+
+Judges are asked here; what they replied is read here or on workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from assay.core.errors import AssayError, BadTask
+from assay.core.ports import Services
+from assay.core.verdicts import Answer, Unscored
+from assay.engine.judging.documents import Judged, OpenDocument
+from assay.engine.judging.judge_inputs import make_case
+from assay.engine.planning.plan import PlannedTask
+from assay.scoring.judges.jury import Decision, Heard, Jury
+from assay.scoring.judges.records import Case
+from assay.tasks.task import Task
+from assay.user_code.runner import ForeignCode
+
+__all__ = ["JUDGE_FAILED", "Decide", "Hearing", "decided", "deliberate"]
+
+JUDGE_FAILED = "judge-failed"
+"""How a document ended whose judge did not answer: without a score, and judged again by the next start."""
+
+_WITHOUT_ANSWER = frozenset(("unscored", "judge-failed", "failed", "skipped"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearing:
+    """What a jury heard about one answer."""
+
+    jury: int
+    """Which of the task's juries."""
+
+    document: int
+    pipeline: str
+    heard: Sequence[Heard] = ()
+    without: str = ""
+    """Why nothing could be asked, where that is so."""
+
+
+Decide = Callable[[PlannedTask, Sequence[Hearing]], Awaitable[Sequence[Decision]]]
+
+
+def decided(jury: Jury, hearing: Hearing) -> Decision:
+    """What a jury makes of what it heard."""
+    document, pipeline = hearing.document, hearing.pipeline
+    if hearing.without:
+        return jury.without(hearing.without, document, pipeline)
+    try:
+        return jury.decide(hearing.heard, document=document, pipeline=pipeline)
+    except Exception:  # noqa: BLE001 - border: a kind of judge may be somebody's plugin
+        return jury.without(traceback.format_exc(limit=-3), document, pipeline)
+
+
+async def deliberate(
+    planned: PlannedTask,
+    documents: Sequence[OpenDocument],
+    judged: Judged,
+    services: Services,
+    foreign: ForeignCode,
+    decide: Decide,
+) -> None:
+    """Add what the juries say to what the other metrics said. A document that is unscored already is left alone."""
+    task, juries = planned.task, planned.scorer.juries
+    scored = {document for document, outcome, _ in judged.outcomes if outcome not in _WITHOUT_ANSWER}
+    by_index = {document.document.index: document for document in documents}
+    todo = [
+        (at, answer) for answer in judged.answers if answer.document in scored for at in range(len(juries))
+    ]
+    cases = await foreign.run(  # the task's own templates and functions may be needed
+        lambda: [_make_case(task, juries[at], by_index[answer.document], answer) for at, answer in todo]
+    )
+    hearings = await asyncio.gather(
+        *(
+            _hear(juries, at, case, answer, services, task.name)
+            for (at, answer), case in zip(todo, cases, strict=True)
+        )
+    )
+    lost: dict[int, tuple[str, str]] = {}
+    for (_, answer), decision in zip(todo, await decide(planned, hearings), strict=True):
+        judged.verdicts += decision.verdicts
+        why = decision.failed or next(
+            (verdict.why for verdict in decision.verdicts if isinstance(verdict, Unscored)), ""
+        )
+        if decision.failed or (why and answer.document not in lost):
+            lost[answer.document] = (JUDGE_FAILED if decision.failed else "unscored", why)
+    judged.outcomes = [
+        (document, *lost.get(document, (outcome, why))) for document, outcome, why in judged.outcomes
+    ]
+
+
+def _make_case(task: Task, jury: Jury, opened: OpenDocument, answer: Answer) -> Case | str:
+    """The case, or why there is none."""
+    try:
+        return make_case(
+            task, jury, opened.document, opened.requests, answer.values[0], opened.target, opened.shown
+        )
+    except AssayError as error:
+        return str(error)
+    except Exception:  # noqa: BLE001 - helper border: the task's own functions may be called
+        return traceback.format_exc(limit=-3)
+
+
+async def _hear(
+    juries: Sequence[Jury], at: int, case: Case | str, answer: Answer, services: Services, task: str
+) -> Hearing:
+    document, pipeline = answer.document, answer.pipeline
+    heard: Sequence[Heard] = ()
+    why = case if isinstance(case, str) else ""
+    if not isinstance(case, str):
+        try:
+            heard = await juries[at].hear(case, services, task=task, document=document)
+        except BadTask as error:  # its prompt cannot be made of this document
+            why = str(error)
+        except AssayError:
+            raise  # not this document's trouble: the judge cannot be opened, the journal cannot be written
+        except Exception:  # noqa: BLE001 - border: a kind of judge may be somebody's plugin
+            why = traceback.format_exc(limit=-3)
+    return Hearing(jury=at, document=document, pipeline=pipeline, heard=heard, without=why)

@@ -1,0 +1,107 @@
+"""Repeats: every answer to a document judged by itself, as if it had been the only one.
+
+A task with `repeats` reports what its filters select of a document's answers. What the others were worth says how much
+sampling adds to the uncertainty, and how often one of k answers, or all of them, would have been right. Nothing here
+changes a number the task reports; a task without repeats does not come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from assay.core.verdicts import Answer, Repeated, Score
+from assay.engine.judging.context import Court
+from assay.engine.judging.documents import Bench, Judged, OpenDocument, by_request
+from assay.engine.planning.plan import Plan, PlannedTask
+from assay.scoring.pipelines import Pipeline
+from assay.stats.repeats import RepeatTable, repeat_summary
+from assay.store.journal import Journal
+from assay.user_code.runner import Draws
+from assay.user_code.timeouts import current_watch
+
+__all__ = ["judge_repeats", "repeat_facts"]
+
+
+def judge_repeats(
+    planned: PlannedTask, documents: Sequence[OpenDocument], judged: Judged, draws: Draws, court: Court
+) -> None:
+    """Judge each repeat of the documents that were scored; `judged` learns their scores.
+
+    Left out is what cannot be had for nothing or makes no sense: metrics that models judge, programs that are executed,
+    pipelines that look across documents, and those that keep all answers instead of selecting one.
+    """
+    if planned.spec.unsafe_code or planned.task.name in court.asked or planned.scorer.juries:
+        return
+    scored = {verdict.document for verdict in judged.verdicts if isinstance(verdict, Score)}
+    complete = [one for one in documents if one.document.index in scored and one.talks is None]
+    chosen = {
+        (answer.document, answer.pipeline)
+        for answer in judged.answers
+        if len(answer.values) == 1 and isinstance(answer.values[0], str)
+    }
+    for pipeline in planned.scorer.pipelines:
+        if not pipeline.per_document:
+            continue
+        wanted = [one for one in complete if (one.document.index, pipeline.name) in chosen]
+        for document, answers in _extracted(pipeline, wanted, losses=planned.spec.dialect == "lmms_eval"):
+            draws.judging(document.document.index)
+            scores = _scores(planned, document, pipeline.name, answers)
+            if scores:
+                known: dict[Any, int] = {}
+                judged.repeats.append(
+                    Repeated(
+                        document=document.document.index,
+                        pipeline=pipeline.name,
+                        answers=tuple(known.setdefault(answer, len(known)) for answer in answers),
+                        scores=scores,
+                    )
+                )
+
+
+def _extracted(
+    pipeline: Pipeline, documents: Sequence[OpenDocument], *, losses: bool
+) -> Iterator[tuple[OpenDocument, list[Any]]]:
+    """What the pipeline makes of each answer alone; nothing of documents one of whose answers it cannot take."""
+    for document in documents:
+        (responses,) = by_request(document, losses=losses)
+        fields = [document.document.fields] * len(responses)
+        try:
+            with current_watch():
+                answers = pipeline.apply([[response] for response in responses], fields)
+        except Exception:  # noqa: BLE001 - helper border: a filter may want several answers
+            continue
+        if all(isinstance(answer, str) for answer in answers):
+            yield document, answers
+
+
+def _scores(
+    planned: PlannedTask, document: OpenDocument, pipeline: str, answers: Sequence[Any]
+) -> dict[str, tuple[float, ...]]:
+    """The scores of each answer, by metric: of metrics that have a number for every one of them."""
+    found: dict[str, list[float]] = {}
+    for answer in answers:
+        judged, index = Judged(), document.document.index
+        alone = Answer(document=index, pipeline=pipeline, values=(answer,))
+        Bench(planned, judged).judge(document, alone)
+        for verdict in judged.verdicts:
+            if isinstance(verdict, Score):
+                found.setdefault(verdict.metric, []).append(float(verdict.value))
+    return {
+        metric: tuple(values)
+        for metric, values in found.items()
+        if len(values) == len(answers) and planned.scorer.reports(metric)
+    }
+
+
+def repeat_facts(plan: Plan, journal: Journal) -> list[dict[str, Any]]:
+    """What repeats say, for the journal: of every task that has some, each filter and metric."""
+    facts = []
+    for name, planned in plan.tasks.items():
+        if planned.spec.repeats > 1:
+            tables = RepeatTable.tables(journal.repeats(name))
+            facts += [
+                {"task": name, "pipeline": pipeline, "metric": metric, **repeat_summary(table)}
+                for (pipeline, metric), table in tables.items()
+            ]
+    return facts

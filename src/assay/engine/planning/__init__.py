@@ -1,0 +1,1 @@
+"""Turns options into a plan: selection, model and judge probes, cost forecast, manifest."""

@@ -1,0 +1,138 @@
+"""What a run would ask, and about what that would cost: every prompt rendered once, nothing asked.
+
+Tokens are estimated from the length of the text, since a service's tokenizer is its own: a range, not a number. The low
+end takes five letters for a token and short answers, the high end three letters and answers up to their token limit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.core.errors import AssayError, Problems
+from assay.core.requests import Generate, Likelihood, Request
+from assay.core.responses import Usage
+from assay.engine.planning.capabilities import ability
+from assay.engine.planning.plan import Plan
+from assay.engine.running.cost_ledger import billed_as
+from assay.models.prices import load_prices
+from assay.user_code.errors import wrap_user_errors
+
+__all__ = ["Forecast", "Range", "TaskForecast", "forecast"]
+
+_LETTERS = (5, 3)
+"""Letters for a token: in plain English rather more than four, in code, numbers and other languages fewer."""
+
+_MEDIUM = (85, 1_600)
+"""Tokens a picture, sound or video takes at least, and what a large picture takes."""
+
+_SHORT, _UNLIMITED = 4, 1_024
+"""Tokens of a short answer; and of one whose task sets no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The low and the high end of an estimate."""
+
+    low: float = 0
+    high: float = 0
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.low + other.low, self.high + other.high)
+
+
+@dataclass(slots=True)
+class TaskForecast:
+    """One task's requests."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    read: Range = field(default_factory=Range)
+    written: Range = field(default_factory=Range)
+
+    def add(self, request: Request) -> None:
+        """Count one request."""
+        self.kinds[ability(request)] += 1
+        letters, media = len(request.prompt.text), len(request.prompt.media)
+        if isinstance(request, Likelihood):
+            letters += len(request.continuation)
+        low, high = (letters / size + media * each for size, each in zip(_LETTERS, _MEDIUM, strict=True))
+        self.read += Range(low, high)
+        if isinstance(request, Generate):
+            limit = request.settings.max_tokens
+            limit = _UNLIMITED if limit is None else limit
+            self.written += Range(min(_SHORT, limit), limit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What a run would ask and cost; judges, whose requests depend on answers, left out."""
+
+    tasks: Mapping[str, TaskForecast]
+    billed_as: str
+    """Who is charged for; empty where nobody is."""
+
+    cost_usd: Range | None
+    """None: no price is known, or nobody charges."""
+
+    price_date: str = ""
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many requests of each kind each task makes."""
+        return {name: dict(task.kinds) for name, task in self.tasks.items()}
+
+    @property
+    def read(self) -> Range:
+        return sum((task.read for task in self.tasks.values()), Range())
+
+    @property
+    def written(self) -> Range:
+        return sum((task.written for task in self.tasks.values()), Range())
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON shows it."""
+        cost = None if self.cost_usd is None else [self.cost_usd.low, self.cost_usd.high]
+        return {
+            "input_tokens": [round(self.read.low), round(self.read.high)],
+            "output_tokens": [round(self.written.low), round(self.written.high)],
+            "billed_as": self.billed_as,
+            "cost_usd": cost,
+            "price_date": self.price_date,
+        }
+
+
+def forecast(plan: Plan) -> Forecast:
+    """Render every prompt, count, estimate.
+
+    Raises:
+        Problems: Tasks with a document that cannot be rendered. A run would count it as failed and go on.
+    """
+    tasks: dict[str, TaskForecast] = {}
+    problems: list[AssayError] = []
+    for name, planned in plan.tasks.items():
+        tasks[name] = TaskForecast()
+        try:
+            with wrap_user_errors(planned.spec):
+                for _, requests in planned.task.render():
+                    for request in requests:
+                        tasks[name].add(request)
+        except AssayError as error:
+            several = error.problems if isinstance(error, Problems) else (error,)
+            problems += [one for one in several if str(one) not in map(str, problems)]
+    if problems:
+        raise problems[0] if len(problems) == 1 else Problems(problems)
+    prices = load_prices(plan.spec.prices)
+    billed = billed_as(plan.model, prices)
+    price = prices.find(billed) if billed else None
+    found = Forecast(tasks=tasks, billed_as=billed, cost_usd=None)
+    if price is None:
+        return found
+    batched = plan.spec.batch_api
+    ends = [
+        price.cost(Usage(round(read), round(written), batched=batched))
+        for read, written in ((found.read.low, found.written.low), (found.read.high, found.written.high))
+    ]
+    cost = None if None in ends else Range(ends[0] or 0.0, ends[1] or 0.0)
+    return Forecast(tasks=tasks, billed_as=billed, cost_usd=cost, price_date=price.date)

@@ -1,0 +1,64 @@
+"""Decontamination of a run: the documents of tasks that ask for it, looked for in the user's corpus.
+
+Contaminated documents are asked and scored like all others; each metric is also reported over the rest, as
+`<metric>_decontaminate`, so that the difference shows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from assay.core.errors import BadOption
+from assay.engine.planning.plan import Plan
+from assay.scoring.decontamination import find_overlaps
+from assay.tasks.makers import loan
+
+__all__ = ["SUFFIX", "contaminated_documents", "read_corpus"]
+
+SUFFIX = "_decontaminate"
+_WHERE = "--decontamination_ngrams_path"
+
+
+def contaminated_documents(plan: Plan, corpus: Path) -> dict[str, dict[int, str]]:
+    """Task -> contaminated document -> the words it shares with the corpus. Only tasks with `should_decontaminate`."""
+    found = {}
+    for name, planned in plan.tasks.items():
+        if planned.spec.should_decontaminate:
+            task = planned.task
+            queries = {
+                document.index: task.overlap_query(loan(document.fields)) for document in task.documents()
+            }
+            found[name] = find_overlaps(queries, read_corpus(corpus))
+    return found
+
+
+def read_corpus(path: Path) -> Iterator[str]:
+    """The texts of a corpus: a file or a folder of files; `.jsonl` by its `text` field, anything else by line.
+
+    Raises:
+        BadOption: There is nothing to read.
+    """
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    if not files or not path.exists():
+        raise BadOption(
+            f"there is no corpus in `{path}`", where=_WHERE, hint="a text or jsonl file, or a folder of them"
+        )
+    for file in files:
+        try:
+            with file.open(encoding="utf-8", errors="replace") as lines:
+                for number, line in enumerate(lines, start=1):
+                    yield _text(line, f"{file}:{number}") if file.suffix == ".jsonl" else line
+        except OSError as error:
+            raise BadOption(f"cannot read the corpus: {error.strerror}", where=str(file)) from None
+
+
+def _text(line: str, where: str) -> str:
+    if not line.strip():
+        return ""
+    try:
+        row = json.loads(line)
+        return str(row["text"])
+    except (ValueError, KeyError, TypeError):
+        raise BadOption("a line of a jsonl corpus must be an object with `text`", where=where) from None

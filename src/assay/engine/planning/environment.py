@@ -1,0 +1,148 @@
+"""Where a run took place: versions, hardware, the commits of the folders its tasks come from.
+
+Looks around without importing anything heavy. What cannot be found out is left out: it never stops a run.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from assay.core.fingerprints import digest_bytes, digest_text
+from assay.core.plugins import plugins
+from assay.core.secrets import mask_text
+from assay.engine.planning.version import assay_version
+
+__all__ = ["code_digests", "commits", "hardware", "versions"]
+
+_PACKAGES = """accelerate datasets evaluate huggingface-hub httpx jinja2 litellm lm-eval lmms-eval nltk numpy openai peft
+    pillow pyarrow pyyaml ray rouge-score sacrebleu safetensors scikit-learn sglang tokenizers torch torchcodec
+    torchvision transformers vllm""".split()
+"""Packages that can change a prompt, an answer or a score."""
+
+_PLUGINS = "aggregations compat filters judges metrics models sandboxes sinks".split()
+_PATIENCE_S = 10.0
+
+
+def versions() -> dict[str, Any]:
+    """Assay, Python, and the packages that matter and are installed, plugins of Assay among them."""
+    packages = {name: found for name in _PACKAGES if (found := _version(name))}
+    for kind in _PLUGINS:
+        for plugin in plugins(f"assay.{kind}"):
+            if plugin.dist is not None and plugin.dist.name != "assay":
+                packages[plugin.dist.name] = plugin.dist.version
+    return {
+        "assay": assay_version(),
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "sqlite": sqlite3.sqlite_version,
+        "packages": dict(sorted(packages.items())),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+@lru_cache(maxsize=1)
+def code_digests() -> dict[str, str]:
+    """A hash of the source of each package of Assay that decides prompts and scores."""
+    root = Path(__file__).resolve().parents[1]
+    folders = {f"assay.{name}": root / name for name in ("engine", "models", "scoring", "stats", "tasks")}
+    folders["assay_compat"] = root.parent / "assay_compat"
+    return {name: _folder_digest(folder) for name, folder in folders.items() if folder.is_dir()}
+
+
+def _folder_digest(folder: Path) -> str:
+    files = sorted(folder.rglob("*.py"))
+    pieces = [f"{file.relative_to(folder).as_posix()} {digest_bytes(file.read_bytes())}" for file in files]
+    return digest_text(*pieces)
+
+
+@lru_cache(maxsize=1)
+def hardware() -> dict[str, Any]:
+    """Machine, processors, memory, graphics cards."""
+    found: dict[str, Any] = {
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cpus": os.cpu_count(),
+    }
+    with suppress(ValueError, OSError, AttributeError):
+        found["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    gpus = _output(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"])
+    if gpus:
+        found["gpus"] = [line.strip() for line in gpus.splitlines() if line.strip()]
+        if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+            found["visible_gpus"] = visible
+    return {key: value for key, value in found.items() if value}
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def commits(folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
+    """Of each git checkout some folders lie in: its commit, its address, and whether those folders have changes."""
+    inside: dict[Path, set[Path]] = {}
+    for folder in {folder.resolve() for folder in folders}:
+        checkout = next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
+        if checkout is not None:
+            inside.setdefault(checkout, set()).add(folder)
+    found = {}
+    for checkout, members in sorted(inside.items()):
+        commit = _git(checkout, "rev-parse", "HEAD")
+        if commit is None:
+            continue
+        changes = _git(checkout, "status", "--porcelain", "--", *_common(checkout, members))
+        about: dict[str, Any] = {"commit": commit, "dirty": None if changes is None else bool(changes)}
+        if address := _git(checkout, "config", "--get", "remote.origin.url"):
+            about["origin"] = mask_text(address)
+        found[str(checkout)] = about
+    return found
+
+
+def _common(checkout: Path, folders: set[Path]) -> list[str]:
+    """The folders, or the whole checkout when they are too many for a command line."""
+    return sorted(map(str, folders)) if len(folders) <= 100 else [str(checkout)]
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git says; nothing in the checkout is run or written."""
+    return _output(["git", "-c", "core.fsmonitor=false", "-C", str(folder), *arguments])
+
+
+def _output(command: list[str]) -> str | None:
+    """What a program prints; None where it is not there, fails, or takes too long."""
+    program = shutil.which(command[0])
+    if program is None:
+        return None
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            [program, *command[1:]],
+            capture_output=True,
+            timeout=_PATIENCE_S,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None

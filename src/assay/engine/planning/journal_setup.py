@@ -1,0 +1,88 @@
+"""The journal of a plan, opened for writing, with everything said in it that is known before the first request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay.core.errors import AssayError, DamagedStore
+from assay.engine.planning.manifest import continued, make_manifest, write_manifest
+from assay.engine.planning.plan import Plan
+from assay.engine.results.run_facts import facts_of
+from assay.store.journal import FILE_NAME, Journal
+from assay.store.lock import RunLock
+from assay.store.runs import Run
+from assay.store.salvage import set_aside
+
+__all__ = ["finished_run", "open_journal"]
+
+
+def finished_run(plan: Plan) -> Run | None:
+    """The run of a plan, if nothing is left to do for it and nobody wants it done again."""
+    if plan.spec.refresh or not (plan.folder / FILE_NAME).is_file():
+        return None
+    run = Run(plan.folder)
+    try:
+        done = run.complete if plan.spec.retry_failed else run.finished
+        return run if done and run.facts.get("digest", plan.digest) == plan.digest else None
+    except DamagedStore:
+        return None  # whoever opens it for writing saves what is sound
+    finally:
+        run.close()
+
+
+def open_journal(plan: Plan, command: Sequence[str] = ()) -> Journal:
+    """Open or continue the journal of a plan; the caller closes it.
+
+    Raises:
+        RunHeld: Another process is writing it.
+        AssayError: The journal belongs to another plan of the same short name.
+    """
+    if plan.spec.refresh:
+        _start_over(plan)
+    journal = Journal.create(plan.folder)
+    try:
+        known = journal.facts()
+        _check_same(plan, known)
+        facts, manifest = facts_of(plan), make_manifest(plan, command)
+        if isinstance(known.get("manifest"), dict):
+            manifest = continued(known["manifest"], manifest)
+        started = known.get("started", facts["started"])
+        now = {"manifest": manifest, "started": started, "refreshed": plan.spec.refresh}
+        journal.set_facts({**facts, **now}).result()
+        write_manifest(plan.folder, manifest)
+    except BaseException:
+        journal.close()
+        raise
+    return journal
+
+
+def _check_same(plan: Plan, known: dict[str, Any]) -> None:
+    """A run's name shows 32 bits of its hash; all of them must agree."""
+    if known.get("digest", plan.digest) != plan.digest:
+        raise AssayError(
+            f"another run is called `{plan.run_id}`, by a rare accident",
+            where=str(plan.folder),
+            hint="give another --output_path",
+        )
+
+
+def _start_over(plan: Plan) -> None:
+    """Put the journal of an earlier run of the same plan aside; one that was being refreshed is gone on with."""
+    path = plan.folder / FILE_NAME
+    if not path.is_file():
+        return
+    lock = RunLock(plan.folder)
+    lock.acquire()
+    try:
+        run = Run(plan.folder)
+        try:
+            unfinished = bool(run.facts.get("refreshed")) and not run.finished
+        except DamagedStore:
+            unfinished = False
+        finally:
+            run.close()
+        if not unfinished:
+            set_aside(path, "replaced")
+    finally:
+        lock.release()

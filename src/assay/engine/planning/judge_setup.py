@@ -1,0 +1,192 @@
+"""The judges of a run: made, checked and named before the first request, as the model is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import AssayError, BadOption, CannotAnswer, Problems
+from assay.core.fingerprints import canonical_json
+from assay.core.messages import Audio, Image, Video
+from assay.core.parsing import parse_arguments
+from assay.core.ports import Ability, Model
+from assay.core.runspec import RunSpec
+from assay.core.specs import TaskSpec
+from assay.engine.judging.judge_inputs import make_case
+from assay.engine.planning.model_setup import budgets_of, probed
+from assay.models import make_model
+from assay.scoring.judges.jury import Seat
+from assay.scoring.judges.spec import JudgeSpec, Juror
+from assay.scoring.scorer import Scorer
+from assay.tasks.functions import HelperFunction, compatibility_layers
+from assay.tasks.task import Task
+
+__all__ = ["Bench", "PlannedJudge"]
+
+_KINDS: Mapping[type, Ability] = {Image: "image", Audio: "audio", Video: "video"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJudge:
+    """A model that judges."""
+
+    name: str
+    model: Model
+    identity: Mapping[str, str]
+    needed: bool
+    """Whether a metric is judged by it; otherwise it is there for helper code that may ask."""
+
+
+class Bench:
+    """Every judge the run names: with `--judge` for all tasks, or in a task file for its own."""
+
+    def __init__(self, spec: RunSpec, given: Sequence[Model] = ()) -> None:
+        self._given = {model.name: model for model in given}
+        self._common = dict(spec.judge_args)
+        self._budgets = budgets_of(spec)
+        self._models: dict[str, Model] = {}
+        self._names: dict[str, str] = {}
+        """How a judge is described -> the name it goes by."""
+
+        self._needed: set[str] = set()
+        self._shown: dict[tuple[str, str], set[Ability]] = {}
+        """(Judge, metric's place) -> the media it is shown."""
+
+        if spec.judge_args and not spec.judge:
+            raise BadOption(
+                "arguments for a judge, and no judge", where="--judge_args", hint="add --judge NAME"
+            )
+        self.house = tuple(dict.fromkeys(self._seat(_juror(word), "--judge").name for word in spec.judge))
+        """The names of the judges for whoever names none."""
+
+        self.notes: list[str] = []
+
+    def check(self, task: Task, scorer: Scorer, first: Any) -> None:
+        """Give the task's juries their judges and let them read the first document.
+
+        Raises:
+            AssayError: A metric that nobody judges, a judge that cannot do it, a prompt that cannot be made.
+        """
+        scorer.seat(self._seats)
+        document, requests = first
+        for jury in scorer.juries:
+            target = task.target(dict(document.fields)) if jury.spec.reference is None else None
+            case = make_case(task, jury, document, requests, "…", target, requests[0].prompt.media)
+            asked = jury.requests(case, task.name, document.index)
+            for seat, rounds in asked:
+                media = {_KINDS[type(part)] for part in rounds[0][0].prompt.media}
+                self._shown.setdefault((seat.name, jury.spec.where), set()).update(media)
+                self._check_abilities(jury.spec.where, seat.name, media)
+        self._note_helpers(task.spec)
+
+    async def _probe(self) -> list[AssayError]:
+        """Let the servers of judges show what they can do, as the model's does: what is wrong with each.
+
+        A server that is not there is no error of the plan, because the run may be finished; it is a note.
+        """
+        names = [name for name in self._models if name in self._needed]
+        found = await asyncio.gather(*[probed(self._models[name]) for name in names], return_exceptions=True)
+        problems: list[AssayError] = []
+        for name, notes in zip(names, found, strict=True):
+            if isinstance(notes, AssayError):
+                where = f"the judge `{name}`" + (f", {notes.where}" if notes.where else "")
+                problems.append(type(notes)(notes.what, where=where, hint=notes.hint))
+            elif isinstance(notes, BaseException):
+                raise notes
+            else:
+                self.notes += [f"the judge `{name}`: {note}" for note in notes]
+        for (name, where), media in self._shown.items():
+            try:
+                self._check_abilities(where, name, media)
+            except CannotAnswer as error:
+                problems.append(error)
+        return problems
+
+    async def identify(self) -> dict[str, PlannedJudge]:
+        """Every judge with the facts that make its verdicts its own, looked at where it has to be seen.
+
+        Raises:
+            Problems: Judges that cannot judge: without a key, unknown to their server, blind to what they are shown.
+        """
+        if problems := await self._probe():
+            raise Problems(problems)
+        return {
+            name: PlannedJudge(
+                name=name, model=model, identity=await model.identify(), needed=name in self._needed
+            )
+            for name, model in self._models.items()
+        }
+
+    def _seats(self, spec: JudgeSpec) -> list[Seat]:
+        if spec.jurors:
+            seats = [self._seat(juror, f"{spec.where}.model") for juror in spec.jurors]
+        else:
+            seats = [Seat(name, "chat" in self._models[name].traits.abilities) for name in self.house]
+        if not seats:
+            raise BadOption(
+                f"the metric `{spec.metric}` is judged by a model, and none is named",
+                where=spec.where,
+                hint="add --judge NAME, or `model: NAME` below `judge:`",
+            )
+        if spec.quorum is not None and spec.quorum > len(seats) * spec.repeats:
+            raise BadOption(
+                f"`quorum: {spec.quorum}` of {len(seats) * spec.repeats} verdicts can never be reached",
+                where=f"{spec.where}.quorum",
+            )
+        self._needed |= {seat.name for seat in seats}
+        return seats
+
+    def _seat(self, juror: Juror, where: str) -> Seat:
+        arguments = {**self._common, **juror.arguments} if where == "--judge" else dict(juror.arguments)
+        described = f"{juror.model} {canonical_json(arguments)}"
+        if described not in self._names:
+            model = self._given.get(juror.model) or _made(juror.model, arguments, self._budgets, where)
+            if "generate" not in model.traits.abilities:
+                raise CannotAnswer(f"the model `{model.name}` cannot judge: it writes no texts", where=where)
+            name, number = model.name, 1
+            while name in self._models:
+                number += 1
+                name = f"{model.name} ({number})"
+            self._names[described] = name
+            self._models[name] = model
+        name = self._names[described]
+        return Seat(name, "chat" in self._models[name].traits.abilities)
+
+    def _check_abilities(self, where: str, name: str, media: set[Ability]) -> None:
+        missing = sorted(media - self._models[name].traits.abilities)
+        if missing:
+            raise CannotAnswer(
+                f"the judge `{name}` cannot look at what the model sees: it does not do {', '.join(missing)}",
+                where=f"{where}.media",
+            )
+
+    def _note_helpers(self, spec: TaskSpec) -> None:
+        """Helper code that asks judges by itself: say so while nothing has been asked yet."""
+        path: Path | None = getattr(spec.process_results, "path", None)
+        if not isinstance(spec.process_results, HelperFunction) or path is None:
+            return
+        for layer in compatibility_layers():
+            missing = layer.missing_judge(path)
+            if missing is None:
+                continue
+            self._needed |= set(self.house[:1])
+            if missing and not self.house:
+                self.notes.append(f"{spec.name}: {missing}")
+
+
+def _juror(word: str) -> Juror:
+    """`NAME` or `NAME,key=value,key=value`."""
+    name, _, rest = word.partition(",")
+    if not name.strip():
+        raise BadOption(f"`{word}` names no judge", where="--judge", hint="NAME or NAME,key=value")
+    return Juror(name.strip(), parse_arguments(rest) if rest else {})
+
+
+def _made(name: str, arguments: Mapping[str, Any], budgets: Mapping[str, Any], where: str) -> Model:
+    try:
+        return make_model(name, arguments, **budgets)
+    except AssayError as error:
+        raise type(error)(error.what, where=where, hint=error.hint) from None

@@ -1,0 +1,209 @@
+"""The manifest of a run: everything needed to repeat it, and to say later what has changed since.
+
+It is kept in the journal and, as `manifest.json`, beside it. `docs/reference/run-folder.md` describes every key.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from assay.core.codec import to_plain
+from assay.core.fingerprints import digest_bytes, digest_of
+from assay.core.ports import Probes
+from assay.core.secrets import mask_text
+from assay.core.specs import TaskSpec
+from assay.engine.planning.environment import code_digests, commits, hardware, versions
+from assay.engine.planning.plan import Plan, PlannedTask, functions_in
+from assay.engine.results.run_facts import kept_options
+from assay.tasks.functions import HelperFunction
+
+__all__ = ["FILE_NAME", "FORMAT", "continued", "make_manifest", "scoring_digests", "write_manifest"]
+
+FORMAT = 1
+FILE_NAME = "manifest.json"
+_HIDDEN = "***"
+_SEEDS = ("python", "numpy", "torch", "fewshot")
+
+
+def make_manifest(plan: Plan, command: Sequence[str] = ()) -> dict[str, Any]:
+    """What a run is made of, as its plan stands; `command` is the command line it was asked for with."""
+    options = kept_options(plan.spec)
+    helpers: dict[str, str] = {}
+    tasks = {name: _task(planned, helpers) for name, planned in plan.tasks.items()}
+    folders = [Path(planned.spec.path).parent for planned in plan.tasks.values() if planned.spec.path]
+    return {
+        "format": FORMAT,
+        "run_id": plan.run_id,
+        "digest": plan.digest,
+        "created": _now(),
+        "command": _command(command),
+        "folder": str(Path.cwd()),
+        "options": options,
+        "hidden": _hidden(options),
+        "versions": versions(),
+        "code": code_digests(),
+        "hardware": hardware(),
+        "model": {
+            "name": plan.model.name,
+            "identity": dict(plan.identity),
+            "abilities": sorted(plan.model.traits.abilities),
+            **(
+                {"server": dict(seen)} if isinstance(plan.model, Probes) and (seen := plan.model.seen) else {}
+            ),
+        },
+        "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
+        "seeds": dict(zip(_SEEDS, plan.spec.seed, strict=False)),
+        "commits": commits([*folders, *(Path(helper).parent for helper in helpers)]),
+        "helpers": helpers,
+        "tasks": tasks,
+        "groups": {name: list(group.members) for name, group in plan.groups.items()},
+        "continued": [],
+    }
+
+
+def continued(known: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of a run that goes on: the first start stays, what is different this time is added."""
+    keys = ("command", "folder", "versions", "code", "hardware", "commits")
+    different = {key: now[key] for key in keys if now[key] != known.get(key)}
+    return {**known, "continued": [*known.get("continued", ()), {"at": _now(), **different}]}
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write `manifest.json`; it ends with a hash of itself, so that a changed one is known. A full disk is no reason
+    to stop: the journal has it too."""
+    content = {**manifest, "check": digest_of(json.loads(json.dumps(manifest)))}
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    with suppress(OSError):
+        waiting = folder / f"{FILE_NAME}-new"
+        waiting.write_text(text + "\n", encoding="utf-8", errors="replace")
+        waiting.replace(folder / FILE_NAME)
+
+
+def _task(planned: PlannedTask, helpers: dict[str, str]) -> dict[str, Any]:
+    task, spec = planned.task, planned.spec
+    own = _helper_files(spec, helpers)
+    helpers |= own
+    return {
+        "path": spec.path,
+        "version": spec.version,
+        "output_type": spec.output_type,
+        "num_fewshot": task.num_fewshot,
+        "documents": planned.documents,
+        "digest": planned.digest,
+        "config": planned.config_digest,
+        "helpers": sorted(own),
+        "dataset": _dataset(planned),
+        "settings": to_plain(dict(task.settings.values)),
+        **scoring_digests(planned),
+    }
+
+
+def _dataset(planned: PlannedTask) -> dict[str, Any]:
+    """Which data, as exactly as can be told without reading them again."""
+    spec, task = planned.spec, planned.task
+    found: dict[str, Any] = {
+        "path": spec.dataset_path,
+        "name": spec.dataset_name,
+        "split": spec.evaluated_split,
+        "documents": len(task.rows),
+        "digest": planned.data_digest,
+        "revision": spec.dataset_kwargs.get("revision"),
+    }
+    information = getattr(task.rows, "info", None)  # the `datasets` library's own record
+    if information is not None:
+        found["version"] = str(information.version) if getattr(information, "version", None) else None
+        found["commit"] = _hub_commit(getattr(information, "download_checksums", None))
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _hub_commit(checksums: Any) -> str | None:
+    """The commit in an address such as `hf://datasets/org/name@<commit>/file`."""
+    for address in checksums or ():
+        commit = str(address).partition("@")[2].partition("/")[0]
+        if len(commit) == 40:
+            return commit
+    return None
+
+
+def scoring_digests(planned: PlannedTask) -> dict[str, dict[str, str]]:
+    """Hashes of each filter pipeline and each metric of a task, so that a changed one can be named."""
+    spec, scorer = planned.spec, planned.scorer
+    steps = {pipeline.name: pipeline.steps for pipeline in spec.pipelines}
+    filters = {
+        pipeline.name: digest_of(
+            [
+                [_name(step.function), dict(step.arguments), _source(made.make)]
+                for step, made in zip(steps.get(pipeline.name, ()), pipeline.steps, strict=False)
+            ]
+        )
+        for pipeline in scorer.pipelines
+    }
+    listed = {metric.name: metric for metric in spec.metrics}
+    metrics = {}
+    for name, use in scorer.metrics.items():
+        metric = listed.get(name)
+        pieces: list[Any] = [name, _source(use.aggregation), use.higher_is_better]
+        if metric is not None:
+            pieces += [_source(metric.metric), dict(metric.arguments)]
+        if spec.process_results is not None:
+            pieces.append(_source(spec.process_results))
+        metrics[name] = digest_of(pieces)
+    return {"filters": filters, "metrics": metrics}
+
+
+def _name(thing: Any) -> str:
+    return thing if isinstance(thing, str) else getattr(thing, "__name__", repr(thing))
+
+
+def _source(thing: Any) -> str:
+    """A hash of the file a function or class was written in; a name stands for itself (its code is in `code`)."""
+    if isinstance(thing, str):
+        return thing
+    if isinstance(thing, HelperFunction):
+        return thing.digest
+    try:
+        file = inspect.getsourcefile(inspect.unwrap(thing))
+    except (TypeError, ValueError):
+        file = None
+    module = getattr(thing, "__module__", "")
+    if file is None or module.startswith("assay."):
+        return f"{module}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
+    with suppress(OSError):
+        return digest_bytes(Path(file).read_bytes())
+    return _name(thing)
+
+
+def _helper_files(spec: TaskSpec, known: Mapping[str, str]) -> dict[str, str]:
+    """Every helper file a task names, and the Python files beside it, which it may import; with hashes, those that
+    another task had computed already as they are."""
+    folders = {path.parent.resolve() for function in functions_in(spec.config) if (path := function.path)}
+    files = (file for folder in sorted(folders) for file in sorted(folder.glob("*.py")))
+    return {str(file): known.get(str(file)) or digest_bytes(file.read_bytes()) for file in files}
+
+
+def _command(command: Sequence[str]) -> list[str]:
+    return [mask_text(word) for word in command]
+
+
+def _hidden(options: Mapping[str, Any]) -> list[str]:
+    """The options whose values were secrets and are not kept: `model_args.api_key`."""
+    return [
+        *(
+            f"{name}.{key}"
+            for name, value in options.items()
+            if isinstance(value, Mapping)
+            for key, item in value.items()
+            if item == _HIDDEN
+        ),
+        *(f"judge {word}" for word in options["judge"] if _HIDDEN in word),
+    ]
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")

@@ -1,0 +1,78 @@
+"""The model a run asks: made from the options, and looked at where its abilities have to be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from assay.core.ports import GivesTokens, Model, Probes
+from assay.core.runspec import RunSpec
+from assay.models import make_model
+
+__all__ = ["asked_model", "budgets_of", "model_of", "probed"]
+
+
+def asked_model(spec: RunSpec, given: Model | None = None) -> Model:
+    """The model a run asks: the one that was given, else the one the options name; in as many copies as they want."""
+    model = model_of(spec) if given is None else _telling(spec, given)
+    if spec.replicas == 1 and spec.ray is None:
+        return model
+    from assay.engine.planning.recorded_plan import RememberedModel  # it knows the plan, which asks here
+    from assay.models.replicas import ReplicatedModel, Wishes  # few runs need them
+
+    if isinstance(given, RememberedModel):
+        return given
+    wishes = Wishes(
+        replicas=spec.replicas,
+        address=spec.ray,
+        resources=spec.replica_resources,
+        model=spec.model,
+        arguments=spec.model_args,
+        device=spec.device,
+        batch_size=spec.batch_size,
+        media_bytes=spec.media_memory_mb * 2**20,
+        workers=spec.workers,
+    )
+    make = partial(model_of, spec) if given is None else partial(_itself, given)
+    return ReplicatedModel(model, make, wishes)
+
+
+def _itself(model: Model) -> Model:
+    """A model that was given as such travels as such."""
+    return model
+
+
+def model_of(spec: RunSpec) -> Model:
+    """The model the options name, not opened."""
+    made = make_model(
+        spec.model,
+        spec.model_args,
+        batch_size=spec.batch_size,
+        device=spec.device,
+        batch_api=spec.batch_api or None,
+        chat_template=spec.apply_chat_template if isinstance(spec.apply_chat_template, str) else None,
+        **budgets_of(spec),
+    )
+    return _telling(spec, made)
+
+
+def _telling(spec: RunSpec, model: Model) -> Model:
+    """The model, which tells its tokens where they are wanted and it can."""
+    if spec.token_logprobs and isinstance(model, GivesTokens):
+        model.give_tokens()
+    return model
+
+
+def budgets_of(spec: RunSpec) -> Mapping[str, Any]:
+    """What models behind a network share, whether they answer or judge."""
+    return {"rpm": spec.rpm, "tpm": spec.tpm}
+
+
+async def probed(model: Model | None) -> Sequence[str]:
+    """Let a server show what it can do, so that a task it cannot answer is refused; what is worth knowing of it.
+
+    Raises:
+        AssayError: It answers, and says that it will not: a wrong key, a model it has not.
+    """
+    return await model.probe() if isinstance(model, Probes) else ()

@@ -1,0 +1,379 @@
+"""`make_plan`: what a run means, with everything that can fail before the first request failing here.
+
+All problems are found in one go: unknown names, broken task files, missing data, templates that name missing
+columns, metrics nobody knows, a model that cannot answer. Nothing is asked and no weights are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from assay.core.documents import Document
+from assay.core.errors import AssayError, BadOption, BadTask, Problems
+from assay.core.executing import executing
+from assay.core.fingerprints import digest_of
+from assay.core.ports import Model, StandsIn
+from assay.core.requests import Request
+from assay.core.runspec import RunSpec
+from assay.core.specs import GroupSpec, TaskSpec
+from assay.engine.planning.capabilities import check_abilities
+from assay.engine.planning.judge_setup import Bench, PlannedJudge
+from assay.engine.planning.model_setup import asked_model, probed
+from assay.engine.planning.option_checks import check_options, check_programs
+from assay.engine.planning.run_names import output_folder, run_digest, run_name, task_digests
+from assay.engine.planning.warnings import notes_on
+from assay.engine.running.cost_ledger import check_costs
+from assay.sandboxes.program_runner import Programs
+from assay.scoring.scorer import Scorer
+from assay.tasks.dialogue import check_dialogue
+from assay.tasks.functions import HelperFunction
+from assay.tasks.index import TaskIndex, default_roots
+from assay.tasks.lettered import LetteredTask, lettered_groups, lettered_notes
+from assay.tasks.makers import loan
+from assay.tasks.selection import Selection, select
+from assay.tasks.task import Rendering, Task, open_task
+from assay.user_code.errors import wrap_user_errors
+from assay.user_code.runner import seed_globals
+
+__all__ = ["Plan", "PlannedTask", "check_functions", "functions_in", "make_plan", "plan_one"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTask:
+    """One task, checked and ready."""
+
+    task: Task
+    scorer: Scorer
+    documents: int
+    digest: str
+    """Changes when the task file, its helpers, its data or the way of asking changes."""
+
+    config_digest: str = ""
+    """Changes with the merged YAML and its helper files."""
+
+    data_digest: str = ""
+    """Changes with the documents, and those examples are drawn from."""
+
+    @property
+    def spec(self) -> TaskSpec:
+        return self.task.spec
+
+    @property
+    def waits_for_the_world(self) -> bool:
+        """Its own code may ask judges or execute programs while it judges a document."""
+        return self.spec.process_results is not None or self.spec.unsafe_code
+
+    @property
+    def judged_apart(self) -> bool:
+        """Whether each document is judged without the others: no filter looks across them."""
+        return all(pipeline.per_document for pipeline in self.scorer.pipelines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What was asked for, in full: tasks, documents, the model's identity, a name for it all."""
+
+    spec: RunSpec
+    model: Model
+    identity: Mapping[str, str]
+    tasks: Mapping[str, PlannedTask]
+    groups: Mapping[str, GroupSpec]
+    top: tuple[str, ...]
+    run_id: str
+    digest: str
+    """The whole hash of which the run's name shows the start."""
+
+    folder: Path
+    """Where the run is kept."""
+
+    programs: Programs = field(compare=False)
+    """Runs what the model writes, for tasks that execute it."""
+
+    judges: Mapping[str, PlannedJudge] = field(default_factory=dict)
+    house_judges: tuple[str, ...] = ()
+    """Those `--judge` names: for every metric and every helper that names none."""
+
+    notes: tuple[str, ...] = ()
+    """What will not stop the run, and is worth knowing before it starts."""
+
+    @property
+    def model_digest(self) -> str:
+        return digest_of(dict(self.identity))
+
+    @property
+    def documents(self) -> int:
+        """How many documents will be asked."""
+        return sum(planned.documents for planned in self.tasks.values())
+
+    def count_requests(self) -> dict[str, dict[str, int]]:
+        """How many requests of each kind each task makes. Renders every prompt, asks nothing.
+
+        Raises:
+            Problems: Tasks with a document that cannot be rendered. A run would count it as failed and go on.
+        """
+        from assay.engine.planning.cost_forecast import (
+            forecast,  # it knows the plan, so it is asked from here
+        )
+
+        return forecast(self).counts
+
+    def leaves(self, group: str) -> list[str]:
+        """The tasks inside a group, in order."""
+        return Selection(groups=dict(self.groups)).leaves(group)
+
+
+async def make_plan(
+    spec: RunSpec,
+    *,
+    index: TaskIndex | None = None,
+    model: Model | None = None,
+    judges: Sequence[Model] = (),
+) -> Plan:
+    """Turn options into a plan. A judge that is named as one of `judges` is that one.
+
+    Raises:
+        Problems: Everything that is wrong, or the one thing.
+    """
+    problems: list[AssayError] = []
+    selection = _select(spec, index, problems)
+    seen: Sequence[str] = ()
+    try:
+        model = asked_model(spec, model)
+        seen = await probed(model)
+    except AssayError as error:
+        _collect(problems, error)
+    folder = output_folder(spec)
+    bench = None
+    try:
+        bench = Bench(spec, judges)
+    except AssayError as error:
+        _collect(problems, error)
+    for problem in check_options(spec, folder):
+        _collect(problems, problem)
+    tasks: dict[str, PlannedTask] = {}
+    programs = Programs(spec.sandbox, spec.sandbox_args)
+    with executing(programs):  # helpers may try one of their own when they are imported
+        for name, task_spec in selection.tasks.items():
+            try:
+                tasks[name] = _plan_task(spec, task_spec, model, bench, programs)
+            except AssayError as error:
+                _collect(problems, error)
+    programs.close()
+    if spec.samples is not None:
+        for name in spec.samples:
+            if selection.tasks and name not in selection.tasks:
+                problems.append(_unknown_sample_task(name, selection))
+    identity: Mapping[str, str] = {}
+    seated: dict[str, PlannedJudge] = {}
+    try:
+        identity = await model.identify() if model is not None else {}
+        seated = await bench.identify() if bench is not None else {}
+        if model is not None:
+            check_costs(spec, [model, *(judge.model for judge in seated.values())])
+    except AssayError as error:
+        _collect(problems, error)
+    if problems or model is None or bench is None:
+        raise problems[0] if len(problems) == 1 else Problems(problems)
+    digest = run_digest(
+        spec,
+        identity,
+        {name: planned.digest for name, planned in tasks.items()},
+        {name: judge.identity for name, judge in seated.items()},
+    )
+    run_id = run_name(spec, model.name, digest)
+    opened = {name: planned.task for name, planned in tasks.items()}
+    return Plan(
+        spec=spec,
+        model=model,
+        identity=identity,
+        tasks=tasks,
+        groups=lettered_groups(selection.groups, selection.leaves, opened),
+        top=tuple(selection.top),
+        run_id=run_id,
+        digest=digest,
+        folder=folder / run_id,
+        judges=seated,
+        house_judges=bench.house,
+        notes=(
+            *seen,
+            *selection.notes,
+            *bench.notes,
+            *notes_on(spec, model, tasks),
+            *lettered_notes(opened),
+        ),
+        programs=programs,
+    )
+
+
+def _select(spec: RunSpec, index: TaskIndex | None, problems: list[AssayError]) -> Selection:
+    """What was asked for; where a part of it is wrong, the rest, so that its problems are found too."""
+    try:
+        index = index or TaskIndex.build(default_roots(spec.include_path))
+        return select(spec.tasks, index)
+    except AssayError as error:
+        _collect(problems, error)
+    rest = Selection()
+    if index is not None:
+        for word in spec.tasks:
+            try:
+                rest.tasks |= select([word], index).tasks
+            except (BadTask, Problems):
+                _look_on(spec, word, index, problems)
+            except AssayError:
+                continue  # reported already
+    return rest
+
+
+def _look_on(spec: RunSpec, word: str, index: TaskIndex, problems: list[AssayError]) -> None:
+    """A task file with one mistake that hides the others: find those too, as `assay check` does."""
+    from assay.checks.checking import (  # it knows the plan, so it is asked from here
+        CheckOptions,
+        check,
+    )
+
+    known = {problem.what for problem in problems}
+    for subject in check([word], index, CheckOptions(data_root=spec.data_root)).subjects:
+        for finding in subject.findings:
+            if finding.severity == "error" and finding.what not in known:
+                known.add(finding.what)
+                problems.append(BadTask(finding.what, where=finding.where, hint=finding.hint))
+
+
+def _collect(problems: list[AssayError], error: AssayError) -> None:
+    for problem in error.problems if isinstance(error, Problems) else (error,):
+        if str(problem) not in map(str, problems):
+            problems.append(problem)
+
+
+def _unknown_sample_task(name: str, selection: Selection) -> AssayError:
+    from assay.core.errors import UnknownName
+
+    return UnknownName.of("task of this run", name, sorted(selection.tasks), where="--samples", ls="tasks")
+
+
+def _plan_task(
+    spec: RunSpec, task_spec: TaskSpec, model: Model | None, bench: Bench | None, programs: Programs
+) -> PlannedTask:
+    """Check one task as far as its first document; collect its problems."""
+    problems: list[AssayError] = []
+    seed_globals(
+        spec.seed
+    )  # for each task alone, so that its data do not depend on which tasks come before it
+    try:
+        check_programs(spec, task_spec, programs)
+        check_functions(task_spec)
+    except AssayError as error:
+        _collect(problems, error)
+    task, scorer = None, None
+    try:
+        task = _opened(spec, task_spec, model)
+        scorer = Scorer.of(task.spec, tags=spec.reasoning_tags)
+    except AssayError as error:
+        _collect(problems, error)
+    if task is not None:
+        try:
+            document, first = _first_requests(task)
+            _check_settings(task)
+            check_dialogue(task)
+            if model is not None:
+                check_abilities(model, task_spec, first)
+            if scorer is not None and bench is not None and not spec.predict_only:
+                with wrap_user_errors(task.spec):
+                    bench.check(task, scorer, (document, first))
+        except AssayError as error:
+            _collect(problems, error)
+    if problems or task is None or scorer is None:
+        raise Problems(problems)
+    digests = task_digests(spec, task_spec, task)
+    return PlannedTask(task=task, scorer=scorer, documents=len(task), **digests)
+
+
+def plan_one(spec: RunSpec, task: str, model: Model, programs: Programs) -> PlannedTask:
+    """One task of a run that was planned before, in another process. No judges: whoever needs them has planned it."""
+    return _plan_task(spec, _select(spec, None, []).tasks[task], model, None, programs)
+
+
+def _opened(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Task:
+    if spec.repeats is not None and task_spec.output_type == "generate_until":
+        task_spec = replace(task_spec, repeats=spec.repeats)
+    task = open_task(task_spec, rendering_of(spec, task_spec.name, model))
+    letters = spec.mc_as_generation and task_spec.output_type == "multiple_choice"
+    return LetteredTask(task) if letters else task
+
+
+def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:
+    """The part of the options that reaches into prompts."""
+    chat_messages = model is None or "chat" in model.traits.abilities
+    return Rendering(
+        num_fewshot=spec.num_fewshot,
+        chat=bool(spec.apply_chat_template),
+        multiturn=spec.multiturn,
+        system_instruction=spec.system_instruction,
+        gen_kwargs=spec.gen_kwargs,
+        fewshot_seed=spec.seed[3],
+        limit=spec.limit,
+        offset=spec.offset,
+        samples=None if spec.samples is None else spec.samples.get(task),
+        model_name=(model.prompted_as if isinstance(model, StandsIn) else "") or spec.model,
+        chat_messages=chat_messages,
+        agentic_trace_mode=spec.agentic_trace_mode,
+        process_with_media=spec.process_with_media,
+        data_root=spec.data_root,
+        trust_remote_code=spec.trust_remote_code,
+        metadata=spec.metadata,
+    )
+
+
+def check_functions(task_spec: TaskSpec) -> None:
+    """Every `!function` leads to a function."""
+    problems: list[AssayError] = []
+    values = {id(function) for function in functions_in(task_spec.config.get("dataset_kwargs"))}
+    for function in functions_in(task_spec.config):
+        try:
+            _ = function.value() if id(function) in values else function.load()
+        except AssayError as error:
+            _collect(problems, error)
+    if problems:
+        raise Problems(problems)
+
+
+def functions_in(value: Any) -> list[HelperFunction]:
+    """Every `!function` inside a value of a task file."""
+    if isinstance(value, HelperFunction):
+        return [value]
+    if isinstance(value, Mapping):
+        return [function for item in value.values() for function in functions_in(item)]
+    if isinstance(value, (list, tuple)):
+        return [function for item in value for function in functions_in(item)]
+    return []
+
+
+def _first_requests(task: Task) -> tuple[Document, tuple[Request, ...]]:
+    """Data loaded, the first document rendered: what breaks, breaks here."""
+    with wrap_user_errors(task.spec):
+        first = next(iter(task.documents()), None)
+        if first is None:
+            where = "--samples" if task.rendering.samples is not None else "--offset"
+            raise BadOption(f"no document of `{task.name}` is chosen", where=where, hint="ask at least one")
+        requests = task.begin().requests(first)
+        task.target(loan(first.fields))
+    return first, requests
+
+
+def _check_settings(task: Task) -> None:
+    """The generation settings can be read, before a thousand requests fail for them."""
+    settings = task.settings
+    try:
+        readings = (settings.temperature, settings.top_p, settings.top_k, settings.max_tokens, settings.seed)
+        float(settings.values.get("temperature") or 0)
+        if not all(isinstance(text, str) for text in settings.stop) or readings[0] < 0:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise BadOption(
+            f"the generation settings of `{task.name}` make no sense: {dict(settings.values)}",
+            where=task.spec.place("generation_kwargs"),
+            hint="`until` is a text or a list of texts; temperature, top_p and lengths are numbers",
+        ) from None

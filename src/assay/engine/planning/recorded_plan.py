@@ -1,0 +1,210 @@
+"""A run remembered: its manifest read back, its options as they were, and a model that only stands for the real one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from assay.core.errors import BadData, BadOption, DamagedStore
+from assay.core.fingerprints import digest_of
+from assay.core.ports import Ability, Traits
+from assay.core.requests import Request
+from assay.core.responses import Failure, Outcome
+from assay.core.runspec import RunSpec, run_options
+from assay.engine.planning.manifest import FILE_NAME, FORMAT
+from assay.store.runs import Run
+
+__all__ = [
+    "NOT_ASKED",
+    "Recalled",
+    "RememberedModel",
+    "is_untouched",
+    "manifest_of",
+    "read_manifest",
+    "recall",
+]
+
+NOT_ASKED = "not asked"
+"""The kind of failure of a request whose answer the run does not have."""
+
+_HIDDEN = "***"
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest in a file, or of the run in a folder.
+
+    Raises:
+        BadData: There is none, or it is not a manifest.
+    """
+    if path.is_dir():
+        return manifest_of(Run(path))
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadData(f"cannot read the manifest: {error.strerror}", where=str(path)) from None
+    except ValueError as error:
+        raise BadData(f"the manifest is not JSON: {error}", where=str(path)) from None
+    if not isinstance(content, dict) or not isinstance(content.get("options"), dict):
+        raise BadData(
+            "the file is not a manifest of a run", where=str(path), hint=f"a run's folder holds {FILE_NAME}"
+        )
+    return _known_format(content, str(path))
+
+
+def manifest_of(run: Run) -> dict[str, Any]:
+    """The manifest of a run: from its journal, else from the file beside it.
+
+    Raises:
+        BadData: The run has none.
+    """
+    file = run.folder / FILE_NAME
+    try:
+        kept = run.facts.get("manifest")
+    except DamagedStore:
+        kept = None
+        if not file.is_file():
+            raise
+    if isinstance(kept, dict):
+        return _known_format(kept, str(run.folder))
+    if file.is_file():
+        return read_manifest(file)
+    if "imported" in run.facts:
+        raise BadData(
+            "the run was imported: nobody here knows how to ask its tasks again",
+            where=str(run.folder),
+            hint="`assay run` with its tasks makes one that can be repeated; `assay compare` compares the two",
+        )
+    raise BadData(
+        "the run has no manifest",
+        where=str(run.folder),
+        hint="it was made by an older Assay; repeat its command",
+    )
+
+
+def is_untouched(manifest: Mapping[str, Any]) -> bool:
+    """Whether the content of a manifest file is as Assay wrote it."""
+    content = {key: value for key, value in manifest.items() if key != "check"}
+    return manifest.get("check") == digest_of(content)
+
+
+def _known_format(content: dict[str, Any], where: str) -> dict[str, Any]:
+    if content.get("format", 0) > FORMAT:
+        raise BadData(
+            f"the manifest was written by a newer Assay (format {content['format']}, this one knows {FORMAT})",
+            where=where,
+            hint="upgrade Assay",
+        )
+    return content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """The options of a run that was, ready to be used again."""
+
+    spec: RunSpec
+    manifest: Mapping[str, Any]
+    given: tuple[str, ...]
+    """Options that were given beside it and are not as they were."""
+
+    missing: tuple[str, ...]
+    """Secrets that were not kept and not given again."""
+
+
+def recall(manifest: Mapping[str, Any], overrides: Mapping[str, Any]) -> Recalled:
+    """The options of a manifest, those given beside it on top; arguments of the model are merged key by key."""
+    known = {name for name, _, _ in run_options()}
+    unknown = sorted(set(manifest["options"]) - known)
+    if unknown:
+        raise BadOption(f"the manifest has options this Assay does not know: {', '.join(unknown)}")
+    options = _in_folder(manifest)
+    hidden = [
+        (name, key)
+        for name, value in options.items()
+        if isinstance(value, Mapping)
+        for key, item in value.items()
+        if item == _HIDDEN
+    ]
+    for name, key in hidden:
+        options[name] = {other: item for other, item in options[name].items() if other != key}
+    masked = [word for word in options.get("judge", ()) if _HIDDEN in word]
+    options["judge"] = [_without_hidden(word) for word in options.get("judge", ())]
+    before = RunSpec.of(options)
+    for name, value in overrides.items():
+        old = options.get(name)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping) and name != "samples"
+        options[name] = {**old, **value} if both else value  # type: ignore[dict-item]
+    for one, other in (("samples", "limit"), ("limit", "samples")):
+        if overrides.get(one) is not None and other not in overrides:
+            options[other] = None  # the two exclude each other; the one that was given counts
+    missing = tuple(f"{name}.{key}" for name, key in hidden if key not in options[name])
+    missing += tuple(f"judge {word}" for word in masked if "judge" not in overrides)
+    spec = RunSpec.of(options)
+    given = tuple(name for name in overrides if getattr(spec, name) != getattr(before, name))
+    return Recalled(spec=spec, manifest=manifest, given=given, missing=missing)
+
+
+def _without_hidden(word: str) -> str:
+    """`name,key=value` without the pairs whose value was not kept."""
+    return ",".join(part for part in word.split(",") if not part.endswith(f"={_HIDDEN}"))
+
+
+def _in_folder(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with relative paths that only lead somewhere from where the run was started made absolute."""
+    options = dict(manifest["options"])
+    start = Path(str(manifest.get("folder") or "."))
+    paths = [str(task.get("path") or "") for task in manifest.get("tasks", {}).values()]
+
+    def there(word: Any) -> Any:
+        if not isinstance(word, str) or not word or Path(word).is_absolute():
+            return word
+        elsewhere = start / word
+        try:
+            return str(elsewhere) if not Path(word).exists() and elsewhere.exists() else word
+        except (OSError, ValueError):  # a text no file can be called
+            return word
+
+    def task(word: str) -> str:
+        path = there(word)
+        named = "/" in word or word.endswith((".yaml", ".yml"))
+        return path if named or any(one.startswith(f"{path}/") for one in paths) else word
+
+    options["tasks"] = [task(word) for word in options.get("tasks", ())]
+    options["include_path"] = [there(word) for word in options.get("include_path", ())]
+    for name in ("data_root", "decontamination_ngrams_path", "prices"):
+        options[name] = there(options.get(name))
+    options["model_args"] = {key: there(value) for key, value in (options.get("model_args") or {}).items()}
+    return options
+
+
+class RememberedModel:
+    """Stands for the model of a run that was: its name, identity and abilities, and no answers of its own."""
+
+    def __init__(self, manifest: Mapping[str, Any]) -> None:
+        self._about = manifest["model"]
+        self._tokens = bool(manifest["options"].get("token_logprobs"))
+
+    @property
+    def name(self) -> str:
+        return str(self._about["name"])
+
+    @property
+    def traits(self) -> Traits:
+        abilities: frozenset[Ability] = frozenset(self._about.get("abilities") or get_args(Ability))
+        return Traits(abilities=abilities, window=256, tokens=self._tokens)
+
+    async def identify(self) -> Mapping[str, str]:
+        return dict(self._about["identity"])
+
+    async def open(self) -> None:
+        """There is nothing to open."""
+
+    async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+        for request in window:
+            message = "the run has no answer to this, and the model is not asked"
+            yield Failure(request_id=request.id, kind=NOT_ASKED, message=message)
+
+    async def close(self) -> None:
+        """There is nothing to close."""

@@ -1,0 +1,83 @@
+"""What a run is called and where it is kept: readable, and the same for the same work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from assay.core.fingerprints import digest_of
+from assay.core.runspec import RunSpec
+from assay.core.specs import TaskSpec
+from assay.engine.planning.version import assay_version
+from assay.tasks.digests import data_digest, spec_digest
+from assay.tasks.task import Task
+
+__all__ = ["kept_beside", "output_folder", "run_digest", "run_name", "shape_of", "task_digests"]
+
+_SHOWN = 8
+"""Digits of the hash in a run's name. The whole hash is kept in the journal, so two runs of one name are noticed."""
+
+
+def output_folder(spec: RunSpec) -> Path:
+    """`--output_path` (a folder, or the folder of a `.json` file), else `./assay-runs`."""
+    if spec.output_path is None:
+        return Path("assay-runs")
+    path = Path(spec.output_path).expanduser()
+    return path.parent if path.suffix == ".json" else path
+
+
+def kept_beside(spec: RunSpec, folder: Path) -> RunSpec:
+    """The options with result files beside the folder of the run: it may have been moved, or copied."""
+    if spec.output_path is None or output_folder(spec).resolve() == folder.resolve().parent:
+        return spec
+    path = Path(spec.output_path)
+    moved = folder.parent / path.name if path.suffix == ".json" else folder.parent
+    return replace(spec, output_path=str(moved))
+
+
+def shape_of(spec: RunSpec) -> dict[str, Any]:
+    """The options that decide prompts, answers and scores; tasks and models count by what they are, not by name."""
+    named = ("tasks", "model", "model_args", "judge", "judge_args")
+    return {key: value for key, value in spec.shape().items() if key not in named}
+
+
+def task_digests(spec: RunSpec, task_spec: TaskSpec, task: Task) -> dict[str, str]:
+    """The hashes of a task as a run asks it: of the file with its helpers, of the data, and of both with the way of
+    asking. Apart, so that a later look can say what changed."""
+    config, data = spec_digest(task_spec), data_digest(task)
+    whole = digest_of({"spec": config, "data": data, "shape": shape_of(spec)})
+    return {"digest": whole, "config_digest": config, "data_digest": data}
+
+
+def run_digest(
+    spec: RunSpec,
+    identity: Mapping[str, str],
+    tasks: Mapping[str, str],
+    judges: Mapping[str, Mapping[str, str]],
+) -> str:
+    """The same for the same work: re-issuing a command finds its run."""
+    parts: dict[str, Any] = {
+        "identity": dict(identity),
+        "shape": shape_of(spec),
+        "tasks": dict(tasks),
+        "assay": assay_version(),  # a metric that was corrected must reach the numbers
+    }
+    if judges:
+        parts["judges"] = {name: dict(facts) for name, facts in judges.items()}
+    return digest_of(parts)
+
+
+def run_name(spec: RunSpec, model: str, digest: str) -> str:
+    """A name people can read: the model, the first task, how many more there are, the start of the hash.
+
+    A run that keeps its tokens is the same work, hence the same hash, in a folder of its own: one that was made without
+    them has nothing to show.
+    """
+    words = [model, sorted(spec.tasks)[0].rstrip("/").removesuffix(".yaml")]
+    slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)
+    if len(spec.tasks) > 1:
+        slug = f"{slug[:57]}-{len(spec.tasks) - 1}"
+    return f"{slug[:60]}-{digest[:_SHOWN]}{'-tokens' if spec.token_logprobs else ''}"

@@ -1,0 +1,215 @@
+"""Sweeps: models times settings, each pair one run of the same tasks, written in one YAML file.
+
+    models:
+      - embedded
+      - {name: small, model: hf, model_args: {pretrained: ./small}}
+    tasks: [gsm8k, arc_easy]
+    settings:
+      - num_fewshot: 0
+      - {name: five shots, num_fewshot: 5}
+    options: {limit: 100}
+
+A sweep remembers nothing of its own. Each of its runs is a run like any other, named by what it is, so that to go on with
+a sweep is to ask for it once more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import AssayError, BadOption, Problems, UnknownName
+from assay.core.runspec import RunSpec, run_options
+from assay.engine.planning.config_files import read_yaml
+
+__all__ = ["Cell", "Sweep", "read_sweep"]
+
+_KEYS = ("models", "tasks", "settings", "options")
+_NOT_SWEPT = ("output_path",)
+"""Options of the sweep as a whole: all its runs are kept in one place."""
+
+_TELLING = ("pretrained", "model", "model_version", "model_name", "base_url")
+"""Arguments that tell two models of one adapter apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One run of a sweep."""
+
+    model: str
+    """What its model is called in the table."""
+
+    setting: str
+    """What its setting is called; empty when there is only one."""
+
+    spec: RunSpec
+    options: Mapping[str, Any]
+    """What `spec` was made from: only what somebody gave."""
+
+    @property
+    def name(self) -> str:
+        """`small, five shots`."""
+        return f"{self.model}, {self.setting}" if self.setting else self.model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """What a sweep file says."""
+
+    path: Path
+    cells: tuple[Cell, ...]
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return self.path.stem
+
+
+def read_sweep(path: str | Path, given: Mapping[str, Any] | None = None) -> Sweep:
+    """The runs a file asks for.
+
+    Args:
+        path: The YAML file.
+        given: Options for all runs; they win over the file's.
+
+    Raises:
+        Problems: Everything that is wrong with the file.
+    """
+    path = Path(path).expanduser()
+    said = _mapping(read_yaml(path, "sweep"), str(path))
+    if unknown := [key for key in said if key not in _KEYS]:
+        raise UnknownName(
+            f"a sweep has no key `{unknown[0]}`",
+            where=str(path),
+            hint=f"its keys are {', '.join(_KEYS)}; options of every run stand under `options`",
+        )
+    models = [_model(entry, f"{path}, models[{at}]") for at, entry in enumerate(_list(said, "models", path))]
+    if not models:
+        raise BadOption("a sweep needs models", where=str(path), hint="for instance `models: [embedded]`")
+    settings = [
+        _part(entry, f"{path}, settings[{at}]") for at, entry in enumerate(_list(said, "settings", path))
+    ]
+    shared = _mapping(said.get("options") or {}, f"{path}, options")
+    if said.get("tasks"):
+        shared = {**shared, "tasks": said["tasks"]}
+    return Sweep(path=path, cells=_crossed(path, shared, models, settings or [("", {})], given or {}))
+
+
+def _crossed(
+    path: Path,
+    shared: Mapping[str, Any],
+    models: Sequence[tuple[str, dict[str, Any]]],
+    settings: Sequence[tuple[str, dict[str, Any]]],
+    given: Mapping[str, Any],
+) -> tuple[Cell, ...]:
+    """Every model with every setting; all that is wrong with any of them at once."""
+    _check_names(path, "models", [name for name, _ in models])
+    _check_names(path, "settings", [name for name, _ in settings])
+    cells, problems = [], []
+    for model, of_model in models:
+        for setting, of_setting in settings:
+            options = {**shared, **of_model, **of_setting, **given}
+            for key in ("model_args", "gen_kwargs", "metadata"):  # the setting adds to what the model says
+                options = _merged(key, options, [shared, of_model, of_setting, given])
+            name = f"{model}, {setting}" if setting else model
+            try:
+                spec = RunSpec.of(options)
+            except AssayError as error:
+                error.where = f"{path}, {name}{f': {error.where}' if error.where else ''}"
+                problems.append(error)
+                continue
+            cells.append(Cell(model=model, setting=setting, spec=spec, options=options))
+    if problems:
+        raise problems[0] if len(problems) == 1 else Problems(_once(problems))
+    return tuple(cells)
+
+
+def _merged(key: str, options: dict[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Arguments given as mappings are joined; a text replaces what came before."""
+    held = [part[key] for part in parts if key in part]
+    if len(held) < 2 or not all(isinstance(value, Mapping) for value in held):
+        return options
+    return {**options, key: {name: value for part in held for name, value in part.items()}}
+
+
+def _once(problems: Sequence[AssayError]) -> list[AssayError]:
+    """Each problem once, although it is one of several runs."""
+    return list({(error.what, error.hint): error for error in problems}.values())
+
+
+def _check_names(path: Path, key: str, names: Sequence[str]) -> None:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise BadOption(
+            f"two {key} are called `{twice[0]}`",
+            where=f"{path}, {key}",
+            hint="give each a `name`, which is its title in the table",
+        )
+
+
+def _model(entry: Any, where: str) -> tuple[str, dict[str, Any]]:
+    """A model by its name, or with its options."""
+    if isinstance(entry, str):
+        return entry, {"model": entry}
+    name, options = _part(entry, where, needs_name=False)
+    if "model" not in options:
+        raise BadOption("the model is missing", where=where, hint="for instance `model: hf`")
+    return name or _told(options), options
+
+
+def _told(options: Mapping[str, Any]) -> str:
+    """What a model without a name is called."""
+    arguments = options.get("model_args")
+    telling = (
+        [str(arguments[key]) for key in _TELLING if key in arguments]
+        if isinstance(arguments, Mapping)
+        else []
+    )
+    return f"{options['model']} {telling[0].rstrip('/').split('/')[-1]}" if telling else str(options["model"])
+
+
+def _part(entry: Any, where: str, *, needs_name: bool = True) -> tuple[str, dict[str, Any]]:
+    """The name and the options of a model or a setting."""
+    options = {str(key).replace("-", "_"): value for key, value in _mapping(entry, where).items()}
+    name = str(options.pop("name", "") or "")
+    known = {option for option, _, _ in run_options()} - set(_NOT_SWEPT)
+    for key in options:
+        if key in _NOT_SWEPT:
+            raise BadOption(
+                f"`{key}` is the same for all runs of a sweep",
+                where=where,
+                hint=f"`assay sweep FILE --{key} …`",
+            )
+        if key not in known:
+            raise UnknownName.of("option", key, sorted(known), where=where, ls="options")
+    if not name and needs_name:
+        name = ", ".join(f"{key}={_short(value)}" for key, value in options.items()) or "as it is"
+    return name, options
+
+
+def _short(value: Any) -> str:
+    text = (
+        ",".join(f"{key}={held}" for key, held in value.items()) if isinstance(value, Mapping) else str(value)
+    )
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _list(said: Mapping[str, Any], key: str, path: Path) -> list[Any]:
+    value = said.get(key) or []
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        raise BadOption(
+            f"`{key}` is not a list", where=f"{path}, {key}", hint="one entry a line, each with a dash"
+        )
+    return value
+
+
+def _mapping(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadOption(
+            f"expected keys and values, not {value!r}", where=where, hint="for instance `limit: 100`"
+        )
+    return value

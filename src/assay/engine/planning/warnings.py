@@ -1,0 +1,98 @@
+"""What will not stop a run, and is worth knowing before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from assay.core.ports import Model, ToldTargets
+from assay.core.runspec import RunSpec
+from assay.core.stop_rules import read_stop_rule
+from assay.engine.planning.oracle_targets import says_nothing
+from assay.engine.results.stop_metrics import stop_notes
+from assay.tasks.makers import unread_template
+
+if TYPE_CHECKING:
+    from assay.engine.planning.plan import PlannedTask
+
+__all__ = ["notes_on"]
+
+
+def notes_on(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """A line for each thing that may surprise."""
+    stops = [] if spec.stop_when is None else stop_notes(read_stop_rule(spec.stop_when), tasks)
+    return [
+        *_without_effect(spec, tasks),
+        *_unheard(spec, model, tasks),
+        *_untold(model, tasks),
+        *_unread(tasks),
+        *_without_tokens(spec, model),
+        *stops,
+    ]
+
+
+def _unheard(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """A system message that the chat template does not write down."""
+    if not spec.apply_chat_template or model.traits.system:
+        return []
+    found = {"--system_instruction": list(tasks) if spec.system_instruction else []}
+    found["`description`"] = [name for name, planned in tasks.items() if planned.spec.description]
+    return [
+        f"{_named(names)}: the chat template of `{model.name}` takes no system message, {what} does not reach it"
+        for what, names in found.items()
+        if names
+    ]
+
+
+def _without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """Options that reach no prompt of a task, though they were asked for."""
+    given = {"--num_fewshot": spec.num_fewshot, "--system_instruction": spec.system_instruction}
+    flags = " and ".join(flag for flag, value in given.items() if value)
+    alone = [name for name, planned in tasks.items() if planned.task.asks_alone]
+    if not flags or not alone:
+        return []
+    return [
+        f"{_named(alone)}: a model that chats gets the media and the question alone, {flags} changes nothing"
+    ]
+
+
+def _unread(tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """Choices that were meant as templates, and are asked with their braces."""
+    found = [name for name, one in tasks.items() if unread_template(one.spec.config.get("doc_to_choice"))]
+    if not found:
+        return []
+    return [
+        f"{_named(found)}: choices in a list are asked as they are written, braces and all; `assay check` says how to write them"
+    ]
+
+
+def _without_tokens(spec: RunSpec, model: Model) -> list[str]:
+    """Log-probabilities of tokens that nobody will tell."""
+    if not spec.token_logprobs or model.traits.tokens:
+        return []
+    return [f"--token_logprobs: `{model.name}` does not tell the log-probabilities of tokens, none are kept"]
+
+
+def _untold(model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """Tasks of which nobody can say beforehand that the target gets full marks."""
+    if not isinstance(model, ToldTargets):
+        return []
+    without = [name for name, planned in tasks.items() if says_nothing(planned.spec)]
+    own = [
+        name
+        for name, planned in tasks.items()
+        if name not in without
+        and (planned.spec.process_results is not None or planned.task.is_dialogue or planned.scorer.juries)
+    ]
+    notes = []
+    if without:
+        notes.append(f"{_named(without)}: no `doc_to_target`, so `{model.name}` has nothing to answer with")
+    if own:
+        notes.append(
+            f"{_named(own)}: judged by own code, a judge or in rounds; full marks only where that takes the target for an answer"
+        )
+    return notes
+
+
+def _named(tasks: Sequence[str]) -> str:
+    return ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")

@@ -1,0 +1,1 @@
+"""Turns verdicts into estimates: aggregation, stop rules, rescoring, verification, replay."""

@@ -1,0 +1,145 @@
+"""A model that answers out of what was answered before: a stored run, or a samples file of either harness.
+
+    assay run --model replay --model_args run=latest --tasks my_task
+    assay run --model replay --model_args file=samples_gsm8k_2026-01-01.jsonl --tasks gsm8k
+
+It is asked like any other model, so filters, metrics and judges that are new are applied to answers that are old, and a task
+file can be checked against what another harness recorded. An answer is found by the exact request. One that is not found is
+that request's failure and says why; nothing is guessed. The adapter lives here because it reads the store, which models do
+not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_args
+
+from assay.core.errors import BadOption
+from assay.core.fingerprints import digest_of
+from assay.core.ports import Ability, Traits
+from assay.core.requests import Request, fingerprint
+from assay.core.responses import Failure, Outcome, Response
+from assay.engine.planning.recorded_plan import manifest_of
+from assay.engine.results.sample_files import NotFound, SamplesFiles, samples_paths
+from assay.store.finding import find_run
+from assay.store.runs import Run
+
+__all__ = ["ReplayModel"]
+
+_NOT_FOUND = "not found"
+
+
+class ReplayModel:
+    """Gives answers that were given before.
+
+    >>> ReplayModel(run="latest").name
+    'replay'
+    """
+
+    def __init__(self, *, run: str | Path = "", file: str | Path = "") -> None:
+        """`run`: the id, the start of the id or the folder of a run, or `latest`. `file`: a samples file, or a folder of
+        them."""
+        if bool(run) == bool(file):
+            raise BadOption(
+                "the model `replay` needs either a run or a file",
+                where="--model_args",
+                hint="--model_args run=latest, or file=samples_gsm8k.jsonl",
+            )
+        self._run, self._file = str(run), Path(file).expanduser()
+        self._samples: SamplesFiles | None = None
+
+    @property
+    def name(self) -> str:
+        return "replay"
+
+    @property
+    def traits(self) -> Traits:
+        """What the model of the run could do, so that prompts are made as they were for it; a file may hold anything."""
+        known = self._about.get("abilities") if self._run else None
+        abilities: frozenset[Ability] = frozenset(known or get_args(Ability))
+        return Traits(abilities=abilities, window=256)
+
+    @property
+    def prompted_as(self) -> str:
+        """The name under which task files prompted the model of the run."""
+        return str(self._manifest["options"].get("model", "")) if self._run else ""
+
+    async def identify(self) -> Mapping[str, str]:
+        """Whose answers they are."""
+        if not self._run:
+            return {"name": self.name, "files_sha256": await asyncio.to_thread(_sha256, self._paths)}
+        identity = {f"model_{key}": str(value) for key, value in self._about["identity"].items()}
+        return {"name": self.name, "run": str(self._manifest["digest"]), **identity}
+
+    async def open(self) -> None:
+        """Read the file; a run is looked into when it is asked."""
+        if not self._run and self._samples is None:
+            self._samples = await asyncio.to_thread(SamplesFiles, self._paths)
+
+    async def close(self) -> None:
+        """Let go of the run and of what was read."""
+        self._samples = None
+        if "_source" in self.__dict__:
+            self._source.close()
+            del self.__dict__["_source"]
+
+    async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+        found = self._from_run(window) if self._run else self._from_files(window)
+        for outcome in found:
+            yield outcome
+
+    def _from_run(self, window: Sequence[Request]) -> list[Outcome]:
+        digest = digest_of(dict(self._about["identity"]))
+        marks = {request.id: fingerprint(digest, request.id) for request in window}
+        known = self._source.journal.find(list(marks.values()))
+        outcomes: list[Outcome] = []
+        for request in window:
+            answer = known.get(marks[request.id])
+            if answer is None:
+                why = f"the run `{self._source.id}` was not asked this, or did not answer it"
+                outcomes.append(Failure(request_id=request.id, kind=_NOT_FOUND, message=why))
+            else:
+                outcomes.append(replace(answer, request_id=request.id))
+        return outcomes
+
+    def _from_files(self, window: Sequence[Request]) -> list[Outcome]:
+        if self._samples is None:
+            raise RuntimeError("answer() was called before open()")
+        outcomes: list[Outcome] = []
+        for request in window:
+            try:
+                outcomes.append(Response(request_id=request.id, value=self._samples.find(request)))
+            except NotFound as error:
+                outcomes.append(Failure(request_id=request.id, kind=_NOT_FOUND, message=str(error)))
+        return outcomes
+
+    # --- where they come from ----------------------------------------------------------------------
+
+    @cached_property
+    def _source(self) -> Run:
+        return Run(find_run(self._run))
+
+    @cached_property
+    def _manifest(self) -> Mapping[str, Any]:
+        return manifest_of(self._source)
+
+    @property
+    def _about(self) -> Mapping[str, Any]:
+        return dict(self._manifest["model"])
+
+    @property
+    def _paths(self) -> list[Path]:
+        return samples_paths(self._file)
+
+
+def _sha256(paths: Sequence[Path]) -> str:
+    hasher = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            hasher.update(hashlib.file_digest(file, "sha256").digest())
+    return hasher.hexdigest()

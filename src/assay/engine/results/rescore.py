@@ -1,0 +1,286 @@
+"""`score`: filters, metrics and judges applied once more to the answers a run has. Its model is never opened.
+
+A scoring is kept like a run, in `scorings/<number>` inside the run's folder, and made by the same engine: the answers
+come out of the run's journal, and the model only stands for the real one. What the run said before stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import BadOption, BadOutput, UnknownName, UserMistake
+from assay.core.progress import RunProgress
+from assay.core.responses import Response
+from assay.core.specs import FilterStep, MetricSpec, PipelineSpec, TaskSpec
+from assay.engine import run as engine
+from assay.engine.planning.manifest import write_manifest
+from assay.engine.planning.manifest_diff import changed_scoring, compare_manifests
+from assay.engine.planning.plan import Plan, PlannedTask
+from assay.engine.planning.recorded_plan import NOT_ASKED
+from assay.engine.results.run_facts import facts_of
+from assay.scoring.filters import FILTERS
+from assay.scoring.metrics import METRICS
+from assay.scoring.scorer import Scorer
+from assay.store.cache import KnownAnswers
+from assay.store.journal import Journal
+from assay.store.runs import SCORINGS, Run
+from assay.user_code.runner import ForeignCode
+
+__all__ = ["Scoring", "Wanted", "rescore"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be scored again: nothing named means everything."""
+
+    tasks: Sequence[str] = ()
+    filters: Sequence[str] = ()
+    metrics: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoring:
+    """A run scored once more."""
+
+    run: Run
+    """The numbers, as of a run."""
+
+    changed: Mapping[str, Sequence[str]]
+    """Task -> what judges it otherwise than when the run was asked."""
+
+    notes: tuple[str, ...] = ()
+    """Whatever else changed since and may matter."""
+
+    moved: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    """(task, filter, metric) -> documents whose score is another one now."""
+
+
+Manifests = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""As it was when the run was asked, and as it is now."""
+
+
+async def rescore(
+    run: Run,
+    manifests: Manifests,
+    whole: Plan,
+    wanted: Wanted,
+    cache: KnownAnswers | None,
+    foreign: ForeignCode,
+    folder: Path | None = None,
+) -> Scoring:
+    """Score a run again; into a folder of its own, or where `folder` says (a trial).
+
+    `whole` is the plan of the run as its tasks are now, made with a model that only stands for the real one.
+
+    Raises:
+        UserMistake: The questions changed: the answers the run has belong to others.
+    """
+    plan = _only(whole, run, wanted)
+    place = folder or _next_folder(run.folder)
+    plan = replace(plan, folder=place)
+    try:
+        journal = Journal.create(place)
+        try:
+            changed = _changed(manifests, plan)
+            await _fill(
+                journal, run, manifests[1], plan, {"changed": changed, **_said(run, wanted)}, cache, foreign
+            )
+        finally:
+            journal.close()
+        scored = type(run)(place)
+        return Scoring(run=scored, changed=changed, notes=_notes(*manifests), moved=_moved(plan, run, scored))
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+
+
+def _said(run: Run, wanted: Wanted) -> dict[str, Any]:
+    return {"of": run.id, "at": time.time(), "wanted": [*wanted.filters, *wanted.metrics]}
+
+
+def _changed(manifests: Manifests, plan: Plan) -> dict[str, list[str]]:
+    """What judges each task otherwise than when the run was asked; of the tasks as they are, not of what is wanted."""
+    then, now = (manifest["tasks"] for manifest in manifests)
+    changes = {name: list(changed_scoring(then[name], now[name])) for name in plan.tasks if name in then}
+    return {name: what for name, what in changes.items() if what}
+
+
+async def _fill(
+    journal: Journal,
+    run: Run,
+    manifest: Mapping[str, Any],
+    plan: Plan,
+    about: Mapping[str, Any],
+    cache: KnownAnswers | None,
+    foreign: ForeignCode,
+) -> None:
+    """Let the engine judge what the run has."""
+    started = time.monotonic()
+    journal.set_facts({**facts_of(plan), "manifest": manifest, "scoring": about}).result()
+    write_manifest(plan.folder, manifest)
+    answers = _RunAnswers(run.journal, plan.model_digest, cache)
+    await engine.run(plan, journal, answers, RunProgress(), foreign)
+    await asyncio.to_thread(_check_same_questions, plan, run.journal, journal)
+    journal.set_facts({"ended": time.time(), "seconds": time.monotonic() - started}).result()
+
+
+class _RunAnswers:
+    """The answers of a run, and for its judges also those of the shared cache."""
+
+    def __init__(self, journal: Journal, model_digest: str, cache: KnownAnswers | None) -> None:
+        self._journal = journal
+        self._model = model_digest[:16]
+        self._cache = cache
+
+    def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:
+        found = self._journal.find(fingerprints, tokens=tokens)
+        if self._cache is not None:
+            others = [mark for mark in fingerprints if mark not in found and not mark.startswith(self._model)]
+            found |= self._cache.find(others) if others else {}
+        return found
+
+    def add(self, responses: Iterable[tuple[str, Response]], *, model: str) -> Future[None]:
+        if self._cache is not None:
+            return self._cache.add(responses, model=model)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+
+# --- what is scored ------------------------------------------------------------------------------------
+
+
+def _only(plan: Plan, run: Run, wanted: Wanted) -> Plan:
+    """The plan with the tasks, filters and metrics that are wanted."""
+    for task in wanted.tasks:
+        if task not in run.tasks or task not in plan.tasks:
+            raise UnknownName(
+                f"the run has no task `{task}`", where="--tasks", hint=f"it has: {', '.join(run.tasks)}"
+            )
+    names = [name for name in plan.tasks if name in (wanted.tasks or run.tasks)]
+    tasks = {name: _narrowed(plan.tasks[name], wanted) for name in names}
+    groups = {name: group for name, group in plan.groups.items() if set(plan.leaves(name)) <= set(tasks)}
+    top = [name for name in plan.top if name in tasks or name in groups]
+    inside = {leaf for name in groups for leaf in plan.leaves(name)}
+    top += [name for name in tasks if name not in top and name not in inside]
+    return replace(plan, tasks=tasks, groups=groups, top=tuple(top))
+
+
+def _narrowed(planned: PlannedTask, wanted: Wanted) -> PlannedTask:
+    if not wanted.filters and not wanted.metrics:
+        return planned
+    spec = planned.spec
+    if wanted.filters:
+        spec = replace(spec, pipelines=tuple(_pipeline(spec, planned, name) for name in wanted.filters))
+    if wanted.metrics:
+        if spec.process_results is not None:
+            raise BadOption(
+                f"the metrics of `{spec.name}` come out of its own `process_results`",
+                where="--metric",
+                hint="leave --metric out, or name other tasks with --tasks",
+            )
+        spec = replace(spec, metrics=tuple(_metric(spec, planned, name) for name in wanted.metrics))
+    return replace(planned, scorer=Scorer.of(spec))
+
+
+def _pipeline(spec: TaskSpec, planned: PlannedTask, name: str) -> PipelineSpec:
+    """The task's own filter pipeline of this name; else a registered filter, and the first of what it leaves."""
+    own = {pipeline.name: pipeline for pipeline in spec.pipelines}
+    if name in own:
+        return own[name]
+    if name in FILTERS:
+        steps = (FilterStep(function=name, where="--filter"), FilterStep(function="take_first"))
+        return PipelineSpec(name=name, steps=steps if name != "take_first" else steps[1:])
+    known = [*(pipeline.name for pipeline in planned.scorer.pipelines), *FILTERS.names()]
+    raise UnknownName.of("filter", name, known, where="--filter")
+
+
+def _metric(spec: TaskSpec, planned: PlannedTask, name: str) -> MetricSpec:
+    """The task's own entry for this metric; else the registered metric as it is."""
+    own = {metric.name: metric for metric in spec.metrics}
+    if name in own:
+        return own[name]
+    if name in METRICS:
+        return MetricSpec(metric=name, where="--metric")
+    raise UnknownName.of("metric", name, [*planned.scorer.metrics, *METRICS.names()], where="--metric")
+
+
+# --- where it goes, and what became of it --------------------------------------------------------------
+
+
+def _next_folder(folder: Path) -> Path:
+    """`scorings/<number>`, made now, so that two scorings at once do not meet."""
+    number = 1 + max((int(path.name) for path in (folder / SCORINGS).glob("[0-9]*")), default=0)
+    while True:
+        try:
+            (folder / SCORINGS / str(number)).mkdir(parents=True)
+            return folder / SCORINGS / str(number)
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise BadOutput(
+                f"cannot write into `{folder}`: {error.strerror}", hint="--dry_run writes nothing"
+            ) from None
+
+
+def _check_same_questions(plan: Plan, before: Journal, after: Journal) -> None:
+    """Refuse when documents that were answered have no answer any more: they are asked otherwise now."""
+    ((unfinished,),) = before.query("SELECT count(*) = 0 FROM facts WHERE key = 'ended'")
+    for task in plan.tasks:
+        ended = dict(before.query("SELECT document, outcome FROM outcomes WHERE task = ?", (task,)))
+        query = "SELECT document, why FROM outcomes WHERE task = ? AND outcome = 'failed' ORDER BY document"
+        lost = [
+            document
+            for document, why in after.query(query, (task,))
+            if why.startswith(NOT_ASKED)
+            and (ended[document] != "failed" if document in ended else not unfinished)
+        ]
+        if lost:
+            raise UserMistake(
+                f"{len(lost)} of {plan.tasks[task].documents} documents of `{task}` are asked otherwise now than "
+                f"when the run was made: the answers it has belong to other prompts (first: document {lost[0]})",
+                hint="`assay verify` shows what changed; `assay run --from` asks anew; --tasks leaves this task out",
+            )
+
+
+def _notes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
+    """What else changed: data, helper files, Assay's own scoring code."""
+    drifts = compare_manifests(then, now)
+    return tuple(f"{drift.kind}: {drift.what}" for drift in drifts if drift.kind in ("data", "code", "model"))
+
+
+def _moved(plan: Plan, before: Run, after: Run) -> dict[tuple[str, str, str], int]:
+    """How many documents each metric judges otherwise than before."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for task in plan.tasks:
+        for old, new in _side_by_side(before.journal.verdicts(task), after.journal.verdicts(task)):
+            for key, value in new.items():
+                if key in old and old[key] != value:
+                    counts[(task, *key)] = counts.get((task, *key), 0) + 1
+    return counts
+
+
+Verdicts = Iterator[tuple[str, str, int, str, Any]]
+
+
+def _side_by_side(before: Verdicts, after: Verdicts) -> Iterator[tuple[dict[Any, Any], dict[Any, Any]]]:
+    """The verdicts of each document, then and now; both come in document order."""
+    old = groupby(before, key=lambda row: row[2])
+    known: tuple[int, dict[Any, Any]] = (-1, {})
+    for document, rows in groupby(after, key=lambda row: row[2]):
+        while known[0] < document:
+            following = next(old, None)
+            if following is None:
+                known = (1 << 62, {})
+                break
+            known = (following[0], {(row[0], row[1]): (row[3], row[4]) for row in following[1]})
+        if known[0] == document:
+            yield known[1], {(row[0], row[1]): (row[3], row[4]) for row in rows}

@@ -1,0 +1,166 @@
+"""What a journal says of its run, so that it can be shown, exported and repeated without the task files."""
+
+from __future__ import annotations
+
+import inspect
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from assay.core.codec import to_plain
+from assay.core.runspec import RunSpec
+from assay.core.secrets import mask_text, without_secrets
+from assay.engine.planning.plan import Plan, PlannedTask
+from assay.engine.planning.version import assay_version
+from assay.engine.running.cost_ledger import billed_as
+from assay.models.prices import load_prices
+from assay.scoring.pipelines import Pipeline
+from assay.tasks.functions import HelperFunction
+from assay.tasks.lettered import is_lettered
+
+__all__ = ["facts_of", "kept_options", "sandbox_facts", "shared_facts", "start_facts", "task_shots"]
+
+
+def facts_of(plan: Plan) -> dict[str, Any]:
+    """Options, plan, identity, versions; secrets removed."""
+    return {
+        "run_id": plan.run_id,
+        "digest": plan.digest,
+        "model": plan.model.name,
+        "spec": kept_options(plan.spec),
+        "identity": dict(plan.identity),
+        "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
+        "billing": billing_facts(plan),
+        "top": list(plan.top),
+        "tasks": {name: _task_facts(planned) for name, planned in plan.tasks.items()},
+        "groups": {
+            name: {
+                "alias": group.alias,
+                "members": list(group.members),
+                "version": str(group.version),
+                **shared_facts([plan.tasks[task] for task in group.members if task in plan.tasks]),
+            }
+            for name, group in plan.groups.items()
+        },
+        **sandbox_facts(plan),
+        "assay_version": assay_version(),
+        "python_version": platform.python_version(),
+        "platform": platform.platform(),
+        "started": time.time(),
+    }
+
+
+def start_facts(plan: Plan) -> dict[str, Any]:
+    """What is told of a run that starts; secrets removed."""
+    return {
+        "time": time.time(),
+        "run_id": plan.run_id,
+        "folder": str(plan.folder),
+        "model": plan.model.name,
+        "identity": dict(plan.identity),
+        "tasks": {name: planned.documents for name, planned in plan.tasks.items()},
+        "options": kept_options(plan.spec),
+        "assay_version": assay_version(),
+    }
+
+
+def billing_facts(plan: Plan) -> dict[str, Any]:
+    """Who is paid for, and by which prices; the model under an empty name, judges under theirs."""
+    prices = load_prices(plan.spec.prices)
+    facts = {}
+    for name, model in {"": plan.model, **{key: judge.model for key, judge in plan.judges.items()}}.items():
+        if billed := billed_as(model, prices):
+            price = prices.find(billed)
+            known = {} if price is None else {"date": price.date, "from": price.where}
+            facts[name] = {"billed_as": billed, **known}
+    return facts
+
+
+def sandbox_facts(plan: Plan) -> dict[str, Any]:
+    """Where programs ran and what that kept them from; nothing when there were none."""
+    isolation = plan.programs.isolation
+    return {} if isolation is None else {"sandbox": isolation.facts()}
+
+
+def kept_options(spec: RunSpec) -> dict[str, Any]:
+    """The options as they are written down: without secrets, also not those in the words that describe a judge."""
+    kept: dict[str, Any] = to_plain(without_secrets(asdict(spec)))
+    return {**kept, "judge": [mask_text(word) for word in spec.judge]}
+
+
+def _task_facts(planned: PlannedTask) -> dict[str, Any]:
+    task, spec = planned.task, planned.spec
+    return {
+        "alias": spec.alias,
+        "path": spec.path,
+        "output_type": spec.output_type,
+        **({"asked_for": "letters"} if is_lettered(task) else {}),
+        "version": spec.version,
+        "n_shot": task_shots(planned),
+        "documents": planned.documents,
+        "original": len(task.rows),
+        "digest": planned.digest,
+        "metrics": list(planned.scorer.metrics),
+        "pipelines": [pipeline.name for pipeline in planned.scorer.pipelines],
+        "filters": {pipeline.name: _filter_facts(pipeline) for pipeline in planned.scorer.pipelines},
+        "config": {key: _shown(value) for key, value in spec.config.items() if value is not None},
+    }
+
+
+def _filter_facts(pipeline: Pipeline) -> dict[str, Any]:
+    """What the filters of a pipeline are called, whose they are, and which of them look at all documents at once."""
+    steps = [
+        {
+            "function": step.name,
+            **(
+                {"arguments": {key: _named(value) for key, value in step.arguments.items()}}
+                if step.arguments
+                else {}
+            ),
+            **({"own": True} if step.is_own else {}),
+            **({} if step.per_document else {"together": True}),
+        }
+        for step in pipeline.steps
+    ]
+    return {
+        "steps": steps,
+        **({"thoughts": [list(pair) for pair in pipeline.thoughts]} if pipeline.thoughts else {}),
+    }
+
+
+def _named(value: Any) -> Any:
+    """An argument of a filter; a function by its name."""
+    named = value.load() if isinstance(value, HelperFunction) else value
+    return getattr(named, "__qualname__", None) or to_plain(value) if callable(named) else to_plain(value)
+
+
+def shared_facts(members: Sequence[PlannedTask]) -> dict[str, Any]:
+    """What the tasks directly in a group have in common: n-shot where all agree, the direction of each metric."""
+    shots = {task_shots(planned) for planned in members}
+    directions: dict[str, bool | None] = {}
+    for planned in members:
+        for metric, use in planned.scorer.metrics.items():
+            known = directions.setdefault(metric, use.higher_is_better)
+            directions[metric] = known if known == use.higher_is_better else None
+    return {"n_shot": shots.pop() if len(shots) == 1 else None, "higher_is_better": directions}
+
+
+def task_shots(planned: PlannedTask) -> Any:
+    """How many examples each prompt has; a task that writes them into its text says so in its metadata."""
+    return planned.spec.metadata.get("num_fewshot", planned.task.num_fewshot)
+
+
+def _shown(value: Any) -> Any:
+    """A config value as JSON; functions as their source."""
+    if isinstance(value, HelperFunction):
+        try:
+            return inspect.getsource(value.load())
+        except (OSError, TypeError):
+            return repr(value)
+    if isinstance(value, Mapping):
+        return {str(key): _shown(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_shown(item) for item in value]
+    return to_plain(value)

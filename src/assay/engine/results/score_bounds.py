@@ -1,0 +1,77 @@
+"""What a score might be: its bounds where too many documents did not end as scored.
+
+A published score counts an unparsed answer as wrong and leaves a failed request out. Neither is known; so the number is
+shown with what it would be if all of them were wrong, and if all were right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from assay.core.endings import DOUBT_SHARE
+from assay.core.verdicts import Estimate
+from assay.engine.planning.plan import PlannedTask
+from assay.stats.aggregations import aggregation_name
+from assay.stats.groups import Part, pool
+from assay.store.journal import Journal
+
+__all__ = ["pooled_bounds", "with_bounds"]
+
+
+def with_bounds(planned: PlannedTask, estimates: Sequence[Estimate], journal: Journal) -> list[Estimate]:
+    """The estimates of a task, those between 0 and 1 with their bounds if more than 1 % of documents are in doubt."""
+    endings = journal.outcomes(planned.task.name)
+    total = sum(endings.values()) - endings.get("skipped", 0)
+    in_doubt = total - endings.get("scored", 0)
+    if in_doubt <= DOUBT_SHARE * total:
+        return list(estimates)
+    sums = _certain_sums(planned, journal)
+    bounded = []
+    for estimate in estimates:
+        certain = sums.get((estimate.pipeline, estimate.metric), 0.0)
+        if certain is None or not _is_share(planned, estimate):
+            bounded.append(estimate)
+        else:
+            bounded.append(replace(estimate, bounds=(certain / total, (certain + in_doubt) / total)))
+    return bounded
+
+
+def _is_share(planned: PlannedTask, estimate: Estimate) -> bool:
+    """Whether the number is a mean of values between 0 and 1, as far as it tells: where nothing was scored, nobody knows."""
+    if aggregation_name(planned.scorer.use_of(estimate.metric).aggregation) != "mean":
+        return False
+    return isinstance(estimate.value, (int, float)) and 0 <= estimate.value <= 1
+
+
+def _certain_sums(planned: PlannedTask, journal: Journal) -> dict[tuple[str, str], float | None]:
+    """(pipeline, metric) -> the sum over documents that ended as scored; None where a value is no share."""
+    query = "SELECT document FROM outcomes WHERE task = ? AND outcome != 'scored'"
+    in_doubt = {document for (document,) in journal.query(query, (planned.task.name,))}
+    sums: dict[tuple[str, str], float | None] = {}
+    for pipeline, metric, document, kind, value in journal.verdicts(planned.task.name):
+        if kind == "unscored":
+            continue
+        key = (pipeline, metric)
+        so_far = sums.get(key, 0.0)
+        if so_far is None or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            sums[key] = None
+        elif document not in in_doubt:
+            sums[key] = so_far + value
+        else:
+            sums.setdefault(key, 0.0)
+    return sums
+
+
+def pooled_bounds(
+    members: Sequence[Estimate], sizes: Sequence[int], *, weight_by_size: bool
+) -> tuple[float, float] | None:
+    """The bounds of a group from those of its tasks; None where no task has any."""
+    if all(member.bounds is None for member in members):
+        return None
+    ends = []
+    for side in (0, 1):
+        values = [member.value if member.bounds is None else member.bounds[side] for member in members]
+        parts = [Part(value=value, stderr=None, size=size) for value, size in zip(values, sizes, strict=True)]
+        ends.append(pool(parts, weight_by_size=weight_by_size).value)
+    return ends[0], ends[1]

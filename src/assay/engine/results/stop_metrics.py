@@ -1,0 +1,102 @@
+"""Which scores of a task `--stop_when` watches, and for which tasks it can do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.core.errors import BadOption
+from assay.core.stop_rules import StopRule
+from assay.stats.aggregations import aggregation_name
+
+if TYPE_CHECKING:
+    from assay.engine.planning.plan import PlannedTask
+
+__all__ = ["Watched", "stop_notes", "watched"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """The scores that decide when a task has been asked enough."""
+
+    pipeline: str
+    metric: str
+    limits: tuple[float, float] = (0.0, 1.0)
+    """What they lie between."""
+
+    higher_is_better: bool = True
+
+
+def watched(planned: PlannedTask, rule: StopRule) -> Watched | str:
+    """What the rule watches of a task; a text says why there is nothing."""
+    scorer = planned.scorer
+    if not planned.judged_apart:
+        return "its filters look at all documents together, so all have to be asked"
+    name, _, pipeline = rule.metric.partition(",")
+    pipelines = [one.name for one in scorer.pipelines]
+    if pipeline and pipeline not in pipelines:
+        return f"it has no filter `{pipeline}` (it has: {', '.join(pipelines)})"
+    if name and name not in scorer.metrics:
+        return f"it has no metric `{name}` (it has: {', '.join(scorer.metrics)})"
+    means = [
+        metric for metric in scorer.metrics if aggregation_name(scorer.use_of(metric).aggregation) == "mean"
+    ]
+    found = next((metric for metric in means if name in ("", metric)), None)
+    if found is None:
+        what = f"{name} is" if name else "none of its metrics is"
+        return f"{what} a mean of documents' scores, and only for those an interval holds however often one looks"
+    return Watched(
+        pipeline=pipeline or pipelines[0],
+        metric=found,
+        limits=rule.limits or _declared(planned, found),
+        higher_is_better=scorer.use_of(found).higher_is_better is not False,
+    )
+
+
+def _declared(planned: PlannedTask, metric: str) -> tuple[float, float]:
+    """The range a judge was told to use; between 0 and 1 where nobody says."""
+    for jury in planned.scorer.juries:
+        parts = {f"{jury.spec.metric}_{part}" for part in jury.spec.judge.parts}
+        limits = getattr(jury.spec.judge, "limits", None)
+        if limits is not None and metric in {jury.spec.metric, *parts}:
+            low, high = limits
+            return float(low), float(high)
+    return 0.0, 1.0
+
+
+def stop_notes(rule: StopRule, tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """What the rule watches, and the tasks that are asked to the end for all that.
+
+    Raises:
+        BadOption: It can be applied to no task at all.
+    """
+    found = {name: watched(planned, rule) for name, planned in tasks.items()}
+    refused = {name: why for name, why in found.items() if isinstance(why, str)}
+    if refused and len(refused) == len(found):
+        first = next(iter(refused))
+        raise BadOption(
+            f"no task can be stopped by this rule: {first}: {refused[first]}",
+            where="--stop_when",
+            hint="leave it out, or name a metric that is a mean: `METRIC: ci<=1.0`",
+        )
+    by_reason: dict[str, list[str]] = {}
+    by_metric: dict[str, list[str]] = {}
+    for name, one in found.items():
+        if isinstance(one, str):
+            by_reason.setdefault(one, []).append(name)
+        else:
+            scale = "" if one.limits == (0.0, 1.0) else f" between {one.limits[0]:g} and {one.limits[1]:g}"
+            shown = one.metric if one.pipeline == "none" else f"{one.metric} ({one.pipeline})"
+            by_metric.setdefault(shown + scale, []).append(name)
+    return [
+        *(
+            f"{_named(names)}: asked to the end in spite of --stop_when: {why}"
+            for why, names in by_reason.items()
+        ),
+        *(f"--stop_when watches {metric} of {_named(names)}" for metric, names in by_metric.items()),
+    ]
+
+
+def _named(tasks: Sequence[str]) -> str:
+    return ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")

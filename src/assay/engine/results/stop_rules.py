@@ -1,0 +1,254 @@
+"""`--stop_when`: ask documents in random order until the score is sure enough.
+
+Documents are asked in rounds. Which ones a round holds is drawn beforehand from the run's seed, so that a stopped run goes on
+with the same ones, and each round is rendered in the dataset's order, so that every prompt is the one a whole run would ask.
+After a round its scores are looked at in the drawn order; the interval (`stats.sequences`) holds however often that is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from assay.core.errors import BadOption
+from assay.core.stop_rules import StopRule, read_stop_rule
+from assay.core.verdicts import Score, Unscored, Verdict
+from assay.engine.planning.plan import Plan, PlannedTask
+from assay.engine.planning.run_names import output_folder
+from assay.engine.results.stop_metrics import Watched, watched
+from assay.stats.intervals import Interval
+from assay.stats.sequences import ConfidenceSequence
+from assay.store.finding import DEFAULT_FOLDER, find_run
+from assay.store.journal import Journal
+from assay.store.runs import Run
+
+__all__ = ["Stop", "open_stops", "stop_facts"]
+
+_FIRST = 32
+"""Documents of the first round."""
+
+_LEVEL = 0.95
+
+
+class Stop:
+    """When one task has been asked enough."""
+
+    def __init__(
+        self,
+        rule: StopRule,
+        order: Sequence[int],
+        watched: Watched,
+        baseline: Mapping[int, float] | None = None,
+    ) -> None:
+        self.rule = rule
+        self.order = order
+        self.watched = watched
+        self.key = (watched.pipeline, watched.metric)
+        self.baseline = baseline
+        """Its scores by document, as they are."""
+
+        self.left = 0
+        """Documents of this round that are still to be opened."""
+
+        self.asked = 0
+        self.reached = False
+        self.why_not = ""
+        """Why the rule cannot be applied, where it cannot: everything is asked then."""
+
+        self._scores: dict[int, float] = {}
+        target = rule.points / 100 if not rule.baseline else None
+        self._sequence = ConfidenceSequence(len(order), level=_LEVEL, target=target)
+
+    def rounds(self) -> Iterator[frozenset[int]]:
+        """The documents to ask next, until it is sure enough; the caller waits for one round before the next."""
+        while not self.reached and self.asked < len(self.order):
+            chosen = self.order[self.asked : self.asked + self._size()]
+            self.left = len(chosen)
+            yield frozenset(chosen)
+            self._look(chosen)
+
+    def add(self, verdicts: Sequence[Verdict]) -> None:
+        """Take in what was judged."""
+        for verdict in verdicts:
+            if (verdict.pipeline, verdict.metric) != self.key or isinstance(verdict, Unscored):
+                continue
+            value = verdict.value if isinstance(verdict, Score) else None
+            self.add_score(verdict.document, value)
+
+    def add_score(self, document: int, value: Any) -> None:
+        """Take in one score; one that is not in the range means that nobody can tell when to stop."""
+        low, high = self.watched.limits
+        if isinstance(value, (int, float)) and low <= value <= high:
+            self._scores[document] = (float(value) - low) / (high - low)
+        elif not self.why_not:
+            metric = self.watched.metric
+            self.why_not = (
+                f"{metric} has values that are not between {low:g} and {high:g};"
+                f' "{metric}: {_without_metric(self.rule)} in LOW..HIGH" says what they are between'
+            )
+
+    @property
+    def interval(self) -> Interval:
+        """Of the score, or of what is gained on the baseline, over all documents, in the metric's own unit."""
+        found, (low, high) = self._sequence.interval, self.watched.limits
+        start, span = (low, high - low) if self.baseline is None else (low - high, 2 * (high - low))
+        return replace(found, low=start + span * found.low, high=start + span * found.high)
+
+    def _look(self, chosen: Sequence[int]) -> None:
+        self.asked += len(chosen)
+        if self.why_not:
+            return
+        self._sequence.add(self._measured(document) for document in chosen)
+        found, points = self.interval, self._points
+        if self.baseline is None:
+            self.reached = found.half_width <= points + 1e-12
+        else:
+            self.reached = found.low >= points or found.high < points
+
+    @property
+    def _points(self) -> float:
+        """What the rule asks for, in the metric's own unit."""
+        low, high = self.watched.limits
+        return self.rule.points / 100 * (high - low)
+
+    def _measured(self, document: int) -> float | None:
+        """A document's score between 0 and 1; against a baseline half of what is gained, moved between 0 and 1."""
+        score = self._scores.get(document)
+        if self.baseline is None or score is None:
+            return score
+        before, (low, high) = self.baseline.get(document), self.watched.limits
+        if before is None:
+            return None
+        gain = score - (before - low) / (high - low)
+        return ((gain if self.watched.higher_is_better else -gain) + 1) / 2
+
+    def _size(self) -> int:
+        """How many more to ask: half of what it seems to take yet, so that few are asked in vain."""
+        if self.why_not:
+            return len(self.order)
+        if not self.asked or self.baseline is not None:
+            return max(_FIRST, self.asked // 2)
+        wanted = self.asked * (self.interval.half_width / self._points) ** 2
+        likely = wanted / (1 + wanted / len(self.order))  # asked without replacement
+        return max(_FIRST, int((likely - self.asked) / 2))
+
+    def facts(self) -> dict[str, Any]:
+        """What became of the rule, for the journal."""
+        found = self.interval
+        return {
+            "metric": self.key[1],
+            "pipeline": self.key[0],
+            "asked": self.asked,
+            "documents": len(self.order),
+            "reached": self.reached,
+            "higher_is_better": self.watched.higher_is_better,
+            "low": found.low,
+            "high": found.high,
+            "level": found.level,
+            "why_not": self.why_not,
+        }
+
+
+def _without_metric(rule: StopRule) -> str:
+    return f"gate:{rule.baseline}>={rule.points:g}" if rule.baseline else f"ci<={rule.points:g}"
+
+
+def open_stops(plan: Plan, journal: Journal) -> dict[str, Stop]:
+    """The rule for each task, with what the journal knows of its scores already.
+
+    Raises:
+        BadOption: The rule names a run that cannot be compared with.
+    """
+    if plan.spec.stop_when is None:
+        return {}
+    rule = read_stop_rule(plan.spec.stop_when)
+    baseline = _baseline(plan, rule)
+    stops: dict[str, Stop] = {}
+    for name, planned in plan.tasks.items():
+        stop = _stop(plan, planned, rule, baseline)
+        if stop is not None:
+            stops[name] = stop
+            for pipeline, metric, document, kind, value in journal.verdicts(name):
+                if (pipeline, metric) == stop.key and kind != "unscored":
+                    stop.add_score(document, value)
+    if baseline is not None:
+        baseline.close()
+    return stops
+
+
+def _baseline(plan: Plan, rule: StopRule) -> Run | None:
+    """The run to compare with, looked for where this one is kept and in `./assay-runs`."""
+    if not rule.baseline:
+        return None
+    return Run(find_run(rule.baseline, (output_folder(plan.spec), Path(DEFAULT_FOLDER))))
+
+
+def _stop(plan: Plan, planned: PlannedTask, rule: StopRule, baseline: Run | None) -> Stop | None:
+    """None for a task the rule cannot be applied to: `plan.notes` say why."""
+    found = watched(planned, rule)
+    if isinstance(found, str):
+        return None
+    name, samples = planned.task.name, plan.spec.samples
+    order = (
+        sorted(samples[name]) if samples is not None and name in samples else list(range(planned.documents))
+    )
+    Random(f"{plan.spec.seed[0]} {name}").shuffle(order)
+    known = None if baseline is None else _baseline_scores(baseline, planned, found)
+    return Stop(rule, order, found, known)
+
+
+def _baseline_scores(baseline: Run, planned: PlannedTask, found: Watched) -> dict[int, float]:
+    """What the baseline scored, by document.
+
+    Raises:
+        BadOption: It was not asked the same documents.
+    """
+    name, manifest = planned.task.name, baseline.facts.get("manifest")
+    about = manifest.get("tasks", {}).get(name) if isinstance(manifest, dict) else None
+    if about is None:
+        raise BadOption(f"the run `{baseline.id}` has no task `{name}`", where="--stop_when")
+    if about.get("dataset", {}).get("digest") != planned.data_digest:
+        raise BadOption(
+            f"the run `{baseline.id}` asked other documents of `{name}`",
+            where="--stop_when",
+            hint="a baseline is the same task over the same data",
+        )
+    low, high = found.limits
+    return {
+        document: float(value)
+        for pipeline, metric, document, kind, value in baseline.journal.verdicts(name)
+        if (pipeline, metric) == (found.pipeline, found.metric)
+        and kind == "score"
+        and isinstance(value, (int, float))
+        and low <= value <= high
+    }
+
+
+def stop_facts(plan: Plan, stops: Mapping[str, Stop], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What a journal says at the end: what the rules came to, and how many documents were asked."""
+    rule = read_stop_rule(plan.spec.stop_when or "")
+    refused = {
+        name: (planned.documents, why)
+        for name, planned in plan.tasks.items()
+        if isinstance(why := watched(planned, rule), str)
+    }
+    asked = {
+        name: {**about, "documents": stops[name].asked}
+        for name, about in facts["tasks"].items()
+        if name in stops
+    }
+    return {
+        "stopped": {name: stop.facts() for name, stop in stops.items()} | _never(refused),
+        "tasks": {**facts["tasks"], **asked},
+    }
+
+
+def _never(refused: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
+    """Tasks the rule could not be applied to."""
+    return {
+        name: {"asked": count, "documents": count, "reached": False, "why_not": why}
+        for name, (count, why) in refused.items()
+    }

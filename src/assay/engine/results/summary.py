@@ -1,0 +1,297 @@
+"""`summarise`: verdicts to estimates, for tasks and groups. Reads the journal, so a resumed run and an
+uninterrupted one take the same path and give the same bits."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from assay.core.runspec import RunSpec
+from assay.core.specs import GroupMetric, GroupSpec, TaskSpec
+from assay.core.verdicts import Estimate
+from assay.engine.judging.repeats import repeat_facts
+from assay.engine.planning.decontamination import SUFFIX, contaminated_documents
+from assay.engine.planning.plan import Plan, PlannedTask
+from assay.engine.results.confidence_intervals import group_interval, task_interval
+from assay.engine.results.score_bounds import pooled_bounds, with_bounds
+from assay.stats.aggregations import aggregate, is_ours
+from assay.stats.clusters import clustered_error, plain_error, scores_in
+from assay.stats.groups import Part, pool
+from assay.stats.uncertainty import Draws, standard_error
+from assay.stats.values import Values
+from assay.store.journal import Journal
+from assay.user_code.timeouts import current_watch
+
+__all__ = ["estimate_group", "estimate_task", "summarise"]
+
+
+_AGGREGATION_PATIENCE = 10
+"""An aggregation, which sees all documents, may take this many times what helpers may take for one."""
+
+
+def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
+    """Every estimate of a run: tasks in plan order, then groups."""
+    with current_watch().limit(_AGGREGATION_PATIENCE * plan.spec.helper_timeout):
+        return _estimates(plan, journal)
+
+
+def _estimates(plan: Plan, journal: Journal) -> list[Estimate]:
+    estimates: list[Estimate] = []
+    by_task: dict[str, list[Estimate]] = {}
+    corpus = plan.spec.decontamination_ngrams_path
+    contaminated = contaminated_documents(plan, Path(corpus)) if corpus else {}
+    if contaminated:
+        journal.set_facts({"contaminated": contaminated}).result()
+    if repeats := repeat_facts(plan, journal):
+        journal.set_facts({"repeats": repeats}).result()
+    for name, planned in plan.tasks.items():
+        failed = journal.outcomes(name).get("failed", 0)
+        by_task[name] = estimate_task(
+            planned,
+            journal.verdicts(name),
+            failed=failed,
+            iterations=plan.spec.bootstrap_iters,
+            draws=plan.spec.bootstrap_draws,
+            arguments=run_arguments(plan.spec, plan.folder),
+        )
+        by_task[name] = with_bounds(planned, by_task[name], journal)
+        if name in contaminated:
+            by_task[name] += _without(plan, planned, journal, contaminated[name])
+        estimates += by_task[name]
+    for group, spec in plan.groups.items():
+        estimates += estimate_group(spec, plan.leaves(group), by_task)
+    return estimates
+
+
+def _without(
+    plan: Plan, planned: PlannedTask, journal: Journal, contaminated: Mapping[int, str]
+) -> list[Estimate]:
+    """The same numbers over the documents that were not found in the corpus."""
+    name = planned.task.name
+    kept = (row for row in journal.verdicts(name) if row[2] not in contaminated)
+    failures = journal.query("SELECT document FROM outcomes WHERE task = ? AND outcome = 'failed'", (name,))
+    failed = sum(document not in contaminated for (document,) in failures)
+    clean = estimate_task(
+        planned,
+        kept,
+        failed=failed,
+        iterations=plan.spec.bootstrap_iters,
+        draws=plan.spec.bootstrap_draws,
+        arguments=run_arguments(plan.spec, plan.folder),
+    )
+    return [replace(estimate, metric=f"{estimate.metric}{SUFFIX}") for estimate in clean]
+
+
+def estimate_task(
+    planned: PlannedTask,
+    verdicts: Iterable[tuple[str, str, int, str, Any]],
+    *,
+    failed: int = 0,
+    iterations: int,
+    draws: Draws = "lm_eval",
+    arguments: Any = None,
+) -> list[Estimate]:
+    """The numbers of one task from (pipeline, metric, document, kind, value) rows in document order.
+
+    `arguments` is what aggregations with a parameter `args` are given: the options of the run.
+    """
+    name = planned.task.name
+    values: dict[tuple[str, str], Values] = {}
+    unscored: dict[tuple[str, str], int] = {}
+    for pipeline, metric, _, kind, value in verdicts:
+        key = (pipeline, metric)
+        if kind == "unscored":
+            unscored[key] = unscored.get(key, 0) + 1
+        else:
+            column = values.get(key)
+            if column is None:
+                column = values[key] = Values()
+            column.append(value)
+    lost = max(unscored.values(), default=0)
+    for key in values:  # a metric the task does not announce cannot be missed by name, only by number
+        if key[1] not in planned.scorer.metrics:
+            unscored.setdefault(key, lost)
+    order = {metric: at for at, metric in enumerate(planned.scorer.metrics)}
+    pipelines = {pipeline.name: at for at, pipeline in enumerate(planned.scorer.pipelines)}
+    keys = sorted(
+        {key for key in (*values, *unscored) if planned.scorer.reports(key[1])},
+        key=lambda key: (pipelines.get(key[0], 99), order.get(key[1], len(order)), key[1]),
+    )
+    if not keys and failed:  # nothing was answered: the denominator is shown all the same
+        keys = [(pipeline, metric) for pipeline in pipelines for metric in order]
+    return [
+        _estimate(
+            name,
+            planned,
+            key,
+            values.get(key, Values()),
+            unscored.get(key, 0),
+            failed,
+            iterations,
+            draws,
+            arguments,
+        )
+        for key in keys
+    ]
+
+
+def _estimate(
+    name: str,
+    planned: PlannedTask,
+    key: tuple[str, str],
+    values: Values,
+    unscored: int,
+    failed: int,
+    iterations: int,
+    draws: Draws,
+    arguments: Any,
+) -> Estimate:
+    pipeline, metric = key
+    aggregation, higher_is_better, _ = planned.scorer.use_of(metric)
+    value: Any = None
+    stderr, method, why = None, "", "" if values else "no document was scored"
+    plain, clustered = _document_errors(planned.spec, values)
+    if values:
+        try:
+            listed = values.items if is_ours(aggregation) else values.as_list()
+            with current_watch():
+                value = aggregate(_with_arguments(aggregation, arguments), listed)
+                stderr, method = standard_error(
+                    aggregation, listed, metric=metric, iterations=iterations, draws=draws
+                )
+        except Exception:  # noqa: BLE001 - helper border: an aggregation may be the task's own
+            why = traceback.format_exc(limit=-2)
+    found = task_interval(planned.spec, aggregation, values, value) if iterations > 0 else (None, "")
+    return Estimate(
+        task=name,
+        metric=metric,
+        pipeline=pipeline,
+        value=value,
+        stderr=stderr,
+        method=method,
+        interval=found[0],
+        interval_method=found[1],
+        plain_stderr=plain,
+        clustered_stderr=clustered,
+        why=why,
+        scored=len(values),
+        unscored=unscored,
+        failed=failed,
+        higher_is_better=higher_is_better,
+    )
+
+
+def _with_arguments(aggregation: Any, arguments: Any) -> Any:
+    """lmms-eval hands the options of the run to aggregations that take `args`: they write submission files."""
+    if not callable(aggregation) or not _takes_arguments(aggregation):
+        return aggregation
+    return partial(aggregation, args=arguments)
+
+
+def _takes_arguments(aggregation: Any) -> bool:
+    try:
+        return "args" in inspect.signature(aggregation).parameters
+    except (TypeError, ValueError):  # written in C: nothing to read
+        return False
+
+
+def _document_errors(spec: TaskSpec, values: Values) -> tuple[float | None, float | None]:
+    """Standard errors of the documents' own scores, independent and clustered, in lmms-eval's dialect."""
+    if spec.dialect != "lmms_eval":
+        return None, None
+    scores, clusters = scores_in(values.as_list(), score_key=spec.score_key, cluster_key=spec.cluster_key)
+    try:
+        return plain_error(scores), clustered_error(scores, clusters)
+    except (TypeError, ValueError):  # a task may keep anything under its score key
+        return None, None
+
+
+def run_arguments(spec: RunSpec, folder: Path) -> Namespace:
+    """The options of a run as lmms-eval's aggregations know them; files they write go into the run's folder."""
+    return Namespace(
+        **{item.name: getattr(spec, item.name) for item in fields(spec)} | {"output_path": str(folder)}
+    )
+
+
+def estimate_group(
+    group: GroupSpec, leaves: Sequence[str], by_task: Mapping[str, list[Estimate]]
+) -> list[Estimate]:
+    """The numbers of a group from those of its tasks, never from those of groups inside it.
+
+    A task weighs as many documents as its best covered metric has, as in lm-eval: a metric that speaks of some
+    documents only weighs no less for it. Of a metric that is named twice, or meant by two names, the last one counts.
+    """
+    sizes = {leaf: max((one.scored for one in by_task[leaf]), default=0) for leaf in leaves}
+    estimates: dict[tuple[str, str], Estimate] = {}
+    for wanted in group.metrics:
+        numbers = [
+            estimate
+            for leaf in leaves
+            for estimate in by_task[leaf]
+            if isinstance(estimate.value, (int, float))
+        ]
+        for members in _members(group, wanted, numbers):
+            estimate = _estimate_group(group, wanted, members, [sizes[one.task] for one in members])
+            estimates[estimate.metric, estimate.pipeline] = estimate
+    return list(estimates.values())
+
+
+def _estimate_group(
+    group: GroupSpec, wanted: GroupMetric, members: list[Estimate], sizes: list[int]
+) -> Estimate:
+    shares = [
+        Part(value=one.value, stderr=one.stderr, size=size, interval=one.interval)
+        for one, size in zip(members, sizes, strict=True)
+    ]
+    pooled_error = True if group.dialect == "lmms_eval" else None
+    pooled = pool(shares, weight_by_size=wanted.weight_by_size, pooled_error=pooled_error)
+    estimate = _pooled(group.name, pooled, members)
+    if not callable(wanted.aggregation):
+        interval, how = group_interval(shares, weight_by_size=wanted.weight_by_size)
+        estimate = replace(estimate, interval=interval, interval_method=how)
+        return replace(estimate, bounds=pooled_bounds(members, sizes, weight_by_size=wanted.weight_by_size))
+    value: Any = None
+    why = ""
+    try:
+        with current_watch():
+            value = wanted.aggregation([one.value for one in members], sizes, wanted.weight_by_size)
+    except Exception:  # noqa: BLE001 - helper border: an aggregation may be the group's own
+        why = traceback.format_exc(limit=-2)
+    return replace(estimate, value=value, stderr=None, method="", why=why)
+
+
+def _members(group: GroupSpec, wanted: GroupMetric, numbers: Sequence[Estimate]) -> Iterator[list[Estimate]]:
+    """The numbers that are pooled together. lmms-eval takes every metric and filter whose names hold the text."""
+    if group.dialect == "lmms_eval":
+        meant = [one for one in numbers if wanted.metric in f"{one.metric},{one.pipeline}"]
+        keys = dict.fromkeys((one.metric, one.pipeline) for one in meant)
+    else:
+        meant = [one for one in numbers if one.metric == wanted.metric]
+        found = sorted({one.pipeline for one in meant})
+        pipelines = found if wanted.filter_list is None else wanted.filter_list
+        keys = dict.fromkeys((wanted.metric, pipeline) for pipeline in pipelines)
+    for key in keys:
+        members = [one for one in meant if (one.metric, one.pipeline) == key]
+        if members:
+            yield members
+
+
+def _pooled(group: str, pooled: Part, members: list[Estimate]) -> Estimate:
+    return Estimate(
+        task=group,
+        metric=members[0].metric,
+        pipeline=members[0].pipeline,
+        value=pooled.value,
+        stderr=pooled.stderr,
+        method="pooled" if pooled.stderr is not None else "",
+        scored=sum(member.scored for member in members),
+        unscored=sum(member.unscored for member in members),
+        failed=sum(member.failed for member in members),
+        higher_is_better=members[0].higher_is_better,
+    )

@@ -1,0 +1,222 @@
+"""`verify`: what a run was asked, held against what it would be asked now. Asks nothing, loads no weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from assay.core.documents import Document
+from assay.core.errors import AssayError
+from assay.core.requests import fingerprint
+from assay.core.runspec import RunSpec
+from assay.engine.planning.manifest import make_manifest
+from assay.engine.planning.manifest_diff import Drift, compare_manifests
+from assay.engine.planning.model_setup import model_of
+from assay.engine.planning.plan import Plan, PlannedTask
+from assay.store import rows
+from assay.store.runs import Run
+from assay.user_code.runner import Draws
+
+__all__ = ["Verification", "current_identity", "verify"]
+
+_EXAMPLES = 3
+_TOGETHER = 256
+_SHOWN = 200
+"""Characters of a text that are shown around the first place where two differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What drifted since a run, and what could not be looked at."""
+
+    drifts: tuple[Drift, ...]
+    unchecked: tuple[str, ...]
+    documents: int
+    requests: int
+    warnings: tuple[str, ...] = ()
+    """What was not as it should be while it ran, whatever has changed since."""
+
+
+Identity = tuple[Mapping[str, str], str]
+"""Who the model is, and why that could not be found out, if it could not."""
+
+
+async def current_identity(spec: RunSpec, manifest: Mapping[str, Any]) -> Identity:
+    """Who the model is now; as it was, where that cannot be found out."""
+    try:
+        model = model_of(spec)
+        return dict(await model.identify()), ""
+    except AssayError as error:
+        return manifest["model"]["identity"], f"the model and its template: {error.what}"
+
+
+def verify(run: Run, manifest: Mapping[str, Any], plan: Plan, identity: Identity) -> Verification:
+    """Render every document the run asked and compare; `plan` is that of its tasks as they are now."""
+    now = make_manifest(plan)
+    now["model"]["identity"] = identity[0]
+    drifts = compare_manifests(manifest, now)
+    documents = requests = 0
+    for name, planned in plan.tasks.items():
+        found = _compare_task(plan, planned, run)
+        documents += found.documents
+        requests += found.requests
+        drifts += found.drifts(name)
+    unchecked = (identity[1],) if identity[1] else ()
+    return Verification(
+        drifts=tuple(drifts),
+        unchecked=unchecked,
+        documents=documents,
+        requests=requests,
+        warnings=tuple(_warnings(run)),
+    )
+
+
+def _warnings(run: Run) -> Iterator[str]:
+    """A server that became another one in the middle of the run cannot be asked the same again."""
+    for who, names in run.served.items():
+        first, *others = names
+        for name in others:
+            whom = f"the judge `{who}`" if who else "the model"
+            yield f"the server of {whom} said it was {name} in {names[name]} answers, {first} in the others"
+
+
+@dataclass(slots=True)
+class _Differences:
+    """What differs in the documents of one task, counted, with the first of each kind."""
+
+    documents: int = 0
+    requests: int = 0
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    examples: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
+
+    def add(self, kind: str, what: str, document: int, was: Any, is_now: Any) -> None:
+        key = (kind, what)
+        self.counts[key] = self.counts.get(key, 0) + 1
+        shown = self.examples.setdefault(key, [])
+        if len(shown) < _EXAMPLES:
+            then, now = _apart(str(was), str(is_now))
+            shown.append({"document": document, "then": then, "now": now})
+
+    def drifts(self, task: str) -> list[Drift]:
+        return [
+            Drift(
+                kind=kind,
+                what=f"{task}: {what}",
+                count=count,
+                total=self.documents,
+                examples=tuple(self.examples[kind, what]),
+            )
+            for (kind, what), count in self.counts.items()
+        ]
+
+
+def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _Differences:
+    """Each document as it is in the journal and as it is rendered now."""
+    differences = _Differences()
+    stored = run.journal.asked(planned.task.name)
+    then = next(stored, None)
+    for document, target, requests in _rendered(plan, planned):
+        while then is not None and then[0] < document.index:
+            differences.documents += 1
+            differences.add("data", "documents are gone", then[0], then[1], "")
+            then = next(stored, None)
+        if then is None or then[0] != document.index:
+            if run.finished:
+                shown = rows.fields_text(document.fields)
+                differences.add("data", "documents are new", document.index, "", shown)
+            continue
+        differences.documents += 1
+        _compare_document(planned, differences, then, (document, target, requests))
+        then = next(stored, None)
+    for gone in [then, *stored] if then is not None else []:
+        differences.documents += 1
+        differences.add("data", "documents are gone", gone[0], gone[1], "")
+    return differences
+
+
+def _rendered(plan: Plan, planned: PlannedTask) -> Iterator[tuple[Document, Any, Any]]:
+    """(document, target, requests), as a run renders them; a text in the place of requests that cannot be made."""
+    task, draws = planned.task, Draws(plan.spec.seed, planned.task.name)
+    rendering, documents = task.begin(), iter(task.documents())
+    digest = plan.model_digest
+    while batch := list(islice(documents, _TOGETHER)):
+        made: list[tuple[Document, Any, Any]] = []
+        with draws.rendering():
+            for document in batch:
+                try:
+                    requests = rendering.requests(document)
+                    marks = [fingerprint(digest, request.id) for request in requests]
+                    content: Any = json.loads(rows.requests_text(requests, marks))
+                except Exception as error:  # noqa: BLE001 - helper border: a template or helper may fail on any one document
+                    content = f"{type(error).__name__}: {error}"
+                made.append((document, _target(planned, document), content))
+        yield from made
+
+
+def _target(planned: PlannedTask, document: Document) -> Any:
+    try:
+        return planned.task.target(planned.task.lend(document.fields))
+    except Exception:  # noqa: BLE001 - helper border: a target that cannot be made now is not the one there was
+        return None
+
+
+def _compare_document(
+    planned: PlannedTask, differences: _Differences, then: Sequence[Any], now: tuple[Document, Any, Any]
+) -> None:
+    document, target, requests = now
+    number, fields_then, target_then, requests_then = then
+    fields = rows.fields_text(document.fields)
+    if fields != fields_then:
+        differences.add("data", "documents changed", number, fields_then, fields)
+    if rows.target_text(target) != target_then:
+        differences.add("task", "targets changed", number, target_then, rows.target_text(target))
+    asked = json.loads(requests_then)
+    if isinstance(requests, str):
+        if asked["requests"]:
+            differences.add("prompt", "documents cannot be rendered any more", number, "", requests)
+        return
+    before, after = _by_place(asked), _by_place(requests)
+    differences.requests += len(after)
+    if not planned.task.is_dialogue and before.keys() != after.keys():
+        differences.add("prompt", "another number of requests", number, len(before), len(after))
+        return
+    for place, (kind, prompt, argument) in after.items():
+        if place not in before:
+            continue
+        old_kind, old_prompt, old_argument = before[place]
+        if prompt != old_prompt or kind != old_kind:
+            differences.add("prompt", "prompts changed", number, old_prompt, prompt)
+            return
+        if argument != old_argument:
+            if kind == "generate":
+                differences.add("settings", "generation settings changed", number, old_argument, argument)
+            else:
+                differences.add("prompt", "continuations changed", number, old_argument, argument)
+            return
+
+
+def _by_place(content: Mapping[str, Any]) -> dict[tuple[int, int], tuple[str, str, str]]:
+    """(number, repeat) -> (kind, prompt, continuation or settings)."""
+    prompts = content["prompts"]
+    return {
+        (number, repeat): (kind, prompts[prompt], argument)
+        for number, repeat, kind, prompt, argument, _ in content["requests"]
+    }
+
+
+def _apart(was: str, is_now: str) -> tuple[str, str]:
+    """Two texts around the first place where they differ."""
+    at = next(
+        (at for at, (one, other) in enumerate(zip(was, is_now, strict=False)) if one != other),
+        min(len(was), len(is_now)),
+    )
+    start = max(0, at - _SHOWN // 4)
+
+    def cut(text: str) -> str:
+        piece = text[start : start + _SHOWN]
+        return f"{'…' if start else ''}{piece}{'…' if len(text) > start + _SHOWN else ''}"
+
+    return cut(was), cut(is_now)

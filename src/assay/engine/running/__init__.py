@@ -1,0 +1,1 @@
+"""Executes a plan: request scheduling, concurrency, prefetch, dialogues, cost ledger."""

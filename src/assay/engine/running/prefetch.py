@@ -1,0 +1,288 @@
+"""Media ahead of the model: decoded in threads within a memory budget, once for all who need them, then dropped.
+
+A request that goes to the model carries parts that are *shared*: the first to look at one decodes it, or waits for the
+thread that is at it; everybody else gets the same pixels. When the last request that needs a medium has its outcome,
+what was decoded of it is forgotten.
+
+    share -> (decoded ahead, up to the budget) -> looked at by the model -> done -> dropped
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from assay.core.messages import Image, Media, Message, Part, Prompt, Text, Video
+from assay.core.ports import Model, Prepares
+from assay.core.requests import Request
+from assay.engine.running.model_queue import Backlog
+from assay.media.pictures import is_picture, picture_bytes
+
+__all__ = ["FIRST_WITH_MEDIA", "Prefetch", "held_bytes", "lightened", "size_bytes"]
+
+_THREADS = 2
+"""Decoders at work beside the model; Pillow, PyAV and soundfile let others run meanwhile."""
+
+FIRST_WITH_MEDIA = 16
+"""Documents of a task with media that are rendered together at first: nobody knows what they hold."""
+
+_CHUNK_SHARE = 8
+"""Documents rendered together take at most this part of the budget."""
+
+
+@dataclass(slots=True)
+class _Shared:
+    """One medium that requests on their way to the model need."""
+
+    part: Media
+    uses: int = 0
+    size: int = 0
+    """What it takes of the budget: what the part holds itself, and what was made of it."""
+
+    made: dict[str, Future[Any]] = field(default_factory=dict)
+
+
+class Prefetch:
+    """The media of the requests between rendering and their outcome."""
+
+    def __init__(self, budget_bytes: int, model: Model) -> None:
+        self._budget = budget_bytes
+        self._prepare: Callable[[Media], object] = (
+            model.prepare if isinstance(model, Prepares) else _load_picture
+        )
+        self._shared: dict[str, _Shared] = {}
+        self._needed: dict[str, tuple[str, ...]] = {}
+        """Request id, or who else holds them -> the media that are needed."""
+
+        self._ahead: deque[str] = deque()
+        self._busy = 0
+        self._total = 0
+        self._lock = threading.RLock()
+        self._freed = asyncio.Event()
+        self._pool: ThreadPoolExecutor | None = None
+
+    # --- requests in, outcomes out -----------------------------------------------------------------
+
+    def share(self, requests: Sequence[Request]) -> Sequence[Request]:
+        """The requests with their media shared, those with the same medium side by side; others as they are."""
+        if not any(request.prompt.has_media for request in requests):
+            return requests
+        places: dict[str, int] = {}
+        ordered: list[tuple[int, Request]] = []
+        for at, request in enumerate(requests):
+            keys = tuple(dict.fromkeys(_key(part) for part in request.prompt.media))
+            place = places.setdefault(keys[0], at) if keys else at
+            ordered.append((place, self._admit(request, keys) if keys else request))
+        ordered.sort(key=lambda pair: pair[0])
+        for _, request in ordered:
+            self._ahead.extend(self._needed.get(request.id, ()))
+        self._pump()
+        return [request for _, request in ordered]
+
+    def hold(self, name: str, media: Sequence[Media]) -> tuple[Media, ...]:
+        """The media, shared, for somebody who looks at them after the model: until `done(name)`."""
+        if media:
+            self._need(name, media, tuple(dict.fromkeys(_key(part) for part in media)))
+        return tuple(self._sharing(part) for part in media)
+
+    def _admit(self, request: Request, keys: tuple[str, ...]) -> Request:
+        self._need(request.id, request.prompt.media, keys)
+        return replace(request, prompt=_with_parts(request.prompt, self._sharing))
+
+    def _need(self, name: str, media: Sequence[Media], keys: tuple[str, ...]) -> None:
+        with self._lock:
+            self._needed[name] = keys
+            for part in media:
+                if _key(part) not in self._shared:
+                    self._shared[_key(part)] = _Shared(part, size=part.held_bytes)
+                    self._total += part.held_bytes
+            for key in keys:
+                self._shared[key].uses += 1
+
+    def _sharing(self, part: Media) -> Media:
+        """A part that holds nothing itself: a model that remembers its requests remembers no pictures."""
+        key = _key(part)
+        shared = replace(part, load=partial(self._load, key), keep=partial(self._keep, key), held_bytes=0)
+        if isinstance(shared, Image) and shared.file is not None:
+            shared = replace(shared, file=partial(self._file, key))
+        return shared
+
+    def _load(self, key: str) -> Any:
+        with self._lock:
+            shared = self._shared.get(key)
+        return _gone() if shared is None else self._keep(key, "load", shared.part.load)
+
+    def _file(self, key: str) -> bytes:
+        with self._lock:
+            shared = self._shared.get(key)
+        part = None if shared is None else shared.part
+        return part.file() if isinstance(part, Image) and part.file is not None else bytes(_gone())
+
+    def done(self, request_id: str) -> None:
+        """The request has its outcome: media nobody else needs are dropped."""
+        if not self._needed or (keys := self._needed.pop(request_id, None)) is None:
+            return
+        with self._lock:
+            for key in keys:
+                shared = self._shared[key]
+                shared.uses -= 1
+                if shared.uses == 0:
+                    del self._shared[key]
+                    self._total -= shared.size
+        self._freed.set()
+        self._pump()
+
+    async def room(self, backlog: Backlog) -> None:
+        """Wait while more is held than the budget allows: for whoever renders further documents.
+
+        Meanwhile the model takes what there is; nobody fills its window up.
+        """
+        waited = False
+        while self.full:
+            if not waited:
+                await backlog.hurry()
+            waited = True
+            self._freed.clear()
+            await self._freed.wait()
+        if waited:
+            await backlog.hurry(on=False)
+
+    @property
+    def full(self) -> bool:
+        """Whether further documents have to wait."""
+        return self._total >= self._budget - self._budget // _CHUNK_SHARE and bool(self._needed)
+
+    def close(self) -> None:
+        """Decode nothing more."""
+        self._ahead.clear()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def at_once(self, documents: Sequence[Sequence[Request]], most: int) -> int:
+        """How many documents to render together, by what the requests of the last ones hold."""
+        held = held_bytes(request for requests in documents for request in requests)
+        return max(1, min(most, self._budget // _CHUNK_SHARE * len(documents) // held)) if held else most
+
+    # --- decoding ----------------------------------------------------------------------------------
+
+    def _keep(self, key: str, how: str, make: Callable[[], Any]) -> Any:
+        """What `make` makes of a medium, made once while requests need it. Called from any thread."""
+        with self._lock:
+            shared = self._shared.get(key)
+            if shared is None:
+                return make()  # looked at after the outcome: nobody keeps it
+            future = shared.made.get(how)
+            first = future is None
+            if future is None:
+                future = shared.made[how] = Future()
+        if first:
+            self._make(shared, key, future, make)
+        return future.result()
+
+    def _make(self, shared: _Shared, key: str, future: Future[Any], make: Callable[[], Any]) -> None:
+        try:
+            value = make()
+        except Exception as error:  # noqa: BLE001 - handed on, to each who looks at the medium
+            future.set_exception(error)
+            return
+        except BaseException:
+            future.cancel()
+            raise
+        size = max(0, size_bytes(value) - shared.part.held_bytes)
+        with self._lock:
+            if self._shared.get(key) is shared:
+                shared.size += size
+                self._total += size
+        future.set_result(value)
+
+    def _pump(self) -> None:
+        """Set threads to work on what comes next, while the budget allows."""
+        with self._lock:
+            while self._ahead and self._busy < _THREADS and self._total < self._budget:
+                shared = self._shared.get(self._ahead.popleft())
+                if shared is None or shared.made:
+                    continue  # answered already, or already looked at
+                if self._pool is None:
+                    self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="assay-media")
+                self._busy += 1
+                self._pool.submit(self._decode, self._sharing(shared.part))
+
+    def _decode(self, part: Media) -> None:
+        with suppress(Exception):  # the model meets the same error, where it can be told
+            self._prepare(part)
+        with self._lock:
+            self._busy -= 1
+        self._pump()
+
+
+def _load_picture(part: Media) -> object:
+    """What every model does with a picture; of sounds and videos only the model knows what it wants."""
+    return part.load() if isinstance(part, Image) else None
+
+
+def _key(part: Media) -> str:
+    stretch = f":{part.start_s}:{part.end_s}" if isinstance(part, Video) else ""
+    return f"{type(part).__name__}:{part.digest}{stretch}"
+
+
+def _with_parts(prompt: Prompt, change: Callable[[Media], Media]) -> Prompt:
+    """The same prompt, its media changed; what it is named by stays."""
+    messages = tuple(
+        Message(message.role, tuple(_changed(part, change) for part in message.parts))
+        for message in prompt.messages
+    )
+    return Prompt(messages, chat=prompt.chat).with_digest_of(prompt)
+
+
+def _changed(part: Part, change: Callable[[Media], Media]) -> Part:
+    return part if isinstance(part, Text) else change(part)
+
+
+def size_bytes(value: Any) -> int:
+    """The memory that decoded media take: pictures, arrays, bytes, and whatever holds those."""
+    if isinstance(value, (bytes, bytearray)):
+        return len(value)
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes)
+    if is_picture(value):
+        return picture_bytes(value)
+    if isinstance(value, (list, tuple)):
+        return sum(size_bytes(one) for one in value)
+    return size_bytes(getattr(value, "frames", ()))
+
+
+def held_bytes(requests: Iterable[Request]) -> int:
+    """The memory that goes with the media of some requests, each medium counted once."""
+    media = {id(part): part.held_bytes for request in requests for part in request.prompt.media}
+    return sum(media.values())
+
+
+def lightened(requests: tuple[Request, ...]) -> tuple[Request, ...]:
+    """The requests without what their media hold: for documents, which wait for answers, and then for their verdicts."""
+    for request in requests:  # no generator: this is asked of every document
+        if request.prompt.plain is None and request.prompt.has_media:
+            break
+    else:
+        return requests
+    return tuple(
+        replace(request, prompt=_with_parts(request.prompt, _without_content))
+        if request.prompt.has_media
+        else request
+        for request in requests
+    )
+
+
+def _without_content(part: Media) -> Media:
+    light = replace(part, load=_gone, held_bytes=0)
+    return replace(light, file=None) if isinstance(light, Image) else light
+
+
+def _gone() -> Any:
+    raise RuntimeError("the medium was let go of when its request was answered")

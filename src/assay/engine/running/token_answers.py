@@ -1,0 +1,37 @@
+"""What is known of a run whose tokens are kept: an answer without them does not do, so the model is asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+
+from assay.core.responses import Response
+from assay.engine.planning.plan import Plan
+from assay.store.cache import KnownAnswers
+
+__all__ = ["known_to"]
+
+
+def known_to(plan: Plan, known: KnownAnswers | None) -> KnownAnswers | None:
+    """The known answers as a plan may use them: with tokens, where it keeps them and its model tells them."""
+    if known is None or not plan.spec.token_logprobs or not plan.model.traits.tokens:
+        return known
+    return _WithTokens(known, plan.model_digest[:16])
+
+
+class _WithTokens:
+    """Known answers, those of the model with their tokens; judges need none."""
+
+    def __init__(self, known: KnownAnswers, model: str) -> None:
+        self._known = known
+        self._model = model
+        """How the fingerprints of the model's answers begin."""
+
+    def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:
+        asked = [mark for mark in fingerprints if mark.startswith(self._model)]
+        judged = [mark for mark in fingerprints if not mark.startswith(self._model)]
+        found = self._known.find(asked, tokens=True) if asked else {}
+        return found | (self._known.find(judged, tokens=tokens) if judged else {})
+
+    def add(self, responses: Iterable[tuple[str, Response]], *, model: str) -> Future[None]:
+        return self._known.add(responses, model=model)

@@ -1,0 +1,1 @@
+"""Runs the task author's Python (helpers, class tasks, metrics): isolation, time limits, seeds."""

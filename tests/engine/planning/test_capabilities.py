@@ -1,0 +1,180 @@
+"""A task the model cannot answer is refused before anything loads, with what would work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from tests.contracts.test_models import ADAPTERS
+from tests.making import planned, write_choices, write_task, write_texts
+
+from assay.core.errors import AssayError, CannotAnswer
+from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
+from assay.core.ports import Ability, Model, Traits
+from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.specs import TaskSpec
+from assay.engine.planning.capabilities import abilities_needed, check_abilities
+from assay.models import MODELS
+from assay.models.offers import OFFERS, who_can
+from assay.testing import ScriptedModel
+
+ALL = frozenset(get_args(Ability))
+
+
+def refusal(model: Model, path: Path, **options: Any) -> CannotAnswer:
+    with pytest.raises(CannotAnswer) as caught:
+        planned(model, tasks=[str(path)], **options)
+    return caught.value
+
+
+def request(kind: str, *parts: Part, chat: bool = False) -> Request:
+    prompt = Prompt((Message("user", (*parts, Text("?"))),), chat=chat)
+    match kind:
+        case "generate":
+            return Generate(task="t", document=0, prompt=prompt, settings=Settings({}))
+        case "likelihood":
+            return Likelihood(task="t", document=0, prompt=prompt, continuation="!")
+        case _:
+            return RollingLikelihood(task="t", document=0, prompt=prompt)
+
+
+def part(kind: type[Image] | type[Audio] | type[Video]) -> Part:
+    return kind(digest="0", load=lambda: None)
+
+
+ASKED: dict[str, Request] = {
+    "generate": request("generate"),
+    "likelihood": request("likelihood"),
+    "rolling": request("rolling"),
+    "chat": request("generate", chat=True),
+    "image": request("generate", part(Image)),
+    "audio": request("generate", part(Audio)),
+    "video": request("generate", part(Video)),
+}
+
+
+def test_there_is_a_question_for_every_ability() -> None:
+    assert set(ASKED) == ALL
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_a_request_needs_is_seen_in_it(name: str) -> None:
+    needed = abilities_needed([ASKED[name]])
+    assert name in needed
+    assert needed <= {name, "generate"}
+
+
+def make(name: str) -> Model:
+    """The adapter, if it can be made here: some look into packages that may not be installed."""
+    try:
+        model = ADAPTERS[name]()
+        _ = model.traits
+    except (AssayError, ImportError) as error:
+        pytest.skip(str(error))
+    return model
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_every_adapter_is_taken_at_its_word(adapter: str, name: str) -> None:
+    model = make(adapter)
+    needed = abilities_needed([ASKED[name]])
+    fits = needed <= model.traits.abilities and model.traits.needs <= needed
+    spec = TaskSpec(name="task")
+    if fits:
+        check_abilities(model, spec, (ASKED[name],))
+    else:
+        with pytest.raises(CannotAnswer, match=f"`{model.name}` cannot answer `task`"):
+            check_abilities(model, spec, (ASKED[name],))
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_no_adapter_can_more_than_it_is_listed_with(adapter: str) -> None:
+    listed = OFFERS.get(adapter.partition(" ")[0].strip(","))
+    if listed is not None:
+        assert make(adapter).traits.abilities <= set(listed.split())
+
+
+def test_what_is_listed_exists() -> None:
+    for name, can in OFFERS.items():
+        assert name in MODELS.names()
+        assert set(can.split()) <= ALL
+
+
+def test_every_adapter_that_answers_is_listed() -> None:
+    def package(name: str) -> str:
+        return MODELS._lazy[name].partition(":")[0].split(".")[2]
+
+    listed = {package(name) for name in OFFERS}
+    assert {package(name) for name in MODELS._lazy} - listed == {"dummy", "oracle", "replay"}
+
+
+@pytest.mark.parametrize(
+    ("write", "abilities", "hint"),
+    [
+        (write_choices, {"generate"}, "--mc_as_generation"),
+        (write_choices, {"generate", "chat"}, "models that can: `embedded`, `smollm2`"),
+        (write_texts, {"generate"}, "models that can: `embedded`"),
+        (write_task, {"likelihood"}, "it does: likelihood; models that can: `embedded`"),
+    ],
+)
+def test_the_hint_says_what_would_work(
+    workspace: Path, write: Callable[[Path], Path], abilities: set[Any], hint: str
+) -> None:
+    model = ScriptedModel(abilities=frozenset(abilities))
+    assert hint in refusal(model, write(workspace)).hint
+    assert model.opened == 0
+
+
+def test_without_chat_the_question_can_be_asked_as_plain_text(workspace: Path) -> None:
+    model = ScriptedModel(abilities=frozenset({"generate"}))
+    path = write_task(workspace)
+    assert "without --apply_chat_template" in refusal(model, path, apply_chat_template=True).hint
+    planned(model, tasks=[str(path)])
+
+
+def test_readers_are_not_named_where_there_is_nothing_to_read() -> None:
+    assert "ocr" in who_can(["generate", "image"])
+    assert "ocr" not in who_can(["generate"])
+    assert who_can(["rolling", "audio"]) == ["hf", "vllm"]
+
+
+class WithoutSystem(ScriptedModel):
+    """Its chat template refuses system messages."""
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(abilities=ALL, system=False)
+
+
+class Deaf(ScriptedModel):
+    """Its chat template leaves system messages out, and it answers all the same."""
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(abilities=ALL, system=False, answers_without_system=True)
+
+
+def test_a_system_message_that_will_be_left_out_is_said_before(workspace: Path) -> None:
+    path = write_task(workspace)
+    chat: dict[str, Any] = {"apply_chat_template": True}
+    assert not planned(Deaf(), tasks=[str(path)], **chat).notes
+    (note,) = planned(Deaf(), tasks=[str(path)], system_instruction="Be brief.", **chat).notes
+    assert "takes no system message" in note and "--system_instruction" in note
+    described = write_task(workspace, "described", description="Answer with a number.")
+    (note,) = planned(Deaf(), tasks=[str(described)], **chat).notes
+    assert "described" in note and "`description`" in note
+
+
+def test_a_system_message_that_would_be_refused_is_refused_before(workspace: Path) -> None:
+    path = write_task(workspace)
+    planned(WithoutSystem(), tasks=[str(path)], apply_chat_template=True)
+    planned(WithoutSystem(), tasks=[str(path)], system_instruction="Be brief.")  # plain text, no role
+    options = {"apply_chat_template": True, "system_instruction": "Be brief."}
+    assert "takes no system message" in refusal(WithoutSystem(), path, **options).what
+    described = write_task(workspace, "described", description="Answer with a number.")
+    found = refusal(WithoutSystem(), described, apply_chat_template=True)
+    assert "described.yaml" in found.where and "`description`" in found.hint
+    planned(ScriptedModel(), tasks=[str(described)], **options)

@@ -1,0 +1,61 @@
+"""Answers that come one by one are dealt with in small groups."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+import pytest
+
+from assay.engine.running.batching import Gathering, short_turns
+from assay.testing import ScriptedModel
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return waited
+
+
+def after(seconds: float) -> Gathering:
+    gathering = Gathering()
+    with gathering.timed():
+        time.sleep(seconds)
+    return gathering
+
+
+def test_nobody_waits_for_company_before_it_is_known_what_a_group_costs(waits: list[float]) -> None:
+    asyncio.run(Gathering().wait(1, of=100))
+    assert waits == []
+
+
+def test_few_wait_as_long_as_the_last_group_makes_worthwhile_and_never_long(waits: list[float]) -> None:
+    asyncio.run(after(0.002).wait(1, of=100))
+    asyncio.run(after(0.02).wait(1, of=100))
+    assert 0.008 <= waits[0] <= 0.025 and waits[1] == 0.025
+
+
+def test_many_do_not_wait_and_neither_do_the_last(waits: list[float]) -> None:
+    gathering = after(0.002)
+    asyncio.run(gathering.wait(64, of=1000))
+    asyncio.run(gathering.wait(3, of=3))
+    assert waits == []
+
+
+@pytest.mark.parametrize(("in_flight", "turn_s"), [(1, 0.005), (8, 0.001)])
+def test_threads_take_short_turns_only_where_many_calls_are_open(in_flight: int, turn_s: float) -> None:
+    model = ScriptedModel(lambda asked: "", in_flight=in_flight)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.005)
+    try:
+        with short_turns(model):
+            assert sys.getswitchinterval() == pytest.approx(turn_s)
+        assert sys.getswitchinterval() == pytest.approx(0.005)
+    finally:
+        sys.setswitchinterval(before)

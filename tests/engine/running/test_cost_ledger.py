@@ -1,0 +1,280 @@
+"""What a run costs: priced as it goes, counted apart for judges, stopped before the limit, resumed with a higher one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import ROWS, write_task
+
+import assay
+from assay.core.errors import BadOption, CostReached
+from assay.core.requests import Request
+from assay.core.responses import Failure, Response, Usage
+from assay.engine.running.cost_ledger import Ledger
+from assay.models.prices import Price, PriceTable
+from assay.testing import ScriptedModel
+
+
+class Paid(ScriptedModel):
+    """A model with a bill: every answer reads a thousand tokens and writes a hundred."""
+
+    billed = "openai/gpt-4o-mini"
+    batched = False
+
+    @property
+    def billed_as(self) -> str:
+        return self.billed
+
+    def _value(self, request: Request) -> Any:
+        usage = Usage(1000, 100, batched=self.batched)
+        return Response(request_id="", value="2", finish="stop", usage=usage)
+
+
+EACH = (1000 * 0.15 + 100 * 0.60) / 1e6
+
+
+def run(workspace: Path, model: ScriptedModel, **options: Any) -> assay.Run:
+    path = write_task(workspace / "tasks", generation_kwargs={"max_gen_toks": 100})
+    return assay.run(model=model, tasks=[str(path)], no_cache=True, **options)
+
+
+def test_every_response_is_priced_and_summed(workspace: Path) -> None:
+    done = run(workspace, Paid())
+    assert done.spent.cost_usd == pytest.approx(6 * EACH)
+    assert (done.spent.requests, done.spent.input_tokens, done.spent.output_tokens) == (6, 6000, 600)
+    assert done.spent_by_task["sums"] == done.spent
+    assert done.usage["tasks"]["sums"]["cost_usd"] == pytest.approx(6 * EACH)
+    assert done.usage["billing"][""]["billed_as"] == "openai/gpt-4o-mini"
+    assert "6000 tokens read, 600 written; $0.0013 by prices of 20" in done.table()
+    assert assay.open_run(done.folder).spent == done.spent
+
+
+def test_tasks_are_counted_apart(workspace: Path) -> None:
+    paths = [
+        write_task(workspace / "tasks", name, ROWS[:count]) for name, count in (("two", 2), ("three", 3))
+    ]
+    done = assay.run(model=Paid(), tasks=[str(path) for path in paths], no_cache=True)
+    apart = {task: spent.requests for task, spent in done.spent_by_task.items()}
+    assert apart == {"two": 2, "three": 3}
+    assert done.spent.requests == 3  # two of them are the same questions, asked once
+
+
+def test_a_model_without_a_bill_costs_nothing_and_says_nothing(workspace: Path) -> None:
+    class Own(Paid):
+        billed = ""
+
+    done = run(workspace, Own())
+    assert done.spent.cost_usd is None
+    assert "6000 tokens read, 600 written" in done.table()
+    assert "$" not in done.table()
+    assert "cost" not in done.table()
+
+
+def test_a_server_of_ones_own_costs_what_a_table_of_the_users_says(workspace: Path) -> None:
+    class Gateway(Paid):
+        billed = "llm.corp.internal/model"
+
+    assert run(workspace, Gateway(), output_path="free").spent.cost_usd is None
+    (workspace / "mine.toml").write_text(
+        'date = "2031-02-03"\n[prices]\n"llm.corp.internal/*" = { input = 1000, output = 0 }'
+    )
+    done = run(workspace, Gateway(), prices="mine.toml", output_path="paid")
+    assert done.spent.cost_usd == pytest.approx(6.0)
+
+
+def test_a_price_nobody_knows_is_unknown_and_not_nothing(workspace: Path) -> None:
+    class Unheard(Paid):
+        billed = "openai/unheard-of"
+
+    done = run(workspace, Unheard())
+    assert done.spent.cost_usd is None
+    assert "cost unknown: no price for `openai/unheard-of`" in done.table()
+
+
+def test_prices_of_the_user_count(workspace: Path) -> None:
+    (workspace / "mine.toml").write_text(
+        'date = "2031-02-03"\n[prices]\n"openai/gpt-4o-mini" = { input = 1000, output = 0 }'
+    )
+    done = run(workspace, Paid(), prices="mine.toml")
+    assert done.spent.cost_usd == pytest.approx(6.0)
+    assert "$6.00 by prices of 2031-02-03" in done.table()
+
+
+def test_a_cost_the_service_names_itself_goes_before_the_table(workspace: Path) -> None:
+    class Told(Paid):
+        def _value(self, request: Request) -> Any:
+            return Response(request_id="", value="2", finish="stop", usage=Usage(10, 1, cost_usd=0.5))
+
+    assert run(workspace, Told()).spent.cost_usd == pytest.approx(3.0)
+
+
+def test_batches_cost_half(workspace: Path) -> None:
+    class Batched(Paid):
+        batched = True
+
+    assert run(workspace, Batched()).spent.cost_usd == pytest.approx(3 * EACH)
+
+
+def test_what_comes_from_the_cache_costs_nothing(workspace: Path) -> None:
+    path = write_task(workspace / "tasks")
+    first = assay.run(model=Paid(), tasks=[str(path)], use_cache="cache.sqlite", output_path="a")
+    again = assay.run(model=Paid(), tasks=[str(path)], use_cache="cache.sqlite", output_path="b")
+    assert first.spent.requests == 6
+    assert (again.spent.requests, again.spent.cost_usd) == (0, None)
+
+
+def test_a_limit_stops_the_run_which_goes_on_with_a_higher_one(workspace: Path) -> None:
+    model = Paid(window=1)
+    with pytest.raises(CostReached, match="--max_cost") as caught:
+        run(workspace, model, max_cost=3.5 * EACH)
+    assert caught.value.exit_code == 4
+    asked = len(model.asked)
+    assert asked == 3
+    with pytest.raises(CostReached):
+        run(workspace, model, max_cost=3.5 * EACH)
+    assert len(model.asked) == asked
+    done = run(workspace, model, max_cost=6.5 * EACH)
+    assert len(model.asked) == 6
+    assert done.spent.cost_usd == pytest.approx(6 * EACH)
+    assert done.outcomes("sums") == {"scored": 6}
+
+
+def test_a_limit_that_is_not_reached_changes_nothing(workspace: Path) -> None:
+    assert run(workspace, Paid(), max_cost=1).outcomes("sums") == {"scored": 6}
+
+
+def test_what_fits_only_after_the_first_answers_is_asked_then(workspace: Path) -> None:
+    class Short(Paid):
+        def _value(self, request: Request) -> Any:
+            return Response(request_id="", value="2", finish="stop", usage=Usage(8, 1))
+
+    model = Short(window=64)
+    done = run(workspace, model, max_cost=0.000_1)
+    assert len(model.asked) == 6
+    assert done.outcomes("sums") == {"scored": 6}
+
+
+def test_a_window_is_cut_where_the_money_ends(workspace: Path) -> None:
+    model = Paid(window=64)
+    with pytest.raises(CostReached):
+        run(workspace, model, max_cost=0.000_2)
+    assert 1 <= len(model.asked) < 6
+
+
+def test_a_limit_needs_a_price(workspace: Path) -> None:
+    class Unheard(Paid):
+        billed = "openai/unheard-of"
+
+    with pytest.raises(BadOption, match="no price is known for `openai/unheard-of`"):
+        run(workspace, Unheard(), max_cost=5)
+
+
+def test_a_model_that_costs_nothing_has_no_limit(workspace: Path) -> None:
+    assert run(workspace, ScriptedModel(), max_cost=0).outcomes("sums") == {"scored": 6}
+
+
+def test_judges_are_counted_apart_and_against_the_same_limit(workspace: Path) -> None:
+    class Judge(Paid):
+        def _value(self, request: Request) -> Any:
+            return Response(request_id="", value="VERDICT: CORRECT", finish="stop", usage=Usage(2000, 100))
+
+    path = write_task(
+        workspace / "tasks",
+        rows=ROWS,
+        metric_list=[{"metric": "good", "judge": {"kind": "binary"}}],
+    )
+    judge = Judge(name="judge", window=1)
+    done = assay.run(model=Paid(), judge=judge, tasks=[str(path)], no_cache=True, output_path="free")
+    assert done.spent.cost_usd == pytest.approx(6 * EACH)
+    (spent,) = done.spent_by_judge.values()
+    asked = spent.requests
+    assert asked >= 1
+    assert spent.cost_usd == pytest.approx(asked * (2000 * 0.15 + 100 * 0.60) / 1e6)
+    limited = Judge(name="judge", window=1)
+    with pytest.raises(CostReached):
+        assay.run(
+            model=Paid(),
+            judge=limited,
+            tasks=[str(path)],
+            no_cache=True,
+            output_path="less",
+            max_cost=6.5 * EACH,
+        )
+    assert len(limited.asked) < asked
+
+
+def test_what_is_on_its_way_is_set_aside() -> None:
+    prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
+    ledger = Ledger(prices, limit_usd=25.0)
+    account = ledger.account(_Named("x/y"))
+    (requests,) = _requests(6)
+
+    async def use() -> None:
+        assert len(await account.admit(requests[:2])) == 2
+        waiting = asyncio.ensure_future(account.admit(requests[2:]))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        account.charge(Response(request_id=requests[0].id, value="", usage=Usage(0, 10)))
+        account.charge(Response(request_id=requests[1].id, value="", usage=Usage(0, 10)))
+        assert await waiting == []
+        assert ledger.reached
+
+    asyncio.run(asyncio.wait_for(use(), 5))
+
+
+def test_estimates_are_corrected_by_what_was_charged() -> None:
+    prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
+    ledger = Ledger(prices, limit_usd=25.0)
+    account = ledger.account(_Named("x/y"))
+    (requests,) = _requests(6)
+    (first,) = asyncio.run(account.admit(requests[:1]))
+    account.charge(Response(request_id=first.id, value="", usage=Usage(0, 1)))
+    assert ledger.spent_usd == pytest.approx(1.0)
+    assert len(asyncio.run(account.admit(requests[1:]))) == 5
+
+
+def test_a_failure_frees_what_was_set_aside() -> None:
+    prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
+    ledger = Ledger(prices, limit_usd=15.0)
+    account = ledger.account(_Named("x/y"))
+    (requests,) = _requests(2)
+    asyncio.run(account.admit(requests[:1]))
+    account.charge(Failure(request_id=requests[0].id, kind="timeout", message=""))
+    assert len(asyncio.run(account.admit(requests[1:]))) == 1
+
+
+class _Named(ScriptedModel):
+    def __init__(self, billed_as: str) -> None:
+        super().__init__()
+        self.billed_as = billed_as
+
+
+def _requests(count: int) -> tuple[list[Request]]:
+    from assay.core.messages import Prompt
+    from assay.core.requests import Generate, Settings
+
+    settings = Settings({"max_gen_toks": 10})
+    return (
+        [
+            Generate(task="t", document=n, prompt=Prompt.of_text(str(n)), settings=settings)
+            for n in range(count)
+        ],
+    )
+
+
+def test_the_backlog_that_was_stopped_takes_and_gives_nothing() -> None:
+    from assay.engine.running.model_queue import Backlog
+
+    async def use() -> list[Request]:
+        backlog = Backlog(10)
+        (requests,) = _requests(3)
+        await backlog.put(requests)
+        await backlog.stop()
+        await backlog.put(requests)
+        await backlog.put_first(requests)
+        return await backlog.take(5)
+
+    assert asyncio.run(asyncio.wait_for(use(), 5)) == []

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from assay.engine.running.gc import few_collections
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.enable()
+
+
+def test_sweeps_are_rare_inside_and_as_before_afterwards() -> None:
+    gc.set_threshold(700, 10, 10)
+    seen = []
+
+    def fail() -> None:
+        with few_collections():
+            seen.append((gc.get_threshold(), gc.get_freeze_count() > 0))
+            raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x"):
+        fail()
+    assert seen == [((50_000, 10, 10), True)]
+    assert gc.get_threshold() == (700, 10, 10)
+    assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.parametrize("threshold", [0, 100_000])
+def test_a_collector_somebody_set_to_sweep_less_is_left_alone(threshold: int) -> None:
+    gc.set_threshold(threshold, 5, 5)
+    with few_collections():
+        assert gc.get_threshold() == (threshold, 5, 5)
+
+
+def test_a_collector_that_is_off_stays_off() -> None:
+    gc.disable()
+    with few_collections():
+        assert not gc.isenabled()
+    assert not gc.isenabled()
+
+
+def test_cycles_are_still_collected_inside() -> None:
+    class Node:
+        alive = 0
+
+        def __init__(self) -> None:
+            Node.alive += 1
+            self.me = self
+
+        def __del__(self) -> None:
+            Node.alive -= 1
+
+    gc.set_threshold(700, 10, 10)
+    with few_collections():
+        for _ in range(120_000):
+            Node()
+        assert Node.alive < 110_000

@@ -1,0 +1,289 @@
+"""`ask`: windows to the model, outcomes back; what breaks costs requests, not the run."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from assay.core.errors import AssayError, BadData, BadOption
+from assay.core.messages import Prompt
+from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.engine.running.model_queue import Backlog, ask
+from assay.testing import ScriptedModel
+
+T = TypeVar("T")
+
+
+def generate(number: int) -> Generate:
+    return Generate(task="t", document=number, prompt=Prompt.of_text(f"prompt {number}"), settings=Settings())
+
+
+def in_time(work: Coroutine[Any, Any, T]) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(5):
+            return await work
+
+    return asyncio.run(bounded())
+
+
+def asked(model: Any, requests: Sequence[Request]) -> dict[str, Outcome]:
+    """Everything `ask` hands on, by request."""
+    outcomes: list[Outcome] = []
+
+    async def work() -> None:
+        backlog = Backlog(1000)
+        await backlog.put(requests)
+        await backlog.close()
+        await ask(model, backlog, outcomes.append)
+
+    in_time(work())
+    assert len({outcome.request_id for outcome in outcomes}) == len(outcomes), "each request ends once"
+    return {outcome.request_id: outcome for outcome in outcomes}
+
+
+# --- the backlog ---------------------------------------------------------------------------------------
+
+
+def test_a_full_backlog_makes_the_producer_wait() -> None:
+    async def work() -> list[int]:
+        backlog, put = Backlog(4), []
+
+        async def produce() -> None:
+            for number in range(10):
+                await backlog.put([generate(2 * number), generate(2 * number + 1)])
+                put.append(number)
+            await backlog.close()
+
+        producing = asyncio.create_task(produce())
+        await asyncio.sleep(0.01)
+        held = [len(put)]
+        while window := await backlog.take(2):
+            assert len(window) == 2
+            await asyncio.sleep(0)
+        await producing
+        return [*held, len(put)]
+
+    assert in_time(work()) == [2, 10]
+
+
+def test_a_window_is_full_where_it_can_be() -> None:
+    async def work() -> list[int]:
+        backlog = Backlog(100)
+        taking = asyncio.create_task(backlog.take(4))
+        for number in range(5):
+            await backlog.put([generate(number)])
+            await asyncio.sleep(0)
+        first = await taking
+        await backlog.close()
+        return [len(first), len(await backlog.take(4)), len(await backlog.take(4))]
+
+    assert in_time(work()) == [4, 1, 0]
+
+
+def test_a_window_larger_than_the_backlog_does_not_wait_for_ever() -> None:
+    async def work() -> int:
+        backlog = Backlog(3)
+        await backlog.put([generate(number) for number in range(3)])
+        return len(await backlog.take(64))
+
+    assert in_time(work()) == 3
+
+
+def test_peek_waits_for_the_first_request_or_the_end() -> None:
+    async def work(*requests: Request) -> bool:
+        backlog = Backlog(10)
+        peeking = asyncio.create_task(backlog.peek())
+        await asyncio.sleep(0)
+        assert not peeking.done()
+        if requests:
+            await backlog.put(requests)
+        else:
+            await backlog.close()
+        return await peeking
+
+    assert in_time(work(generate(0))) is True
+    assert in_time(work()) is False
+
+
+# --- asking --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("window", "in_flight"), [(1, 1), (4, 1), (1, 8), (3, 3), (100, 2)])
+def test_every_request_is_asked_once_in_windows_the_model_likes(window: int, in_flight: int) -> None:
+    class Counting(ScriptedModel):
+        open_now = most = largest = 0
+
+        async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+            self.open_now += 1
+            self.most, self.largest = max(self.most, self.open_now), max(self.largest, len(window))
+            await asyncio.sleep(0.001)
+            async for outcome in super().answer(window):
+                yield outcome
+            self.open_now -= 1
+
+    model = Counting(window=window, in_flight=in_flight)
+    requests = [generate(number) for number in range(20)]
+    outcomes = asked(model, requests)
+    assert set(outcomes) == {request.id for request in requests}
+    assert len(model.asked) == 20
+    assert model.most <= in_flight
+    assert model.largest <= window
+    if in_flight == 8:
+        assert model.most == 8
+
+
+class Odd(ScriptedModel):
+    """Answers a window as a function of it says."""
+
+    def __init__(self, outcomes: Callable[[Sequence[Request]], Any], **details: Any) -> None:
+        super().__init__(**details)
+        self._outcomes = outcomes
+
+    async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+        for outcome in self._outcomes(window):
+            if isinstance(outcome, Exception):
+                raise outcome
+            yield outcome
+
+
+def yes(request: Request) -> Response:
+    return Response(request_id=request.id, value="yes")
+
+
+def test_a_broken_window_is_the_failure_of_what_it_left_unanswered() -> None:
+    model = Odd(lambda window: [yes(window[0]), RuntimeError("out of memory")], window=3)
+    requests = [generate(number) for number in range(6)]
+    outcomes = asked(model, requests)
+    kinds = [type(outcomes[request.id]).__name__ for request in requests]
+    assert kinds == ["Response", "Failure", "Failure"] * 2
+    failure = outcomes[requests[1].id]
+    assert isinstance(failure, Failure)
+    assert failure.message == "RuntimeError: out of memory"
+
+
+def test_three_broken_windows_in_a_row_stop_the_run() -> None:
+    calls = []
+
+    def outcomes(window: Sequence[Request]) -> list[Any]:
+        calls.append(len(window))
+        return [RuntimeError("out of memory")]
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        asked(Odd(outcomes, window=2), [generate(number) for number in range(20)])
+    (error,) = caught.value.exceptions
+    assert isinstance(error, AssayError)
+    assert "broke 3 times in a row: RuntimeError: out of memory" in error.what
+    assert "saved" in error.hint
+    assert len(calls) == 3
+
+
+def test_an_answer_in_between_starts_the_count_again() -> None:
+    calls = iter(range(100))
+
+    def outcomes(window: Sequence[Request]) -> list[Any]:
+        return [yes(window[0])] if next(calls) % 3 == 2 else [RuntimeError("a hiccup")]
+
+    results = asked(Odd(outcomes, window=1), [generate(number) for number in range(9)])
+    assert sum(isinstance(outcome, Response) for outcome in results.values()) == 3
+
+
+def test_a_model_may_stop_the_run_with_a_reason_of_its_own() -> None:
+    with pytest.raises(BaseExceptionGroup) as caught:
+        asked(Odd(lambda window: [BadOption("the key is not valid")]), [generate(0)])
+    assert caught.group_contains(BadOption, match="the key is not valid")
+
+
+def test_a_medium_that_cannot_be_read_is_its_requests_failure_not_the_end() -> None:
+    requests = [generate(number) for number in range(2)]
+    outcomes = asked(Odd(lambda window: [BadData("the picture cannot be read")], window=1), requests)
+    for request in requests:
+        failure = outcomes[request.id]
+        assert isinstance(failure, Failure)
+        assert (failure.kind, failure.message) == ("bad media", "the picture cannot be read")
+
+
+def test_a_request_without_an_answer_is_a_failure() -> None:
+    requests = [generate(number) for number in range(3)]
+    outcomes = asked(Odd(lambda window: [yes(window[0])], window=3), requests)
+    assert isinstance(outcomes[requests[0].id], Response)
+    for request in requests[1:]:
+        failure = outcomes[request.id]
+        assert isinstance(failure, Failure)
+        assert failure.message == "the model gave no answer"
+
+
+def test_answers_nobody_asked_for_and_second_answers_are_dropped() -> None:
+    request = generate(0)
+    stranger = Response(request_id="nobody", value="hello")
+    second = Response(request_id=request.id, value="no")
+    outcomes = asked(Odd(lambda window: [stranger, yes(window[0]), second]), [request])
+    assert outcomes == {request.id: yes(request)}
+
+
+PROMPT = Prompt.of_text("prompt")
+LIKELIHOOD = Likelihood(task="t", document=0, prompt=PROMPT, continuation=" x")
+ROLLING = RollingLikelihood(task="t", document=0, prompt=PROMPT)
+WRONG: list[tuple[Request, Any, str]] = [
+    (LIKELIHOOD, LogProbability(math.nan), "not a number"),
+    (ROLLING, LogProbability(math.nan), "not a number"),
+    (LIKELIHOOD, "yes", "a str does not answer a Likelihood"),
+    (ROLLING, "yes", "a str does not answer a RollingLikelihood"),
+    (generate(0), LogProbability(-1.0), "a LogProbability does not answer a Generate"),
+    (generate(0), None, "a NoneType does not answer a Generate"),
+    (LIKELIHOOD, -1.0, "a float does not answer a Likelihood"),
+]
+
+
+@pytest.mark.parametrize(("request_", "value", "message"), WRONG)
+def test_an_answer_of_the_wrong_kind_is_a_failure(request_: Request, value: Any, message: str) -> None:
+    outcome = asked(ScriptedModel(lambda request: value), [request_])[request_.id]
+    assert isinstance(outcome, Failure)
+    assert message in outcome.message
+
+
+def test_an_impossible_continuation_is_an_answer() -> None:
+    value = LogProbability(-math.inf)
+    outcome = asked(ScriptedModel(lambda request: value), [LIKELIHOOD])[LIKELIHOOD.id]
+    assert outcome == Response(request_id=LIKELIHOOD.id, value=value)
+
+
+def test_numbers_of_numpy_become_plain_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    value = LogProbability(numpy.float32(-1.5), numpy.bool_(True))
+    outcome = asked(ScriptedModel(lambda request: value), [LIKELIHOOD])[LIKELIHOOD.id]
+    assert isinstance(outcome, Response)
+    assert isinstance(outcome.value, LogProbability)
+    assert (type(outcome.value.total), outcome.value.total) == (float, -1.5)
+    assert outcome.value.greedy is True
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [("caf\ud83d", "caf\ufffd"), ("\udc00x", "\ufffdx"), ("fine 🐸", "fine 🐸"), ("\ud83d\udc38", "🐸")],
+)
+def test_half_characters_are_put_right(said: str, kept: str) -> None:
+    outcome = asked(ScriptedModel(lambda request: said), [generate(0)])[generate(0).id]
+    assert isinstance(outcome, Response)
+    assert outcome.value == kept
+
+
+def test_many_who_wait_get_a_window_each_however_requests_come() -> None:
+    """Nobody is left asleep beside a full window."""
+
+    async def work() -> list[list[Request]]:
+        backlog = Backlog(64)
+        taking = [asyncio.create_task(backlog.take(4)) for _ in range(15)]
+        await asyncio.sleep(0)
+        numbers = iter(range(60))
+        for count in (3, 2, 15, 1, 29, 10):
+            await backlog.put([generate(next(numbers)) for _ in range(count)])
+        return list(await asyncio.gather(*taking))
+
+    windows = in_time(work())
+    assert sorted(request.document for window in windows for request in window) == list(range(60))
+    assert all(len(window) == 4 for window in windows)

@@ -1,0 +1,99 @@
+"""Tests of tasks that share a run: one that is slow to judge fills its own room and no other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.making import make_model, write_task
+
+import assay
+from assay.core.messages import Prompt
+from assay.core.requests import Generate, Request, Settings
+from assay.core.responses import Outcome
+from assay.engine.running.model_queue import arranged
+from assay.engine.running.open_documents import Rooms
+from assay.testing import ScriptedModel
+
+
+def test_the_first_task_with_room_goes_on() -> None:
+    async def scene() -> list[str | None]:
+        rooms = Rooms(3, dialogues=["talk"], room_of_dialogues=1)
+        said = [rooms.free(["a", "talk", "b"])]
+        await rooms.begin("a", 3)
+        said.append(rooms.free(["a", "talk", "b"]))
+        await rooms.begin("talk", 1)
+        said.append(rooms.free(["a", "talk", "b"]))
+        await rooms.begin("b", 4)
+        said.append(rooms.free(["a", "talk", "b"]))
+        waiting = asyncio.ensure_future(rooms.wait(["a", "talk", "b"]))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await rooms.end("talk", 1)
+        await waiting
+        await rooms.wait_for_dialogues()
+        said.append(rooms.free(["a", "talk", "b"]))
+        return said
+
+    assert asyncio.run(scene()) == ["a", "talk", "b", None, "talk"]
+
+
+class Patient(ScriptedModel):
+    """Answers nothing before it is told to."""
+
+    def __init__(self, told: list[str]) -> None:
+        super().__init__(lambda request: "Verdict: correct", name="judge", window=1)
+        self._told = told
+
+    async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+        while not self._told:
+            await asyncio.sleep(0.01)
+        async for outcome in super().answer(window):
+            yield outcome
+
+
+def test_a_task_that_waits_for_its_judge_does_not_stall_the_next_and_does_not_pile_up(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judge of the first task says nothing until the second task has been asked in full."""
+    for module in ("run", "chunks"):
+        monkeypatch.setattr(f"assay.engine.{module}.CHUNK", 4)
+    metric = {
+        "metric": "correct",
+        "aggregation": "mean",
+        "higher_is_better": True,
+        "judge": {"kind": "binary"},
+    }
+    many = [{"question": f"{n} and 0?", "answer": str(n)} for n in range(200)]
+    first = write_task(workspace, "first", many, metric_list=[metric])
+    second = write_task(workspace, "second", [{"question": f"{n}, 1?", "answer": "1"} for n in range(40)])
+    asked: Counter[str] = Counter()
+    told: list[str] = []
+
+    def answers(request: Request) -> str:
+        asked[request.task] += 1
+        if asked["second"] == 40 and not told:
+            told.append(f"{asked['first']} of the first task had been asked")
+        return "1"
+
+    finished = assay.run(
+        model=make_model(answers, window=1),
+        judge=Patient(told),
+        tasks=[str(first), str(second)],
+        no_cache=True,
+    )
+    assert sum(finished.outcomes("first").values()) == 200
+    assert finished.outcomes("second") == {"scored": 40}
+    assert int(told[0].split()[0]) < 100, "what is judged slowly must not all be asked meanwhile"
+
+
+def test_a_window_holds_what_begins_alike_together() -> None:
+    def ask(text: str, document: int) -> Request:
+        return Generate(task="t", document=document, prompt=Prompt.of_text(text), settings=Settings({}))
+
+    texts = ["b" * 300, "a", "b" * 300 + "!", "a", "c"]
+    window = [ask(text, at) for at, text in enumerate(texts)]
+    assert [request.document for request in arranged(window)] == [1, 3, 2, 0, 4]

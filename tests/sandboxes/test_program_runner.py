@@ -1,0 +1,156 @@
+"""`execute`: who may, how many at once, and what is left afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from assay.core.errors import AssayError, CannotAnswer, UnknownName
+from assay.core.executing import execute_all, executing
+from assay.core.programs import Bounds, Execution, Isolation, Program
+from assay.core.runspec import RunSpec
+from assay.sandboxes import SANDBOXES
+from assay.sandboxes.program_runner import Programs, allowed, permitted
+from assay.user_code.runner import ForeignCode
+
+
+class Counting:
+    """A sandbox that says what it was given, and how much of it at once."""
+
+    name = "counting"
+    most = 0
+    open = 0
+
+    async def inspect(self) -> Isolation:
+        return Isolation(sandbox=self.name, kept=("everything",))
+
+    async def execute(self, program: Program) -> Execution:
+        kind = type(self)
+        kind.open += 1
+        kind.most = max(kind.most, kind.open)
+        await asyncio.sleep(0.02)
+        kind.open -= 1
+        return Execution(ending="exited", exit_code=0, stdout=program.source)
+
+
+@pytest.fixture
+def counting() -> type[Counting]:
+    SANDBOXES.add("counting", Counting, replace=True)
+    Counting.most = Counting.open = 0
+    return Counting
+
+
+def programs_of(count: int) -> list[Program]:
+    return [Program(source=f"{number}") for number in range(count)]
+
+
+def test_programs_run_several_at_once_and_come_back_in_order(counting: type[Counting]) -> None:
+    programs = Programs("counting", at_once=3)
+    with executing(programs):
+        done = execute_all(programs_of(10))
+    programs.close()
+    assert [one.stdout for one in done] == [str(number) for number in range(10)]
+    assert (counting.most, programs.executed) == (3, 10)
+
+
+def test_an_event_loop_waits_for_a_program_too(counting: type[Counting]) -> None:
+    programs = Programs("counting")
+    assert asyncio.run(programs.execute(Program(source="x"))).stdout == "x"
+    programs.close()
+    assert asyncio.run(programs.execute(Program(source="y"))).stdout == "y", "closed is not for ever"
+    programs.close()
+
+
+def test_a_sandbox_is_looked_for_when_it_is_needed() -> None:
+    programs = Programs("no-such-sandbox")
+    assert programs.isolation is None
+    with pytest.raises(UnknownName):
+        programs.open()
+    with pytest.raises(UnknownName):
+        programs.execute_all(programs_of(1))
+    programs.close()
+
+
+def test_what_a_run_does_not_allow_is_not_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_ALLOW_CODE_EVAL", raising=False)
+    with permitted(Programs(), RunSpec()), pytest.raises(CannotAnswer, match="does not allow"):
+        execute_all(programs_of(1))
+    with pytest.raises(CannotAnswer, match="only within a run"):
+        execute_all(programs_of(1))
+
+
+@pytest.mark.parametrize(("flag", "variable"), [(True, ""), (False, "1")])
+def test_a_flag_or_the_published_variable_allows_it(
+    flag: bool, variable: str, counting: type[Counting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ALLOW_CODE_EVAL", variable)
+    with permitted(Programs("counting"), RunSpec(confirm_run_unsafe_code=flag)):
+        assert execute_all(programs_of(1))[0].succeeded
+
+
+def test_closing_ends_what_is_running() -> None:
+    programs = Programs("limits")
+    found: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            programs.execute_all([Program(source="import time\ntime.sleep(60)", bounds=Bounds(time_s=60))])
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            found.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    until = time.monotonic() + 10
+    while programs.isolation is None and time.monotonic() < until:
+        time.sleep(0.01)
+    programs.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert len(found) == 1 and not isinstance(found[0], AssayError)
+
+
+def test_others_may_go_on_while_somebody_waits(counting: type[Counting]) -> None:
+    from collections.abc import Iterator
+    from contextlib import contextmanager
+
+    order: list[str] = []
+
+    @contextmanager
+    def pause() -> Iterator[None]:
+        order.append("down")
+        yield
+        order.append("up")
+
+    with allowed("counting") as programs:
+        programs.pause = pause
+        execute_all(programs_of(2))
+    assert order == ["down", "up"]
+
+
+def test_helper_code_of_one_run_executes_nothing_in_the_sandbox_of_another(counting: type[Counting]) -> None:
+    other, refuses = threading.Event(), Programs("counting")
+    refuses.allowed = False
+    over = threading.Event()
+
+    def another_run() -> None:
+        with executing(refuses):
+            other.set()
+            over.wait(20)
+
+    async def one_run() -> list[Execution]:
+        foreign = ForeignCode()
+        with allowed("counting"):
+            threading.Thread(target=another_run, daemon=True).start()
+            await asyncio.to_thread(other.wait, 20)
+            try:
+                return await foreign.run(
+                    lambda: foreign.each(lambda _: execute_all(programs_of(1))[0], [0, 1])
+                )
+            finally:
+                over.set()
+                foreign.close()
+
+    assert [done.succeeded for done in asyncio.run(one_run())] == [True, True]

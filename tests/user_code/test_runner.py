@@ -1,0 +1,139 @@
+"""Helpers that draw from the global generators, change their rows, import one another, or fail at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+import assay
+from assay.core.responses import Failure
+from assay.testing import ScriptedModel
+from assay.user_code.runner import Draws, ForeignCode
+
+TASK = """
+task: drawn
+dataset_path: json
+dataset_kwargs: {data_files: {test: rows.jsonl}}
+test_split: test
+process_docs: !function code.process
+doc_to_text: !function code.text
+doc_to_target: "{{answer}}"
+process_results: !function code.score
+metric_list:
+  - metric: right
+    aggregation: AGGREGATION
+"""
+CODE = """
+import random
+from rules import POINTS
+
+def process(rows):
+    rows = [row for row in rows]
+    random.shuffle(rows)
+    for row in rows:
+        row["choices"].append("none")
+    return Table(rows)
+
+class Table(list):
+    @property
+    def features(self): return dict.fromkeys(self[0])
+
+def text(doc): return f"{doc['question']} {random.random()} {len(doc['choices'])}"
+def score(doc, results):
+    if doc["question"] == "q9": return {}
+    return {"right": POINTS * random.random(), "extra": 1.0}
+def broken(values): raise ZeroDivisionError("own aggregation")
+"""
+
+
+@pytest.fixture
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rows = [{"question": f"q{number}", "answer": "yes", "choices": ["a"]} for number in range(10)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    (tmp_path / "code.py").write_text(CODE)
+    (tmp_path / "rules.py").write_text("POINTS = 1\n")
+    (tmp_path / "drawn.yaml").write_text(TASK.replace("AGGREGATION", "mean"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path / "drawn.yaml"
+
+
+def run(task: Path, model: ScriptedModel, out: str = "out") -> assay.Run:
+    return assay.run(model=model, tasks=[str(task)], output_path=str(task.parent / out), no_cache=True)
+
+
+def test_a_run_continued_after_failures_draws_what_an_uninterrupted_one_draws(task: Path) -> None:
+    whole = run(task, ScriptedModel(), "whole")
+    asked: list[str] = []
+
+    def sometimes(request: assay.Generate) -> str | Failure:
+        asked.append(request.id)
+        return Failure(request_id="", kind="timeout", message="late") if len(asked) % 3 == 0 else "yes"
+
+    first = run(task, ScriptedModel(sometimes), "stopped")  # type: ignore[arg-type]
+    assert first.outcomes("drawn")["failed"] == 3
+    again = run(task, ScriptedModel(), "stopped")
+    assert again.id == whole.id
+    assert again.results == whole.results
+    assert list(again.documents("drawn")) == list(whole.documents("drawn"))
+
+
+def test_rows_a_task_changes_are_its_own(task: Path) -> None:
+    names = {assay.plan(model=ScriptedModel(), tasks=[str(task)]).run_id for _ in range(3)}
+    assert len(names) == 1
+
+
+def test_a_document_without_any_value_is_unscored_and_seen(task: Path) -> None:
+    finished = run(task, ScriptedModel())
+    counts = {estimate.metric: (estimate.scored, estimate.unscored) for estimate in finished.estimates}
+    assert counts == {"right": (9, 1), "extra": (9, 1)}
+    assert finished.outcomes("drawn") == {"scored": 9, "unscored": 1}
+
+
+def test_a_file_the_helper_imports_is_part_of_the_task(task: Path) -> None:
+    before = assay.plan(model=ScriptedModel(), tasks=[str(task)]).run_id
+    (task.parent / "rules.py").write_text("POINTS = 0\n")
+    assert assay.plan(model=ScriptedModel(), tasks=[str(task)]).run_id != before
+
+
+def test_an_aggregation_that_fails_costs_its_own_number_only(task: Path) -> None:
+    task.write_text(TASK.replace("AGGREGATION", "!function code.broken"))
+    numbers = {estimate.metric: estimate for estimate in run(task, ScriptedModel()).estimates}
+    assert numbers["right"].value is None
+    assert "ZeroDivisionError: own aggregation" in numbers["right"].why
+    assert numbers["extra"].value == 1.0
+
+
+def test_foreign_code_runs_one_piece_at_a_time_and_its_errors_come_back() -> None:
+    inside: list[int] = []
+
+    def piece() -> str:
+        inside.append(1)
+        assert len(inside) == 1
+        inside.pop()
+        return threading.current_thread().name
+
+    async def several() -> set[str]:
+        foreign = ForeignCode()
+        names = set(await asyncio.gather(*(foreign.run(piece) for _ in range(20))))
+        with pytest.raises(ZeroDivisionError):
+            await foreign.run(lambda: 1 / 0)
+        foreign.close()
+        return names
+
+    assert asyncio.run(several()) == {"assay-foreign-code-1"}
+
+
+def test_judging_a_document_starts_from_that_document() -> None:
+    import random
+
+    draws = Draws((0, 1234, 1234, 1234), "t")
+    draws.judging(3)
+    first = random.random()
+    draws.judging(4)
+    assert random.random() != first
+    draws.judging(3)
+    assert random.random() == first

@@ -13,7 +13,9 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 def main(extras: list[str]) -> None:
     """Print the list."""
     print("# Licences\n\n| package | version | licence |\n|---|---|---|")
-    for package in sorted(_closure("assay", set(extras)), key=lambda one: one.metadata["Name"].lower()):
+    for package in sorted(
+        _closure("assay-harness", set(extras)), key=lambda one: one.metadata["Name"].lower()
+    ):
         print(f"| {package.metadata['Name']} | {package.version} | {_licence(package)} |")
 
 

@@ -21,7 +21,7 @@ MOST_MB = 130
 def main(dist: str) -> None:
     """Raises where something does not work."""
     wheels = sorted(Path(dist).resolve().glob("*.whl"))
-    own = [wheel for wheel in wheels if wheel.name.startswith("assay-")]
+    own = [wheel for wheel in wheels if wheel.name.startswith("assay_harness-")]
     if not own:
         raise SystemExit(f"error: no wheel in {dist}")
     with tempfile.TemporaryDirectory() as place:

@@ -28,7 +28,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_everything_a_run_needs_and_nothing_else(dist: Path) -> None:
-    (wheel,) = dist.glob("assay-*.whl")
+    (wheel,) = dist.glob("assay_harness-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     for needed in (
         "assay/models/embedded/weights/model.safetensors",
@@ -37,7 +37,7 @@ def test_the_wheel_holds_everything_a_run_needs_and_nothing_else(dist: Path) -> 
         "assay_compat/foreign/lm_eval/api/filter.py",
     ):
         assert needed in names
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"assay", "assay_compat"}
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"assay", "assay_compat", "assay_harness"}
     assert not [name for name in names if "__pycache__" in name or name.endswith((".pyc", ".sqlite"))]
     assert wheel.stat().st_size < 15e6
 

@@ -67,7 +67,7 @@ def test_help_names_every_option_of_a_run(assay_command: Assay) -> None:
 def test_the_version_is_the_installed_one(assay_command: Assay) -> None:
     from importlib.metadata import version
 
-    assert assay_command("--version") == (0, f"assay {version('assay')}\n", "")
+    assert assay_command("--version") == (0, f"assay {version('assay-harness')}\n", "")
 
 
 # --- ls ------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.cli.app import call
+from assay.core.installation import format_install_command
 from assay.viewer.web import server
 
 
@@ -33,4 +34,4 @@ def test_a_missing_extra_is_named(
 ) -> None:
     monkeypatch.setattr(server, "find_spec", lambda name: None)
     assert call(["view", "--no_browser"]) == 2
-    assert "pip install 'assay[viewer]'" in capsys.readouterr().err
+    assert format_install_command("viewer") in capsys.readouterr().err

@@ -7,20 +7,21 @@ import pytest
 from assay.core import errors
 from assay.core.errors import (
     AssayError,
-    BadOption,
-    BadTask,
-    DamagedStore,
-    Interrupted,
+    CorruptStore,
+    ErrorGroup,
+    InvalidOption,
     MissingPackage,
-    Problems,
+    RunInterrupted,
+    TaskError,
     TooManyFailures,
     UnknownName,
-    UserMistake,
+    UserError,
 )
+from assay.core.installation import format_install_command
 
 
 def test_an_error_says_what_where_and_a_hint() -> None:
-    error = BadTask("`doc_to_text` names no column", where="sums.yaml:4, doc_to_text", hint="columns: a, b")
+    error = TaskError("`doc_to_text` names no column", where="sums.yaml:4, doc_to_text", hint="columns: a, b")
     assert str(error) == ("`doc_to_text` names no column\n  at sums.yaml:4, doc_to_text\nhint: columns: a, b")
 
 
@@ -38,7 +39,7 @@ def test_what_is_not_known_is_left_out(where: str, hint: str, expected: str) -> 
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [(AssayError, 1), (UserMistake, 2), (DamagedStore, 1), (TooManyFailures, 1), (Interrupted, 130)],
+    [(AssayError, 1), (UserError, 2), (CorruptStore, 1), (TooManyFailures, 1), (RunInterrupted, 130)],
 )
 def test_each_branch_of_the_tree_has_its_exit_code(kind: type[AssayError], code: int) -> None:
     assert kind.exit_code == code
@@ -46,7 +47,7 @@ def test_each_branch_of_the_tree_has_its_exit_code(kind: type[AssayError], code:
 
 def test_every_mistake_of_the_user_exits_with_2() -> None:
     mistakes = [getattr(errors, name) for name in errors.__all__]
-    codes = {kind.__name__: kind.exit_code for kind in mistakes if issubclass(kind, UserMistake)}
+    codes = {kind.__name__: kind.exit_code for kind in mistakes if issubclass(kind, UserError)}
     assert set(codes.values()) == {2}
     assert len(codes) > 5
 
@@ -73,7 +74,7 @@ def test_the_listing_may_have_another_name_than_the_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "hint"), [("metrics", "pip install 'assay[metrics]'"), ("", "pip install sacrebleu")]
+    ("extra", "hint"), [("metrics", format_install_command("metrics")), ("", "pip install sacrebleu")]
 )
 def test_a_missing_package_says_what_to_install(extra: str, hint: str) -> None:
     error = MissingPackage.of("sacrebleu", "the metric `bleu`", extra=extra)
@@ -82,20 +83,20 @@ def test_a_missing_package_says_what_to_install(extra: str, hint: str) -> None:
 
 @pytest.mark.parametrize(("count", "words"), [(1, "1 problem found"), (3, "3 problems found")])
 def test_problems_are_counted(count: int, words: str) -> None:
-    assert Problems([BadOption("no")] * count).what.startswith(words)
+    assert ErrorGroup([InvalidOption("no")] * count).what.startswith(words)
 
 
 def test_problems_show_each_problem_in_full() -> None:
-    problems = Problems([BadOption("one", hint="first"), BadTask("two", where="b.yaml")])
+    problems = ErrorGroup([InvalidOption("one", hint="first"), TaskError("two", where="b.yaml")])
     assert str(problems) == "one\nhint: first\n\ntwo\n  at b.yaml"
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        BadTask("what", where="here", hint="so"),
+        TaskError("what", where="here", hint="so"),
         UnknownName.of("metric", "a", ["b"]),
-        Problems([BadOption("one", where="x"), BadTask("two")]),
+        ErrorGroup([InvalidOption("one", where="x"), TaskError("two")]),
     ],
     ids=lambda error: type(error).__name__,
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 from tests.docs.blocks import PROJECT
+from tools.oracle.replay import main as oracle
 
 from assay.cli.app import app
 from assay.core.errors import AssayError
@@ -17,7 +18,6 @@ from assay.core.parsing import parse_arguments
 from assay.core.runspec import RunSpec
 from assay.models import make_model
 from assay.tasks.index import TaskIndex, builtin_root
-from assay.testing.oracle.__main__ import main as oracle
 
 __all__ = ["NotValid", "check_command", "commands_of", "split_commands"]
 
@@ -65,7 +65,7 @@ def check_command(words: list[str], *, whole: bool = True) -> None:
         _check_assay(_with_names(arguments), whole)
     elif program.endswith("pip"):
         _check_extras(arguments)
-    elif words[:3] == ["python", "-m", "assay.testing.oracle"]:
+    elif words[:3] == ["python", "-m", "tools.oracle.replay"]:
         _parse(oracle, words[3:], whole, click.Context(oracle))
 
 
@@ -148,7 +148,7 @@ def _builtin_names() -> frozenset[str]:
 
 def _check_extras(arguments: list[str]) -> None:
     for argument in arguments:
-        for extras in re.findall(r"^(?:assay|\.)\[(.+)\]$", argument):
+        for extras in re.findall(r"^(?:assay-harness|\.)\[(.+)\]$", argument):
             unknown = set(extras.split(",")) - EXTRAS.keys()
             if unknown:
                 raise NotValid(f"no extra is called {', '.join(sorted(unknown))}")

@@ -71,7 +71,7 @@ def test_a_name_in_a_sentence_is_there(page: Path) -> None:
         pytest.param("assay run --tasks assay/gsm9k", "gsm9k", id="a built-in task that is none"),
         pytest.param("assay run --sink wandd", "wandd", id="a sink nobody has"),
         pytest.param("assay run --judge opnai", "opnai", id="a judge that is no model"),
-        pytest.param("pip install 'assay[hff]'", "hff", id="an extra that is none"),
+        pytest.param("pip install 'assay-harness[hff]'", "hff", id="an extra that is none"),
     ],
 )
 def test_a_wrong_command_is_noticed(command: str, why: str) -> None:
@@ -81,4 +81,4 @@ def test_a_wrong_command_is_noticed(command: str, why: str) -> None:
 
 def test_commands_are_found_behind_others() -> None:
     assert commands_of("ssh machine assay view --port 8321 # there") == [["assay", "view", "--port", "8321"]]
-    assert commands_of("pip install 'assay[hf]'\nassay is a word") == []
+    assert commands_of("pip install 'assay-harness[hf]'\nassay is a word") == []

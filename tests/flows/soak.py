@@ -110,7 +110,7 @@ def report(soak: Soak, kills: list[str], storms: list[str], disks: list[str]) ->
         "",
         "Written by `make soak` (`tests/flows/soak.py`); the same things, fewer of them, are tested in CI.",
         "",
-        f"- {datetime.now(UTC):%Y-%m-%d}, Assay {version('assay')}, Python {platform.python_version()},"
+        f"- {datetime.now(UTC):%Y-%m-%d}, Assay {version('assay-harness')}, Python {platform.python_version()},"
         f" {platform.system()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end",
         f"- seed {soak.seed}; {soak.points} kills; {time.monotonic() - soak.begin:.0f} s in all",
         f"- {'**' + str(len(soak.failed)) + ' broken promises**' if soak.failed else 'every promise kept'}",

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from assay.core.errors import AssayError, Interrupted, Problems, UnknownName
-from assay.core.printable import printable
-from assay.core.secrets import mask_text, redacted
+from assay.core.errors import AssayError, ErrorGroup, RunInterrupted, UnknownName
+from assay.core.printable import escape_control_characters
+from assay.core.secrets import redact, redact_assignments
 
 __all__ = ["call"]
 
@@ -90,9 +90,9 @@ class _Commands(click.Group):
 
 def _print_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
     if value and not context.resilient_parsing:
-        from importlib.metadata import version
+        from assay.core.installation import assay_version
 
-        click.echo(f"assay {version('assay')}")
+        click.echo(f"assay {assay_version()}")
         context.exit()
 
 
@@ -122,10 +122,10 @@ def call(arguments: list[str]) -> int:
     try:
         code = app.main(args=arguments, prog_name="assay", standalone_mode=False, obj=list(arguments))
         return code if isinstance(code, int) else 0
-    except (KeyboardInterrupt, click.Abort, Interrupted):
-        command = mask_text(shlex.join(["assay", *arguments]))
+    except (KeyboardInterrupt, click.Abort, RunInterrupted):
+        command = redact_assignments(shlex.join(["assay", *arguments]))
         click.echo(f"\ninterrupted: everything answered is saved; to go on:\n  {command}", err=True)
-        return Interrupted.exit_code
+        return RunInterrupted.exit_code
     except AssayError as error:
         print_error(error)
         return error.exit_code
@@ -142,19 +142,19 @@ def call(arguments: list[str]) -> int:
 
 def print_error(error: AssayError) -> None:
     """What, where, hint; several problems one after the other."""
-    if isinstance(error, Problems):
-        for problem in error.problems:
+    if isinstance(error, ErrorGroup):
+        for problem in error.errors:
             print_error(problem)
             click.echo("", err=True)
         click.secho(f"{error.what}", err=True, bold=True)
         return
     click.secho("error: ", err=True, fg="red", bold=True, nl=False)
-    click.echo(printable(redacted(error.what)), err=True)
+    click.echo(escape_control_characters(redact(error.what)), err=True)
     if error.where:
-        click.echo(printable(redacted(f"  at {error.where}")), err=True)
+        click.echo(escape_control_characters(redact(f"  at {error.where}")), err=True)
     if error.hint:
         click.secho("\nhint: ", err=True, fg="cyan", nl=False)
-        click.echo(printable(redacted(error.hint)), err=True)
+        click.echo(escape_control_characters(redact(error.hint)), err=True)
 
 
 def print_usage_error(error: click.ClickException, arguments: list[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from assay.cli.runs import found, in_option
-from assay.core.printable import printable
+from assay.core.printable import escape_control_characters
 
 __all__ = ["command"]
 
@@ -51,11 +51,10 @@ def command(
     folders: tuple[str, ...],
 ) -> int:
     """The command; its help text is above."""
-    from importlib.metadata import version
-
-    from assay.viewer.files import write_whole
+    from assay.core.installation import assay_version
+    from assay.viewer.atomic_files import write_whole
     from assay.viewer.report import ReportOptions, find_browser, make_report, render_page, write_pdf
-    from assay.viewer.report.page import plotly_script
+    from assay.viewer.report.html_page import plotly_script
 
     options = ReportOptions(documents=documents, seed=seed, title=title, category=category)
     path = output or Path("report.pdf" if pdf else "report.html")
@@ -63,7 +62,7 @@ def command(
     browser = find_browser() if pdf else ""
     opened = [_scored(found(word, folders)) for word in runs]
     try:
-        report = make_report(opened, options, version=version("assay"))
+        report = make_report(opened, options, version=assay_version())
     finally:
         for run in opened:
             run.close()
@@ -72,7 +71,7 @@ def command(
     else:
         write_whole(path, render_page(report))
     size = path.stat().st_size / 1e6
-    click.echo(printable(f"written {path} ({size:.1f} MB)"), err=True)
+    click.echo(escape_control_characters(f"written {path} ({size:.1f} MB)"), err=True)
     return 0
 
 

@@ -11,7 +11,7 @@ import click
 
 from assay.cli.options import OptionsCommand, add_run_options, given_options
 from assay.cli.reporting import start_logging
-from assay.core.errors import AssayError, Problems
+from assay.core.errors import AssayError, ErrorGroup
 from assay.core.runspec import run_options
 
 __all__ = ["command"]
@@ -94,7 +94,7 @@ def _planned(cells: Sequence[Any]) -> list[tuple[Any, Any]]:
         try:
             plan = api.plan(cell.spec)
         except AssayError as error:
-            for problem in error.problems if isinstance(error, Problems) else [error]:
+            for problem in error.errors if isinstance(error, ErrorGroup) else [error]:
                 told = AssayError(
                     problem.what, where=f"{cell.name}: {problem.where}" if problem.where else cell.name
                 )
@@ -103,7 +103,7 @@ def _planned(cells: Sequence[Any]) -> list[tuple[Any, Any]]:
         else:
             plans.setdefault(plan.folder.resolve(), (cell, plan))
     if problems:
-        raise Problems(problems.values())
+        raise ErrorGroup(problems.values())
     return list(plans.values())
 
 
@@ -155,10 +155,9 @@ def _print_table(runs: Sequence[tuple[Any, Any]]) -> None:
 
 def _write_report(name: str, runs: Sequence[tuple[Any, Any]]) -> None:
     """One report beside the runs. Without the package it takes, a word about it: the runs are there."""
-    from importlib.metadata import version
-
     from assay.core.errors import MissingPackage
-    from assay.viewer.files import write_whole
+    from assay.core.installation import assay_version
+    from assay.viewer.atomic_files import write_whole
     from assay.viewer.report import ReportOptions, make_report, render_page
 
     if not runs:
@@ -166,7 +165,7 @@ def _write_report(name: str, runs: Sequence[tuple[Any, Any]]) -> None:
     path = runs[0][1].folder.parent / f"{name}.html"
     options = ReportOptions(title=name, labels=tuple(cell.name for cell, _ in runs))
     try:
-        report = make_report([run for _, run in runs], options, version=version("assay"))
+        report = make_report([run for _, run in runs], options, version=assay_version())
         write_whole(path, render_page(report))
     except MissingPackage as error:
         click.echo(f"no report: {error.what}; {error.hint}", err=True)
@@ -175,7 +174,7 @@ def _write_report(name: str, runs: Sequence[tuple[Any, Any]]) -> None:
 
 
 def _plain(cell: Any, run: Any, failed: Mapping[str, int]) -> dict[str, Any]:
-    from assay.viewer.lm_eval_files import results_document
+    from assay.viewer.exports.lm_eval import results_document
 
     return {
         "model": cell.model,

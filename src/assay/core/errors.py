@@ -1,20 +1,20 @@
 """Everything that can go wrong, in one tree.
 
     AssayError                 what happened, where, and a hint
-    ├── UserMistake            exit 2: something the user can put right
+    ├── UserError            exit 2: something the user can put right
     │   ├── UnknownName        no task, model, metric, filter, … is called that
-    │   ├── BadOption          a flag, config key or argument that makes no sense
-    │   ├── BadTask            a task file that cannot be read or rendered
-    │   ├── BadData            a dataset or column that is not there
-    │   │   └── BadMedia       a picture, sound or video that cannot be read: that document's failure
-    │   ├── CannotAnswer       the model cannot do what the task asks
+    │   ├── InvalidOption          a flag, config key or argument that makes no sense
+    │   ├── TaskError            a task file that cannot be read or rendered
+    │   ├── DatasetError            a dataset or column that is not there
+    │   │   └── MediaError       a picture, sound or video that cannot be read: that document's failure
+    │   ├── UnsupportedRequest       the model cannot do what the task asks
     │   ├── MissingPackage     an optional package is needed and not installed
-    │   ├── BadOutput          a folder or file that cannot be written
-    │   ├── RunHeld            another process is writing the same run
+    │   ├── OutputError          a folder or file that cannot be written
+    │   ├── RunLocked            another process is writing the same run
     │   └── Problems           several of the above, reported together
-    ├── DamagedStore           exit 1: a journal that is not what it should be
+    ├── CorruptStore           exit 1: a journal that is not what it should be
     ├── TooManyFailures        exit 1: more requests failed than allowed
-    ├── CostReached            exit 4: asking on would cost more than allowed; everything answered is saved
+    ├── BudgetExceeded            exit 4: asking on would cost more than allowed; everything answered is saved
     └── Interrupted            exit 130: Ctrl-C; everything answered is saved
 
 Each error says *what*, *where* (file:line, key path) and a *hint*; the CLI prints it without a traceback.
@@ -25,23 +25,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from assay.core.installation import format_install_command
+
 __all__ = [
     "AssayError",
-    "BadData",
-    "BadMedia",
-    "BadOption",
-    "BadOutput",
-    "BadTask",
-    "CannotAnswer",
-    "CostReached",
-    "DamagedStore",
-    "Interrupted",
+    "BudgetExceeded",
+    "CorruptStore",
+    "DatasetError",
+    "ErrorGroup",
+    "InvalidOption",
+    "MediaError",
     "MissingPackage",
-    "Problems",
-    "RunHeld",
+    "OutputError",
+    "RunInterrupted",
+    "RunLocked",
+    "TaskError",
     "TooManyFailures",
     "UnknownName",
-    "UserMistake",
+    "UnsupportedRequest",
+    "UserError",
 ]
 
 
@@ -72,13 +74,13 @@ def _rebuild(kind: type[AssayError], what: str, where: str, hint: str) -> AssayE
     return kind(what, where=where, hint=hint)
 
 
-class UserMistake(AssayError):
+class UserError(AssayError):
     """Something the user can put right."""
 
     exit_code = 2
 
 
-class UnknownName(UserMistake):
+class UnknownName(UserError):
     """A task or a user asked for something nobody registered."""
 
     @classmethod
@@ -100,59 +102,59 @@ class UnknownName(UserMistake):
         )
 
 
-class BadOption(UserMistake):
+class InvalidOption(UserError):
     """A flag, config key or argument that makes no sense."""
 
 
-class BadTask(UserMistake):
+class TaskError(UserError):
     """A task file that cannot be read or rendered."""
 
 
-class BadData(UserMistake):
+class DatasetError(UserError):
     """A dataset, column or media file that is not there or not readable."""
 
 
-class BadMedia(BadData):
+class MediaError(DatasetError):
     """A picture, sound or video that cannot be read. Costs its document, never the run."""
 
 
-class CannotAnswer(UserMistake):
+class UnsupportedRequest(UserError):
     """The model cannot do what the task asks."""
 
 
-class MissingPackage(UserMistake):
+class MissingPackage(UserError):
     """An optional package is needed and not installed."""
 
     @classmethod
     def of(cls, package: str, purpose: str, *, extra: str = "", where: str = "") -> MissingPackage:
-        install = f"pip install 'assay[{extra}]'" if extra else f"pip install {package}"
+        install = format_install_command(extra) if extra else f"pip install {package}"
         return cls(f"{purpose} needs the package `{package}`", where=where, hint=install)
 
 
-class BadOutput(UserMistake):
+class OutputError(UserError):
     """A folder or file that cannot be written."""
 
 
-class RunHeld(UserMistake):
+class RunLocked(UserError):
     """Another process is writing the same run."""
 
 
-class Problems(UserMistake):
+class ErrorGroup(UserError):
     """Several mistakes, found before the first request and reported together."""
 
     def __init__(self, problems: Iterable[AssayError]) -> None:
-        self.problems = tuple(problems)
-        count = len(self.problems)
+        self.errors = tuple(problems)
+        count = len(self.errors)
         super().__init__(f"{count} problem{'' if count == 1 else 's'} found before the first request")
 
     def __str__(self) -> str:
-        return "\n\n".join(str(problem) for problem in self.problems)
+        return "\n\n".join(str(problem) for problem in self.errors)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (Problems, (self.problems,))
+        return (ErrorGroup, (self.errors,))
 
 
-class DamagedStore(AssayError):
+class CorruptStore(AssayError):
     """A journal that is not what it should be."""
 
 
@@ -160,13 +162,13 @@ class TooManyFailures(AssayError):
     """More requests failed than the user allows."""
 
 
-class CostReached(AssayError):
+class BudgetExceeded(AssayError):
     """What was asked for costs more than the user allows; everything answered is saved."""
 
     exit_code = 4
 
 
-class Interrupted(AssayError):
+class RunInterrupted(AssayError):
     """Ctrl-C or a termination signal; everything answered is saved."""
 
     exit_code = 130

@@ -7,7 +7,7 @@
     frames(video, count=8)            # a Clip: pictures and their times
 
 Knows files and parts; nothing of tasks, models or runs. Pillow comes with Assay; PyAV, soundfile and soxr come with
-`assay[media]` and are imported when a sound or video is first decoded. Whatever cannot be read raises `BadMedia`.
+`assay-harness[media]` and are imported when a sound or video is first decoded. Whatever cannot be read raises `MediaError`.
 """
 
 from __future__ import annotations

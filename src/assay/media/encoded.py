@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from assay.core.errors import BadMedia
+from assay.core.errors import MediaError
 
 __all__ = ["LARGEST_DOWNLOAD_BYTES", "Encoded", "encoded"]
 
@@ -37,7 +37,7 @@ class Encoded:
     url: str = ""
 
     def read(self) -> bytes:
-        """All bytes. Raises `BadMedia` for a file that went away and an address that does not answer."""
+        """All bytes. Raises `MediaError` for a file that went away and an address that does not answer."""
         if self.data is not None:
             return self.data
         if self.path is None:
@@ -45,7 +45,7 @@ class Encoded:
         try:
             return self.path.read_bytes()
         except OSError as error:
-            raise BadMedia(f"the media file cannot be read: {error.strerror}", where=self.name) from None
+            raise MediaError(f"the media file cannot be read: {error.strerror}", where=self.name) from None
 
     def open(self) -> str | BinaryIO:
         """What decoders open: a path where there is one, so that a long video is not read whole; else a stream."""
@@ -56,7 +56,7 @@ def encoded(value: Any, *, where: str = "") -> Encoded:
     """From bytes, a path, or a `file:`, `data:`, `http:` or `https:` address.
 
     Raises:
-        BadMedia: There is no such file, or the address is not one of those.
+        MediaError: There is no such file, or the address is not one of those.
     """
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _of_bytes(bytes(value), where or "bytes")
@@ -88,7 +88,7 @@ def _existing(value: Any, where: str) -> Path:
         pass
     text = str(value)
     shown = text if len(text) <= 300 else f"{text[:120]}…{text[-120:]}"  # the end of a path says most
-    raise BadMedia(f"the media file `{shown}` is not there", where=where)
+    raise MediaError(f"the media file `{shown}` is not there", where=where)
 
 
 def _file_digest(path: Path) -> str:
@@ -96,7 +96,7 @@ def _file_digest(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise BadMedia(f"the media file cannot be read: {error.strerror}", where=str(path)) from None
+        raise MediaError(f"the media file cannot be read: {error.strerror}", where=str(path)) from None
 
 
 def _inline(address: str, where: str) -> bytes:
@@ -109,7 +109,7 @@ def _inline(address: str, where: str) -> bytes:
             return base64.b64decode(unquote(body), validate=True)
         return unquote_to_bytes(body)
     except (ValueError, binascii.Error) as error:
-        raise BadMedia(
+        raise MediaError(
             f"not a data address: {error}", where=where, hint=f"it begins `{address[:40]}`"
         ) from None
 
@@ -127,14 +127,14 @@ def _fetch(url: str) -> bytes:
             while block := answer.read(_BLOCK):
                 size += len(block)
                 if size > LARGEST_DOWNLOAD_BYTES:
-                    raise BadMedia(
+                    raise MediaError(
                         f"the medium is larger than {LARGEST_DOWNLOAD_BYTES // 2**20} MB", where=url
                     )
                 blocks.append(block)
     except urllib.error.HTTPError as error:
         error.close()
-        raise BadMedia(f"the medium cannot be fetched: {error.code} {error.reason}", where=url) from None
+        raise MediaError(f"the medium cannot be fetched: {error.code} {error.reason}", where=url) from None
     except (OSError, ValueError) as error:  # no network, no such host, cut off, not an address
         reason = getattr(error, "reason", None) or error
-        raise BadMedia(f"the medium cannot be fetched: {reason}", where=url) from None
+        raise MediaError(f"the medium cannot be fetched: {reason}", where=url) from None
     return b"".join(blocks)

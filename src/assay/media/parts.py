@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import AssayError, BadMedia
+from assay.core.errors import AssayError, MediaError
 from assay.core.messages import Audio, Image, Media, Video
 from assay.media.encoded import Encoded, encoded
 from assay.media.pictures import is_picture, picture_of_array
@@ -20,7 +20,7 @@ def picture(part: Image) -> Any:
     """The PIL image of a part.
 
     Raises:
-        BadMedia: It cannot be read.
+        MediaError: It cannot be read.
     """
     loaded = _loaded(part)
     return loaded if is_picture(loaded) else picture_of_array(loaded, where=part.source)
@@ -30,7 +30,7 @@ def waveform(part: Audio, *, rate_hz: int) -> Any:
     """The samples of a part: float32, one channel, `rate_hz` of them per second.
 
     Raises:
-        BadMedia: It cannot be read.
+        MediaError: It cannot be read.
     """
 
     def make() -> Any:
@@ -52,7 +52,7 @@ def frames(
     The part says itself whether it is a stretch of the file. Asking for more frames than there are gives those there are.
 
     Raises:
-        BadMedia: It cannot be read, or nothing of it lies in the stretch.
+        MediaError: It cannot be read, or nothing of it lies in the stretch.
     """
     wish = Wish(count=count, fps=fps, start_s=part.start_s, end_s=part.end_s, max_frames=max_frames)
 
@@ -70,7 +70,7 @@ def _of_list(given: Sequence[Any], wish: Wish, where: str) -> Clip:
     most = min((most for most in (wish.count, wish.max_frames) if most is not None), default=len(given))
     numbers = evenly(len(given), most)
     if not numbers:
-        raise BadMedia("the video has no frames", where=where)
+        raise MediaError("the video has no frames", where=where)
     pictures = [given[number] for number in numbers]
     return Clip(
         tuple(one if is_picture(one) else picture_of_array(one, where=where) for one in pictures),
@@ -79,14 +79,14 @@ def _of_list(given: Sequence[Any], wish: Wish, where: str) -> Clip:
 
 
 def _loaded(part: Media) -> Any:
-    """What the part loads; whatever a foreign loader raises becomes `BadMedia`."""
+    """What the part loads; whatever a foreign loader raises becomes `MediaError`."""
     try:
         return part.load()
     except AssayError:
         raise
     except (OSError, ValueError, SyntaxError, EOFError, MemoryError) as error:
         kind = type(part).__name__.lower()
-        raise BadMedia(f"the {kind} cannot be read: {error}", where=part.source) from None
+        raise MediaError(f"the {kind} cannot be read: {error}", where=part.source) from None
 
 
 def _source(loaded: Any, part: Media) -> Encoded:
@@ -94,4 +94,4 @@ def _source(loaded: Any, part: Media) -> Encoded:
         return loaded
     if isinstance(loaded, (str, Path, bytes, bytearray)):
         return encoded(loaded, where=part.source)
-    raise BadMedia(f"a {type(loaded).__name__} is not a {type(part).__name__.lower()}", where=part.source)
+    raise MediaError(f"a {type(loaded).__name__} is not a {type(part).__name__.lower()}", where=part.source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from assay.core.errors import BadMedia
+from assay.core.errors import MediaError
 from assay.media.encoded import Encoded
 
 __all__ = ["decode_picture", "is_picture", "picture_bytes", "picture_of_array"]
@@ -34,13 +34,13 @@ def decode_picture(source: Encoded) -> Any:
     """A PIL image with its pixels read; what the file is, its content says and not its name.
 
     Raises:
-        BadMedia: It is empty, cut off, not a picture, or too large to be one.
+        MediaError: It is empty, cut off, not a picture, or too large to be one.
     """
     from PIL import Image as Pictures
 
     data = source.read()
     if not data:
-        raise BadMedia("the picture cannot be read: the file is empty", where=source.name)
+        raise MediaError("the picture cannot be read: the file is empty", where=source.name)
     try:
         picture = Pictures.open(io.BytesIO(data))
         picture.load()
@@ -56,7 +56,7 @@ def decode_picture(source: Encoded) -> Any:
         shown = str(error).replace(f"<_io.BytesIO object at {id(data):#x}>", "it")
         if "cannot identify image file" in shown:
             shown = "it is not a picture of a known kind"
-        raise BadMedia(f"the picture cannot be read: {shown}", where=source.name) from None
+        raise MediaError(f"the picture cannot be read: {shown}", where=source.name) from None
     return picture
 
 
@@ -69,11 +69,11 @@ def picture_of_array(array: Any, *, where: str = "") -> Any:
     if pixels.ndim == 3 and pixels.shape[-1] == 1:
         pixels = pixels[..., 0]
     if pixels.ndim not in (2, 3) or not pixels.size or (pixels.ndim == 3 and pixels.shape[-1] not in (3, 4)):
-        raise BadMedia(f"an array of shape {pixels.shape} is not a picture", where=where)
+        raise MediaError(f"an array of shape {pixels.shape} is not a picture", where=where)
     if pixels.dtype.kind == "f" and float(pixels.min()) >= 0 and float(pixels.max()) <= 1:
         pixels = numpy.rint(pixels * 255)
     elif pixels.dtype.kind == "b":
         pixels = pixels * 255
     if pixels.dtype.kind not in "fiub" or float(pixels.min()) < 0 or float(pixels.max()) > 255:
-        raise BadMedia(f"an array of {pixels.dtype} beyond 0..255 is not a picture", where=where)
+        raise MediaError(f"an array of {pixels.dtype} beyond 0..255 is not a picture", where=where)
     return Pictures.fromarray(numpy.ascontiguousarray(pixels.astype(numpy.uint8)))

@@ -7,7 +7,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from assay.core.errors import BadMedia, MissingPackage
+from assay.core.errors import MediaError, MissingPackage
+from assay.core.installation import format_install_command
 from assay.media.encoded import Encoded
 
 __all__ = ["decode_sound", "resample", "samples_of_array"]
@@ -22,12 +23,12 @@ def decode_sound(source: Encoded) -> Sound:
     soundfile reads WAV, FLAC, Ogg and MP3; PyAV reads what it does not know.
 
     Raises:
-        BadMedia: It is empty, cut off before the first sample, or not a sound.
-        MissingPackage: `assay[media]` is not installed.
+        MediaError: It is empty, cut off before the first sample, or not a sound.
+        MissingPackage: `assay-harness[media]` is not installed.
     """
     data = source.read() if source.path is None else b"-"
     if not data or (source.path is not None and not source.path.stat().st_size):
-        raise BadMedia("the sound cannot be read: the file is empty", where=source.name)
+        raise MediaError("the sound cannot be read: the file is empty", where=source.name)
     readers = [
         read for package, read in (("soundfile", _with_soundfile), ("av", _with_av)) if find_spec(package)
     ]
@@ -43,8 +44,8 @@ def decode_sound(source: Encoded) -> Sound:
             if len(samples):
                 return samples, rate_hz
             reasons.append("there is no sound in it")
-    hint = "" if len(readers) == 2 else "pip install 'assay[media]' reads more kinds"
-    raise BadMedia(f"the sound cannot be read: {'; '.join(reasons)}", where=source.name, hint=hint)
+    hint = "" if len(readers) == 2 else f"more formats: {format_install_command('media')}"
+    raise MediaError(f"the sound cannot be read: {'; '.join(reasons)}", where=source.name, hint=hint)
 
 
 class _Unreadable(Exception):
@@ -97,11 +98,11 @@ def samples_of_array(array: Any, *, where: str = "") -> Any:
             )
         samples = samples.astype(numpy.float32)
     except (TypeError, ValueError) as error:
-        raise BadMedia(f"not the samples of a sound: {error}", where=where) from None
+        raise MediaError(f"not the samples of a sound: {error}", where=where) from None
     if samples.ndim == 2:
         samples = _one_channel(samples if samples.shape[0] >= samples.shape[1] else samples.T)
     if samples.ndim != 1:
-        raise BadMedia(f"an array of shape {samples.shape} is not a sound", where=where)
+        raise MediaError(f"an array of shape {samples.shape} is not a sound", where=where)
     return samples
 
 

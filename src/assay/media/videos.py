@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from assay.core.errors import BadMedia, MissingPackage
+from assay.core.errors import MediaError, MissingPackage
 from assay.media.encoded import Encoded
 
 __all__ = ["Clip", "Wish", "cut", "evenly", "pick"]
@@ -40,8 +40,8 @@ def cut(source: Encoded, wish: Wish) -> Clip:
     """The frames of a video file that are wished for.
 
     Raises:
-        BadMedia: It is empty, not a video, or has no frame in the stretch.
-        MissingPackage: `assay[media]` is not installed.
+        MediaError: It is empty, not a video, or has no frame in the stretch.
+        MissingPackage: `assay-harness[media]` is not installed.
     """
     try:
         av = import_module("av")
@@ -52,13 +52,13 @@ def cut(source: Encoded, wish: Wish) -> Clip:
         times = index.times_s
         wanted = pick(times, wish)
         if not wanted:
-            raise BadMedia(_nothing(times, wish), where=source.name)
+            raise MediaError(_nothing(times, wish), where=source.name)
         found = dict(_decode(av, source, index, wanted))
     except (av.FFmpegError, OSError, ValueError, EOFError) as error:
-        raise BadMedia(f"the video cannot be read: {error}", where=source.name) from None
+        raise MediaError(f"the video cannot be read: {error}", where=source.name) from None
     kept = [number for number in wanted if number in found]
     if not kept:
-        raise BadMedia("the video cannot be read: none of its frames can be decoded", where=source.name)
+        raise MediaError("the video cannot be read: none of its frames can be decoded", where=source.name)
     return Clip(tuple(found[number] for number in kept), tuple(times[number] for number in kept))
 
 
@@ -112,7 +112,7 @@ def _open(av: Any, source: Encoded) -> Any:
     )  # titles that are not UTF-8 do not matter here
     if not container.streams.video:
         container.close()
-        raise BadMedia("the video cannot be read: it has no pictures", where=source.name)
+        raise MediaError("the video cannot be read: it has no pictures", where=source.name)
     return container
 
 

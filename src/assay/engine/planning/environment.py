@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.fingerprints import digest_bytes, digest_text
-from assay.core.plugins import plugins
-from assay.core.secrets import mask_text
-from assay.engine.planning.version import assay_version
+from assay.core.installation import DISTRIBUTION, assay_version
+from assay.core.plugins import find_entry_points
+from assay.core.secrets import redact_assignments
 
 __all__ = ["code_digests", "commits", "hardware", "versions"]
 
@@ -37,8 +37,8 @@ def versions() -> dict[str, Any]:
     """Assay, Python, and the packages that matter and are installed, plugins of Assay among them."""
     packages = {name: found for name in _PACKAGES if (found := _version(name))}
     for kind in _PLUGINS:
-        for plugin in plugins(f"assay.{kind}"):
-            if plugin.dist is not None and plugin.dist.name != "assay":
+        for plugin in find_entry_points(f"assay.{kind}"):
+            if plugin.dist is not None and plugin.dist.name != DISTRIBUTION:
                 packages[plugin.dist.name] = plugin.dist.version
     return {
         "assay": assay_version(),
@@ -113,7 +113,7 @@ def commits(folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
         changes = _git(checkout, "status", "--porcelain", "--", *_common(checkout, members))
         about: dict[str, Any] = {"commit": commit, "dirty": None if changes is None else bool(changes)}
         if address := _git(checkout, "config", "--get", "remote.origin.url"):
-            about["origin"] = mask_text(address)
+            about["origin"] = redact_assignments(address)
         found[str(checkout)] = about
     return found
 

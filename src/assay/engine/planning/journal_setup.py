@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assay.core.errors import AssayError, DamagedStore
+from assay.core.errors import AssayError, CorruptStore
 from assay.engine.planning.manifest import continued, make_manifest, write_manifest
 from assay.engine.planning.plan import Plan
 from assay.engine.results.run_facts import facts_of
@@ -25,7 +25,7 @@ def finished_run(plan: Plan) -> Run | None:
     try:
         done = run.complete if plan.spec.retry_failed else run.finished
         return run if done and run.facts.get("digest", plan.digest) == plan.digest else None
-    except DamagedStore:
+    except CorruptStore:
         return None  # whoever opens it for writing saves what is sound
     finally:
         run.close()
@@ -35,7 +35,7 @@ def open_journal(plan: Plan, command: Sequence[str] = ()) -> Journal:
     """Open or continue the journal of a plan; the caller closes it.
 
     Raises:
-        RunHeld: Another process is writing it.
+        RunLocked: Another process is writing it.
         AssayError: The journal belongs to another plan of the same short name.
     """
     if plan.spec.refresh:
@@ -78,7 +78,7 @@ def _start_over(plan: Plan) -> None:
         run = Run(plan.folder)
         try:
             unfinished = bool(run.facts.get("refreshed")) and not run.finished
-        except DamagedStore:
+        except CorruptStore:
             unfinished = False
         finally:
             run.close()

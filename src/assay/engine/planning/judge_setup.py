@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import AssayError, BadOption, CannotAnswer, Problems
+from assay.core.errors import AssayError, ErrorGroup, InvalidOption, UnsupportedRequest
 from assay.core.fingerprints import canonical_json
 from assay.core.messages import Audio, Image, Video
 from assay.core.parsing import parse_arguments
@@ -56,7 +56,7 @@ class Bench:
         """(Judge, metric's place) -> the media it is shown."""
 
         if spec.judge_args and not spec.judge:
-            raise BadOption(
+            raise InvalidOption(
                 "arguments for a judge, and no judge", where="--judge_args", hint="add --judge NAME"
             )
         self.house = tuple(dict.fromkeys(self._seat(_juror(word), "--judge").name for word in spec.judge))
@@ -101,7 +101,7 @@ class Bench:
         for (name, where), media in self._shown.items():
             try:
                 self._check_abilities(where, name, media)
-            except CannotAnswer as error:
+            except UnsupportedRequest as error:
                 problems.append(error)
         return problems
 
@@ -112,7 +112,7 @@ class Bench:
             Problems: Judges that cannot judge: without a key, unknown to their server, blind to what they are shown.
         """
         if problems := await self._probe():
-            raise Problems(problems)
+            raise ErrorGroup(problems)
         return {
             name: PlannedJudge(
                 name=name, model=model, identity=await model.identify(), needed=name in self._needed
@@ -126,13 +126,13 @@ class Bench:
         else:
             seats = [Seat(name, "chat" in self._models[name].traits.abilities) for name in self.house]
         if not seats:
-            raise BadOption(
+            raise InvalidOption(
                 f"the metric `{spec.metric}` is judged by a model, and none is named",
                 where=spec.where,
                 hint="add --judge NAME, or `model: NAME` below `judge:`",
             )
         if spec.quorum is not None and spec.quorum > len(seats) * spec.repeats:
-            raise BadOption(
+            raise InvalidOption(
                 f"`quorum: {spec.quorum}` of {len(seats) * spec.repeats} verdicts can never be reached",
                 where=f"{spec.where}.quorum",
             )
@@ -145,7 +145,9 @@ class Bench:
         if described not in self._names:
             model = self._given.get(juror.model) or _made(juror.model, arguments, self._budgets, where)
             if "generate" not in model.traits.abilities:
-                raise CannotAnswer(f"the model `{model.name}` cannot judge: it writes no texts", where=where)
+                raise UnsupportedRequest(
+                    f"the model `{model.name}` cannot judge: it writes no texts", where=where
+                )
             name, number = model.name, 1
             while name in self._models:
                 number += 1
@@ -158,7 +160,7 @@ class Bench:
     def _check_abilities(self, where: str, name: str, media: set[Ability]) -> None:
         missing = sorted(media - self._models[name].traits.abilities)
         if missing:
-            raise CannotAnswer(
+            raise UnsupportedRequest(
                 f"the judge `{name}` cannot look at what the model sees: it does not do {', '.join(missing)}",
                 where=f"{where}.media",
             )
@@ -181,7 +183,7 @@ def _juror(word: str) -> Juror:
     """`NAME` or `NAME,key=value,key=value`."""
     name, _, rest = word.partition(",")
     if not name.strip():
-        raise BadOption(f"`{word}` names no judge", where="--judge", hint="NAME or NAME,key=value")
+        raise InvalidOption(f"`{word}` names no judge", where="--judge", hint="NAME or NAME,key=value")
     return Juror(name.strip(), parse_arguments(rest) if rest else {})
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.codec import to_plain
-from assay.core.fingerprints import digest_bytes, digest_of
-from assay.core.ports import Probes
-from assay.core.secrets import mask_text
+from assay.core.fingerprints import digest_bytes, digest_json
+from assay.core.ports import SupportsProbing
+from assay.core.secrets import redact_assignments
 from assay.core.specs import TaskSpec
 from assay.engine.planning.environment import code_digests, commits, hardware, versions
 from assay.engine.planning.plan import Plan, PlannedTask, functions_in
@@ -54,7 +54,9 @@ def make_manifest(plan: Plan, command: Sequence[str] = ()) -> dict[str, Any]:
             "identity": dict(plan.identity),
             "abilities": sorted(plan.model.traits.abilities),
             **(
-                {"server": dict(seen)} if isinstance(plan.model, Probes) and (seen := plan.model.seen) else {}
+                {"server": dict(seen)}
+                if isinstance(plan.model, SupportsProbing) and (seen := plan.model.seen)
+                else {}
             ),
         },
         "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
@@ -77,7 +79,7 @@ def continued(known: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Write `manifest.json`; it ends with a hash of itself, so that a changed one is known. A full disk is no reason
     to stop: the journal has it too."""
-    content = {**manifest, "check": digest_of(json.loads(json.dumps(manifest)))}
+    content = {**manifest, "check": digest_json(json.loads(json.dumps(manifest)))}
     text = json.dumps(content, indent=2, ensure_ascii=False)
     with suppress(OSError):
         waiting = folder / f"{FILE_NAME}-new"
@@ -136,7 +138,7 @@ def scoring_digests(planned: PlannedTask) -> dict[str, dict[str, str]]:
     spec, scorer = planned.spec, planned.scorer
     steps = {pipeline.name: pipeline.steps for pipeline in spec.pipelines}
     filters = {
-        pipeline.name: digest_of(
+        pipeline.name: digest_json(
             [
                 [_name(step.function), dict(step.arguments), _source(made.make)]
                 for step, made in zip(steps.get(pipeline.name, ()), pipeline.steps, strict=False)
@@ -153,7 +155,7 @@ def scoring_digests(planned: PlannedTask) -> dict[str, dict[str, str]]:
             pieces += [_source(metric.metric), dict(metric.arguments)]
         if spec.process_results is not None:
             pieces.append(_source(spec.process_results))
-        metrics[name] = digest_of(pieces)
+        metrics[name] = digest_json(pieces)
     return {"filters": filters, "metrics": metrics}
 
 
@@ -188,7 +190,7 @@ def _helper_files(spec: TaskSpec, known: Mapping[str, str]) -> dict[str, str]:
 
 
 def _command(command: Sequence[str]) -> list[str]:
-    return [mask_text(word) for word in command]
+    return [redact_assignments(word) for word in command]
 
 
 def _hidden(options: Mapping[str, Any]) -> list[str]:

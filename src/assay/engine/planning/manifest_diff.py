@@ -87,7 +87,7 @@ def _options(then: Manifest, now: Manifest) -> Iterator[Drift]:
     old, new = then.get("options", {}), now.get("options", {})
     for name, _, option in run_options():
         if (
-            option.shapes_result
+            option.affects_results
             and name in old
             and name not in ("tasks", "model_args")
             and old[name] != new.get(name)

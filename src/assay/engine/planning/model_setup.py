@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from assay.core.ports import GivesTokens, Model, Probes
+from assay.core.ports import Model, SupportsProbing, SupportsTokenLogprobs
 from assay.core.runspec import RunSpec
 from assay.models import make_model
 
@@ -59,7 +59,7 @@ def model_of(spec: RunSpec) -> Model:
 
 def _telling(spec: RunSpec, model: Model) -> Model:
     """The model, which tells its tokens where they are wanted and it can."""
-    if spec.token_logprobs and isinstance(model, GivesTokens):
+    if spec.token_logprobs and isinstance(model, SupportsTokenLogprobs):
         model.give_tokens()
     return model
 
@@ -75,4 +75,4 @@ async def probed(model: Model | None) -> Sequence[str]:
     Raises:
         AssayError: It answers, and says that it will not: a wrong key, a model it has not.
     """
-    return await model.probe() if isinstance(model, Probes) else ()
+    return await model.probe() if isinstance(model, SupportsProbing) else ()

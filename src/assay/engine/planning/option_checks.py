@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from assay.core.errors import AssayError, BadOption, BadOutput, CannotAnswer
+from assay.core.errors import AssayError, InvalidOption, OutputError, UnsupportedRequest
 from assay.core.runspec import RunSpec
 from assay.core.specs import TaskSpec
-from assay.core.stop_rules import read_stop_rule
+from assay.core.stop_rules import parse_stop_rule
 from assay.engine.planning.run_names import output_folder
 from assay.sandboxes.program_runner import Programs
 from assay.store.finding import DEFAULT_FOLDER, find_run
@@ -39,13 +39,13 @@ def check_corpus(spec: RunSpec) -> None:
     """Where to look for contaminated documents exists; reading it can wait until the answers are in."""
     path = spec.decontamination_ngrams_path
     if path is not None and not Path(path).exists():
-        raise BadOption(f"there is no corpus in `{path}`", where="--decontamination_ngrams_path")
+        raise InvalidOption(f"there is no corpus in `{path}`", where="--decontamination_ngrams_path")
 
 
 def check_data_root(spec: RunSpec) -> None:
     """The folder that serves datasets exists: a misspelt one would be passed over in silence, and the hub asked."""
     if spec.data_root is not None and not Path(spec.data_root).is_dir():
-        raise BadOption(
+        raise InvalidOption(
             f"the data folder `{spec.data_root}` is not there",
             where="--data_root",
             hint="it holds datasets laid out as on the hub",
@@ -62,7 +62,7 @@ def check_workers(spec: RunSpec) -> None:
 
 def check_stop_rule(spec: RunSpec) -> None:
     """The run that is to be compared with is there."""
-    if spec.stop_when is not None and (rule := read_stop_rule(spec.stop_when)).baseline:
+    if spec.stop_when is not None and (rule := parse_stop_rule(spec.stop_when)).baseline:
         find_run(rule.baseline, (output_folder(spec), Path(DEFAULT_FOLDER)))
 
 
@@ -72,9 +72,9 @@ def check_writable(folder: Path) -> None:
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
     if not existing.is_dir():
-        raise BadOutput(f"`{existing}` is not a folder", where="--output_path")
+        raise OutputError(f"`{existing}` is not a folder", where="--output_path")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise BadOutput(
+        raise OutputError(
             f"the folder `{existing}` cannot be written", where="--output_path", hint="choose another"
         )
 
@@ -82,7 +82,7 @@ def check_writable(folder: Path) -> None:
 def check_programs(spec: RunSpec, task_spec: TaskSpec, programs: Programs) -> None:
     """Code written by the model is allowed where a task executes it, and there is a sandbox for it."""
     if task_spec.unsafe_code and not spec.confirm_run_unsafe_code:
-        raise CannotAnswer(
+        raise UnsupportedRequest(
             f"the task `{task_spec.name}` executes code written by the model",
             where=task_spec.place("unsafe_code"),
             hint="add --confirm_run_unsafe_code to allow it",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from assay.core.documents import Document
-from assay.core.ports import Model, ToldTargets
+from assay.core.ports import Model, SupportsTargets
 from assay.core.requests import Generate, Request
 from assay.core.responses import LogProbability
 from assay.core.specs import TaskSpec
@@ -27,7 +27,7 @@ _BEFORE = LogProbability(-500.0, greedy=False)
 
 def tell_targets(model: Model, planned: PlannedTask, documents: Iterable[OpenDocument]) -> None:
     """Tell a model what is right for some documents, if it is one that asks to be told."""
-    if not isinstance(model, ToldTargets):
+    if not isinstance(model, SupportsTargets):
         return
     for opened in documents:
         try:

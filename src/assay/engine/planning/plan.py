@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.documents import Document
-from assay.core.errors import AssayError, BadOption, BadTask, Problems
-from assay.core.executing import executing
-from assay.core.fingerprints import digest_of
-from assay.core.ports import Model, StandsIn
+from assay.core.errors import AssayError, ErrorGroup, InvalidOption, TaskError
+from assay.core.executing import use_executor
+from assay.core.fingerprints import digest_json
+from assay.core.ports import Model, SupportsPromptedAs
 from assay.core.requests import Request
 from assay.core.runspec import RunSpec
 from assay.core.specs import GroupSpec, TaskSpec
@@ -101,7 +101,7 @@ class Plan:
 
     @property
     def model_digest(self) -> str:
-        return digest_of(dict(self.identity))
+        return digest_json(dict(self.identity))
 
     @property
     def documents(self) -> int:
@@ -155,7 +155,7 @@ async def make_plan(
         _collect(problems, problem)
     tasks: dict[str, PlannedTask] = {}
     programs = Programs(spec.sandbox, spec.sandbox_args)
-    with executing(programs):  # helpers may try one of their own when they are imported
+    with use_executor(programs):  # helpers may try one of their own when they are imported
         for name, task_spec in selection.tasks.items():
             try:
                 tasks[name] = _plan_task(spec, task_spec, model, bench, programs)
@@ -176,7 +176,7 @@ async def make_plan(
     except AssayError as error:
         _collect(problems, error)
     if problems or model is None or bench is None:
-        raise problems[0] if len(problems) == 1 else Problems(problems)
+        raise problems[0] if len(problems) == 1 else ErrorGroup(problems)
     digest = run_digest(
         spec,
         identity,
@@ -220,7 +220,7 @@ def _select(spec: RunSpec, index: TaskIndex | None, problems: list[AssayError]) 
         for word in spec.tasks:
             try:
                 rest.tasks |= select([word], index).tasks
-            except (BadTask, Problems):
+            except (TaskError, ErrorGroup):
                 _look_on(spec, word, index, problems)
             except AssayError:
                 continue  # reported already
@@ -231,19 +231,19 @@ def _look_on(spec: RunSpec, word: str, index: TaskIndex, problems: list[AssayErr
     """A task file with one mistake that hides the others: find those too, as `assay check` does."""
     from assay.checks.checking import (  # it knows the plan, so it is asked from here
         CheckOptions,
-        check,
+        check_tasks,
     )
 
     known = {problem.what for problem in problems}
-    for subject in check([word], index, CheckOptions(data_root=spec.data_root)).subjects:
+    for subject in check_tasks([word], index, CheckOptions(data_root=spec.data_root)).subjects:
         for finding in subject.findings:
             if finding.severity == "error" and finding.what not in known:
                 known.add(finding.what)
-                problems.append(BadTask(finding.what, where=finding.where, hint=finding.hint))
+                problems.append(TaskError(finding.what, where=finding.where, hint=finding.hint))
 
 
 def _collect(problems: list[AssayError], error: AssayError) -> None:
-    for problem in error.problems if isinstance(error, Problems) else (error,):
+    for problem in error.errors if isinstance(error, ErrorGroup) else (error,):
         if str(problem) not in map(str, problems):
             problems.append(problem)
 
@@ -286,7 +286,7 @@ def _plan_task(
         except AssayError as error:
             _collect(problems, error)
     if problems or task is None or scorer is None:
-        raise Problems(problems)
+        raise ErrorGroup(problems)
     digests = task_digests(spec, task_spec, task)
     return PlannedTask(task=task, scorer=scorer, documents=len(task), **digests)
 
@@ -317,7 +317,7 @@ def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:
         limit=spec.limit,
         offset=spec.offset,
         samples=None if spec.samples is None else spec.samples.get(task),
-        model_name=(model.prompted_as if isinstance(model, StandsIn) else "") or spec.model,
+        model_name=(model.prompted_as if isinstance(model, SupportsPromptedAs) else "") or spec.model,
         chat_messages=chat_messages,
         agentic_trace_mode=spec.agentic_trace_mode,
         process_with_media=spec.process_with_media,
@@ -337,7 +337,7 @@ def check_functions(task_spec: TaskSpec) -> None:
         except AssayError as error:
             _collect(problems, error)
     if problems:
-        raise Problems(problems)
+        raise ErrorGroup(problems)
 
 
 def functions_in(value: Any) -> list[HelperFunction]:
@@ -357,7 +357,9 @@ def _first_requests(task: Task) -> tuple[Document, tuple[Request, ...]]:
         first = next(iter(task.documents()), None)
         if first is None:
             where = "--samples" if task.rendering.samples is not None else "--offset"
-            raise BadOption(f"no document of `{task.name}` is chosen", where=where, hint="ask at least one")
+            raise InvalidOption(
+                f"no document of `{task.name}` is chosen", where=where, hint="ask at least one"
+            )
         requests = task.begin().requests(first)
         task.target(loan(first.fields))
     return first, requests
@@ -372,7 +374,7 @@ def _check_settings(task: Task) -> None:
         if not all(isinstance(text, str) for text in settings.stop) or readings[0] < 0:
             raise ValueError
     except (TypeError, ValueError):
-        raise BadOption(
+        raise InvalidOption(
             f"the generation settings of `{task.name}` make no sense: {dict(settings.values)}",
             where=task.spec.place("generation_kwargs"),
             hint="`until` is a text or a list of texts; temperature, top_p and lengths are numbers",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from assay.core.errors import BadData, BadOption, DamagedStore
-from assay.core.fingerprints import digest_of
+from assay.core.errors import CorruptStore, DatasetError, InvalidOption
+from assay.core.fingerprints import digest_json
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Request
 from assay.core.responses import Failure, Outcome
@@ -37,18 +37,18 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest in a file, or of the run in a folder.
 
     Raises:
-        BadData: There is none, or it is not a manifest.
+        DatasetError: There is none, or it is not a manifest.
     """
     if path.is_dir():
         return manifest_of(Run(path))
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadData(f"cannot read the manifest: {error.strerror}", where=str(path)) from None
+        raise DatasetError(f"cannot read the manifest: {error.strerror}", where=str(path)) from None
     except ValueError as error:
-        raise BadData(f"the manifest is not JSON: {error}", where=str(path)) from None
+        raise DatasetError(f"the manifest is not JSON: {error}", where=str(path)) from None
     if not isinstance(content, dict) or not isinstance(content.get("options"), dict):
-        raise BadData(
+        raise DatasetError(
             "the file is not a manifest of a run", where=str(path), hint=f"a run's folder holds {FILE_NAME}"
         )
     return _known_format(content, str(path))
@@ -58,12 +58,12 @@ def manifest_of(run: Run) -> dict[str, Any]:
     """The manifest of a run: from its journal, else from the file beside it.
 
     Raises:
-        BadData: The run has none.
+        DatasetError: The run has none.
     """
     file = run.folder / FILE_NAME
     try:
         kept = run.facts.get("manifest")
-    except DamagedStore:
+    except CorruptStore:
         kept = None
         if not file.is_file():
             raise
@@ -72,12 +72,12 @@ def manifest_of(run: Run) -> dict[str, Any]:
     if file.is_file():
         return read_manifest(file)
     if "imported" in run.facts:
-        raise BadData(
+        raise DatasetError(
             "the run was imported: nobody here knows how to ask its tasks again",
             where=str(run.folder),
             hint="`assay run` with its tasks makes one that can be repeated; `assay compare` compares the two",
         )
-    raise BadData(
+    raise DatasetError(
         "the run has no manifest",
         where=str(run.folder),
         hint="it was made by an older Assay; repeat its command",
@@ -87,12 +87,12 @@ def manifest_of(run: Run) -> dict[str, Any]:
 def is_untouched(manifest: Mapping[str, Any]) -> bool:
     """Whether the content of a manifest file is as Assay wrote it."""
     content = {key: value for key, value in manifest.items() if key != "check"}
-    return manifest.get("check") == digest_of(content)
+    return manifest.get("check") == digest_json(content)
 
 
 def _known_format(content: dict[str, Any], where: str) -> dict[str, Any]:
     if content.get("format", 0) > FORMAT:
-        raise BadData(
+        raise DatasetError(
             f"the manifest was written by a newer Assay (format {content['format']}, this one knows {FORMAT})",
             where=where,
             hint="upgrade Assay",
@@ -118,7 +118,7 @@ def recall(manifest: Mapping[str, Any], overrides: Mapping[str, Any]) -> Recalle
     known = {name for name, _, _ in run_options()}
     unknown = sorted(set(manifest["options"]) - known)
     if unknown:
-        raise BadOption(f"the manifest has options this Assay does not know: {', '.join(unknown)}")
+        raise InvalidOption(f"the manifest has options this Assay does not know: {', '.join(unknown)}")
     options = _in_folder(manifest)
     hidden = [
         (name, key)

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay.core.fingerprints import digest_of
+from assay.core.fingerprints import digest_json
+from assay.core.installation import assay_version
 from assay.core.runspec import RunSpec
 from assay.core.specs import TaskSpec
-from assay.engine.planning.version import assay_version
 from assay.tasks.digests import data_digest, spec_digest
 from assay.tasks.task import Task
 
@@ -48,7 +48,7 @@ def task_digests(spec: RunSpec, task_spec: TaskSpec, task: Task) -> dict[str, st
     """The hashes of a task as a run asks it: of the file with its helpers, of the data, and of both with the way of
     asking. Apart, so that a later look can say what changed."""
     config, data = spec_digest(task_spec), data_digest(task)
-    whole = digest_of({"spec": config, "data": data, "shape": shape_of(spec)})
+    whole = digest_json({"spec": config, "data": data, "shape": shape_of(spec)})
     return {"digest": whole, "config_digest": config, "data_digest": data}
 
 
@@ -67,7 +67,7 @@ def run_digest(
     }
     if judges:
         parts["judges"] = {name: dict(facts) for name, facts in judges.items()}
-    return digest_of(parts)
+    return digest_json(parts)
 
 
 def run_name(spec: RunSpec, model: str, digest: str) -> str:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import AssayError, BadOption, Problems, UnknownName
+from assay.core.errors import AssayError, ErrorGroup, InvalidOption, UnknownName
 from assay.core.runspec import RunSpec, run_options
 from assay.engine.planning.config_files import read_yaml
 
@@ -88,7 +88,7 @@ def read_sweep(path: str | Path, given: Mapping[str, Any] | None = None) -> Swee
         )
     models = [_model(entry, f"{path}, models[{at}]") for at, entry in enumerate(_list(said, "models", path))]
     if not models:
-        raise BadOption("a sweep needs models", where=str(path), hint="for instance `models: [embedded]`")
+        raise InvalidOption("a sweep needs models", where=str(path), hint="for instance `models: [embedded]`")
     settings = [
         _part(entry, f"{path}, settings[{at}]") for at, entry in enumerate(_list(said, "settings", path))
     ]
@@ -123,7 +123,7 @@ def _crossed(
                 continue
             cells.append(Cell(model=model, setting=setting, spec=spec, options=options))
     if problems:
-        raise problems[0] if len(problems) == 1 else Problems(_once(problems))
+        raise problems[0] if len(problems) == 1 else ErrorGroup(_once(problems))
     return tuple(cells)
 
 
@@ -142,7 +142,7 @@ def _once(problems: Sequence[AssayError]) -> list[AssayError]:
 
 def _check_names(path: Path, key: str, names: Sequence[str]) -> None:
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise BadOption(
+        raise InvalidOption(
             f"two {key} are called `{twice[0]}`",
             where=f"{path}, {key}",
             hint="give each a `name`, which is its title in the table",
@@ -155,7 +155,7 @@ def _model(entry: Any, where: str) -> tuple[str, dict[str, Any]]:
         return entry, {"model": entry}
     name, options = _part(entry, where, needs_name=False)
     if "model" not in options:
-        raise BadOption("the model is missing", where=where, hint="for instance `model: hf`")
+        raise InvalidOption("the model is missing", where=where, hint="for instance `model: hf`")
     return name or _told(options), options
 
 
@@ -177,7 +177,7 @@ def _part(entry: Any, where: str, *, needs_name: bool = True) -> tuple[str, dict
     known = {option for option, _, _ in run_options()} - set(_NOT_SWEPT)
     for key in options:
         if key in _NOT_SWEPT:
-            raise BadOption(
+            raise InvalidOption(
                 f"`{key}` is the same for all runs of a sweep",
                 where=where,
                 hint=f"`assay sweep FILE --{key} …`",
@@ -201,7 +201,7 @@ def _list(said: Mapping[str, Any], key: str, path: Path) -> list[Any]:
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
-        raise BadOption(
+        raise InvalidOption(
             f"`{key}` is not a list", where=f"{path}, {key}", hint="one entry a line, each with a dash"
         )
     return value
@@ -209,7 +209,7 @@ def _list(said: Mapping[str, Any], key: str, path: Path) -> list[Any]:
 
 def _mapping(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BadOption(
+        raise InvalidOption(
             f"expected keys and values, not {value!r}", where=where, hint="for instance `limit: 100`"
         )
     return value

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from assay.core.ports import Model, ToldTargets
+from assay.core.ports import Model, SupportsTargets
 from assay.core.runspec import RunSpec
-from assay.core.stop_rules import read_stop_rule
+from assay.core.stop_rules import parse_stop_rule
 from assay.engine.planning.oracle_targets import says_nothing
 from assay.engine.results.stop_metrics import stop_notes
 from assay.tasks.makers import unread_template
@@ -20,7 +20,7 @@ __all__ = ["notes_on"]
 
 def notes_on(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
     """A line for each thing that may surprise."""
-    stops = [] if spec.stop_when is None else stop_notes(read_stop_rule(spec.stop_when), tasks)
+    stops = [] if spec.stop_when is None else stop_notes(parse_stop_rule(spec.stop_when), tasks)
     return [
         *_without_effect(spec, tasks),
         *_unheard(spec, model, tasks),
@@ -75,7 +75,7 @@ def _without_tokens(spec: RunSpec, model: Model) -> list[str]:
 
 def _untold(model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
     """Tasks of which nobody can say beforehand that the target gets full marks."""
-    if not isinstance(model, ToldTargets):
+    if not isinstance(model, SupportsTargets):
         return []
     without = [name for name, planned in tasks.items() if says_nothing(planned.spec)]
     own = [

@@ -10,10 +10,10 @@ from dataclasses import asdict
 from typing import Any
 
 from assay.core.codec import to_plain
+from assay.core.installation import assay_version
 from assay.core.runspec import RunSpec
-from assay.core.secrets import mask_text, without_secrets
+from assay.core.secrets import redact_assignments, redact_fields
 from assay.engine.planning.plan import Plan, PlannedTask
-from assay.engine.planning.version import assay_version
 from assay.engine.running.cost_ledger import billed_as
 from assay.models.prices import load_prices
 from assay.scoring.pipelines import Pipeline
@@ -81,13 +81,13 @@ def billing_facts(plan: Plan) -> dict[str, Any]:
 def sandbox_facts(plan: Plan) -> dict[str, Any]:
     """Where programs ran and what that kept them from; nothing when there were none."""
     isolation = plan.programs.isolation
-    return {} if isolation is None else {"sandbox": isolation.facts()}
+    return {} if isolation is None else {"sandbox": isolation.to_json()}
 
 
 def kept_options(spec: RunSpec) -> dict[str, Any]:
     """The options as they are written down: without secrets, also not those in the words that describe a judge."""
-    kept: dict[str, Any] = to_plain(without_secrets(asdict(spec)))
-    return {**kept, "judge": [mask_text(word) for word in spec.judge]}
+    kept: dict[str, Any] = to_plain(redact_fields(asdict(spec)))
+    return {**kept, "judge": [redact_assignments(word) for word in spec.judge]}
 
 
 def _task_facts(planned: PlannedTask) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from importlib.util import find_spec
 from multiprocessing import active_children
 from typing import Any
 
-from assay.core.errors import AssayError, BadOption, MissingPackage
+from assay.core.errors import AssayError, InvalidOption, MissingPackage
+from assay.core.installation import format_install_command
 from assay.models.tokens import Unanswerable
 from assay.models.vllm.watchdog import Watchdog
 
@@ -45,7 +46,7 @@ def vllm_version() -> str:
     raise MissingPackage(
         "the model `vllm` needs the package `vllm`",
         where="--model",
-        hint="pip install 'assay[vllm]'; without a GPU see \"vLLM without a GPU\" in docs/guides/local-models.md",
+        hint=f'{format_install_command("vllm")}; without a GPU see "vLLM without a GPU" in docs/guides/local-models.md',
     )
 
 
@@ -89,7 +90,7 @@ class Engine:
         """Load the weights and start the engine's processes. Called in a thread: it blocks.
 
         Raises:
-            BadOption: The engine does not know an argument, or refuses a value.
+            InvalidOption: The engine does not know an argument, or refuses a value.
             AssayError: It does not come up.
         """
         vllm_version()
@@ -109,7 +110,7 @@ class Engine:
         try:
             engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**given))
         except (ValueError, TypeError, OSError) as error:
-            raise BadOption(f"vLLM does not start: {_first(error)}", where="--model_args") from error
+            raise InvalidOption(f"vLLM does not start: {_first(error)}", where="--model_args") from error
         except (RuntimeError, MemoryError) as error:
             raise AssayError(
                 f"vLLM does not start: {_first(error)}",
@@ -226,14 +227,14 @@ def _known(arguments: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]
     """The arguments the engine knows.
 
     Raises:
-        BadOption: There is one it never knew.
+        InvalidOption: There is one it never knew.
     """
     given = {key: value for key, value in arguments.items() if key in names or key not in _GONE}
     for key in given:
         if key not in names:
             close = get_close_matches(key, [*names, "pretrained", "max_length"], n=1)
             hint = f"did you mean `{close[0]}`?" if close else "`vllm serve --help` shows all of them"
-            raise BadOption(
+            raise InvalidOption(
                 f"neither Assay nor this vLLM knows the argument `{key}`",
                 where="--model_args",
                 hint=hint,

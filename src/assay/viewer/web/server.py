@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from assay.core.errors import BadOption, MissingPackage
-from assay.viewer.web.library import Library
+from assay.core.errors import InvalidOption, MissingPackage
+from assay.core.installation import format_install_command
+from assay.viewer.web.run_catalog import Library
 
 __all__ = ["HOST", "check_packages", "open_socket", "serve"]
 
@@ -22,16 +23,14 @@ def check_packages() -> None:
     """Raises `MissingPackage` where the extra is not installed."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        raise MissingPackage(
-            f"the viewer needs {', '.join(missing)}", hint="install it with: pip install 'assay[viewer]'"
-        )
+        raise MissingPackage(f"the viewer needs {', '.join(missing)}", hint=format_install_command("viewer"))
 
 
 def open_socket(port: int) -> socket.socket:
     """A socket on this machine only; 0 takes any port that is free.
 
     Raises:
-        BadOption: Somebody else has the port.
+        InvalidOption: Somebody else has the port.
     """
     opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -39,7 +38,7 @@ def open_socket(port: int) -> socket.socket:
         opened.bind((HOST, port))
     except (OSError, OverflowError) as error:
         opened.close()
-        raise BadOption(
+        raise InvalidOption(
             f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}",
             where="--port",
             hint="another viewer may have it; leave --port out to take a free one",

@@ -1,0 +1,59 @@
+"""How this copy of Assay is installed: its version, and the command that adds an extra to it.
+
+The distribution is called `assay-harness`, because `assay` on PyPI is another project. The package and the command are
+called `assay`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+__all__ = ["DISTRIBUTION", "assay_version", "format_install_command"]
+
+DISTRIBUTION = "assay-harness"
+
+
+def assay_version() -> str:
+    """Return the installed version, or `unknown` where Assay is imported without being installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def format_install_command(*extras: str) -> str:
+    """Return the pip command that installs Assay with these extras over the present installation.
+
+    An editable installation names its folder, an installation from a folder names that folder, and every other one
+    names the distribution:
+
+        pip install -e '/home/me/assay[datasets]'
+        pip install 'assay-harness[datasets]'
+    """
+    names = f"[{','.join(extras)}]" if extras else ""
+    folder, is_editable = _find_source_folder()
+    if folder is None:
+        return f"pip install {shlex.quote(DISTRIBUTION + names)}"
+    return f"pip install {'-e ' if is_editable else ''}{shlex.quote(f'{folder}{names}')}"
+
+
+def _find_source_folder() -> tuple[Path | None, bool]:
+    """Return the folder Assay was installed from, if it was, and whether it is installed as editable."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        recorded = distribution(DISTRIBUTION).read_text("direct_url.json")
+    except PackageNotFoundError:
+        checkout = Path(__file__).resolve().parents[3]
+        return (checkout, True) if (checkout / "pyproject.toml").is_file() else (None, False)
+    origin = json.loads(recorded) if recorded else {}
+    if "dir_info" not in origin:
+        return None, False
+    folder = Path(url2pathname(urlsplit(origin["url"]).path))
+    return folder, bool(origin["dir_info"].get("editable"))

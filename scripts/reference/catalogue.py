@@ -7,7 +7,7 @@ from importlib import import_module
 from assay.core import errors
 
 KINDS = {
-    "Models": ("assay.models", "MODELS"),
+    "Models": ("assay.engine", "MODELS"),
     "Metrics": ("assay.scoring.metrics", "METRICS"),
     "Filters": ("assay.scoring.filters", "FILTERS"),
     "Aggregations": ("assay.stats.aggregations", "AGGREGATIONS"),

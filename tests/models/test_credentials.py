@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from assay.core.errors import BadOption
-from assay.core.secrets import redacted
+from assay.core.errors import InvalidOption
+from assay.core.secrets import redact
 from assay.models.credentials import find_key, key_or_error, refuse_keys
 
 
@@ -16,7 +16,7 @@ def test_the_first_variable_that_is_set_counts(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("FIRST_KEY", raising=False)
     monkeypatch.setenv("SECOND_KEY", " sk-from-environment ")
     assert find_key(["FIRST_KEY", "SECOND_KEY"]) == "sk-from-environment"
-    assert redacted("bad key sk-from-environment") == "bad key ***"
+    assert redact("bad key sk-from-environment") == "bad key ***"
 
 
 def test_a_keyring_is_asked_when_the_environment_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,17 +33,17 @@ def test_a_keyring_that_cannot_be_opened_holds_nothing(monkeypatch: pytest.Monke
 
     monkeypatch.setitem(sys.modules, "keyring", SimpleNamespace(get_password=locked))
     monkeypatch.delenv("SOME_KEY", raising=False)
-    with pytest.raises(BadOption, match="there is no key for Claude") as caught:
+    with pytest.raises(InvalidOption, match="there is no key for Claude") as caught:
         key_or_error(["SOME_KEY"], who="Claude")
     assert "set `SOME_KEY`" in caught.value.hint
 
 
 def test_a_key_as_an_argument_is_refused_and_not_repeated() -> None:
-    with pytest.raises(BadOption, match="`api_key` is not taken as an argument") as caught:
+    with pytest.raises(InvalidOption, match="`api_key` is not taken as an argument") as caught:
         refuse_keys({"model": "x", "api_key": "sk-as-argument"}, variables=["SOME_KEY"])
     assert "sk-as-argument" not in str(caught.value)
     assert "SOME_KEY" in caught.value.hint
-    assert redacted("sk-as-argument") == "***"
+    assert redact("sk-as-argument") == "***"
 
 
 def test_placeholders_for_servers_without_keys_are_no_keys() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.making import ask, write_choices, write_task
 
 import assay
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Likelihood, Settings
 from assay.core.responses import LogProbability, Outcome, Response
@@ -67,7 +67,7 @@ def test_it_guesses_evenly() -> None:
 
 @pytest.mark.parametrize("arguments", [{"latency_s": "slow"}, {"latency_s": -1}, {"window": 0}])
 def test_an_argument_that_makes_no_sense_is_an_error(arguments: dict[str, Any]) -> None:
-    with pytest.raises(BadOption):
+    with pytest.raises(InvalidOption):
         DummyModel(**arguments)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.core.responses import Usage
 from assay.models.prices import Price, PriceTable, billed_name, is_own, load_prices
 
@@ -115,12 +115,12 @@ def test_of_several_patterns_the_longest_counts() -> None:
 )
 def test_a_table_that_makes_no_sense_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "prices.toml").write_text(text)
-    with pytest.raises(BadOption, match=re.escape(complaint)):
+    with pytest.raises(InvalidOption, match=re.escape(complaint)):
         load_prices(str(tmp_path / "prices.toml"))
 
 
 def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadOption, match="cannot read the price table"):
+    with pytest.raises(InvalidOption, match="cannot read the price table"):
         load_prices(str(tmp_path / "gone.toml"))
 
 

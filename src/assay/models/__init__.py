@@ -1,74 +1,178 @@
-"""Who answers: one adapter per backend, Request -> Response. Knows nothing of tasks, documents or scores."""
+"""Model adapters, one per backend: Request -> Response. They know nothing about tasks, documents or scores.
+
+To add a built-in model, write its module and call `register_builtin` for it below. Other packages register theirs: the
+engine adds `replay`, plugins use the entry point group `assay.models`.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
 
-from assay.core.errors import BadOption
-from assay.core.ports import Model
+from assay.core.errors import InvalidOption
+from assay.core.ports import Ability, Model
 from assay.core.registry import Registry
+from assay.models.presets import PRESETS
 
-__all__ = ["MODELS", "make_model"]
+__all__ = ["BUILTIN_MODELS", "MODELS", "BuiltinModel", "find_models_with", "make_model", "register_builtin"]
 
 MODELS: Registry[Callable[..., Model]] = Registry("model")
-"""Name -> a class or function that takes the model's arguments. Importing an adapter is left to its first use."""
+"""Name -> a class or function that takes the model's arguments. An adapter is imported when it is first used."""
 
-MODELS.add_lazy("embedded", "assay.models.embedded:EmbeddedModel")
-for _name in ("hf", "hf-auto", "hf-multimodal", "huggingface"):
-    MODELS.add_lazy(_name, "assay.models.hf:HfModel")
-MODELS.add_lazy("llamacpp", "assay.models.llamacpp:LlamaCppModel")
-MODELS.add_lazy("smollm2", "assay.models.smollm2:SmolLM2Model")
-MODELS.add_lazy("dummy", "assay.models.dummy:DummyModel")
-MODELS.add_lazy("oracle", "assay.models.oracle:OracleModel")
-MODELS.add_lazy("human", "assay.models.human:HumanModel")
-MODELS.add_lazy(
-    "replay", "assay.engine.results.replay:ReplayModel"
-)  # it reads the store, which models do not know
-MODELS.add_lazy("ocr", "assay.models.ocr:OcrModel")
-MODELS.add_lazy("speech", "assay.models.speech:SpeechModel")
-MODELS.add_lazy("moonshine", "assay.models.speech:SpeechModel")
-for _name in ("vllm", "vllm-vlm"):
-    MODELS.add_lazy(_name, "assay.models.vllm:VllmModel")
-MODELS.add_lazy("vllm_chat", "assay.models.vllm:VllmChatModel")
-MODELS.add_lazy("vllm_generate", "assay.models.vllm:VllmGenerateModel")
-for _name in ("openai", "openai-chat-completions", "local-chat-completions"):
-    MODELS.add_lazy(_name, "assay.models.batches:openai_model")
-MODELS.add_lazy("batch_gpt4", "assay.models.batches:batch_gpt4")
-for _name in ("openai_compatible", "openai_compatible_chat", "async_openai", "gpt4v"):
-    MODELS.add_lazy(_name, "assay.models.remote.openai:openai_of_lmms_eval")
-MODELS.add_lazy("openai-completions", "assay.models.remote.completions:openai_completions")
-MODELS.add_lazy("local-completions", "assay.models.remote.completions:CompletionsModel")
-MODELS.add_lazy("azure-openai-chat-completions", "assay.models.remote.openai:azure_openai")
-for _name in (
-    "gemma3 idefics idefics2 internvl_hf internvl_hf_chat llava_hf llava_hf_chat llava_onevision phi4_multimodal "
-    "phi4_multimodal_chat qwen2_5_omni qwen2_5_omni_chat qwen2_5_vl qwen2_5_vl_chat qwen2_audio qwen2_vl qwen3_vl "
-    "qwen3_vl_chat smolvlm whisper"
-).split():  # lmms-eval's names: a task chooses its prompt by them
-    MODELS.add_lazy(_name, f"assay.models.hf.named:{_name}")
-for _name in ("anthropic", "anthropic-chat", "anthropic-chat-completions", "claude"):
-    MODELS.add_lazy(_name, "assay.models.batches:anthropic_model")
-for _name in ("gemini", "gemini_api"):
-    MODELS.add_lazy(_name, "assay.models.gemini:GeminiModel")
-for _name in ("litellm", "litellm_chat", "litellm_compatible"):
-    MODELS.add_lazy(_name, "assay.models.litellm:LiteLLMModel")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltinModel:
+    """What is known about a built-in model without importing its adapter."""
+
+    names: tuple[str, ...]
+    target: str
+    """`package.module:attribute` inside `assay.models`."""
+
+    abilities: frozenset[Ability]
+    """Everything the adapter supports. A checkpoint, file or server may support less; the plan asks the model itself.
+    Empty for models that hints do not recommend: test models, and further names of a model that has them."""
+
+    needs: frozenset[Ability]
+    """Media without which the model answers nothing."""
+
+
+BUILTIN_MODELS: list[BuiltinModel] = []
+"""Every built-in model, in the order in which hints recommend them."""
+
+
+def register_builtin(*names: str, target: str, abilities: str = "", needs: str = "") -> None:
+    """Register a built-in model under one or more names. Hints use the first name."""
+    entry = BuiltinModel(names=names, target=target, abilities=_parse(abilities), needs=_parse(needs))
+    BUILTIN_MODELS.append(entry)
+    for name in names:
+        MODELS.add_lazy(name, entry.target)
+
+
+def _parse(abilities: str) -> frozenset[Ability]:
+    return frozenset(cast("list[Ability]", abilities.split()))
+
+
+register_builtin(
+    "embedded",
+    target="assay.models.embedded:EmbeddedModel",
+    abilities="generate likelihood rolling chat image",
+)
+register_builtin(
+    "smollm2", target="assay.models.smollm2:SmolLM2Model", abilities="generate likelihood rolling chat"
+)
+register_builtin(
+    "llamacpp", target="assay.models.llamacpp:LlamaCppModel", abilities="generate likelihood rolling chat"
+)
+register_builtin(
+    "hf",
+    "hf-auto",
+    "hf-multimodal",
+    "huggingface",
+    target="assay.models.hf:HfModel",
+    abilities="generate likelihood rolling chat image audio video",
+)
+for _name in PRESETS:  # the names of lmms-eval: a task selects its prompt by them
+    register_builtin(_name, target=f"assay.models.hf.preset_models:{_name}")
+register_builtin(
+    "vllm",
+    "vllm-vlm",
+    target="assay.models.vllm:VllmModel",
+    abilities="generate likelihood rolling chat image audio video",
+)
+register_builtin("vllm_chat", target="assay.models.vllm:VllmChatModel")
+register_builtin("vllm_generate", target="assay.models.vllm:VllmGenerateModel")
+register_builtin(
+    "openai",
+    "openai-chat-completions",
+    "local-chat-completions",
+    target="assay.models.batches:openai_model",
+    abilities="generate chat image audio video",
+)
+register_builtin("batch_gpt4", target="assay.models.batches:batch_gpt4")
+register_builtin(
+    "openai_compatible",
+    "openai_compatible_chat",
+    "async_openai",
+    "gpt4v",
+    target="assay.models.remote.openai:openai_of_lmms_eval",
+)
+register_builtin("azure-openai-chat-completions", target="assay.models.remote.openai:azure_openai")
+register_builtin(
+    "openai-completions",
+    target="assay.models.remote.completions:openai_completions",
+    abilities="generate likelihood rolling chat",
+)
+register_builtin(
+    "local-completions",
+    target="assay.models.remote.completions:CompletionsModel",
+    abilities="generate likelihood rolling chat",
+)
+register_builtin(
+    "anthropic",
+    "anthropic-chat",
+    "anthropic-chat-completions",
+    "claude",
+    target="assay.models.batches:anthropic_model",
+    abilities="generate chat image video",
+)
+register_builtin(
+    "gemini",
+    "gemini_api",
+    target="assay.models.hosted.gemini:GeminiModel",
+    abilities="generate chat image audio video",
+)
+register_builtin(
+    "litellm",
+    "litellm_chat",
+    "litellm_compatible",
+    target="assay.models.hosted.litellm:LiteLLMModel",
+    abilities="generate chat image audio video",
+)
+register_builtin("ocr", target="assay.models.ocr:OcrModel", abilities="generate chat image", needs="image")
+register_builtin(
+    "speech",
+    "moonshine",
+    target="assay.models.speech:SpeechModel",
+    abilities="generate chat audio",
+    needs="audio",
+)
+register_builtin(
+    "human", target="assay.models.human:HumanModel", abilities="generate likelihood chat image audio video"
+)
+register_builtin("dummy", target="assay.models.dummy:DummyModel")
+register_builtin("oracle", target="assay.models.oracle:OracleModel")
+
+
+def find_models_with(needed: Iterable[Ability]) -> list[str]:
+    """Return the names of the built-in models that support all of these abilities.
+
+    >>> find_models_with(["likelihood", "image"])
+    ['embedded', 'hf', 'vllm', 'human']
+    """
+    abilities = set(needed)
+    return [
+        model.names[0]
+        for model in BUILTIN_MODELS
+        if abilities <= model.abilities and model.needs <= abilities
+    ]
 
 
 def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:
-    """An adapter with its arguments, not yet opened: nothing is loaded.
+    """Create a model from its arguments. Nothing is loaded before `open()`.
 
-    `common` are options every run has (`batch_size`, `device`); an adapter that has a use for them takes them. A
-    `chat_template` that was asked for by name or file is not ignored by one that has none.
+    `common` holds the options of every run (`batch_size`, `device`); an adapter receives those that it has a parameter
+    for. A `batch_api` or a named `chat_template` that the adapter does not support is an error.
 
     Raises:
-        UnknownName: No model is called that.
-        BadOption: The model does not take these arguments.
+        UnknownName: There is no model with this name.
+        InvalidOption: The model does not accept these arguments.
     """
     factory = MODELS.get(name, where="--model")
     signature = inspect.signature(factory)
     if common.get("batch_api") and "batch_api" not in signature.parameters:
-        raise BadOption(
+        raise InvalidOption(
             f"the model `{name}` has no batch API",
             where="--batch_api",
             hint="`openai` and `anthropic` have one",
@@ -76,7 +180,7 @@ def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:
     given = {key: value for key, value in common.items() if value is not None and key in signature.parameters}
     template = common.get("chat_template")
     if template is not None and "chat_template" not in signature.parameters:
-        raise BadOption(
+        raise InvalidOption(
             f"the model `{name}` has no chat template called `{template}`",
             where="--apply_chat_template",
             hint="without a name, the model's own template is used",
@@ -85,7 +189,7 @@ def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:
     try:
         signature.bind(**given)
     except TypeError as error:
-        raise BadOption(
+        raise InvalidOption(
             f"the model `{name}` does not take these arguments: {error}", where="--model_args"
         ) from None
     return factory(**given)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from assay.core.errors import BadOption
-from assay.core.secrets import know_secret
+from assay.core.errors import InvalidOption
+from assay.core.secrets import register_secret
 
 __all__ = ["KEYRING_SERVICE", "find_key", "key_or_error", "refuse_keys"]
 
@@ -25,11 +25,11 @@ def find_key(variables: Sequence[str]) -> str | None:
     """
     for variable in variables:
         if found := os.environ.get(variable, "").strip():
-            return know_secret(found)
+            return register_secret(found)
     keyring = _keyring()
     for variable in variables if keyring is not None else ():
         if kept := _from_keyring(keyring, variable):
-            return know_secret(kept)
+            return register_secret(kept)
     return None
 
 
@@ -38,7 +38,7 @@ def key_or_error(variables: Sequence[str], *, who: str) -> str:
     found = find_key(variables)
     if found is None:
         names = " or ".join(f"`{name}`" for name in variables)
-        raise BadOption(
+        raise InvalidOption(
             f"there is no key for {who}",
             where="environment",
             hint=f"set {names}, or keep it in a keyring: keyring set {KEYRING_SERVICE} {variables[0]}",
@@ -52,12 +52,12 @@ def refuse_keys(
     """Keys are not taken as arguments: those end up in shell histories, process lists and files.
 
     Raises:
-        BadOption: One of the arguments is a key.
+        InvalidOption: One of the arguments is a key.
     """
     for name, value in arguments.items():
         if name.lower() in _KEYS and value not in (None, "", "EMPTY"):
-            know_secret(str(value))
-            raise BadOption(
+            register_secret(str(value))
+            raise InvalidOption(
                 f"`{name}` is not taken as an argument: it would end up in histories and files",
                 where=where,
                 hint=f"set `{variables[0]}` in the environment, or keep it in a keyring: "

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from assay.core.errors import AssayError, BadOption
+from assay.core.errors import AssayError, InvalidOption
 from assay.core.fingerprints import digest_text
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Request
@@ -53,11 +53,11 @@ class DummyModel:
             self._seed, self._latency_s = int(seed), float(latency_s)
             self._window, self._in_flight = int(window), int(in_flight)
         except (TypeError, ValueError) as error:
-            raise BadOption(
+            raise InvalidOption(
                 f"an argument of `dummy` is not a number: {error}", where="--model_args"
             ) from None
         if self._latency_s < 0 or self._window < 1 or self._in_flight < 1:
-            raise BadOption(
+            raise InvalidOption(
                 "`latency_s` is 0 or more, `window` and `in_flight` are 1 or more", where="--model_args"
             )
         self._text = str(text)

@@ -4,7 +4,7 @@
 
 must give full marks: what does not is a filter that loses the target, a stop string inside it, a metric that compares
 something else, a target that is none of the choices. The model itself knows nothing of tasks: the engine tells it, because
-it has a `tell` (`assay.core.ports.ToldTargets`). Its answers depend on more than the requests, so they are not shared
+it has a `tell` (`assay.core.ports.SupportsTargets`). Its answers depend on more than the requests, so they are not shared
 between runs.
 """
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.core.home import assay_home
 from assay.core.responses import Usage
 
@@ -127,7 +127,7 @@ def load_prices(path: str | None = None) -> PriceTable:
     """The table of a file (`--prices`), then that in Assay's home, then the one that ships with Assay.
 
     Raises:
-        BadOption: A file that is not there or not a price table.
+        InvalidOption: A file that is not there or not a price table.
     """
     layers = []
     if path is not None:
@@ -149,16 +149,16 @@ def _read(path: Path, *, where: str) -> Mapping[str, Price]:
         content = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise BadOption(f"cannot read the price table `{path}`: {reason}", where=where) from None
+        raise InvalidOption(f"cannot read the price table `{path}`: {reason}", where=where) from None
     except tomllib.TOMLDecodeError as error:
-        raise BadOption(f"the price table is not TOML: {error}", where=str(path)) from None
+        raise InvalidOption(f"the price table is not TOML: {error}", where=str(path)) from None
     return _table(content, where=str(path))
 
 
 def _table(content: Mapping[str, Any], *, where: str) -> Mapping[str, Price]:
     entries, date = content.get("prices"), str(content.get("date", ""))
     if not isinstance(entries, dict) or not date:
-        raise BadOption(
+        raise InvalidOption(
             "a price table has a `date` and a table `prices`",
             where=where,
             hint='date = "2026-11-16", then [prices] and "openai/my-model" = { input = 1.0, output = 2.0 }',
@@ -170,12 +170,12 @@ def _price(name: str, entry: Any, date: str, where: str) -> Price:
     known = {item.name for item in fields(Price)} - {"date", "where"}
     place = f"{where}, {name}"
     if not isinstance(entry, dict) or not {"input", "output"} <= set(entry):
-        raise BadOption("an entry has at least `input` and `output`", where=place)
+        raise InvalidOption("an entry has at least `input` and `output`", where=place)
     for key, value in entry.items():
         if key not in known:
-            raise BadOption(
+            raise InvalidOption(
                 f"a price has no `{key}`", where=place, hint=f"it may have: {', '.join(sorted(known))}"
             )
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-            raise BadOption(f"`{key}` must be a number of 0 or more, not {value!r}", where=place)
+            raise InvalidOption(f"`{key}` must be a number of 0 or more, not {value!r}", where=place)
     return Price(**entry, date=date, where=place)

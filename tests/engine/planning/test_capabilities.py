@@ -10,21 +10,20 @@ import pytest
 from tests.contracts.test_models import ADAPTERS
 from tests.making import planned, write_choices, write_task, write_texts
 
-from assay.core.errors import AssayError, CannotAnswer
+from assay.core.errors import AssayError, UnsupportedRequest
 from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.ports import Ability, Model, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.specs import TaskSpec
 from assay.engine.planning.capabilities import abilities_needed, check_abilities
-from assay.models import MODELS
-from assay.models.offers import OFFERS, who_can
+from assay.models import BUILTIN_MODELS, find_models_with
 from assay.testing import ScriptedModel
 
 ALL = frozenset(get_args(Ability))
 
 
-def refusal(model: Model, path: Path, **options: Any) -> CannotAnswer:
-    with pytest.raises(CannotAnswer) as caught:
+def refusal(model: Model, path: Path, **options: Any) -> UnsupportedRequest:
+    with pytest.raises(UnsupportedRequest) as caught:
         planned(model, tasks=[str(path)], **options)
     return caught.value
 
@@ -86,29 +85,16 @@ def test_every_adapter_is_taken_at_its_word(adapter: str, name: str) -> None:
     if fits:
         check_abilities(model, spec, (ASKED[name],))
     else:
-        with pytest.raises(CannotAnswer, match=f"`{model.name}` cannot answer `task`"):
+        with pytest.raises(UnsupportedRequest, match=f"`{model.name}` cannot answer `task`"):
             check_abilities(model, spec, (ASKED[name],))
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
-def test_no_adapter_can_more_than_it_is_listed_with(adapter: str) -> None:
-    listed = OFFERS.get(adapter.partition(" ")[0].strip(","))
-    if listed is not None:
-        assert make(adapter).traits.abilities <= set(listed.split())
-
-
-def test_what_is_listed_exists() -> None:
-    for name, can in OFFERS.items():
-        assert name in MODELS.names()
-        assert set(can.split()) <= ALL
-
-
-def test_every_adapter_that_answers_is_listed() -> None:
-    def package(name: str) -> str:
-        return MODELS._lazy[name].partition(":")[0].split(".")[2]
-
-    listed = {package(name) for name in OFFERS}
-    assert {package(name) for name in MODELS._lazy} - listed == {"dummy", "oracle", "replay"}
+def test_no_adapter_supports_more_than_its_registration_says(adapter: str) -> None:
+    name = adapter.partition(" ")[0].strip(",")
+    registered = [model.abilities for model in BUILTIN_MODELS if name in model.names and model.abilities]
+    if registered:
+        assert make(adapter).traits.abilities <= registered[0]
 
 
 @pytest.mark.parametrize(
@@ -135,10 +121,10 @@ def test_without_chat_the_question_can_be_asked_as_plain_text(workspace: Path) -
     planned(model, tasks=[str(path)])
 
 
-def test_readers_are_not_named_where_there_is_nothing_to_read() -> None:
-    assert "ocr" in who_can(["generate", "image"])
-    assert "ocr" not in who_can(["generate"])
-    assert who_can(["rolling", "audio"]) == ["hf", "vllm"]
+def test_models_that_need_a_medium_are_only_suggested_with_it() -> None:
+    assert "ocr" in find_models_with(["generate", "image"])
+    assert "ocr" not in find_models_with(["generate"])
+    assert find_models_with(["rolling", "audio"]) == ["hf", "vllm"]
 
 
 class WithoutSystem(ScriptedModel):

@@ -16,7 +16,7 @@ import torch
 from tests.models.hf.asking import ask, chat, generate, likelihood, rolling
 from tests.models.hf.tiny import tiny_checkpoint
 
-from assay.core.errors import BadData, BadOption, CannotAnswer, UserMistake
+from assay.core.errors import DatasetError, InvalidOption, UnsupportedRequest, UserError
 from assay.core.messages import Image, Message, Prompt
 from assay.core.requests import Request
 from assay.core.responses import Failure, LogProbability, Outcome, Response
@@ -151,7 +151,7 @@ def test_another_template_can_be_given_as_file_text_or_name(tmp_path: Path) -> N
     )
     written = HfModel(pretrained=str(tiny_checkpoint()), chat_template="{{ messages[0]['role'] }}")
     assert written.preview(asked) == "user"
-    with pytest.raises(BadOption, match="no chat template is called `rag`"):
+    with pytest.raises(InvalidOption, match="no chat template is called `rag`"):
         HfModel(pretrained=str(tiny_checkpoint()), chat_template="rag").preview(asked)
 
 
@@ -222,11 +222,11 @@ def test_the_identity_changes_with_what_changes_answers_only() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"dtype": "float33"}, BadOption, "no dtype of torch"),
-        ({"device": "cuda:99"}, BadOption, "does not work here"),
-        ({"config.no_such_key": 1}, BadOption, "no key `no_such_key`"),
-        ({"peft": "somewhere"}, UserMistake, "`somewhere` does not load|needs the package `peft`"),
-        ({"tokenizer": "./nowhere"}, BadData, "does not load"),
+        ({"dtype": "float33"}, InvalidOption, "no dtype of torch"),
+        ({"device": "cuda:99"}, InvalidOption, "does not work here"),
+        ({"config.no_such_key": 1}, InvalidOption, "no key `no_such_key`"),
+        ({"peft": "somewhere"}, UserError, "`somewhere` does not load|needs the package `peft`"),
+        ({"tokenizer": "./nowhere"}, DatasetError, "does not load"),
     ],
 )
 def test_what_does_not_load_is_said(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -237,7 +237,7 @@ def test_what_does_not_load_is_said(arguments: dict[str, Any], error: type[Excep
 def test_weights_that_are_no_weights_are_said(tmp_path: Path) -> None:
     shutil.copytree(tiny_checkpoint(), tmp_path / "broken")
     (tmp_path / "broken" / "model.safetensors").write_bytes(b"nothing")
-    with pytest.raises(BadData, match="does not load"):
+    with pytest.raises(DatasetError, match="does not load"):
         ask(tmp_path / "broken", [generate("a")])
 
 
@@ -299,7 +299,7 @@ def test_a_checkpoint_that_sees_is_not_taken_for_one_of_text(tmp_path: Path) -> 
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llava", "vision_config": {}}))
     try:
         abilities = HfModel(pretrained=str(tmp_path)).traits.abilities
-    except CannotAnswer:
+    except UnsupportedRequest:
         return
     assert "image" in abilities
 

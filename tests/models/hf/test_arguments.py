@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.models.hf.arguments import read_arguments
 
 
@@ -54,12 +54,12 @@ def test_values_are_read_by_their_kind() -> None:
     ],
 )
 def test_a_mistake_is_named(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadOption, match=re.escape(message)):
+    with pytest.raises(InvalidOption, match=re.escape(message)):
         read_arguments(given)
 
 
 def test_a_misspelt_argument_gets_the_nearest_name() -> None:
-    with pytest.raises(BadOption) as caught:
+    with pytest.raises(InvalidOption) as caught:
         read_arguments({"pretrained": "x", "add_bos_tokens": True})
     assert caught.value.hint == "did you mean `add_bos_token`?"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.core.errors import BadData
+from assay.core.errors import DatasetError
 from assay.core.messages import Image, Message, Prompt, Role, Text
 from assay.models.tokens import Unanswerable
 from assay.models.tokens.chat_template import ChatTemplate, text_of
@@ -54,7 +54,7 @@ def test_arguments_reach_the_template_and_json_is_written_as_it_is() -> None:
 
 
 def test_a_template_that_cannot_be_read_is_an_error() -> None:
-    with pytest.raises(BadData, match="chat template cannot be read"):
+    with pytest.raises(DatasetError, match="chat template cannot be read"):
         ChatTemplate("{% for")
 
 

@@ -9,7 +9,7 @@ from assay.core.messages import Audio, Image, Video
 from assay.core.ports import Ability, Model, Traits
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.specs import TaskSpec
-from assay.models.offers import who_can
+from assay.models import find_models_with
 
 __all__ = ["abilities_needed", "ability", "check_abilities"]
 
@@ -71,7 +71,7 @@ def _ways_out(spec: TaskSpec, needed: set[Ability], missing: Sequence[str], trai
 
 
 def _others(needed: set[Ability]) -> str:
-    able = who_can(needed)
+    able = find_models_with(needed)
     names = ", ".join(f"`{name}`" for name in able[:5])
     return f"models that can: {names}" if able else "`assay ls models` shows others"
 

@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.core.errors import AssayError, BadData, BadOption
+from assay.core.errors import AssayError, DatasetError, InvalidOption
 from assay.core.messages import Image, Prompt
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
-from assay.models.embedded.template import ChatTemplate, UnreadablePart, plain_text
+from assay.models.embedded.chat_template import ChatTemplate, UnreadablePart, plain_text
 
 if TYPE_CHECKING:
     from assay.models.embedded.engine import Engine, TokenPrompt
@@ -46,7 +46,7 @@ class EmbeddedModel:
     def __init__(self, *, weights: str | Path = "", seed: int | str = 0, **unknown: Any) -> None:
         if unknown:
             names = ", ".join(f"`{name}`" for name in sorted(unknown))
-            raise BadOption(
+            raise InvalidOption(
                 f"the model `embedded` does not know the argument {names}",
                 where="model_args",
                 hint="it takes `weights` (a model folder) and `seed` (a whole number), both optional",
@@ -54,7 +54,7 @@ class EmbeddedModel:
         try:
             self._seed = int(seed)
         except (TypeError, ValueError):
-            raise BadOption(f"`seed` must be a whole number, got {seed!r}", where="model_args") from None
+            raise InvalidOption(f"`seed` must be a whole number, got {seed!r}", where="model_args") from None
         self._folder = Path(weights) if weights else SHIPPED_WEIGHTS
         self._template = ChatTemplate(self._folder / "chat_template.jinja")
         self._engine: Engine | None = None
@@ -119,7 +119,7 @@ class EmbeddedModel:
     def _check_folder(self) -> None:
         missing = [name for name in _NEEDED_FILES if not (self._folder / name).is_file()]
         if missing:
-            raise BadData(
+            raise DatasetError(
                 f"the model folder lacks {', '.join(missing)}",
                 where=str(self._folder),
                 hint="`weights` names a folder made by tools/embedded_model; leave it out for the one that ships",

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import BadData
+from assay.core.errors import DatasetError
 
 __all__ = ["CharacterTokenizer"]
 
@@ -34,7 +34,7 @@ class CharacterTokenizer:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         model = content["model"]
         if model["type"] != "BPE" or model["merges"] or content["normalizer"] or content["pre_tokenizer"]:
-            raise BadData(
+            raise DatasetError(
                 "the tokenizer is not a character tokenizer",
                 where=str(path),
                 hint="the embedded engine runs only models made by tools/embedded_model",

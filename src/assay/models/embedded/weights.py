@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.core.errors import BadData
+from assay.core.errors import DatasetError
 
 __all__ = ["Array", "DecoderLayer", "DecoderWeights", "ModelFolder", "VisionLayer", "VisionWeights"]
 
@@ -109,7 +109,7 @@ class ModelFolder:
             "llama",
             "clip_vision_model",
         ):
-            raise BadData(
+            raise DatasetError(
                 "not a Llava model with a Llama decoder and a CLIP tower",
                 where=str(self.folder / "config.json"),
             )

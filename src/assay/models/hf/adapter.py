@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
-from assay.core.errors import BadOption, MissingPackage
+from assay.core.errors import InvalidOption, MissingPackage
 from assay.core.fingerprints import digest_text
 from assay.core.messages import Media
 from assay.core.ports import Traits
@@ -25,9 +25,9 @@ from assay.core.requests import Request
 from assay.core.responses import Outcome
 from assay.models.hf.arguments import read_arguments
 from assay.models.hf.backend import Backend, Halts, TellsTokens
-from assay.models.hf.checkpoint import Checkpoint
-from assay.models.hf.multimodal.names import OWN, Habits
+from assay.models.hf.loading.checkpoint import Checkpoint
 from assay.models.hf.multimodal.options import MediaOptions, take_media_options
+from assay.models.presets import OWN, Habits
 
 __all__ = ["HfModel"]
 
@@ -108,10 +108,10 @@ class HfModel:
             return MultimodalBackend(self._arguments, self._checkpoint, self._media, self.habits)
         if self._media != MediaOptions():
             names = ", ".join(f"`{name}`" for name in self._media.identity()) or "`use_cache`"
-            raise BadOption(
+            raise InvalidOption(
                 f"`{self.name}` reads text alone: {names} has no meaning for it", where="--model_args"
             )
-        from assay.models.hf.text import TextBackend
+        from assay.models.hf.text.backend import TextBackend
 
         return TextBackend(self._arguments, self._checkpoint)
 

@@ -8,8 +8,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
 
-from assay.core.errors import BadOption
-from assay.core.parsing import parse_switch, parse_value
+from assay.core.errors import InvalidOption
+from assay.core.options.parsing import parse_bool, parse_value
 
 __all__ = ["HfArguments", "read_arguments"]
 
@@ -32,7 +32,7 @@ def _dtype(value: Any) -> str:
 
 
 def _flag(value: Any) -> bool:
-    return value if isinstance(value, bool) else bool(parse_switch(str(value)))
+    return value if isinstance(value, bool) else bool(parse_bool(str(value)))
 
 
 def _count(value: Any) -> int:
@@ -161,7 +161,7 @@ def read_arguments(given: Mapping[str, Any], *, name: str = "hf") -> HfArguments
     """The arguments of a model, checked. Keys of the checkpoint's config are written `config.KEY`.
 
     Raises:
-        BadOption: An argument nobody knows, or a value that makes no sense.
+        InvalidOption: An argument nobody knows, or a value that makes no sense.
     """
     known = {one.name: one for one in fields(HfArguments) if one.name not in _NOT_THE_USERS}
     values: dict[str, Any] = {}
@@ -183,25 +183,25 @@ def read_arguments(given: Mapping[str, Any], *, name: str = "hf") -> HfArguments
 def _read(key: str, value: Any, read: Callable[[Any], Any], name: str) -> Any:
     try:
         return read(value)
-    except (TypeError, ValueError, BadOption) as error:
-        raise BadOption(f"the argument `{key}` of `{name}`: {error}", where="--model_args") from None
+    except (TypeError, ValueError, InvalidOption) as error:
+        raise InvalidOption(f"the argument `{key}` of `{name}`: {error}", where="--model_args") from None
 
 
-def _unknown(key: str, known: tuple[str, ...], name: str) -> BadOption:
+def _unknown(key: str, known: tuple[str, ...], name: str) -> InvalidOption:
     close = get_close_matches(key, known, n=1)
     hint = (
         f"did you mean `{close[0]}`?"
         if close
         else f"a key of the checkpoint's own config is written `config.{key}`"
     )
-    return BadOption(
+    return InvalidOption(
         f"the model `{name}` does not know the argument `{key}`", where="--model_args", hint=hint
     )
 
 
 def _check(arguments: HfArguments, name: str) -> None:
-    def wrong(what: str, hint: str = "") -> BadOption:
-        return BadOption(what, where="--model_args", hint=hint)
+    def wrong(what: str, hint: str = "") -> InvalidOption:
+        return InvalidOption(what, where="--model_args", hint=hint)
 
     if not arguments.pretrained:
         raise wrong(

@@ -1,4 +1,4 @@
-"""GGUF files, answered in this process by llama.cpp (the package `xllamacpp`; extra `assay[llamacpp]`)."""
+"""GGUF files, answered in this process by llama.cpp (the package `xllamacpp`; extra `assay-harness[llamacpp]`)."""
 
 from __future__ import annotations
 

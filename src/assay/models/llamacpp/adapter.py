@@ -17,14 +17,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
-from assay.models.hf.digests import file_sha256
+from assay.models.file_digests import file_sha256
 from assay.models.llamacpp.arguments import Arguments
 from assay.models.llamacpp.gguf import GgufHeader, read_header
-from assay.models.reading import wanted
+from assay.models.packages import wanted
 from assay.models.tokens import (
     TextEncoder,
     Unanswerable,
@@ -37,7 +37,7 @@ from assay.models.tokens import (
 )
 
 if TYPE_CHECKING:
-    from assay.models.llamacpp.server import Engine, Step
+    from assay.models.llamacpp.engine import Engine, Step
     from assay.models.tokens.chat_template import ChatTemplate
 
 __all__ = ["LlamaCppModel"]
@@ -67,7 +67,7 @@ class LlamaCppModel:
         described in `Arguments`."""
         path = str(pretrained or model)
         if not path:
-            raise BadOption(
+            raise InvalidOption(
                 f"the model `{self.extra}` needs a GGUF file",
                 where="--model_args",
                 hint="--model_args pretrained=path/to/model.gguf",
@@ -208,7 +208,7 @@ class LlamaCppModel:
 
     def _told(self, steps: Sequence[Step]) -> Tokens | None:
         """The tokens of an answer, where somebody wants to know them."""
-        from assay.models.llamacpp.server import tokens_of
+        from assay.models.llamacpp.engine import tokens_of
 
         return tokens_of(steps) if self._gives_tokens else None
 
@@ -262,7 +262,7 @@ class LlamaCppModel:
             number, text = self._header.token(which)
             if number is not None:
                 return number, text
-        raise BadOption("the file names neither a start nor an end token", where=str(self._path))
+        raise InvalidOption("the file names neither a start nor an end token", where=str(self._path))
 
     @cached_property
     def _encoder(self) -> TextEncoder:
@@ -272,7 +272,7 @@ class LlamaCppModel:
         )
 
     def _encode(self, texts: Sequence[str], special: bool) -> list[list[int]]:
-        from assay.models.llamacpp.server import Stopped
+        from assay.models.llamacpp.engine import Stopped
 
         engine = self._engine
         if engine is None:
@@ -290,7 +290,7 @@ class LlamaCppModel:
         return self._template.render(prompt)
 
     def _load(self) -> Engine:
-        from assay.models.llamacpp.server import Engine, Loading
+        from assay.models.llamacpp.engine import Engine, Loading
 
         arguments = self._arguments
         return Engine(

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.core.fingerprints import digest_text
-from assay.core.parsing import parse_switch
+from assay.core.options.parsing import parse_bool
 from assay.core.requests import Generate
 
 __all__ = ["Arguments"]
@@ -69,7 +69,7 @@ class Arguments:
         """From model_args.
 
         Raises:
-            BadOption: An argument that is no number, no switch, or not known.
+            InvalidOption: An argument that is no number, no switch, or not known.
         """
         values = {_OTHER_NAMES.get(name, name): value for name, value in given.items()}
         values.setdefault("slots", batch_size)
@@ -80,7 +80,7 @@ class Arguments:
             }
         known = sorted(item.name for item in fields(cls))
         if unknown := ", ".join(f"`{name}`" for name in values if name not in known):
-            raise BadOption(
+            raise InvalidOption(
                 f"the model `{model}` does not know the argument {unknown}",
                 where="--model_args",
                 hint=f"it takes: {', '.join(['pretrained', *known])}",
@@ -91,7 +91,7 @@ class Arguments:
     def _checked(self) -> Arguments:
         for name, least in (("n_ctx", 0), ("n_gpu_layers", -1), ("max_gen_toks", 1), ("slots", 1)):
             if getattr(self, name) < least:
-                raise BadOption(
+                raise InvalidOption(
                     f"`{name}` must be at least {least}, got {getattr(self, name)}", where="--model_args"
                 )
         if self.n_threads < 1:
@@ -108,7 +108,7 @@ class Arguments:
         try:
             return Path(asked).expanduser().read_text(encoding="utf-8")
         except OSError as error:
-            raise BadOption(
+            raise InvalidOption(
                 f"no chat template is called `{asked}`, and no such file can be read: {error.strerror}",
                 where="chat_template",
                 hint=f"the model file has {', '.join(sorted(named))}"
@@ -194,7 +194,9 @@ def _read(name: str, value: Any) -> Any:
         try:
             return int(value)
         except (TypeError, ValueError):
-            raise BadOption(f"`{name}` must be a whole number, got {value!r}", where="--model_args") from None
+            raise InvalidOption(
+                f"`{name}` must be a whole number, got {value!r}", where="--model_args"
+            ) from None
     if name in _SWITCHES:
         return _switch(name, value)
     return _mapping(value) if name == "chat_template_args" else str(value)
@@ -204,9 +206,9 @@ def _switch(name: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
     try:
-        return bool(parse_switch(str(value)))
-    except BadOption:
-        raise BadOption(f"`{name}` must be true or false, got {value!r}", where="--model_args") from None
+        return bool(parse_bool(str(value)))
+    except InvalidOption:
+        raise InvalidOption(f"`{name}` must be true or false, got {value!r}", where="--model_args") from None
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -217,5 +219,7 @@ def _mapping(value: Any) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, Mapping):
-        raise BadOption(f"`chat_template_args` must be a JSON object, got {value!r}", where="--model_args")
+        raise InvalidOption(
+            f"`chat_template_args` must be a JSON object, got {value!r}", where="--model_args"
+        )
     return dict(found)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from assay.core.errors import BadData
+from assay.core.errors import DatasetError
 
 __all__ = ["GgufHeader", "read_header"]
 
@@ -62,18 +62,18 @@ def read_header(path: Path) -> GgufHeader:
     """The header of the file; read again only when the file has changed.
 
     Raises:
-        BadData: There is no such file, or it is no GGUF.
+        DatasetError: There is no such file, or it is no GGUF.
     """
     try:
         facts = path.stat()
     except OSError as error:
-        raise BadData(
+        raise DatasetError(
             f"the model file cannot be read: {error.strerror}",
             where=str(path),
             hint="`pretrained` names a .gguf file",
         ) from None
     if not path.is_file():
-        raise BadData("this is a folder, not a .gguf file", where=str(path), hint="name the file in it")
+        raise DatasetError("this is a folder, not a .gguf file", where=str(path), hint="name the file in it")
     return _read(path, facts.st_size, facts.st_mtime_ns)
 
 
@@ -83,7 +83,7 @@ def _read(path: Path, size: int, changed_ns: int) -> GgufHeader:
         with path.open("rb") as file:
             return _Reader(file).header()
     except (struct.error, ValueError, UnicodeDecodeError, MemoryError, OverflowError) as error:
-        raise BadData(f"the file is no GGUF that can be read: {error}", where=str(path)) from None
+        raise DatasetError(f"the file is no GGUF that can be read: {error}", where=str(path)) from None
 
 
 class _Reader:

@@ -15,10 +15,10 @@ from assay.models.tokens.pairs import (
     encode_pairs,
     fit_pair,
     fit_prompt,
+    rolling_windows,
 )
-from assay.models.tokens.pieces import pieces_of, tokens_of_bytes, told_tokens
-from assay.models.tokens.rolling import rolling_windows
-from assay.models.tokens.stopping import StopWatch, cut_at_stops, split_thinking
+from assay.models.tokens.stop_strings import StopWatch, cut_at_stops, split_thinking
+from assay.models.tokens.token_texts import pieces_of, tokens_of_bytes, told_tokens
 
 __all__ = [
     "EncodeTexts",

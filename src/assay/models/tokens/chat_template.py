@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from assay.core.errors import BadData
+from assay.core.errors import DatasetError
 from assay.core.messages import Prompt, Text
-from assay.models.tokens import Unanswerable
+from assay.models.tokens.pairs import Unanswerable
 
 __all__ = ["ChatTemplate", "takes_system", "text_of"]
 
@@ -38,7 +38,7 @@ class ChatTemplate:
         try:
             self._template = _compile(source)
         except TemplateError as error:
-            raise BadData(
+            raise DatasetError(
                 f"the chat template cannot be read: {error}", where="chat_template of the model"
             ) from None
 
@@ -85,7 +85,7 @@ def takes_system(source: str) -> bool:
     try:
         template = ChatTemplate(source)
         template._render([{"role": "user", "content": "?"}], open_turn=True)
-    except (BadData, Unanswerable):  # it wants something that only the tokenizer has
+    except (DatasetError, Unanswerable):  # it wants something that only the tokenizer has
         return True
     return template.takes_system
 

@@ -14,6 +14,7 @@ __all__ = [
     "encode_pairs",
     "fit_pair",
     "fit_prompt",
+    "rolling_windows",
 ]
 
 EncodeTexts = Callable[[Sequence[str], bool], list[list[int]]]
@@ -155,3 +156,26 @@ def fit_prompt(tokens: list[int], max_length: int, max_new_tokens: int) -> list[
             f"{max_new_tokens} new tokens are asked for, and the model holds {max_length} in all: no room for the prompt"
         )
     return tokens[-room:]
+
+
+def rolling_windows(tokens: list[int], *, prefix_token: int, max_length: int) -> list[Pair]:
+    """Windows whose continuations, one after the other, are the text.
+
+    The first window begins with the prefix token. Every later one is as long as the model can hold; the last is filled
+    up with text that is already scored, as context.
+
+    >>> [(pair.context, pair.continuation) for pair in rolling_windows([1, 2, 3, 4, 5, 6, 7], prefix_token=0, max_length=3)]
+    [([0], [1, 2, 3]), ([3], [4, 5, 6]), ([4, 5, 6], [7])]
+    """
+    if max_length < 1:
+        raise ValueError(f"a window holds at least one token, not {max_length}")
+    if not tokens:
+        return []
+    first = tokens[:max_length]
+    windows = [Pair([prefix_token], first)]
+    done = len(first)
+    while done < len(tokens):
+        end = min(done + max_length, len(tokens))
+        windows.append(Pair(tokens[end - max_length - 1 : done], tokens[done:end]))
+        done = end
+    return windows

@@ -8,21 +8,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.core.errors import CannotAnswer
+from assay.core.errors import UnsupportedRequest
 from assay.core.fingerprints import digest_text
 from assay.core.messages import Media
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Request
 from assay.core.responses import Failure, Outcome
-from assay.models.hf.checkpoint import Checkpoint
-from assay.models.hf.multimodal.senses import hears_only, senses_of
-from assay.models.hf.vocabulary import Vocabulary
+from assay.models.hf.loading.checkpoint import Checkpoint
+from assay.models.hf.loading.modalities import hears_only, senses_of
+from assay.models.hf.loading.tokenizer import Vocabulary
 from assay.models.vllm.arguments import read_arguments
 from assay.models.vllm.engine import Engine, vllm_version
 
 if TYPE_CHECKING:
-    from assay.models.vllm.answering import Answering, Habits
     from assay.models.vllm.media import MediaPrompts
+    from assay.models.vllm.request_processing import Answering, Habits
 
 __all__ = ["VllmChatModel", "VllmGenerateModel", "VllmModel"]
 
@@ -98,7 +98,7 @@ class VllmModel:
     def _senses(self) -> frozenset[Ability]:
         config = self._checkpoint.config
         if hears_only(config):
-            raise CannotAnswer(
+            raise UnsupportedRequest(
                 f"`{self.name}` only writes down what is said; `vllm` is for models that read prompts",
                 where="--model_args pretrained",
                 hint=f"--model hf --model_args pretrained={self._checkpoint.source}",
@@ -168,7 +168,7 @@ class VllmModel:
 
     @property
     def _habits(self) -> Habits:
-        from assay.models.vllm.answering import Habits
+        from assay.models.vllm.request_processing import Habits
 
         return Habits(heeds_stops=False, least_tokens=4096, top_p=0.95) if self._lmms else Habits()
 
@@ -178,7 +178,7 @@ class VllmModel:
             await asyncio.to_thread(self._start)
 
     def _start(self) -> None:
-        from assay.models.vllm.answering import Answering
+        from assay.models.vllm.request_processing import Answering
 
         arguments = self._arguments
         vllm_version()

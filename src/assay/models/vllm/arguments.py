@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from assay.core.errors import BadOption
-from assay.core.parsing import parse_switch
+from assay.core.errors import InvalidOption
+from assay.core.options.parsing import parse_bool
 from assay.models.hf.arguments import HfArguments
 
 __all__ = ["VllmArguments", "read_arguments"]
@@ -21,7 +21,7 @@ _SIDES = ("left", "right", "middle")
 
 
 def _flag(value: Any) -> bool:
-    return value if isinstance(value, bool) else bool(parse_switch(str(value)))
+    return value if isinstance(value, bool) else bool(parse_bool(str(value)))
 
 
 def _count(value: Any) -> int:
@@ -202,7 +202,7 @@ def read_arguments(given: Mapping[str, Any], *, name: str = "vllm") -> VllmArgum
     """The arguments of a model, checked.
 
     Raises:
-        BadOption: A value that makes no sense, or two that exclude each other.
+        InvalidOption: A value that makes no sense, or two that exclude each other.
     """
     known = {one.name: one for one in fields(VllmArguments) if one.name != "engine"}
     values: dict[str, Any] = {}
@@ -213,7 +213,7 @@ def read_arguments(given: Mapping[str, Any], *, name: str = "vllm") -> VllmArgum
             continue
         if own in known:
             if own in values:
-                raise BadOption(f"`{key}` and another name of it are both given", where="--model_args")
+                raise InvalidOption(f"`{key}` and another name of it are both given", where="--model_args")
             values[own] = _read(key, value, known[own].metadata["read"], name)
         elif key == "max_batch_size":
             engine.setdefault("max_num_seqs", _read(key, value, _many, name))
@@ -231,8 +231,8 @@ def read_arguments(given: Mapping[str, Any], *, name: str = "vllm") -> VllmArgum
 def _read(key: str, value: Any, read: Callable[[Any], Any], name: str) -> Any:
     try:
         return read(value)
-    except (TypeError, ValueError, BadOption) as error:
-        raise BadOption(f"the argument `{key}` of `{name}`: {error}", where="--model_args") from None
+    except (TypeError, ValueError, InvalidOption) as error:
+        raise InvalidOption(f"the argument `{key}` of `{name}`: {error}", where="--model_args") from None
 
 
 def _parsed(value: Any) -> Any:
@@ -246,8 +246,8 @@ def _parsed(value: Any) -> Any:
 
 
 def _check(arguments: VllmArguments, name: str) -> None:
-    def wrong(what: str, hint: str = "") -> BadOption:
-        return BadOption(what, where="--model_args", hint=hint)
+    def wrong(what: str, hint: str = "") -> InvalidOption:
+        return InvalidOption(what, where="--model_args", hint=hint)
 
     if not arguments.pretrained:
         raise wrong(

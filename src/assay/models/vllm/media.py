@@ -7,12 +7,12 @@ from typing import Any
 from assay.core.messages import Audio, Image, Media, Prompt, Video
 from assay.core.ports import Ability
 from assay.media import Clip, picture, waveform
-from assay.models.hf.checkpoint import Checkpoint
-from assay.models.hf.multimodal.layout import Laid, Layout, MediaSettings, UnreadablePart
+from assay.models.hf.loading.checkpoint import Checkpoint
+from assay.models.hf.loading.modalities import model_type_of
+from assay.models.hf.loading.tokenizer import template_text
 from assay.models.hf.multimodal.loading import sampling_rate_hz
 from assay.models.hf.multimodal.processor import load_processor
-from assay.models.hf.multimodal.senses import model_type_of
-from assay.models.hf.vocabulary import template_text
+from assay.models.hf.multimodal.prompt_layout import Laid, Layout, MediaSettings, UnreadablePart
 from assay.models.tokens import Unanswerable
 from assay.models.vllm.arguments import VllmArguments
 
@@ -60,7 +60,7 @@ class MediaPrompts:
 
         Raises:
             Unanswerable: The checkpoint has no sense for a part.
-            BadMedia: A part cannot be decoded.
+            MediaError: A part cannot be decoded.
         """
         laid = self._laid(prompt)
         found: dict[str, Any] = {}

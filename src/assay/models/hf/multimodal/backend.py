@@ -12,18 +12,18 @@ from assay.core.requests import Request
 from assay.core.responses import Outcome
 from assay.media import picture, waveform
 from assay.models.hf.arguments import HfArguments
-from assay.models.hf.checkpoint import Checkpoint
-from assay.models.hf.multimodal.answering import Answering, Limits
+from assay.models.hf.loading.checkpoint import Checkpoint
+from assay.models.hf.loading.modalities import hears_only, model_type_of, senses_of
+from assay.models.hf.loading.tokenizer import template_text
 from assay.models.hf.multimodal.batches import Batcher
 from assay.models.hf.multimodal.engine import Engine
-from assay.models.hf.multimodal.layout import Layout, MediaSettings
 from assay.models.hf.multimodal.loading import context_length, load_model, sampling_rate_hz
-from assay.models.hf.multimodal.names import OWN, Habits
 from assay.models.hf.multimodal.options import MediaOptions
 from assay.models.hf.multimodal.processor import backend, check_arguments, load_processor
-from assay.models.hf.multimodal.senses import hears_only, model_type_of, senses_of
-from assay.models.hf.multimodal.speech import Speech
-from assay.models.hf.vocabulary import template_text
+from assay.models.hf.multimodal.prompt_layout import Layout, MediaSettings
+from assay.models.hf.multimodal.request_processing import Answering, Limits
+from assay.models.hf.multimodal.transcription import Speech
+from assay.models.presets import OWN, Habits
 
 __all__ = ["MultimodalBackend"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.media import Clip
-from assay.models.hf.multimodal.layout import Laid
+from assay.models.hf.multimodal.prompt_layout import Laid
 from assay.models.tokens import TextEncoder, Unanswerable
 
 __all__ = ["Batch", "Batcher"]

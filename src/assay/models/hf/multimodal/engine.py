@@ -7,6 +7,8 @@ checkpoint allows that is tried on the first choices it sees; where the numbers 
 from __future__ import annotations
 
 import copy
+import hashlib
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 from assay.core.requests import Generate
 from assay.core.responses import Finish, LogProbability
 from assay.models.hf.multimodal.batches import Batch, Batcher, rows_like
-from assay.models.hf.multimodal.drawing import make_draws
+from assay.models.hf.sampling import choice_of, choose_tokens
 from assay.models.tokens import StopWatch, cut_at_stops, split_thinking
 
 __all__ = ["Engine", "Written"]
@@ -264,3 +266,30 @@ def _score(logits: Any, tokens: list[int]) -> LogProbability:
     wanted = torch.tensor(tokens, device=chances.device)
     total = chances.gather(1, wanted[:, None]).double().sum()
     return LogProbability(float(total), bool((logits.argmax(dim=-1) == wanted).all()))
+
+
+def make_draws(requests: Sequence[Generate], defaults: Any, seed: int) -> Any:
+    """A logits processor that leaves each row of a batch only the token drawn for it, so that greedy search takes it.
+
+    The draws of a row depend on the prompt, the seed and the number of the repeat alone.
+    """
+    import torch
+    from transformers import LogitsProcessor
+
+    choices = [choice_of(request, defaults) for request in requests]
+    draws = [random.Random(_seed_of(request, seed)) for request in requests]
+
+    class Draws(LogitsProcessor):  # type: ignore[misc]
+        def __call__(self, input_ids: Any, scores: Any) -> Any:
+            drawn = torch.tensor(choose_tokens(scores, choices, draws), device=scores.device)
+            left = torch.full_like(scores, -torch.inf)
+            left.scatter_(1, drawn[:, None], 0.0)
+            return left
+
+    return Draws()
+
+
+def _seed_of(request: Generate, seed: int) -> int:
+    own = request.settings.seed
+    words = f"{seed if own is None else own}\n{request.prompt.digest}\n{request.repeat}\n{request.round}"
+    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "little")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.core.errors import BadData
+from assay.core.errors import DatasetError
 from assay.models.hf.arguments import HfArguments
-from assay.models.hf.checkpoint import Checkpoint
-from assay.models.hf.loading import load_config, load_weights
-from assay.models.hf.multimodal.senses import hears_only, model_type_of
+from assay.models.hf.loading.checkpoint import Checkpoint
+from assay.models.hf.loading.modalities import hears_only, model_type_of
+from assay.models.hf.loading.weights import load_config, load_weights
 
 __all__ = ["context_length", "load_model", "sampling_rate_hz"]
 
@@ -21,7 +21,7 @@ def load_model(arguments: HfArguments, checkpoint: Checkpoint, tokenizer: Any) -
     """The model, ready to be asked.
 
     Raises:
-        BadData: transformers does not know the architecture, or the files do not fit it.
+        DatasetError: transformers does not know the architecture, or the files do not fit it.
         MissingPackage: Something it needs is not installed.
     """
     config = load_config(arguments, checkpoint)
@@ -46,7 +46,7 @@ def _class(arguments: HfArguments, config: Mapping[str, Any]) -> Any:
         return transformers.AutoModelForMultimodalLM
     if model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or "auto_map" in config:
         return transformers.AutoModelForCausalLM
-    raise BadData(
+    raise DatasetError(
         f"this version of transformers has no multimodal class for `{model_type}`",
         where=arguments.pretrained,
         hint="a newer transformers may; the text part alone can be asked with backend=causal",

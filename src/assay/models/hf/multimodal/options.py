@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.core.errors import BadOption
-from assay.core.parsing import parse_switch
+from assay.core.errors import InvalidOption
+from assay.core.options.parsing import parse_bool
 
 __all__ = ["PROCESSOR_ARGUMENTS", "MediaOptions", "take_media_options"]
 
@@ -44,7 +44,7 @@ class MediaOptions:
 
 
 def _flag(value: Any) -> bool:
-    return value if isinstance(value, bool) else bool(parse_switch(str(value)))
+    return value if isinstance(value, bool) else bool(parse_bool(str(value)))
 
 
 def _count(value: Any) -> int:
@@ -99,7 +99,7 @@ def take_media_options(given: Mapping[str, Any], name: str) -> tuple[MediaOption
     """The options about media, and the arguments that are left.
 
     Raises:
-        BadOption: A value makes no sense, or an argument belongs to code that is not used here.
+        InvalidOption: A value makes no sense, or an argument belongs to code that is not used here.
     """
     own: dict[str, Any] = {}
     processor: dict[str, Any] = {}
@@ -115,7 +115,7 @@ def take_media_options(given: Mapping[str, Any], name: str) -> tuple[MediaOption
         elif key == "use_flash_attention_2":
             left.update({"attn_implementation": "flash_attention_2"} if _flag(value) else {})
         elif key in _ORIGINAL_LLAVA:
-            raise BadOption(
+            raise InvalidOption(
                 f"the argument `{key}` belongs to the original LLaVA code, which `{name}` does not use",
                 where="--model_args",
                 hint="leave it out and name a checkpoint in transformers' format, such as llava-hf/llava-onevision-qwen2-7b-ov-hf",
@@ -128,5 +128,5 @@ def take_media_options(given: Mapping[str, Any], name: str) -> tuple[MediaOption
 def _read(key: str, value: Any, read: Callable[[Any], Any], name: str) -> Any:
     try:
         return read(value)
-    except (TypeError, ValueError, BadOption) as error:
-        raise BadOption(f"the argument `{key}` of `{name}`: {error}", where="--model_args") from None
+    except (TypeError, ValueError, InvalidOption) as error:
+        raise InvalidOption(f"the argument `{key}` of `{name}`: {error}", where="--model_args") from None

@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import BadData, BadOption, MissingPackage
-from assay.models.hf.multimodal.crops import CroppedPictures
-from assay.models.hf.multimodal.frames import FRAME_MAKERS, FrameMaker
+from assay.core.errors import DatasetError, InvalidOption, MissingPackage
+from assay.models.hf.multimodal.image_crops import CroppedPictures
 from assay.models.hf.multimodal.options import PROCESSOR_ARGUMENTS
+from assay.models.hf.multimodal.video_frames import FRAME_MAKERS, FrameMaker
 
 __all__ = ["backend", "check_arguments", "load_processor"]
 
@@ -43,7 +43,7 @@ def backend() -> str:
 
 
 def check_arguments(processor: Any, asked: Iterable[str], pretrained: str) -> None:
-    """Raise `BadOption` for settings this processor has no use for: they would change nothing, silently."""
+    """Raise `InvalidOption` for settings this processor has no use for: they would change nothing, silently."""
     parts = [getattr(processor, name, None) for name in ("image_processor", "video_processor")]
     known = {
         key
@@ -56,7 +56,7 @@ def check_arguments(processor: Any, asked: Iterable[str], pretrained: str) -> No
         )
     }
     if unknown := sorted(set(asked) - known):
-        raise BadOption(
+        raise InvalidOption(
             f"the processor of `{pretrained}` has no `{unknown[0]}`",
             where="--model_args",
             hint=f"of these settings it has {', '.join(sorted(known & set(PROCESSOR_ARGUMENTS))) or 'none'}",
@@ -67,7 +67,7 @@ def load_processor(pretrained: str, model_type: str, arguments: Mapping[str, Any
     """The processor. `arguments` change its settings, `source` says where it is (`revision`, `trust_remote_code`).
 
     Raises:
-        BadData: The checkpoint has no processor, or one that cannot be used.
+        DatasetError: The checkpoint has no processor, or one that cannot be used.
         MissingPackage: It needs a package that is not installed.
     """
     import transformers
@@ -85,7 +85,7 @@ def load_processor(pretrained: str, model_type: str, arguments: Mapping[str, Any
     except ImportError as error:
         raise _missing(error, pretrained) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadData(
+        raise DatasetError(
             f"the checkpoint's processor cannot be loaded: {str(error).strip().splitlines()[0]}",
             where=pretrained,
             hint="a multimodal checkpoint has preprocessor_config.json or processor_config.json beside its weights",

@@ -1,0 +1,252 @@
+"""What can go wrong with one request, or with memory, costs as little as it can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.models.hf.multimodal.asking import ask, chat, choices, picture, plain, sound, values, video, write
+from tests.models.hf.multimodal.tiny import tiny
+
+from assay.core.errors import MissingPackage
+from assay.core.messages import Audio, Image, Message, Prompt, Text
+from assay.core.requests import Request, RollingLikelihood
+from assay.core.responses import Failure, LogProbability, Response
+from assay.models.hf import HfModel
+from assay.models.hf.multimodal.batches import Batch
+from assay.models.hf.multimodal.engine import Engine
+from assay.models.hf.preset_models import model_named
+
+pytestmark = pytest.mark.torch
+
+
+def seeing(**arguments: Any) -> HfModel:
+    return HfModel(pretrained=str(tiny("qwen2_5_vl")), **arguments)
+
+
+def broken() -> Any:
+    raise OSError("cut off")
+
+
+def test_a_medium_that_cannot_be_read_costs_its_requests_and_no_others() -> None:
+    bad = Image(digest="bad", load=broken, source="bad.png")
+    requests: list[Request] = [
+        write(chat(picture(1), "What?")),
+        write(chat(bad, "What?"), 1),
+        *choices(chat(bad, "So"), " a"),
+    ]
+    fine, *failed = ask(seeing(batch_size=4), requests)
+    assert isinstance(fine, Response)
+    for outcome in failed:
+        assert isinstance(outcome, Failure) and outcome.kind == "bad media" and "cut off" in outcome.message
+
+
+def test_a_medium_the_checkpoint_has_no_sense_for_is_a_failure_that_says_so() -> None:
+    [outcome] = ask(seeing(), [write(chat(sound(1), "What?"))])
+    assert isinstance(outcome, Failure) and outcome.kind == "bad media"
+    assert outcome.message == "this checkpoint reads text and image, video, not audio"
+
+
+def test_a_picture_the_processor_refuses_costs_itself() -> None:
+    thin = picture(9, width=4000, height=4)
+    outcomes = ask(
+        seeing(batch_size=3), [write(chat(one, "?"), at) for at, one in enumerate((picture(1), thin))]
+    )
+    assert isinstance(outcomes[0], Response)
+    assert isinstance(outcomes[1], Failure) and "aspect ratio" in outcomes[1].message
+
+
+def test_a_prompt_with_media_that_does_not_fit_is_a_failure() -> None:
+    requests = [write(chat(picture(1), "word " * 40)), write(chat("word " * 40))]
+    outcomes = ask(seeing(max_length=100), requests)
+    assert isinstance(outcomes[0], Failure) and "the model holds 100" in outcomes[0].message
+    assert isinstance(outcomes[1], Response)  # a text loses its beginning
+    assert outcomes[1].usage is not None and outcomes[1].usage.input_tokens <= 94
+
+
+class Cramped:
+    """Lets the engine compute only so many rows at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+        self.sizes: list[int] = []
+        plain_write, plain_likelihoods = Engine.write, Engine.likelihoods
+
+        def check(batch: Batch) -> None:
+            self.sizes.append(len(batch.lengths))
+            if len(batch.lengths) > most:
+                raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+
+        def write(engine: Engine, batch: Batch, *others: Any, **words: Any) -> Any:
+            check(batch)
+            return plain_write(engine, batch, *others, **words)
+
+        def likelihoods(engine: Engine, batch: Batch, *others: Any, **words: Any) -> Any:
+            check(batch)
+            return plain_likelihoods(engine, batch, *others, **words)
+
+        monkeypatch.setattr(Engine, "write", write)
+        monkeypatch.setattr(Engine, "likelihoods", likelihoods)
+
+
+def test_a_batch_that_is_too_large_is_halved_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = [write(chat(picture(at), "What?"), at) for at in range(7)]
+    before = values(ask(seeing(), requests))
+    cramped = Cramped(monkeypatch, 2)
+    assert values(ask(seeing(batch_size=6), requests)) == before
+    assert max(cramped.sizes) == 6 and cramped.sizes[-1] <= 2
+
+
+def test_choices_are_read_fewer_at_once_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = choices(chat(picture(1), "Pick:"), *(f" choice {at}" for at in range(9)))
+    before = [value.total for value in values(ask(seeing(), requests))]
+    tried: list[int] = []
+    plain_read_on = Engine._read_on
+
+    def read_on(engine: Engine, batch: Batch, rows: Sequence[Any], *others: Any) -> Any:
+        tried.append(len(rows))
+        if len(rows) > 3:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return plain_read_on(engine, batch, rows, *others)
+
+    monkeypatch.setattr(Engine, "_read_on", read_on)
+    after = [value.total for value in values(ask(seeing(), requests))]
+    assert after == pytest.approx(before, abs=1e-4) and max(tried) > 3
+
+
+def test_one_request_that_is_too_large_alone_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    Cramped(monkeypatch, 0)
+    outcomes = ask(seeing(batch_size=2), [write(chat(picture(at), "What?"), at) for at in range(2)])
+    assert [outcome.kind for outcome in outcomes if isinstance(outcome, Failure)] == ["out of memory"] * 2
+
+
+def test_the_choices_of_a_picture_are_read_on_top_of_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = seeing(batch_size=2)
+    read: list[int] = []
+    original = Engine._read_prompts
+
+    def counting(engine: Engine, batch: Batch, **words: Any) -> Any:
+        read.append(len(batch.lengths))
+        return original(engine, batch, **words)
+
+    monkeypatch.setattr(Engine, "_read_prompts", counting)
+    prompts = [chat(picture(at, 60, 60), "Pick one:") for at in range(4)]
+    texts = (" a", " red one", " b c", " d")
+    requests = [one for at, prompt in enumerate(prompts) for one in choices(prompt, *texts, document=at)]
+    values(ask(model, requests))
+    assert sum(read) == 4 + 1  # four prompts; the first once more, to try whether sharing works
+
+
+@pytest.mark.parametrize("kind", ["qwen2_5_vl", "gemma3", "qwen2_audio"])
+def test_shared_prompts_give_what_reading_each_choice_whole_gives(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    medium = sound(1) if kind == "qwen2_audio" else picture(1, 60, 60)
+    prompts = [chat(medium, "Pick one:"), chat("Pick one of these:"), plain(medium, "It is")]
+    requests = [
+        one for at, prompt in enumerate(prompts) for one in choices(prompt, " a", " red one", document=at)
+    ]
+    shared = values(ask(HfModel(pretrained=str(tiny(kind)), batch_size=3), requests))
+    monkeypatch.setattr(Engine, "_sharing_works", lambda *others: False)
+    whole = values(ask(HfModel(pretrained=str(tiny(kind)), batch_size=3), requests))
+    for one, other in zip(shared, whole, strict=True):
+        assert one.total == pytest.approx(other.total, abs=1e-4)
+
+
+def test_a_checkpoint_that_cannot_share_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = choices(chat(picture(1), "Pick:"), " red one", " b c")
+    before = values(ask(seeing(), requests))
+
+    def forgetful(engine: Engine, batch: Batch, continuations: Sequence[Any], most_rows: int) -> Any:
+        return [[LogProbability(-1.0) for _ in some] for some in continuations]
+
+    monkeypatch.setattr(Engine, "_read_shared", forgetful)
+    totals = [value.total for value in values(ask(seeing(), requests))]
+    assert totals == pytest.approx([value.total for value in before], abs=1e-4)
+
+
+def test_sampled_repeats_differ_and_come_again() -> None:
+    settings: dict[str, Any] = {"do_sample": True, "temperature": 1.5, "max_gen_toks": 8}
+    requests = [write(chat(picture(1), "What?"), repeat=repeat, **settings) for repeat in range(4)]
+    first = values(ask(seeing(batch_size=4), requests))
+    assert len(set(first)) > 1
+    assert values(ask(seeing(batch_size=1), requests)) == first
+    assert values(ask(seeing(batch_size=4, seed=7), requests)) != first
+
+
+def test_greedy_repeats_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cramped = Cramped(monkeypatch, 9)
+    outcomes = ask(seeing(batch_size=4), [write(chat(picture(1), "?"), repeat=at) for at in range(3)])
+    assert len(set(values(outcomes))) == 1 and cramped.sizes == [1]
+
+
+def test_an_answer_ends_before_its_stop_string() -> None:
+    request = write(chat(picture(1), "What?"), max_gen_toks=12)
+    [whole] = values(ask(seeing(), [request]))
+    stop = next(letter for letter in whole if letter not in "\ufffd" and whole.index(letter))
+    [outcome] = ask(seeing(), [write(chat(picture(1), "What?"), max_gen_toks=12, until=[stop])])
+    assert isinstance(outcome, Response) and outcome.finish == "stop"
+    assert outcome.value == whole.partition(stop)[0]
+
+
+def test_an_old_version_of_transformers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    monkeypatch.setattr(transformers, "__version__", "4.57.1")
+    with pytest.raises(MissingPackage, match=r"need transformers 5, and 4\.57\.1 is installed"):
+        seeing().preview(write(chat("Hi")))
+
+
+def test_a_name_of_lmms_eval_does_not_stop_at_the_blank_line_every_task_has() -> None:
+    kind = model_named("qwen2_5_vl")
+    assert kind.habits.unheeded_stops == {"\n\n"} and not HfModel.habits.unheeded_stops
+
+
+def test_without_a_cache_the_answers_are_the_same() -> None:
+    requests = [write(chat(picture(1), "What?")), write(chat(video(1), "What?"))]
+    assert values(ask(seeing(use_cache=False), requests)) == values(ask(seeing(), requests))
+
+
+def test_a_rolling_text_is_scored_in_windows() -> None:
+    text = "The cat sat on the mat and looked at the moon."
+    request = RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(text))
+    long, short = (values(ask(seeing(max_length=size), [request]))[0].total for size in (400, 16))
+    assert long < 0 and short < 0 and long != short
+
+
+def test_thinking_is_told_apart_from_the_answer() -> None:
+    request = write(chat(picture(1), "What?"), max_gen_toks=12)
+    [whole] = values(ask(seeing(), [request]))
+    mark = next(letter for letter in whole[1:-1] if letter.isprintable() and letter not in "\ufffd0123456789")
+    [outcome] = ask(seeing(think_end_token=mark), [request])
+    assert isinstance(outcome, Response)
+    assert (outcome.reasoning, outcome.value) == (
+        whole.rpartition(mark)[0],
+        whole.rpartition(mark)[2].lstrip(),
+    )
+
+
+def test_an_answer_that_is_begun_goes_on_behind_the_template() -> None:
+    said = (Message("user", (picture(1), Text("What?"))), Message("assistant", (Text("It is"),)))
+    assert seeing().preview(write(Prompt(said, chat=True))).endswith("<|im_start|>assistant\nIt is")
+
+
+def test_speech_is_written_down_sound_by_sound() -> None:
+    long = sound(3, samples=80_000)  # five seconds, two of which are heard at once
+    requests: list[Request] = [
+        write(chat(sound(1), "?"), 0, max_gen_toks=5),
+        write(chat(long, "?"), 1, max_gen_toks=5),
+        write(chat("no sound"), 2, max_gen_toks=5),
+        write(chat(Audio(digest="bad", load=broken), "?"), 3, max_gen_toks=5),
+        *choices(chat(sound(1), "?"), " a"),
+    ]
+    model = model_named("whisper")(pretrained=str(tiny("whisper")), batch_size=2)
+    short, longer, *failed = ask(model, requests)
+    assert isinstance(short, Response) and isinstance(longer, Response)
+    assert short.usage is not None and longer.usage is not None
+    assert longer.usage.output_tokens > 2 * short.usage.output_tokens
+    assert [outcome.kind for outcome in failed if isinstance(outcome, Failure)] == [
+        "bad request",
+        "bad media",
+        "bad request",
+    ]

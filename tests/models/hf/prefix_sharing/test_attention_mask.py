@@ -1,0 +1,86 @@
+"""Who sees whom: the mask of a packed tree against the definition, and blocks that leave nothing out that is seen."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from assay.models.hf.prefix_sharing.attention_mask import blocks_of, is_chain, mask_of
+from assay.models.hf.prefix_sharing.prefix_tree import Piece
+from assay.models.hf.prefix_sharing.prefix_tree import Node
+
+LEAST = -1e30
+
+
+def forest(seed: int) -> list[Piece]:
+    """Pieces of random lengths, each continuing the past or a piece before it."""
+    draw = random.Random(seed)
+    pieces: list[Piece] = []
+    offset = 0
+    for number in range(draw.randint(1, 12)):
+        length = draw.choice([1, 2, 5, 40, 90])
+        node = Node(np.zeros(length, np.int32), 0)
+        parent = draw.choice([-1, number - 1, draw.randrange(-1, number)])
+        pieces.append(Piece(node, 0, length, offset, parent))
+        offset += length
+    return pieces
+
+
+def sees(pieces: list[Piece], row: int, column: int) -> bool:
+    """The definition: the same piece up to the token itself, or a piece that it continues."""
+    of = [number for number, piece in enumerate(pieces) for _ in range(piece.high)]
+    at = of[row]
+    if at == of[column]:
+        return column <= row
+    while (at := pieces[at].parent) >= 0:
+        if at == of[column]:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_token_sees_the_past_its_ancestors_and_itself(seed: int) -> None:
+    pieces, before = forest(seed), seed % 3 * 7
+    mask = mask_of(pieces, before, LEAST)
+    total = len(mask)
+    assert mask.shape == (total, before + total)
+    assert not mask[:, :before].any()
+    draw = random.Random(seed)
+    for _ in range(2000):
+        row, column = draw.randrange(total), draw.randrange(total)
+        assert (mask[row, before + column] == 0) == sees(pieces, row, column)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_blocks_hold_every_token_once_and_every_key_it_sees(seed: int) -> None:
+    pieces = forest(seed)
+    mask = mask_of(pieces, 30, LEAST)
+    blocks = blocks_of(pieces, mask, 16)
+    assert [row for block in blocks for row in range(block.low, block.high)] == list(range(len(mask)))
+    for block in blocks:
+        held = np.zeros(mask.shape[1], dtype=bool)
+        for low, high in block.spans:
+            assert not held[low:high].any()
+            held[low:high] = True
+        assert not (mask[block.low : block.high, ~held] == 0).any()
+
+
+def test_neighbours_and_what_comes_later_are_left_out() -> None:
+    nodes = [Node(np.zeros(128, np.int32), 0) for _ in range(2)]
+    pieces = [Piece(node, 0, 128, 128 * at, -1) for at, node in enumerate(nodes)]
+    mask = mask_of(pieces, 0, LEAST)
+    assert [(block.low, block.high, block.spans) for block in blocks_of(pieces, mask, 64)] == [
+        (0, 64, ((0, 64),)), (64, 128, ((0, 128),)), (128, 192, ((128, 192),)), (192, 256, ((128, 256),)),
+    ]  # fmt: skip
+    after = blocks_of(pieces, mask_of(pieces, 100, LEAST), 64)
+    assert after[-2].spans == ((0, 100), (228, 292))
+
+
+def test_a_chain_needs_no_mask_of_its_own() -> None:
+    pieces = forest(3)
+    chain = [Piece(one.node, one.low, one.high, one.offset, at - 1) for at, one in enumerate(pieces)]
+    assert is_chain(chain)
+    mask = mask_of(chain, 0, LEAST)
+    assert (np.triu(mask, 1) == mask).all() and (mask[np.triu_indices(len(mask), 1)] == LEAST).all()

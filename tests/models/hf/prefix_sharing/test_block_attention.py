@@ -1,0 +1,96 @@
+"""Attention on a processor gives what transformers' own gives, and is left alone where it cannot be taken over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from tests.models.hf.tiny import tiny_checkpoint
+
+from assay.models.hf import HfModel
+from assay.models.hf.prefix_sharing.block_attention import take_over
+from assay.models.hf.text.backend import TextBackend
+
+pytestmark = pytest.mark.torch
+
+
+def load(kind: str, **options: Any) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(tiny_checkpoint(kind), **options).eval()
+
+
+def test_padded_rows_written_on_give_what_transformers_gives() -> None:
+    plain, taken = load("llama"), load("llama")
+    assert taken.config.num_key_value_heads < taken.config.num_attention_heads
+    assert take_over(taken)
+    ids = torch.arange(40).reshape(2, 20)
+    mask = torch.ones_like(ids)
+    mask[0, :7] = 0
+    options = {
+        "max_new_tokens": 5,
+        "do_sample": False,
+        "output_logits": True,
+        "return_dict_in_generate": True,
+    }
+    with torch.inference_mode():
+        found = [model.generate(ids, attention_mask=mask, **options) for model in (plain, taken)]
+    assert torch.equal(found[0].sequences, found[1].sequences)
+    for one, other in zip(found[0].logits, found[1].logits, strict=True):
+        assert (one - other).abs().max() < 1e-4
+
+
+def test_a_model_that_adds_numbers_of_its_own_to_the_mask_gives_what_transformers_gives() -> None:
+    from transformers import AutoModelForSeq2SeqLM
+
+    plain, taken = (AutoModelForSeq2SeqLM.from_pretrained(tiny_checkpoint("t5")).eval() for _ in range(2))
+    assert take_over(taken)
+    ids = torch.arange(24).reshape(2, 12)
+    mask = torch.ones_like(ids)
+    mask[0, 7:] = 0
+    start = torch.zeros((2, 3), dtype=torch.long)
+    with torch.inference_mode():
+        one, other = (
+            model(input_ids=ids, attention_mask=mask, decoder_input_ids=start).logits
+            for model in (plain, taken)
+        )
+    assert (one - other).abs().max() < 1e-4
+
+
+def test_other_attention_that_was_asked_for_is_left_alone() -> None:
+    model = load("llama", attn_implementation="eager")
+    assert not take_over(model)
+    assert model.config._attn_implementation == "eager"
+
+
+def test_what_the_user_asked_for_is_left_alone() -> None:
+    model = HfModel(pretrained=str(tiny_checkpoint()), attn_implementation="sdpa")
+    plain = HfModel(pretrained=str(tiny_checkpoint()))
+    assert attention_of(model) == "sdpa" != attention_of(plain)
+
+
+def attention_of(model: HfModel) -> str:
+    async def look() -> str:
+        await model.open()
+        try:
+            backend = model._backend
+            assert isinstance(backend, TextBackend) and backend._engine is not None
+            return str(backend._engine.model.config._attn_implementation)
+        finally:
+            await model.close()
+
+    return asyncio.run(look())
+
+
+def test_taking_over_twice_is_taking_over_once() -> None:
+    model = load("llama")
+    assert take_over(model) and take_over(model)
+
+
+def test_a_model_with_its_own_kind_of_state_is_left_alone() -> None:
+    assert not take_over(load("mamba"))

@@ -1,0 +1,42 @@
+"""How much is computed at once goes down when memory runs out, and up again."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.models.hf.batch_budget import Budget, is_out_of_memory
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch calls it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OutOfMemoryError("tried to allocate 2 GiB"), True),
+        (MemoryError(), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling"), True),
+        (RuntimeError("The size of tensor a (3) must match the size of tensor b"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_running_out_of_memory_is_told_from_other_errors(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) is expected
+
+
+def test_a_budget_grows_again_but_not_to_what_was_too_much() -> None:
+    budget = Budget(64, least=2)
+    assert budget.halve() and budget.halve()
+    assert budget.size == 16
+    for _ in range(200):
+        budget.succeeded()
+    assert budget.size == 31  # 32 was too much
+
+
+def test_a_budget_that_never_failed_stays() -> None:
+    budget = Budget(10)
+    for _ in range(100):
+        budget.succeeded()
+    assert budget.size == 10

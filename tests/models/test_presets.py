@@ -1,0 +1,76 @@
+"""The names lmms-eval users know lead to the same adapter, each with its habits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.models.hf.multimodal.tiny import tiny
+
+from assay.core.errors import InvalidOption
+from assay.models import MODELS, make_model
+from assay.models.hf import HfModel
+from assay.models.hf.preset_models import model_named
+from assay.models.presets import PRESETS
+
+
+def test_every_name_is_registered_and_leads_to_hf() -> None:
+    registered = {name for name in MODELS.names() if name in PRESETS}
+    assert registered == set(PRESETS)
+    for name in PRESETS:
+        kind = MODELS.get(name)
+        assert isinstance(kind, type) and issubclass(kind, HfModel)
+        assert kind is model_named(name) and kind.habits == PRESETS[name]
+
+
+def test_every_name_is_in_the_table_of_the_documents_with_its_defaults() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "coming-from" / "lmms-eval.md").read_text("utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("| `")]
+    for name, habits in PRESETS.items():
+        if name.endswith("_chat"):
+            assert f"`{name}`" in page
+            continue
+        [line] = [line for line in lines if f"`{name}`" in line.split("|")[1]]
+        assert f"`{habits.pretrained}`" in line and f"| {habits.max_new_tokens} |" in line
+        assert "video" not in habits.media or f"| {habits.frames} |" in line
+
+
+def test_a_name_without_checkpoint_means_the_one_it_means_in_lmms_eval() -> None:
+    assert make_model("qwen2_5_vl", {}).name == "Qwen/Qwen2.5-VL-3B-Instruct"
+    assert make_model("llava_onevision", {}).name == "llava-hf/llava-onevision-qwen2-7b-ov-hf"
+
+
+def test_arguments_of_the_original_llava_code_are_refused() -> None:
+    with pytest.raises(InvalidOption, match="`conv_template` belongs to the original LLaVA code") as error:
+        make_model("llava_onevision", {"pretrained": "x/y", "conv_template": "qwen_1_5"})
+    assert "transformers' format" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "argument", ["max_num_frames=0", "fps=-1", "max_pixels=many", "use_cache=perhaps", "interleave_visuals=2"]
+)
+def test_a_value_that_makes_no_sense_is_named(argument: str) -> None:
+    key, _, value = argument.partition("=")
+    with pytest.raises(InvalidOption, match=f"the argument `{key}` of `qwen2_5_vl`"):
+        make_model("qwen2_5_vl", {"pretrained": "x/y", key: value})
+
+
+def test_an_argument_nobody_knows_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InvalidOption, match="`qwen2_5_vl` does not know the argument `max_pixel`"):
+        make_model("qwen2_5_vl", {"pretrained": "x/y", "max_pixel": 3})
+
+
+@pytest.mark.torch
+def test_media_arguments_are_refused_for_a_model_of_text() -> None:
+    from tests.models.hf.tiny import tiny_checkpoint
+
+    model = make_model("hf", {"pretrained": str(tiny_checkpoint("llama")), "max_pixels": 1000})
+    with pytest.raises(InvalidOption, match=r"reads text alone: `processor\.max_pixels` has no meaning"):
+        _ = model.traits
+
+
+@pytest.mark.torch
+def test_the_traits_of_a_name_are_those_of_its_checkpoint() -> None:
+    traits = make_model("whisper", {"pretrained": str(tiny("whisper"))}).traits
+    assert traits.abilities == {"generate", "chat", "audio"} and traits.needs == {"audio"}
+    assert "audio" not in make_model("qwen2_5_vl", {"pretrained": str(tiny("qwen2_5_vl"))}).traits.abilities

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from tools.oracle.comparison import find_difference
+from tools.oracle.corpus import read_records
 
 from assay.core.messages import Media, Text
 from assay.core.requests import Generate
 from assay.scoring.scorer import Scorer
 from assay.stats.aggregations import aggregate
-from assay.tasks.index import TaskIndex, builtin_root
-from assay.tasks.load import load_task
+from assay.tasks.files.index import TaskIndex, builtin_root
+from assay.tasks.files.task_loader import load_task
 from assay.tasks.task import Rendering, Task
-from assay.testing.oracle.compare import difference
-from assay.testing.oracle.corpus import read_records
 
 PROJECT = Path(__file__).parents[2]
 
@@ -107,7 +107,7 @@ class Recorded:
             assert isinstance(request, Generate)
             assert request.prompt.text == recorded["ctx"]
             assert [self._media(part) for part in request.prompt.media] == self._shown(recorded["visuals"])
-            assert difference(dict(request.settings.values), recorded["generation_kwargs"]) is None
+            assert find_difference(dict(request.settings.values), recorded["generation_kwargs"]) is None
         for model_name, texts in self.record["per_model_text"].items():
             task = self.task(model_name)
             assert [task.question(document.fields) for document in task.documents()] == texts
@@ -153,7 +153,7 @@ class Recorded:
         scorer = Scorer.of(self.task().spec)
         for metric, evidence in values.items():
             result = aggregate(scorer.use_of(metric).aggregation, list(evidence))
-            assert difference(result, self.record["results"][f"{metric},none"]) is None
+            assert find_difference(result, self.record["results"][f"{metric},none"]) is None
 
     @staticmethod
     def _process(task: Task, fields: Mapping[str, Any], results: list[str]) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.oracle.checks import RecordChecks
+from tools.oracle.corpus import read_records
+from tools.oracle.lm_eval_groups import leaf_record_name, replay_group
+from tools.oracle.lm_eval_tasks import build_datasets, replay_record
 
-from assay.tasks.index import TaskIndex, builtin_root
-from assay.testing.oracle.checks import Checks
-from assay.testing.oracle.corpus import read_records
-from assay.testing.oracle.groups import leaf_record, replay_group
-from assay.testing.oracle.lm_eval import datasets_of, replay_record
+from assay.tasks.files.index import TaskIndex, builtin_root
 
 PROJECT = Path(__file__).parents[2]
 _NAME = re.compile(r'\{"task": "([^"]+)"')
@@ -55,10 +55,10 @@ def recorded_lines() -> dict[str, list[str]]:
 
 def recorded_splits(task: str) -> Any:
     """The recorded documents of a task as the `datasets` library would give them."""
-    return datasets_of(json.loads(recorded_lines()[task][0])["splits"])
+    return build_datasets(json.loads(recorded_lines()[task][0])["splits"])
 
 
-def replayed(task: str, variants: int | None = None) -> Iterator[Checks]:
+def replayed(task: str, variants: int | None = None) -> Iterator[RecordChecks]:
     """Our task of this name on the recorded documents, once per recorded variant or the first of them."""
     entry = builtin_index().entries[task]
     splits = recorded_splits(task)
@@ -68,9 +68,9 @@ def replayed(task: str, variants: int | None = None) -> Iterator[Checks]:
         yield replay_record(record, builtin_root(), lambda: splits)
 
 
-def replayed_group(group: str) -> Checks:
+def replayed_group(group: str) -> RecordChecks:
     """Our group of this name on the recorded documents of its tasks."""
     records = read_records(shared_folder("oracle", "lm_eval"), "groups.jsonl*")
     record = next(one for one in records if one["group"] == group)
-    leaves = {name: json.loads(recorded_lines()[name][0]) for name in map(leaf_record, record["tasks"])}
+    leaves = {name: json.loads(recorded_lines()[name][0]) for name in map(leaf_record_name, record["tasks"])}
     return replay_group(record, builtin_index(), leaves, lambda name: recorded_splits(name))

@@ -14,10 +14,10 @@ from tools.oracle.replay import main as oracle
 
 from assay.cli.app import app
 from assay.core.errors import AssayError
-from assay.core.parsing import parse_arguments
-from assay.core.runspec import RunSpec
+from assay.core.options.parsing import parse_arguments
+from assay.core.options.run_spec import RunSpec
 from assay.models import make_model
-from assay.tasks.index import TaskIndex, builtin_root
+from assay.tasks.files.index import TaskIndex, builtin_root
 
 __all__ = ["NotValid", "check_command", "commands_of", "split_commands"]
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from tests.parity.conftest import find_shared
+from tools.oracle.comparison import find_difference
+from tools.oracle.lm_eval_format import format_requests, format_results
+from tools.oracle.lm_eval_tasks import prepare_task, replay_task
+from tools.oracle.lm_eval_values import encode_value, request_key
 
-from assay.tasks.index import TaskIndex, builtin_root
-from assay.tasks.load import load_task
+from assay.tasks.files.index import TaskIndex, builtin_root
+from assay.tasks.files.task_loader import load_task
 from assay.tasks.task import Rendering, open_task
-from assay.testing.oracle.compare import difference
-from assay.testing.oracle.corpus import encode_value
-from assay.testing.oracle.lm_eval import prepare, replay_task
-from assay.testing.oracle.shown import request_key, results_of, shown_requests
 
 pytestmark = pytest.mark.parity
 
@@ -58,15 +58,15 @@ def asked_and_scored(index: TaskIndex, task: str, splits: Any) -> tuple[list[Any
     """Requests and targets of the first documents, and the scores of made-up responses to them."""
     path = index.entries[task].path
     assert path is not None
-    planned = prepare(load_task(path), Rendering(limit=40), splits)
+    planned = prepare_task(load_task(path), Rendering(limit=40), splits)
     rendered = list(planned.task.render())
     shown = [
-        [encode_value(planned.task.target(document.fields)), *shown_requests(planned, document, requests)]
+        [encode_value(planned.task.target(document.fields)), *format_requests(planned, document, requests)]
         for document, requests in rendered
     ]
     targets = {document.index: one[0] for (document, _), one in zip(rendered, shown, strict=True)}
     scored = replay_task(planned, rendered, lambda one: respond(one, targets[one["doc_id"]]), iterations=0)
-    return shown, results_of(scored.estimates)
+    return shown, format_results(scored.estimates)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -82,5 +82,5 @@ def test_real_documents_are_asked_about_and_scored_as_by_lm_evals_files(
         their_requests, their_results = asked_and_scored(theirs, task, splits)
     our_requests, our_results = asked_and_scored(ours, task, splits)
     assert len(their_requests) > 30
-    assert difference(our_requests, their_requests) is None
-    assert difference(our_results, their_results) is None
+    assert find_difference(our_requests, their_requests) is None
+    assert find_difference(our_results, their_results) is None

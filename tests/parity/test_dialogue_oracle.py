@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from tests.parity.conftest import find_shared
 
-from assay.core.dialogues import Finished
+from assay.core.dialogues import DialogueResult
 from assay.core.errors import AssayError
 from assay.scoring.scorer import Scorer
-from assay.tasks.load import load_task
-from assay.tasks.rows import Rows
+from assay.tasks.data.rows import Rows
+from assay.tasks.files.task_loader import load_task
 from assay.tasks.task import Rendering, Task
 
 TASKS = ("tau2_bench_telecom", "vending_bench2")
@@ -79,7 +79,7 @@ def test_every_step_and_the_last_word_are_as_recorded(
         answers = record["responses"][str(document.index)]
         dialogue = task.dialogue(document, first)  # type: ignore[arg-type]
         turns: list[str] = []
-        while not isinstance(step := dialogue.next(turns), Finished):
+        while not isinstance(step := dialogue.next(turns), DialogueResult):
             request = wanted[len(turns)]
             assert step.prompt.text == request["ctx"]
             assert dict(step.settings.values) == request["generation_kwargs"]
@@ -117,7 +117,7 @@ def test_a_forward_video_task_asks_about_one_stretch_after_the_other(folder: Pat
     dialogue = task.dialogue(document, first)  # type: ignore[arg-type]
     turns: list[str] = []
     sources = []
-    while not isinstance(step := dialogue.next(turns), Finished):
+    while not isinstance(step := dialogue.next(turns), DialogueResult):
         assert f"step {len(turns)}" in step.prompt.text
         sources += [part.source for part in step.prompt.media]
         turns.append(f"answer {len(turns)}")

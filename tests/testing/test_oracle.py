@@ -1,250 +1,29 @@
-"""The replay tool, on a small corpus the real harness recorded from tasks of our own (`mini_corpus/record.py`)."""
+"""`python -m assay.testing.oracle` runs the replay of the clone, and says what to do without a clone."""
 
 from __future__ import annotations
 
-import json
-import math
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from assay.core.errors import BadData
-from assay.testing.oracle.checks import CHECKS, Checks, tally
-from assay.testing.oracle.compare import difference
-from assay.testing.oracle.corpus import encode_value, find_corpus, plain_documents, read_records
-from assay.testing.oracle.replay import Wanted, replay
-from assay.testing.oracle.shown import request_key
-
-pytest.importorskip("datasets")
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-MINI = Path(__file__).parent / "mini_corpus"
+from assay.core.errors import MissingPackage
+from assay.testing.oracle import find_source_tree
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    """A copy to change."""
-    shutil.copytree(MINI, tmp_path / "corpus")
-    return tmp_path / "corpus"
-
-
-def changed(corpus: Path, name: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Edit the default record of a task, or a group's."""
-    for path in corpus.glob("*.jsonl"):
-        records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        for record in records:
-            if (
-                record.get("task", f"group:{record.get('group')}") == name
-                and record.get("variant", "default") == "default"
-            ):
-                change(record)
-        path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
-
-
-def replayed(corpus: Path, **wanted: Any) -> dict[str, Checks]:
-    found = replay(Wanted(corpus=corpus, task_root=corpus / "tasks", **wanted))
-    return {checks.name: checks for checks in found}
-
-
-def test_everything_in_the_small_corpus_is_identical() -> None:
-    found = replayed(MINI)
-    assert {name: checks.first for name, checks in found.items() if checks.first} == {}
-    assert {"mini_add", "mini_facts#chat_mt_sys_fs3", "mini_class", "group:mini"} <= set(found)
-    assert len(found) == 15
-
-
-def test_the_small_corpus_was_recorded_from_these_tasks() -> None:
-    """The replay would also be identical if there were nothing in it."""
-    records = {
-        record["task"]: record
-        for record in read_records(MINI, "tasks-*.jsonl*")
-        if record["variant"] == "default"
-    }
-    assert records["mini_class"]["requests"][1]["type"] == "loglikelihood"
-    assert records["mini_add"]["requests"][0]["repeats"] == 3
-    assert records["mini_add"]["requests"][0]["args"][0].startswith("Add the numbers.\n\n")
-    assert all(len(record["requests"]) >= 3 for record in records.values())
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "check", "words"),
-    [
-        ("mini_add", lambda one: one["requests"][2]["args"].__setitem__(0, "?"), "requests", "[2].args[0]"),
-        ("mini_add", lambda one: one["requests"].pop(), "requests", "6 items, recorded 5"),
-        ("mini_add", lambda one: one["samples"][0].update(target="x"), "metrics", "[0].target"),
-        ("mini_add", lambda one: one["samples"][3]["metrics"].update(exact_match=9.0), "metrics", "exact_match"),
-        ("mini_facts", lambda one: one["samples"][0].update(doc_hash="0"), "metrics", "doc_hash"),
-        ("mini_facts", lambda one: one["results"].update({"acc,none": 0.3}), "results", "acc,none"),
-        ("mini_facts", lambda one: one["higher_is_better"].update(acc=False), "results", "higher_is_better.acc"),
-        ("mini_facts", lambda one: one.update(version=7), "results", "version"),
-        ("mini_facts", lambda one: one["n_samples"].update(original=99), "results", "n_samples.original"),
-        ("mini_facts", lambda one: one.update(n_shot=5), "results", "n_shot"),
-        ("mini_facts", lambda one: one.update(yaml_relpath="gone.yaml"), "requests", "gone.yaml"),
-        ("group:mini", lambda one: one["tasks"].pop(), "requests", "tasks"),
-        ("group:mini", lambda one: one.update(extra_responses={}), "requests", "without a recorded response"),
-        ("group:mini", lambda one: one["results"]["mini_add"].update(alias="x"), "metrics", "mini_add.alias"),
-        ("group:mini", lambda one: one["results"]["mini"].update({"acc,none": 1.0}), "results", "results.mini.acc,none"),
-        ("group:mini", lambda one: one["versions"].update(mini="9"), "results", "versions.mini"),
-        ("group:mini", lambda one: one["n_shot"].pop("mini"), "results", "n_shot"),
-    ],
-)  # fmt: skip
-def test_a_difference_is_found_and_named(
-    corpus: Path, name: str, change: Callable[[dict[str, Any]], None], check: str, words: str
-) -> None:
-    changed(corpus, name, change)
-    first = replayed(corpus, task=name)[name].first
-    assert first is not None and first[0] == check
-    assert words in first[1]
-
-
-def test_a_record_may_lack_what_is_optional(corpus: Path) -> None:
-    def strip(record: dict[str, Any]) -> None:
-        for key in set(record) - {
-            "task",
-            "yaml_relpath",
-            "limit",
-            "splits",
-            "requests",
-            "responses",
-            "variant",
-        }:
-            del record[key]
-        for request in record["requests"]:
-            del request["idx"], request["repeats"]
-
-    changed(corpus, "mini_facts", strip)
-    assert replayed(corpus, task="mini_facts")["mini_facts"].first is None
-
-
-def test_records_that_use_a_global_random_state_are_counted_apart(corpus: Path) -> None:
-    changed(corpus, "mini_facts", lambda record: record.update(uses_global_rng=True))
-    found = replayed(corpus)
-    assert found["mini_facts"].excluded and found["group:mini"].excluded
-    counts = tally(found.values())
-    assert counts["total"]["results"] == {"identical": 13, "of": 13}
-    assert counts["apart"]["results"] == {"identical": 2, "of": 2}
-
-
-@pytest.mark.parametrize(
-    ("wanted", "count"),
-    [({"task": "mini_add"}, 4), ({"task": "group:*"}, 1), ({"every": 5}, 4), ({"family": "nowhere"}, 0)],
-)
-def test_a_part_can_be_asked_for(wanted: dict[str, Any], count: int) -> None:
-    assert len(replayed(MINI, **wanted)) == count
-
-
-def test_shares_make_up_the_whole() -> None:
-    shares = [set(replayed(MINI, share=share, shares=2)) for share in range(2)]
-    assert shares[0] | shares[1] == set(replayed(MINI)) and not shares[0] & shares[1]
-
-
-def test_counts_have_the_documented_shape() -> None:
-    counts = tally([Checks(task="a"), Checks(task="b", metrics="differs", results="differs")])
-    assert counts["total"] == {
-        "requests": {"identical": 2, "of": 2},
-        "metrics": {"identical": 1, "of": 2},
-        "results": {"identical": 1, "of": 2},
-    }
-    assert counts["tasks"]["b"] == {"requests": "identical", "metrics": "differs", "results": "differs"}
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "assay.testing.oracle", *arguments],
+def test_the_alias_runs_the_replay_from_any_folder(tmp_path: Path) -> None:
+    completed = subprocess.run(
+        [sys.executable, "-m", "assay.testing.oracle", "--help"],
         capture_output=True,
         text=True,
         check=False,
+        cwd=tmp_path,
     )
+    assert completed.returncode == 0, completed.stderr
+    assert "--task_root" in completed.stdout
 
 
-def test_the_command_prints_counts_and_writes_them(tmp_path: Path, corpus: Path) -> None:
-    changed(corpus, "mini_add", lambda record: record["results"].update({"exact_match,vote": 0.5}))
-    found = command(
-        str(corpus),
-        "--task_root",
-        str(corpus / "tasks"),
-        "--jobs",
-        "2",
-        "--json",
-        str(tmp_path / "counts.json"),
-    )
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.splitlines() == [
-        "requests identical 15/15",
-        "metrics identical 15/15",
-        "results identical 14/15",
-    ]
-    assert "mini_add  results: exact_match,vote" in found.stderr
-    counts = json.loads((tmp_path / "counts.json").read_text("utf-8"))
-    assert counts["total"]["results"] == {"identical": 14, "of": 15}
-    assert set(counts["tasks"]["mini_add"]) == set(CHECKS)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["{empty}", "--task_root", "{mini}"], "there is no recorded corpus"),
-        (["{mini}", "--task_root", "{mini}", "--task", "nobody"], "no record of the corpus is asked for"),
-        (["{mini}", "--task_root", "{empty}/not_there"], "does not exist"),
-    ],
-)
-def test_mistakes_are_said_clearly(tmp_path: Path, arguments: list[str], words: str) -> None:
-    found = command(*(argument.format(empty=tmp_path, mini=MINI) for argument in arguments))
-    assert found.returncode != 0
-    assert words in found.stderr and "Traceback" not in found.stderr
-
-
-# --- the small parts --------------------------------------------------------------------------------
-
-
-def test_which_harness_a_corpus_is_from(tmp_path: Path) -> None:
-    assert find_corpus(MINI) == "lm_eval"
-    (tmp_path / "records-00.jsonl").touch()
-    assert find_corpus(tmp_path) == "lmms_eval"
-    with pytest.raises(BadData):
-        find_corpus(tmp_path / "nothing")
-
-
-def test_keys_are_those_of_the_harness() -> None:
-    for record in read_records(MINI, "tasks-*.jsonl*"):
-        for request in record["requests"]:
-            assert request_key(request["type"], request["args"]) == request["key"]
-
-
-@pytest.mark.parametrize(
-    ("value", "written"),
-    [
-        ((1, 2.5), [1, 2.5]),
-        (math.inf, {"$float": "inf"}),
-        ({1: "a"}, {"1": "a"}),
-        ({"b", "a"}, {"$set": ["a", "b"]}),
-        (None, None),
-    ],
-)
-def test_values_are_written_as_in_the_corpus(value: Any, written: Any) -> None:
-    assert encode_value(value) == written
-
-
-def test_tagged_values_are_read_back() -> None:
-    assert plain_documents([{"a": {"$float": "-inf"}, "b": {"$set": [1]}}]) == [{"a": -math.inf, "b": {1}}]
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "found"),
-    [
-        (1.0, 1.0 + 1e-12, None),
-        (1.0, 1.1, ": 1.0, recorded 1.1"),
-        ({"a": 1}, {"b": 1}, "keys: unexpected ['a'], missing ['b']"),
-        ([1], [1, 2], ": 1 items, recorded 2"),
-        ("abc", "abd", ": …'abc', recorded …'abd' (character 2)"),
-        (True, 1, None),
-        ("1", 1, ": '1', recorded 1"),
-    ],
-)
-def test_differences_in_words(ours: Any, theirs: Any, found: str | None) -> None:
-    assert difference(ours, theirs) == found
+def test_the_alias_names_the_command_where_there_is_no_clone(tmp_path: Path) -> None:
+    with pytest.raises(MissingPackage, match=r"python -m tools\.oracle\.replay"):
+        find_source_tree(tmp_path)

@@ -1,12 +1,12 @@
-"""What a replay of recorded evaluations may leave different: what is meant, and what is not installed here."""
+"""Separate expected differences of a replay (intended, or a missing package) from unexpected ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from assay.testing.oracle.checks import Checks
+from tools.oracle.checks import RecordChecks
 
-__all__ = ["unexplained"]
+__all__ = ["find_unexplained"]
 
 NOT_INSTALLED = (
     "needs the package",
@@ -16,10 +16,10 @@ NOT_INSTALLED = (
 )
 
 
-def unexplained(records: list[Checks], known: Mapping[str, str], *excuses: str) -> dict[str, str]:
-    """Differences that nobody expects: evaluation -> what differs first.
+def find_unexplained(records: list[RecordChecks], known: Mapping[str, str], *excuses: str) -> dict[str, str]:
+    """Return the unexpected differences: evaluation -> first difference.
 
-    `known` are the stages where tasks may differ, `excuses` further words for what is not installed.
+    `known` maps a task to the check that may differ; `excuses` are further texts of errors about missing packages.
     """
     found = {}
     for checks in records:

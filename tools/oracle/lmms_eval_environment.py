@@ -1,4 +1,4 @@
-"""The world a corpus of lmms-eval was recorded in: no network, empty folders, datasets from the record."""
+"""The environment of an lmms_eval recording: no network, empty folders, datasets from the record."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-__all__ = ["World", "mismatch"]
+__all__ = ["RecordingEnvironment", "find_package_mismatch"]
 
-_MATHEMATICS = {"math_verify", "latex2sympy2", "latex2sympy2_extended"}
-_STUBBED = ("torchvision", "torchaudio", "sglang", "vllm")
+_MATH_PACKAGES = {"math_verify", "latex2sympy2", "latex2sympy2_extended"}
+_STUBBED_PACKAGES = ("torchvision", "torchaudio", "sglang", "vllm")
 
 
-class World:
-    """One worker's folders. `HF_HOME` and the working folder stay the same, their contents are each record's own."""
+class RecordingEnvironment:
+    """A worker's folders and patches. `HF_HOME` and the working folder stay; each record gets fresh contents."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="assay-oracle-")).resolve()
         self.home, self.work = self.folder / "hf_home", self.folder / "work"
         self.network_attempted = False
         self.datasets: Any = None
-        self._before: list[tuple[Any, str, Any]] = []
+        self._originals: list[tuple[Any, str, Any]] = []
         self._environment = dict(os.environ)
         self._cwd = Path.cwd()
         self._stubs = _StubFinder()
@@ -43,13 +43,13 @@ class World:
             "HF_DATASETS_CACHE": str(self.folder / "datasets"),
         }
         time.tzset()
-        self._close_network()
-        self._replace_loading()
+        self._block_network()
+        self._patch_dataset_loading()
         sys.meta_path.append(self._stubs)
 
     @contextmanager
-    def of(self, record: Mapping[str, Any], media: Path, datasets: Any) -> Iterator[None]:
-        """The folders and files a record needs; what it leaves behind is gone afterwards."""
+    def prepare(self, record: Mapping[str, Any], media: Path, datasets: Any) -> Iterator[None]:
+        """Create the folders and files of a record, without those of the record before."""
         for folder in (self.home, self.work):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
@@ -60,7 +60,7 @@ class World:
             if not path.is_absolute():
                 path = self.work / path
             if self.folder not in path.resolve().parents:
-                continue  # a path of the recording machine: nothing outside our folders is written
+                continue  # a path of the recording machine: write only inside the own folders
             if source == "<dir>":
                 path.mkdir(parents=True, exist_ok=True)
             else:
@@ -72,8 +72,8 @@ class World:
             os.chdir(self.folder)
 
     def close(self) -> None:
-        """Put everything back and remove the folders."""
-        for owner, name, value in reversed(self._before):
+        """Restore the process and remove the folders."""
+        for owner, name, value in reversed(self._originals):
             setattr(owner, name, value)
         sys.meta_path.remove(self._stubs)
         os.environ.clear()
@@ -82,69 +82,69 @@ class World:
         os.chdir(self._cwd)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _replace(self, owner: Any, name: str, value: Any) -> None:
-        self._before.append((owner, name, getattr(owner, name)))
+    def _patch(self, owner: Any, name: str, value: Any) -> None:
+        self._originals.append((owner, name, getattr(owner, name)))
         setattr(owner, name, value)
 
-    def _close_network(self) -> None:
+    def _block_network(self) -> None:
         def refuse(*_: Any, **__: Any) -> Any:
             self.network_attempted = True
-            raise OSError("there is no network in a replay")
+            raise OSError("the replay has no network access")
 
         connect = socket.socket.connect
 
-        def connect_here(one: socket.socket, address: Any) -> Any:
-            """Only to processes of this machine, by a file: `datasets` maps with those."""
+        def connect_unix_only(one: socket.socket, address: Any) -> Any:
+            """Allow Unix sockets only: `datasets` uses them to map in processes."""
             return connect(one, address) if one.family == socket.AF_UNIX else refuse()
 
-        self._replace(socket.socket, "connect", connect_here)
-        self._replace(socket, "getaddrinfo", refuse)
-        self._replace(socket, "create_connection", refuse)
-        self._replace(time, "sleep", lambda _: None)
+        self._patch(socket.socket, "connect", connect_unix_only)
+        self._patch(socket, "getaddrinfo", refuse)
+        self._patch(socket, "create_connection", refuse)
+        self._patch(time, "sleep", lambda _: None)
 
-    def _replace_loading(self) -> None:
+    def _patch_dataset_loading(self) -> None:
         import datasets
 
         for name in ("load_dataset", "load_from_disk"):
-            self._replace(datasets, name, lambda *_, **__: self.datasets)
+            self._patch(datasets, name, lambda *_, **__: self.datasets)
         try:
             import huggingface_hub
         except ModuleNotFoundError:
             return
-        self._replace(huggingface_hub, "snapshot_download", self._snapshot)
+        self._patch(huggingface_hub, "snapshot_download", self._create_snapshot)
 
-    def _snapshot(self, repo_id: str, **_: Any) -> str:
-        """Where a recording had the files of a repository; an empty folder where it had none."""
+    def _create_snapshot(self, repo_id: str, **_: Any) -> str:
+        """Return the recorded folder of a repository, empty if nothing was recorded."""
         folder = self.home / "snap" / repo_id.replace("/", "--")
         folder.mkdir(parents=True, exist_ok=True)
         return str(folder)
 
 
-class _Anything(ModuleType):
-    """A package that can be imported and has every name, as in the recording."""
+class _StubModule(ModuleType):
+    """A stub package that has every attribute, as in the recording."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _AnyName(name, (), {})
+        return _StubClass(name, (), {})
 
 
-class _AnyName(type):
-    """A class that has every name itself."""
+class _StubClass(type):
+    """A stub class that has every attribute."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _AnyName(name, (), {})
+        return _StubClass(name, (), {})
 
 
 class _StubFinder:
-    """Finds the packages that were only stubs in the recording, where they are not installed."""
+    """Imports stubs for missing packages that were stubs in the recording too."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name.partition(".")[0] not in _STUBBED:
+        if name.partition(".")[0] not in _STUBBED_PACKAGES:
             return None
-        if _asked_by("transformers."):  # it would look for the version of a stub
+        if _is_called_by("transformers."):  # transformers would read the version of a stub
             return None
         if PathFinder.find_spec(name.partition(".")[0]) is not None:
             return None
@@ -153,14 +153,14 @@ class _StubFinder:
         return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: Any) -> ModuleType:
-        return _Anything(spec.name)
+        return _StubModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         module.__path__ = []
 
 
-def _asked_by(prefix: str) -> bool:
-    """Whether a module of this name is importing, or looking for, something."""
+def _is_called_by(prefix: str) -> bool:
+    """Return whether a module with this prefix is on the call stack."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).startswith(prefix):
@@ -169,13 +169,13 @@ def _asked_by(prefix: str) -> bool:
     return False
 
 
-def mismatch(record: Mapping[str, Any]) -> str:
-    """Why a record's scores cannot be compared with the packages installed here; empty when they can."""
+def find_package_mismatch(record: Mapping[str, Any]) -> str:
+    """Return why scores cannot be compared with the installed packages; empty if they can."""
     wanted = "4.11" if (record.get("flags") or {}).get("env_variant") == "antlr411" else "4.7"
-    if wanted == "4.7" and not _MATHEMATICS & set(record.get("deps") or ()):
+    if wanted == "4.7" and not _MATH_PACKAGES & set(record.get("deps") or ()):
         return ""
     try:
         found = version("antlr4-python3-runtime")
     except PackageNotFoundError:
-        found = "no"
-    return "" if found.startswith(wanted) else f"recorded with antlr4 {wanted}, here is {found}"
+        found = "none"
+    return "" if found.startswith(wanted) else f"recorded with antlr4 {wanted}, installed: {found}"

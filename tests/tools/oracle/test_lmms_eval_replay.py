@@ -1,4 +1,4 @@
-"""The replay of lmms-eval's corpora, on a small one the real harness recorded (`mini_lmms_corpus/record.py`)."""
+"""Replay of lmms_eval corpora, with a small corpus recorded by the real harness."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from assay.testing.oracle.checks import Checks, tally
-from assay.testing.oracle.lmms_values import Media, encode
-from assay.testing.oracle.lmms_world import mismatch
-from assay.testing.oracle.replay import Wanted, replay
+from tools.oracle.checks import RecordChecks, count_checks
+from tools.oracle.corpus_replay import RecordSelection, replay
+from tools.oracle.lmms_eval_environment import find_package_mismatch
+from tools.oracle.lmms_eval_values import Media, encode_value
 
 datasets = pytest.importorskip("datasets")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-MINI = Path(__file__).parent / "mini_lmms_corpus"
+MINI = Path(__file__).parent / "mini_lmms_eval"
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """A copy to change."""
+    """A writable copy of the small corpus."""
     shutil.copytree(MINI, tmp_path / "corpus")
     return tmp_path / "corpus"
 
 
-def changed(corpus: Path, name: str, change: Callable[[dict[str, Any]], Any]) -> None:
+def change_record(corpus: Path, name: str, change: Callable[[dict[str, Any]], Any]) -> None:
     path = corpus / "records-00.jsonl"
     records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     for record in records:
@@ -40,14 +39,14 @@ def changed(corpus: Path, name: str, change: Callable[[dict[str, Any]], Any]) ->
     path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
 
 
-def replayed(corpus: Path, **wanted: Any) -> dict[str, Checks]:
-    found = replay(Wanted(corpus=corpus, task_root=corpus / "tasks", **wanted))
-    return {checks.name: checks for checks in found}
+def replay_corpus(corpus: Path, **selection: Any) -> dict[str, RecordChecks]:
+    checks = replay(RecordSelection(corpus=corpus, task_root=corpus / "tasks", **selection))
+    return {record.name: record for record in checks}
 
 
-def test_everything_in_the_small_corpus_is_identical_and_the_process_is_left_as_it_was() -> None:
+def test_the_small_corpus_is_identical_and_the_process_is_restored() -> None:
     before = (os.environ.copy(), Path.cwd(), socket.socket.connect, time.sleep, datasets.load_dataset)
-    found = replayed(MINI)
+    found = replay_corpus(MINI)
     assert {name: checks.first for name, checks in found.items() if checks.first} == {}
     assert set(found) == {
         "mini_choices",
@@ -142,15 +141,15 @@ def first(one: dict[str, Any], *path: Any) -> Any:
 def test_a_change_in_the_record_is_found(
     corpus: Path, name: str, change: Callable[[dict[str, Any]], Any], check: str, words: str
 ) -> None:
-    changed(corpus, name, change)
-    found = replayed(corpus, task=name)[name].first
+    change_record(corpus, name, change)
+    found = replay_corpus(corpus, task=name)[name].first
     assert found is not None
     assert found[0] == check
     assert words in found[1]
 
 
-def test_the_small_corpus_holds_what_it_is_for() -> None:
-    """The replay would also be identical if there were nothing in it."""
+def test_the_small_corpus_contains_every_feature() -> None:
+    """An empty corpus would replay as identical too."""
     lines = (MINI / "records-00.jsonl").read_text("utf-8").splitlines()
     records = {record["task"]: record for record in map(json.loads, lines)}
     pictures = records["mini_pictures"]
@@ -168,8 +167,8 @@ def test_the_small_corpus_holds_what_it_is_for() -> None:
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        ({"network_attempted": True}, "scoring asks a judge over the network"),
-        ({"nondeterministic": True}, "scores vary by themselves"),
+        ({"network_attempted": True}, "scoring calls a judge over the network"),
+        ({"nondeterministic": True}, "scores are not deterministic"),
     ],
 )
 def test_scores_that_cannot_be_compared_are_counted_apart(
@@ -179,8 +178,8 @@ def test_scores_that_cannot_be_compared_are_counted_apart(
         one["flags"] = flags
         one["results"]["acc,none"] = 9.0
 
-    changed(corpus, "mini_choices", change)
-    found = tally(replayed(corpus).values())
+    change_record(corpus, "mini_choices", change)
+    found = count_checks(replay_corpus(corpus).values())
     assert found["scores_apart"] == {reason: 1}
     assert found["total"]["requests"] == {"identical": 4, "of": 4}
     assert found["total"]["results"] == {"identical": 3, "of": 3}
@@ -193,8 +192,8 @@ def test_a_skipped_metric_is_not_compared(corpus: Path) -> None:
         one["skipped_metrics"] = {"acc_norm": "needs a JVM"}
         one["results"]["acc_norm,none"] = "?"
 
-    changed(corpus, "mini_choices", change)
-    assert replayed(corpus, task="mini_choices")["mini_choices"].first is None
+    change_record(corpus, "mini_choices", change)
+    assert replay_corpus(corpus, task="mini_choices")["mini_choices"].first is None
 
 
 def test_a_group_or_tag_that_differs_is_found(corpus: Path) -> None:
@@ -203,29 +202,27 @@ def test_a_group_or_tag_that_differs_is_found(corpus: Path) -> None:
     recorded["groups"]["mini_group"]["task"].pop()
     recorded["tags"]["mini_tag"].append("mini_letters")
     path.write_text(json.dumps(recorded), "utf-8")
-    found = replayed(corpus, task="[gt]*:*")
+    found = replay_corpus(corpus, task="[gt]*:*")
     assert "2 items, recorded 1" in str(found["group:mini_group"].requests)
-    assert "lacks ['mini_letters']" in str(found["tag:mini_tag"].requests)
+    assert "missing ['mini_letters']" in str(found["tag:mini_tag"].requests)
 
 
-def test_records_of_other_packages_say_so() -> None:
-    assert mismatch({"deps": ["yaml"], "flags": {}}) == ""
-    told = {
-        mismatch({"flags": {"env_variant": "antlr411"}}),
-        mismatch({"deps": ["math_verify"], "flags": {}}),
+def test_a_record_of_other_packages_names_them() -> None:
+    assert find_package_mismatch({"deps": ["yaml"], "flags": {}}) == ""
+    mismatches = {
+        find_package_mismatch({"flags": {"env_variant": "antlr411"}}),
+        find_package_mismatch({"deps": ["math_verify"], "flags": {}}),
     }
-    assert any("recorded with antlr4" in words for words in told)
+    assert any("recorded with antlr4" in words for words in mismatches)
 
 
-def test_values_are_written_as_the_corpus_writes_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_values_are_encoded_as_in_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     media = Media(MINI)
     record = json.loads((MINI / "records-00.jsonl").read_text("utf-8").splitlines()[-1])
     picture = record["docs"][0]["picture"]
-    assert encode(media.decode(picture)) == picture
+    assert encode_value(media.decode(picture)) == picture
     written = {
         "nan": {"__float__": "nan"},
         "set": {"__set__": ["a", "b"]},
@@ -234,5 +231,5 @@ def test_values_are_written_as_the_corpus_writes_them(
         "path": "$HF_HOME/a",
         "here": "$WORK/b",
     }
-    assert encode(media.decode(written)) == written
-    assert encode((1, 2.5, None)) == [1, 2.5, None]
+    assert encode_value(media.decode(written)) == written
+    assert encode_value((1, 2.5, None)) == [1, 2.5, None]

@@ -1,4 +1,4 @@
-"""Requests, messages and numbers of Assay as an lmms-eval corpus writes them, for comparison."""
+"""Convert requests, messages and results of Assay to the format of an lmms_eval corpus, for comparison."""
 
 from __future__ import annotations
 
@@ -7,83 +7,83 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from assay.core.errors import BadData
+from assay.core.errors import DatasetError
 from assay.core.messages import Prompt, Text, Video
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.verdicts import Estimate
-from assay.engine.judging.documents import Judged
+from assay.engine.judging.documents import JudgedBatch
 from assay.engine.planning.plan import PlannedTask
-from assay.tasks import multimodal
-from assay.tasks.media import AUDIO_SUFFIXES, IMAGE_SUFFIXES
+from assay.tasks.prompts import multimodal
+from assay.tasks.prompts.media_parts import AUDIO_SUFFIXES, IMAGE_SUFFIXES
 from assay.tasks.task import Task
-from assay.testing.oracle.lmms_values import encode
+from tools.oracle.lmms_eval_values import encode_value
 
-__all__ = ["Shown", "messages_of", "request_of", "results_of"]
+__all__ = ["MediaTracker", "format_messages", "format_request", "format_results"]
 
 
-class Shown:
-    """Remembers what each media part of a prompt was made of: a corpus knows what helpers returned, not our parts."""
+class MediaTracker:
+    """Tracks the source value of each media part: a corpus records what helper functions returned, not parts."""
 
     def __init__(self) -> None:
-        self._made: dict[int, tuple[Any, Any]] = {}
+        self._sources: dict[int, tuple[Any, Any]] = {}
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """While prompts are made."""
+    def track(self) -> Iterator[None]:
+        """Track every media part created in this context."""
         names = vars(multimodal)
         real = names["media_part"]
 
-        def remember(value: Any, **keywords: Any) -> Any:
+        def build_and_track(value: Any, **keywords: Any) -> Any:
             try:
                 part = real(value, **keywords)
-            except BadData:  # a file the recording did not have either
+            except DatasetError:  # the file was missing in the recording too
                 part = Video(digest="", load=lambda: None, source=str(value))
-            self._made[id(part)] = (part, value)
+            self._sources[id(part)] = (part, value)
             return part
 
-        names["media_part"] = remember
+        names["media_part"] = build_and_track
         try:
             yield
         finally:
             names["media_part"] = real
 
-    def value(self, part: Any) -> Any:
-        """What a part was made of."""
-        return self._made[id(part)][1]
+    def find_source(self, part: Any) -> Any:
+        """Return the value a part was built from."""
+        return self._sources[id(part)][1]
 
-    def visuals(self, prompt: Prompt) -> list[Any]:
-        """What `doc_to_visual` returned for a prompt."""
-        return [encode(self.value(part)) for part in prompt.media]
+    def format_visuals(self, prompt: Prompt) -> list[Any]:
+        """Return what `doc_to_visual` returned for a prompt."""
+        return [encode_value(self.find_source(part)) for part in prompt.media]
 
 
-def request_of(shown: Shown, request: Request) -> dict[str, Any]:
-    """A request under the corpus's keys."""
+def format_request(tracker: MediaTracker, request: Request) -> dict[str, Any]:
+    """Convert a request to the corpus's keys."""
     entry: dict[str, Any] = {"doc_id": request.document, "idx": request.index, "ctx": request.prompt.text}
     match request:
         case Generate():
-            entry["generation_kwargs"] = encode(dict(request.settings.values))
+            entry["generation_kwargs"] = encode_value(dict(request.settings.values))
         case Likelihood():
             entry["continuation"] = request.continuation
-    entry["visuals"] = shown.visuals(request.prompt)
+    entry["visuals"] = tracker.format_visuals(request.prompt)
     return entry
 
 
-def messages_of(shown: Shown, task: Task, fields: Mapping[str, Any], shots: Any) -> Any:
-    """The conversation of a document; media under the kinds lmms-eval's protocol gives them."""
+def format_messages(tracker: MediaTracker, task: Task, fields: Mapping[str, Any], shots: Any) -> Any:
+    """Convert the messages of a document, with the media types of lmms_eval's chat protocol."""
     if task.visuals.messages is not None:
-        return encode(task.visuals.own_messages(fields))
+        return encode_value(task.visuals.own_messages(fields))
     prompt = task.messages(fields, shots)
     content: list[Any] = []
     for part in prompt.messages[0].parts:
         if isinstance(part, Text):
-            content.append({"type": "text", "text": encode(part.text)})
+            content.append({"type": "text", "text": encode_value(part.text)})
         else:
-            content.append(encode(_content(shown.value(part))))
+            content.append(encode_value(_format_medium(tracker.find_source(part))))
     return [{"role": "user", "content": content}]
 
 
-def _content(value: Any) -> dict[str, Any]:
-    """How the protocol names a medium: a sound that does not say what it is counts as a video there."""
+def _format_medium(value: Any) -> dict[str, Any]:
+    """Return the protocol's entry of a medium: a mapping without a type counts as a video."""
     if isinstance(value, Mapping):
         timed = "video_start" in value or "video_end" in value
         url = value if timed else value.get("url") or value.get("path") or value
@@ -95,8 +95,10 @@ def _content(value: Any) -> dict[str, Any]:
     return {"type": "image", "url": value}
 
 
-def results_of(planned: PlannedTask, estimates: Sequence[Estimate], judged: Judged) -> dict[str, Any]:
-    """The numbers under lmms-eval's keys; what a task returns but does not list is an empty list there."""
+def format_results(
+    planned: PlannedTask, estimates: Sequence[Estimate], judged: JudgedBatch
+) -> dict[str, Any]:
+    """Convert estimates to lmms_eval's result keys; a metric that is returned but not listed is an empty list."""
     numbers: dict[str, Any] = {}
     for estimate in estimates:
         name, pipeline = estimate.metric, estimate.pipeline
@@ -111,4 +113,4 @@ def results_of(planned: PlannedTask, estimates: Sequence[Estimate], judged: Judg
         if not planned.scorer.reports(verdict.metric):
             numbers[f"{verdict.metric},{verdict.pipeline}"] = []
             numbers[f"{verdict.metric}_stderr,{verdict.pipeline}"] = []
-    return {key: encode(value) for key, value in numbers.items()}
+    return {key: encode_value(value) for key, value in numbers.items()}

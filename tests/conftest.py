@@ -1,51 +1,75 @@
-"""What every test gets: a home of its own, no network, and the same examples each time."""
+"""Common settings and fixtures. `tests/isolation.py` keeps the user's files and settings away from every test."""
 
 from __future__ import annotations
 
+import doctest
 import os
 import signal
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
-os.environ.update(
-    dict.fromkeys(OFFLINE, "1")
-)  # read when the packages are imported, which may be before any fixture
-
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job in the background; tests press Ctrl-C
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a background job; some tests send Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("assay", deadline=None, derandomize=True, database=None)
 settings.load_profile("assay")
 
-NEEDED = {"torch": ("torch", "transformers"), "ray": ("ray",), "browser": ("playwright",), "vllm": ("vllm",)}
+REQUIRED_PACKAGES = {
+    "torch": ("torch", "transformers"),
+    "ray": ("ray",),
+    "browser": ("playwright",),
+    "vllm": ("vllm",),
+}
 """The packages without which tests with this marker are skipped."""
+
+SERVICE_PACKAGES = ("anthropic", "litellm", "mlflow", "openai", "trackio", "wandb")
+"""The packages of tests with the marker `services`."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests whose packages are not installed.
+
+    Leave out docstrings whose examples are all `+SKIP`, and tests that tests/test_environments.py runs in another process.
+    """
     for item in items:
-        for marker, packages in NEEDED.items():
+        for marker, packages in REQUIRED_PACKAGES.items():
             missing = [name for name in packages if find_spec(name) is None]
             if missing and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(missing)}"))
+    elsewhere = {"services": not has_service_packages(), "permissions": ignores_permissions()}
+    items[:] = [
+        item
+        for item in items
+        if not _is_skipped_doctest(item)
+        and not any(applies and item.get_closest_marker(marker) for marker, applies in elsewhere.items())
+    ]
 
 
-@pytest.fixture(autouse=True)
-def assay_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A shared cache of its own for each test; the user's stays untouched."""
-    home = tmp_path_factory.mktemp("assay-home")
-    monkeypatch.setenv("ASSAY_HOME", str(home))
-    monkeypatch.delenv("ASSAY_DATA", raising=False)
-    for name in OFFLINE:
-        monkeypatch.setenv(name, "1")
-    return home
+def has_service_packages() -> bool:
+    """Return whether this interpreter can run the tests with the marker `services`."""
+    return all(find_spec(name) is not None for name in SERVICE_PACKAGES)
+
+
+def ignores_permissions() -> bool:
+    """Return whether this process may write to read-only folders, as root may."""
+    with tempfile.TemporaryDirectory() as folder:
+        read_only = Path(folder) / "read-only"
+        read_only.mkdir(mode=0o500)
+        return os.access(read_only, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _is_skipped_doctest(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.DoctestItem) or item.dtest is None:
+        return False
+    return all(example.options.get(doctest.SKIP) for example in item.dtest.examples)
 
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory, so that `./assay-runs` is not made in the project."""
+    """Return `tmp_path`, which becomes the working folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path

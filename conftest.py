@@ -1,0 +1,3 @@
+"""Isolate every test, the examples in docstrings under `src` included."""
+
+pytest_plugins = ["tests.isolation"]

@@ -1,25 +1,28 @@
-# Short names for the scripts; they make their own .venv and need nothing but Python 3.11.
-.PHONY: try check test docs release soak bench format
+# Short names for the scripts. They create their own environment and need only Python 3.11 or newer.
+.PHONY: try check fast test docs release soak bench format
 
-try:     ## set up and run the embedded model on the embedded tasks
+try:     ## run the embedded model on the quickstart tasks
 	@scripts/try
 
-check:   ## set up, then format, lint, types, layers and tests: what CI runs
+check:   ## check format, lint, types and import layers, and run all tests
 	@scripts/check
+
+fast:    ## run the fast tests only
+	@scripts/check --fast
 
 test: check
 
-docs:    ## the documentation site, in site/
+docs:    ## build the documentation site into site/
 	@scripts/docs
 
-release: ## wheels in dist/, tried in an empty environment, with the licences of what they bring
+release: ## build wheels into dist/, try them in an empty environment, list licences
 	@scripts/release
 
-soak:    ## the long form of the fault tests, about a quarter of an hour; writes benchmarks/SOAK.md
+soak:    ## run the long fault tests (about 15 minutes) and write benchmarks/SOAK.md
 	@scripts/soak
 
-bench:   ## the peers' environments, every benchmark side by side, benchmarks/RESULTS.md; about 35 minutes
+bench:   ## run all benchmarks beside lm_eval and lmms_eval (about 35 minutes)
 	@scripts/bench
 
-format:  ## put in order what a machine can
+format:  ## fix formatting, import order, simple lint errors and generated pages
 	@scripts/format

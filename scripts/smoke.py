@@ -1,81 +1,95 @@
-"""Install built wheels in an empty environment and see that they work: smoke.py DIST
+"""Install the built wheel in an empty environment and run the quickstart there: smoke.py DIST [PYTHON]
 
-What a user's first minute needs: the command, the embedded model, its tasks, a run that is continued, an export; nothing
-heavy among the packages; a size that does not grow unnoticed.
+Checks the command, the embedded model and its tasks, a run that is repeated, an export, the hint that names a missing extra,
+that the base installation contains no heavy package, and its size.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 
-HEAVY = {"torch", "transformers", "datasets", "pandas", "scipy", "ray", "plotly", "vllm"}
-MOST_MB = 130
-"""Assay and everything its base install brings, unpacked: NumPy and Pillow are most of it."""
+HEAVY_PACKAGES = {"torch", "transformers", "datasets", "pandas", "scipy", "ray", "plotly", "vllm"}
+MAX_MEGABYTES = 130
+"""The unpacked size of Assay and everything the base installation includes; NumPy and Pillow are most of it."""
+
+PRINT_HINT = (
+    "from assay.core.installation import format_install_command; print(format_install_command('datasets'))"
+)
 
 
-def main(dist: str) -> None:
-    """Raises where something does not work."""
-    wheels = sorted(Path(dist).resolve().glob("*.whl"))
-    own = [wheel for wheel in wheels if wheel.name.startswith("assay_harness-")]
-    if not own:
+def main(dist: str, python: str = sys.executable) -> None:
+    """Exit with an error where something does not work."""
+    wheels = sorted(Path(dist).resolve().glob("assay_harness-*.whl"))
+    if not wheels:
         raise SystemExit(f"error: no wheel in {dist}")
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        venv.create(folder / "env", with_pip=True)
-        python = folder / "env" / "bin" / "python"
-        before = _size(folder / "env")
-        _call([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *own], folder)
-        megabytes = (_size(folder / "env") - before) / 1e6
-        listed = json.loads(
-            _call([python, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"], folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        _call([python, "-m", "venv", folder / "env"], folder)
+        installed = folder / "env" / "bin" / "python"
+        size_before = _measure_size(folder / "env")
+        pip = [installed, "-m", "pip", "--disable-pip-version-check"]
+        _call([*pip, "install", "-q", *wheels], folder)
+        megabytes = (_measure_size(folder / "env") - size_before) / 1e6
+        packages = json.loads(_call([*pip, "list", "--format", "json"], folder))
+        names = {package["name"].lower() for package in packages}
+        if heavy := names & HEAVY_PACKAGES:
+            raise SystemExit(f"error: the base installation includes {', '.join(sorted(heavy))}")
+        if megabytes > MAX_MEGABYTES:
+            raise SystemExit(
+                f"error: the base installation takes {megabytes:.0f} MB, more than {MAX_MEGABYTES}"
+            )
+        if (
+            hint := _call([installed, "-c", PRINT_HINT], folder).strip()
+        ) != "pip install 'assay-harness[datasets]'":
+            raise SystemExit(f"error: the hint for a missing extra is `{hint}`")
+        _run_quickstart(folder / "env" / "bin" / "assay", folder)
+        version = _call([installed, "--version"], folder).strip()
+        print(
+            f"{version}: {len(names)} packages, {megabytes:.0f} MB; a run, its repetition and an export worked"
         )
-        names = {package["name"].lower() for package in listed}
-        if heavy := names & HEAVY:
-            raise SystemExit(f"error: the base install brings {', '.join(sorted(heavy))}")
-        if megabytes > MOST_MB:
-            raise SystemExit(f"error: the base install takes {megabytes:.0f} MB, more than {MOST_MB}")
-        assay = folder / "env" / "bin" / "assay"
-        _call([assay, "--version"], folder)
-        run = ["run", "--tasks", "quickstart", "--limit", "4", "--json"]
-        results = json.loads(_call([assay, *run], folder))["results"]
-        if results["quickstart_addition"]["exact_match,get-sum"] < 1:
-            raise SystemExit("error: the embedded model cannot add")
-        if json.loads(_call([assay, *run], folder))["results"] != results:
-            raise SystemExit("error: a repeated run says something else")
-        _call([assay, "export", "latest", "--format", "jsonl", "-o", "out"], folder)
-        print(f"{len(names)} packages, {megabytes:.0f} MB; a run, its repetition and an export worked")
 
 
-def _call(words: list[object], folder: Path) -> str:
-    done = subprocess.run(
-        [str(word) for word in words],
+def _run_quickstart(assay: Path, folder: Path) -> None:
+    _call([assay, "--version"], folder)
+    run = [assay, "run", "--tasks", "quickstart", "--limit", "4", "--json"]
+    results = json.loads(_call(run, folder))["results"]
+    if results["quickstart_addition"]["exact_match,get-sum"] < 1:
+        raise SystemExit("error: the embedded model gives wrong answers")
+    if json.loads(_call(run, folder))["results"] != results:
+        raise SystemExit("error: a repeated run gives other results")
+    _call([assay, "export", "latest", "--format", "jsonl", "-o", "out"], folder)
+
+
+def _call(command: list[object], folder: Path) -> str:
+    """Run a command in an environment that has nothing of the user's but pip's settings, and return its output."""
+    pip_settings = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    process = subprocess.run(
+        [str(word) for word in command],
         cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "ASSAY_HOME": str(folder / "home"), **_pip()},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(folder),
+            "ASSAY_HOME": str(folder / "home"),
+            **pip_settings,
+        },
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
-    if done.returncode:
-        raise SystemExit(f"error: {' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
-    return done.stdout
+    if process.returncode:
+        raise SystemExit(f"error: {' '.join(map(str, command))}\n{process.stdout}{process.stderr}")
+    return process.stdout
 
 
-def _pip() -> dict[str, str]:
-    """How pip is set up here, by its own variables."""
-    import os
-
-    return {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
-
-
-def _size(folder: Path) -> int:
+def _measure_size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.errors import AssayError, BadOutput, DamagedStore
+from assay.core.errors import AssayError, CorruptStore, OutputError
 from assay.store.journal import FILE_NAME, Journal
 from assay.store.schema import CACHE_SCHEMA, JOURNAL_SCHEMA, Schema, connect
-
-needs_permissions = pytest.mark.skipif(os.geteuid() == 0, reason="the administrator may write anywhere")
 
 
 def tables(connection: sqlite3.Connection) -> set[str]:
@@ -75,7 +73,7 @@ def test_a_file_of_a_newer_assay_is_refused(tmp_path: Path, readonly: bool) -> N
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version={JOURNAL_SCHEMA.version + 1}")
     connection.close()
-    with pytest.raises(DamagedStore, match="newer Assay") as caught:
+    with pytest.raises(CorruptStore, match="newer Assay") as caught:
         connect(path, JOURNAL_SCHEMA, readonly=readonly)
     assert (caught.value.where, "upgrade" in caught.value.hint) == (str(path), True)
 
@@ -105,7 +103,7 @@ def test_a_database_of_somebody_else_is_refused_and_left_alone(
         connection.execute("CREATE TABLE recipes (name TEXT)")
         connection.execute(f"PRAGMA user_version={version}")
     connection.close()
-    with pytest.raises(DamagedStore, match="not one of Assay's") as caught:
+    with pytest.raises(CorruptStore, match="not one of Assay's") as caught:
         connect(path, JOURNAL_SCHEMA, readonly=readonly)
     assert caught.value.where == str(path)
     with sqlite3.connect(path) as connection:
@@ -116,7 +114,7 @@ def test_a_database_of_somebody_else_is_refused_and_left_alone(
 def test_a_cache_is_not_taken_for_a_journal(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     connect(path, CACHE_SCHEMA).close()
-    with pytest.raises(DamagedStore, match="not one of Assay's"):
+    with pytest.raises(CorruptStore, match="not one of Assay's"):
         Journal.read(tmp_path)
 
 
@@ -129,27 +127,27 @@ def test_a_damaged_journal_says_so_when_it_is_read(tmp_path: Path) -> None:
     half = len(data) // 2  # the facts; what tables there are stands before them
     data[half:] = b"\xa5" * (len(data) - half)
     path.write_bytes(data)
-    with pytest.raises(DamagedStore, match="damaged") as caught:
+    with pytest.raises(CorruptStore, match="damaged") as caught:
         Journal.read(tmp_path)
     assert str(path) in caught.value.where
     (tmp_path / "journal.sums").unlink()  # without its seal, SQLite notices when it gets there
     journal = Journal.read(tmp_path)
-    with pytest.raises(DamagedStore, match="damaged") as caught:
+    with pytest.raises(CorruptStore, match="damaged") as caught:
         journal.facts()
     assert "assay runs repair" in caught.value.hint
     journal.close()
 
 
 def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadOutput, match="cannot open"):
+    with pytest.raises(OutputError, match="cannot open"):
         connect(tmp_path, JOURNAL_SCHEMA)
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(BadOutput, match="file"):
+    with pytest.raises(OutputError, match="file"):
         connect(tmp_path / "file" / "x.sqlite", JOURNAL_SCHEMA)
-    with pytest.raises(BadOutput, match="file"):
+    with pytest.raises(OutputError, match="file"):
         Journal.create(tmp_path / "file")
 
 
@@ -167,17 +165,17 @@ def test_what_is_read_cannot_be_written(tmp_path: Path) -> None:
     connection.close()
 
 
-@needs_permissions
+@pytest.mark.permissions
 def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "closed"
     folder.mkdir(mode=0o500)
-    with pytest.raises(BadOutput):
+    with pytest.raises(OutputError):
         connect(folder / "x.sqlite", JOURNAL_SCHEMA)
-    with pytest.raises(BadOutput):
+    with pytest.raises(OutputError):
         Journal.create(folder)
 
 
-@needs_permissions
+@pytest.mark.permissions
 def test_a_finished_run_can_be_read_where_nothing_can_be_written(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "run")
     journal.set_facts({"a": 1}).result()
@@ -189,7 +187,7 @@ def test_a_finished_run_can_be_read_where_nothing_can_be_written(tmp_path: Path)
 
 
 def test_a_device_in_the_place_of_the_folder_is_refused() -> None:
-    with pytest.raises(BadOutput):
+    with pytest.raises(OutputError):
         Journal.create(Path(os.devnull) / "run")
 
 

@@ -10,17 +10,16 @@ from PIL import Image
 from tests.models.hosted.services import KEY, OpenAIBatches, serving
 from tests.models.remote.asking import ask, chat, generate
 
-from assay.core.errors import BadOption, MissingPackage, UserMistake
+from assay.core.errors import InvalidOption, MissingPackage, UserError
 from assay.core.responses import Failure, Response
 from assay.models import make_model
-from assay.models.litellm import LiteLLMModel
+from assay.models.hosted.litellm import LiteLLMModel
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the package warns of its own past
 
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIBatches]:
-    pytest.importorskip("litellm", reason="assay[litellm] is not installed")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving(OpenAIBatches()) as running:
         yield running
@@ -36,6 +35,7 @@ def model(service: OpenAIBatches, **arguments: Any) -> LiteLLMModel:
     return LiteLLMModel(**given)
 
 
+@pytest.mark.services
 def test_every_request_gets_its_own_answer(service: OpenAIBatches) -> None:
     requests = [generate(f"What is {n} + 1?", document=n) for n in range(5)]
     found = ask(model(service), requests)
@@ -47,11 +47,13 @@ def test_every_request_gets_its_own_answer(service: OpenAIBatches) -> None:
     assert outcome.usage.cost_usd is not None
 
 
+@pytest.mark.services
 def test_pictures_are_sent(service: OpenAIBatches) -> None:
     request = generate(chat("What is 1 + 1?", picture=Image.new("RGB", (8, 6), "red")))
     assert ask(model(service), [request])[request.id].value == "2"  # type: ignore[union-attr]
 
 
+@pytest.mark.services
 def test_what_can_heal_is_tried_again(service: OpenAIBatches) -> None:
     service.trouble = [
         (429, {}, {"error": {"message": "slow down"}}),
@@ -62,6 +64,7 @@ def test_what_can_heal_is_tried_again(service: OpenAIBatches) -> None:
     assert len(service.asked("/v1/chat/completions")) == 3
 
 
+@pytest.mark.services
 def test_what_cannot_heal_is_not(service: OpenAIBatches) -> None:
     service.trouble = [(400, {}, {"error": {"message": "bad"}})]
     request = generate("What is 1 + 1?")
@@ -71,11 +74,12 @@ def test_what_cannot_heal_is_not(service: OpenAIBatches) -> None:
     assert len(service.asked("/v1/chat/completions")) == 1
 
 
+@pytest.mark.services
 def test_a_wrong_key_stops_the_run_and_is_not_repeated(
     service: OpenAIBatches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong-key-123456")
-    with pytest.raises(UserMistake, match="does not take the key") as caught:
+    with pytest.raises(UserError, match="does not take the key") as caught:
         ask(model(service), [generate("What is 1 + 1?")])
     assert "sk-wrong-key-123456" not in str(caught.value)
 
@@ -99,7 +103,7 @@ def test_it_goes_by_the_names_people_know(name: str) -> None:
 
 
 def test_a_key_is_not_an_argument() -> None:
-    with pytest.raises(BadOption, match="`api_key` is not taken as an argument"):
+    with pytest.raises(InvalidOption, match="`api_key` is not taken as an argument"):
         LiteLLMModel(model="x", api_key="sk-12345678")
 
 

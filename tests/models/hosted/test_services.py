@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 from tests.models.hosted.services import KEY, Anthropic, Gemini, OpenAIBatches, serving
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # the packages warn of their own past
+pytestmark = [
+    pytest.mark.services,
+    pytest.mark.filterwarnings("ignore"),  # of the packages, about their own code
+]
 
 CALL: dict[str, Any] = {"model": "some-model", "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
 
 
 def test_anthropics_package_understands_messages_and_batches() -> None:
-    anthropic = pytest.importorskip("anthropic")
+    import anthropic
+
     with serving(Anthropic()) as service, anthropic.Anthropic(base_url=service.url, api_key=KEY) as client:
         message = client.messages.create(**CALL, max_tokens=9)
         assert (message.content[0].text, message.stop_reason, message.usage.input_tokens) == (
@@ -32,7 +36,8 @@ def test_anthropics_package_understands_messages_and_batches() -> None:
 
 
 def test_openais_package_understands_files_and_batches() -> None:
-    openai = pytest.importorskip("openai")
+    import openai
+
     with (
         serving(OpenAIBatches()) as service,
         openai.OpenAI(base_url=f"{service.url}/v1", api_key=KEY) as client,
@@ -53,7 +58,8 @@ def test_openais_package_understands_files_and_batches() -> None:
 
 
 def test_googles_package_understands_contents() -> None:
-    genai = pytest.importorskip("google.genai")
+    from google import genai
+
     with serving(Gemini()) as service:
         client = genai.Client(api_key=KEY, http_options={"base_url": service.url})
         reply = client.models.generate_content(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from assay.core.responses import LogProbability, Response
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.remote.completions import CompletionsModel
 from assay.models.remote.openai import OpenAIModel
+
+if find_spec("vllm") is None:
+    pytest.skip("not installed: vllm", allow_module_level=True)
 
 pytestmark = [
     pytest.mark.vllm,

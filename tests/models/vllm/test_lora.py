@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from assay.core.requests import Generate, Request, Settings
 from assay.core.responses import Outcome, Response
 from assay.models.hf import HfModel
 from assay.models.vllm import VllmModel
+
+if find_spec("vllm") is None:
+    pytest.skip("not installed: vllm", allow_module_level=True)
 
 pytestmark = [
     pytest.mark.vllm,

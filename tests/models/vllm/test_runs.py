@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from tests.models.remote.vllm_server import ON_A_PROCESSOR
 from tests.models.vllm.checkpoints import embedded_for_vllm
 
 import assay
+
+if find_spec("vllm") is None:
+    pytest.skip("not installed: vllm", allow_module_level=True)
 
 pytestmark = [
     pytest.mark.vllm,

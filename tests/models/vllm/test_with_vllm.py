@@ -9,6 +9,7 @@ import random
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -22,6 +23,9 @@ from assay.core.responses import Failure, LogProbability, Outcome, Response
 from assay.models.hf import HfModel
 from assay.models.vllm import VllmModel
 from assay.testing import MODEL_CHECKS
+
+if find_spec("vllm") is None:
+    pytest.skip("not installed: vllm", allow_module_level=True)
 
 pytestmark = [
     pytest.mark.vllm,

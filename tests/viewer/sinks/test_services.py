@@ -68,8 +68,8 @@ def serving() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
         server.server_close()
 
 
+@pytest.mark.services
 def test_weights_and_biases_gets_numbers(sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     monkeypatch.setenv("WANDB_DIR", str(workspace))
@@ -79,10 +79,12 @@ def test_weights_and_biases_gets_numbers(sums: str, workspace: Path, monkeypatch
     assert b"sums/exact_match" in content and b"evals" in content
 
 
+@pytest.mark.services
 def test_mlflow_gets_parameters_numbers_and_results(
     sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mlflow = pytest.importorskip("mlflow")
+    import mlflow
+
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     uri = (workspace / "mlruns").as_uri()
     assay.run(model=make_model(), tasks=[sums], sink=[f"mlflow,experiment=evals,tracking_uri={uri}"]).close()
@@ -93,10 +95,10 @@ def test_mlflow_gets_parameters_numbers_and_results(
     assert [one.path for one in client.list_artifacts(run.info.run_id)] == ["results.json"]
 
 
+@pytest.mark.services
 def test_trackio_gets_numbers(sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKIO_DIR", str(workspace / "trackio"))
     monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
-    pytest.importorskip("trackio")
     assay.run(model=make_model(), tasks=[sums], sink=["trackio,project=evals"]).close()
     kept = [path for path in (workspace / "trackio").rglob("*") if path.is_file()]
     assert any(b"sums/exact_match" in path.read_bytes() for path in kept), kept

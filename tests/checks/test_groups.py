@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from tests.making import ROWS, write_choices, write_task
 
-from assay.checks.checking import CheckOptions, check
+from assay.checks.checker import CheckOptions, check_tasks
 from assay.checks.findings import Finding
-from assay.tasks.index import TaskIndex
+from assay.tasks.files.index import TaskIndex
 
 
 def findings_of(folder: Path, *words: str, data: bool = True, **options: Any) -> list[Finding]:
     """What is found about everything in a folder, or about some of it."""
     index = TaskIndex.build([folder])
-    report = check(words or ["*"], index, CheckOptions(data=data), **options)
+    report = check_tasks(words or ["*"], index, CheckOptions(data=data), **options)
     return [finding for subject in report.subjects for finding in subject.findings]
 
 
@@ -77,7 +77,7 @@ def test_groups_that_contain_each_other_are_found(tmp_path: Path) -> None:
 
 def test_a_group_brings_its_tasks(tmp_path: Path) -> None:
     write_group(tmp_path)
-    report = check(["both"], TaskIndex.build([tmp_path]))
+    report = check_tasks(["both"], TaskIndex.build([tmp_path]))
     assert [(subject.kind, subject.name) for subject in report.subjects] == [
         ("group", "both"),
         ("task", "first"),
@@ -91,7 +91,7 @@ def test_a_group_brings_its_tasks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("word", ["sums", "su*", "numbers", "{folder}", "{folder}/sums.yaml"])
 def test_a_task_is_found_by_name_glob_tag_folder_and_file(tmp_path: Path, word: str) -> None:
     write_task(tmp_path, tag="numbers")
-    report = check([word.format(folder=tmp_path)], TaskIndex.build([tmp_path]))
+    report = check_tasks([word.format(folder=tmp_path)], TaskIndex.build([tmp_path]))
     assert [subject.name for subject in report.subjects] == ["sums"]
 
 

@@ -1,1 +1,1 @@
-"""What is wrong with a task before anybody runs it: one module per thing that is looked at."""
+"""Checks of tasks and groups before a run, one module per subject. Problems become findings, not exceptions."""

@@ -1,4 +1,4 @@
-"""Filter pipelines: what they leave for the metric, and regular expressions that catch nothing."""
+"""Check filter pipelines: the shape of their output, and regular expressions that match nothing."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from assay.core.specs import FilterStep, PipelineSpec, TaskSpec
 
 __all__ = ["check_filters"]
 
-_KEEP_LISTS = frozenset(
+_LIST_FILTERS = frozenset(
     "regex regex_pos multi_choice_regex remove_whitespace lowercase uppercase map strip_thinking format_span "
     "majority_vote take_first_k".split()
 )
-"""Filters that give a list for a list."""
+"""Filters that map a list to a list."""
 
-_REGEX = frozenset(("regex", "multi_choice_regex"))
+_REGEX_FILTERS = frozenset(("regex", "multi_choice_regex"))
 
 
 def check_filters(spec: TaskSpec, findings: Findings) -> None:
-    """Look at every pipeline of a task."""
+    """Check every filter pipeline of a task."""
     names: set[str] = set()
-    for at, pipeline in enumerate(spec.pipelines):
-        where = spec.place(f"filter_list[{at}]")
+    for index, pipeline in enumerate(spec.pipelines):
+        where = spec.place(f"filter_list[{index}]")
         if pipeline.name in names:
             findings.error(
                 "repeated-pipeline",
-                f"two pipelines are called `{pipeline.name}`; their scores would overwrite each other",
+                f"duplicate pipeline name `{pipeline.name}`: the scores of the second overwrite the first",
                 where,
             )
         names.add(pipeline.name)
@@ -37,48 +37,48 @@ def check_filters(spec: TaskSpec, findings: Findings) -> None:
 
 
 def _check_shape(spec: TaskSpec, pipeline: PipelineSpec, where: str, findings: Findings) -> None:
-    """Follow lists and plain values through the steps: the metric wants one value."""
-    is_list: bool | None = True  # the repeats of a request; None: nobody knows
+    """Track through the steps whether the value is a list: the metric needs a single value."""
+    is_list: bool | None = True  # starts as the list of repeats; None: unknown
     for step in pipeline.steps:
         name = step.function if isinstance(step.function, str) else None
-        if is_list is False and (name == "take_first" or name in _KEEP_LISTS):
+        if is_list is False and (name == "take_first" or name in _LIST_FILTERS):
             findings.warning(
                 "filter-order",
-                f"after `take_first` the filter `{name}` sees the characters of the answer, not the answer",
+                f"after `take_first`, the filter `{name}` iterates over the characters of the answer",
                 step.where,
-                "put `take_first` last, once",
+                "use `take_first` once, as the last step",
             )
             is_list = None
         elif name == "take_first":
             is_list = False if is_list is True else None
-        elif name not in _KEEP_LISTS:
+        elif name not in _LIST_FILTERS:
             is_list = None
-    judged_by_name = not spec.metrics or any(
+    has_named_metric = not spec.metrics or any(
         isinstance(entry.metric, str) and not callable(entry.aggregation) for entry in spec.metrics
     )
-    if is_list is True and spec.process_results is None and judged_by_name:
+    if is_list is True and spec.process_results is None and has_named_metric:
         findings.warning(
             "filter-list",
-            f"the pipeline `{pipeline.name}` ends in a list of answers, which the metrics compare as a list",
+            f"the pipeline `{pipeline.name}` returns a list of answers, and the metrics compare the whole list",
             where,
             "end it with `- function: take_first`",
         )
 
 
 def _check_step(spec: TaskSpec, step: FilterStep, findings: Findings) -> None:
-    if step.function in _REGEX:
+    if step.function in _REGEX_FILTERS:
         _check_pattern(step, findings)
-    wanted = step.arguments.get("k")
-    if step.function == "take_first_k" and isinstance(wanted, int) and wanted > spec.repeats:
+    count = step.arguments.get("k")
+    if step.function == "take_first_k" and isinstance(count, int) and count > spec.repeats:
         findings.error(
             "repeats",
-            f"`take_first_k` wants {wanted} responses of each document, but `repeats` is {spec.repeats}",
+            f"`take_first_k` needs {count} responses per document, but `repeats` is {spec.repeats}",
             step.where,
-            f"`repeats: {wanted}`",
+            f"`repeats: {count}`",
         )
     if step.function == "majority_vote" and spec.repeats == 1:
         findings.note(
-            "repeats", "`majority_vote` has one response to choose from", step.where, "set `repeats`"
+            "repeats", "`majority_vote` gets only one response per document", step.where, "set `repeats`"
         )
 
 
@@ -89,17 +89,17 @@ def _check_pattern(step: FilterStep, findings: Findings) -> None:
     try:
         compiled = re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
-        return  # looking the filter up has said so
+        return  # creating the filter has reported it
     if compiled.groups == 0:
         findings.note(
             "regex",
-            f"the pattern `{pattern:.60}` has no group, so the whole match is the answer",
+            f"the pattern `{pattern:.60}` has no group, so the answer is the whole match",
             step.where,
-            "put brackets around the answer",
+            "put parentheses around the answer",
         )
     if compiled.search("") is not None and not pattern.startswith("^"):
         findings.warning(
             "regex",
-            f"the pattern `{pattern:.60}` matches the empty text, so the answer may be cut out of nothing",
+            f"the pattern `{pattern:.60}` matches the empty string, so the answer may be empty",
             step.where,
         )

@@ -1,30 +1,30 @@
-"""What a check found: how bad it is, what, where, and what to do about it."""
+"""Findings of a check (severity, what, where, hint), their kinds, and the report over all subjects."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from assay.core.errors import AssayError, Problems
+from assay.core.errors import AssayError, ErrorGroup
 from assay.core.specs import TaskSpec
 from assay.user_code.errors import wrap_user_errors
 
-__all__ = ["Finding", "Findings", "Report", "Severity", "Subject", "guarded"]
+__all__ = ["FINDING_KINDS", "Finding", "Findings", "Report", "Severity", "Subject", "collect_errors"]
 
 Severity = Literal["error", "warning", "note"]
-"""A run would fail or mean nothing; a score is probably not what it seems; worth knowing."""
+"""error: a run fails or its score is meaningless; warning: the score is probably wrong; note: worth knowing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was found."""
+    """One problem."""
 
     severity: Severity
     kind: str
-    """The check that found it: `unknown-column`, `cut-answer`, …"""
+    """A key of `FINDING_KINDS`."""
 
     what: str
     where: str = ""
@@ -32,57 +32,57 @@ class Finding:
 
 
 class Findings:
-    """The findings of one task, in the order they were made; the same one twice is one."""
+    """The findings of one task in the order they were added, without duplicates."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], Finding] = {}
+        self._findings: dict[tuple[str, str], Finding] = {}
 
     def __iter__(self) -> Iterator[Finding]:
-        return iter(self._kept.values())
+        return iter(self._findings.values())
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._findings)
 
     def kinds(self) -> set[str]:
-        """The checks that found something."""
+        """Return the kinds of all findings."""
         return {finding.kind for finding in self}
 
     def add(self, severity: Severity, kind: str, what: str, where: str = "", hint: str = "") -> None:
-        """Keep a finding."""
+        """Add a finding."""
         finding = Finding(severity=severity, kind=kind, what=what, where=where, hint=hint)
-        self._kept.setdefault((what, where), finding)
+        self._findings.setdefault((what, where), finding)
 
     def error(self, kind: str, what: str, where: str = "", hint: str = "") -> None:
-        """A run would fail, or its score would mean nothing."""
+        """Add an error: a run would fail, or its score would be meaningless."""
         self.add("error", kind, what, where, hint)
 
     def warning(self, kind: str, what: str, where: str = "", hint: str = "") -> None:
-        """The score is probably not what its author thinks."""
+        """Add a warning: the score is probably not what the author intends."""
         self.add("warning", kind, what, where, hint)
 
     def note(self, kind: str, what: str, where: str = "", hint: str = "") -> None:
-        """Worth knowing; also: what could not be checked."""
+        """Add a note: worth knowing, or something that could not be checked."""
         self.add("note", kind, what, where, hint)
 
-    def raised(self, kind: str, error: AssayError, severity: Severity = "error") -> None:
-        """Keep an error somebody raised, or each of several."""
-        for problem in error.problems if isinstance(error, Problems) else (error,):
+    def add_exception(self, kind: str, error: AssayError, severity: Severity = "error") -> None:
+        """Add a raised error, or each error of a group."""
+        for problem in error.errors if isinstance(error, ErrorGroup) else (error,):
             self.add(severity, kind, problem.what, problem.where, problem.hint)
 
 
 @contextmanager
-def guarded(findings: Findings, kind: str, spec: TaskSpec) -> Iterator[None]:
-    """Whatever the code inside raises, a task's own code above all, becomes a finding."""
+def collect_errors(findings: Findings, kind: str, spec: TaskSpec) -> Iterator[None]:
+    """Turn errors raised in the block, including those of task code, into findings."""
     try:
         with wrap_user_errors(spec):
             yield
     except AssayError as error:
-        findings.raised(kind, error)
+        findings.add_exception(kind, error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A task, a group, or a word that is neither, and what was found about it."""
+    """A task, a group, or a word that is neither, with its findings."""
 
     name: str
     kind: str
@@ -92,16 +92,16 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything that was looked at."""
+    """The result of a check: all subjects with their findings."""
 
     subjects: Sequence[Subject] = field(default_factory=tuple)
 
     def count(self, severity: Severity) -> int:
-        """How many findings are this bad."""
-        return sum(finding.severity == severity for finding in self._findings())
+        """Return the number of findings of a severity."""
+        return sum(finding.severity == severity for finding in self._iter_findings())
 
     def counts(self) -> dict[str, int]:
-        """Tasks and groups looked at, and findings by severity."""
+        """Return the numbers of tasks, groups, and findings by severity."""
         subjects = Counter(subject.kind for subject in self.subjects)
         return {
             "tasks": subjects["task"],
@@ -112,11 +112,11 @@ class Report:
         }
 
     def kinds(self) -> dict[str, int]:
-        """How often each check found something."""
-        return dict(Counter(finding.kind for finding in self._findings()).most_common())
+        """Return the number of findings of each kind, most frequent first."""
+        return dict(Counter(finding.kind for finding in self._iter_findings()).most_common())
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain data."""
+        """Return the report as JSON-compatible data."""
         return {
             "subjects": [
                 {
@@ -140,5 +140,58 @@ class Report:
             "kinds": self.kinds(),
         }
 
-    def _findings(self) -> Iterable[Finding]:
+    def _iter_findings(self) -> Iterable[Finding]:
         return (finding for subject in self.subjects for finding in subject.findings)
+
+
+FINDING_KINDS: Mapping[str, str] = {
+    "yaml": "the file is not valid YAML, or an included file is missing",
+    "key": "an unknown key, or a value of the wrong type",
+    "repeated-key": "a key that appears twice in one mapping",
+    "name": "no task, group, file or folder has this name",
+    "defined-twice": "two files define the same name",
+    "function": "a `!function` that does not exist, or a helper file that cannot be imported",
+    "parameters": "a function that does not accept the arguments it is called with",
+    "package": "a package that is not installed",
+    "template": "a template that does not compile",
+    "written-line-end": "a backslash and an n instead of a line break",
+    "choice-not-a-template": "a choice in a list that looks like a template but is used as plain text",
+    "column": "a name in a template, or a single word, that is not a column",
+    "scoring": "an unknown metric, aggregation or filter, or an argument it does not accept",
+    "metric-fit": "a metric that the output type never reports, or an aggregation that does not fit the metric",
+    "metric-key": "a misspelt key of a metric",
+    "repeated-metric": "a metric listed twice",
+    "unsaid": "a custom metric without `aggregation` or `higher_is_better`",
+    "regex": "a pattern without a group, one that matches the empty string, or one that does not compile",
+    "filter-list": "a pipeline that returns a list of answers",
+    "filter-order": "a filter after the one that selects the answer",
+    "repeated-pipeline": "two pipelines with the same name",
+    "repeats": "repeats that are all identical, or too few for a filter",
+    "sampling": "sampling settings that contradict each other",
+    "setting": "a misspelt generation setting",
+    "until": "a stop text that has no effect",
+    "rounds": "a dialogue without a function that creates its later rounds, or without one that scores it",
+    "max-tokens": "a token limit that is too small for the targets, or several limits",
+    "no-effect": "settings that the task does not use",
+    "no-target": "the task defines no target",
+    "empty-prompt": "an empty prompt",
+    "data": "the dataset cannot be loaded, or `process_docs` fails",
+    "split": "a split that does not exist or has no documents",
+    "not-checked": "something that could not be checked, such as an unavailable dataset",
+    "document": "a document that cannot be rendered",
+    "media": "an image, audio or video file that is missing or unreadable",
+    "target-not-a-choice": "the target is not among the choices",
+    "repeated-choice": "a duplicate choice",
+    "one-choice": "only one choice",
+    "spaces": "two spaces or no space between question and answer",
+    "cut-answer": "a stop text that occurs in the target",
+    "fewshot": "too few examples, or an unknown sampler",
+    "fewshot-leak": "examples that leak answers",
+    "unsafe-code": "the task executes code that the model writes",
+    "group": "a group without members, or with invalid members",
+    "member": "a member that does not exist",
+    "cycle": "a group that contains itself",
+    "group-metric": "a metric or pipeline that no member reports",
+    "check": "an error in task code during the check",
+}
+"""The kinds of findings and what they mean."""

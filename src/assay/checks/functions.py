@@ -1,22 +1,25 @@
-"""`!function` references: found, importable, and taking what they will be called with."""
+"""Check `!function` references: they exist, import, accept their arguments, and have their packages installed."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 from assay.checks.findings import Findings
-from assay.checks.packages import missing_packages
-from assay.core.errors import AssayError, BadTask, MissingPackage
+from assay.core.errors import AssayError, MissingPackage, TaskError
 from assay.core.specs import TaskSpec
-from assay.tasks.functions import HelperFunction
+from assay.tasks.files.helper_functions import HelperFunction
 
-__all__ = ["Broken", "FunctionCheck", "functions_in"]
+__all__ = ["BrokenFunctions", "FunctionChecker", "find_functions", "find_missing_packages"]
 
-_ARGUMENTS: Mapping[str, tuple[int, ...]] = {
+_ARGUMENT_COUNTS: Mapping[str, tuple[int, ...]] = {
     "process_docs": (1,),
     "process_results": (2,),
     "doc_to_text": (1,),
@@ -33,70 +36,70 @@ _ARGUMENTS: Mapping[str, tuple[int, ...]] = {
     "aggregation": (1, 2),
     "filter_fn": (2,),
 }
-"""How many arguments the function under a key gets: one of these."""
+"""Numbers of arguments that the function under a key may be called with."""
 
-_WITH_KEYWORDS: Mapping[str, tuple[int, ...]] = {
+_ARGUMENT_COUNTS_WITH_KWARGS: Mapping[str, tuple[int, ...]] = {
     "doc_to_text": (2,),
     "doc_to_visual": (1, 2),
     "doc_to_messages": (1, 2),
 }
-"""The same where the task has `lmms_eval_specific_kwargs`, which its functions get too."""
+"""The same for tasks with `lmms_eval_specific_kwargs`, which are passed to the functions."""
 
 
-def functions_in(value: Any, place: str = "") -> Iterator[tuple[str, HelperFunction]]:
-    """Every reference below a value, with its key path."""
+def find_functions(value: Any, place: str = "") -> Iterator[tuple[str, HelperFunction]]:
+    """Yield every function reference inside a value with its key path."""
     if isinstance(value, HelperFunction):
         yield place, value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from functions_in(item, f"{place}.{key}" if place else str(key))
+            yield from find_functions(item, f"{place}.{key}" if place else str(key))
     elif isinstance(value, list):
-        for at, item in enumerate(value):
-            yield from functions_in(item, f"{place}[{at}]")
+        for index, item in enumerate(value):
+            yield from find_functions(item, f"{place}[{index}]")
 
 
 @dataclass(slots=True)
-class Broken:
-    """The functions of a task that cannot be loaded: they have their finding already."""
+class BrokenFunctions:
+    """The functions of a task that cannot be loaded; each has a finding."""
 
-    places: set[str] = field(default_factory=set)
-    files: bool = False
-    """Whether a whole file cannot be imported, and with it what it might register."""
+    key_paths: set[str] = field(default_factory=set)
+    has_broken_file: bool = False
+    """Whether a whole file cannot be imported, so that names it registers are unknown."""
 
 
-class FunctionCheck:
-    """Loads the functions of many tasks; a helper file that cannot be imported is tried once, not per task."""
+class FunctionChecker:
+    """Loads the functions of many tasks; tries a broken helper file once, not once per task."""
 
     def __init__(self) -> None:
         self._failed: dict[tuple[str, str], tuple[str, AssayError]] = {}
 
-    def check(self, spec: TaskSpec, findings: Findings) -> Broken:
-        """Check every function of a task; returns those that cannot be loaded."""
-        broken = Broken()
-        told: set[tuple[str, str]] = set()
-        for place, function in functions_in(spec.config):
+    def check(self, spec: TaskSpec, findings: Findings) -> BrokenFunctions:
+        """Check every function of a task and return those that cannot be loaded."""
+        broken = BrokenFunctions()
+        reported: set[tuple[str, str]] = set()
+        for place, function in find_functions(spec.config):
             try:
                 loaded = self._load(function, place)
             except AssayError as error:
-                broken.places.add(place)
-                if _module_of(function) not in told:
-                    _tell(error, findings)
-                if _module_of(function) in self._failed:
-                    told.add(_module_of(function))
-                    broken.files = True
+                broken.key_paths.add(place)
+                if _get_module_key(function) not in reported:
+                    _report_error(error, findings)
+                if _get_module_key(function) in self._failed:
+                    reported.add(_get_module_key(function))
+                    broken.has_broken_file = True
                 continue
             self._check_call(spec, place, function, loaded, findings)
-            for package, line in missing_packages(function):
+            for package, line in find_missing_packages(function):
                 findings.warning(
                     "package",
-                    f"the helper `{function.reference}` imports `{package}` when it is called; it is not installed",
+                    f"the helper `{function.reference}` imports `{package}`, which is not installed",
                     f"{function.path}:{line}",
                     f"pip install {package}",
                 )
         return broken
 
     def _load(self, function: HelperFunction, place: str) -> Callable[..., Any]:
-        key = _module_of(function)
+        key = _get_module_key(function)
         if key in self._failed:
             reference, error = self._failed[key]
             raise type(error)(
@@ -106,27 +109,27 @@ class FunctionCheck:
             )
         try:
             if place.startswith("dataset_kwargs"):
-                return function.value()  # type: ignore[no-any-return]  # anything: the features of a dataset
+                return function.value()  # type: ignore[no-any-return]  # any value, such as the features of a dataset
             return function.load()
         except AssayError as error:
             if isinstance(error, MissingPackage) or "helper file" in error.what:
                 self._failed[key] = (function.reference, error)
             raise
         except SystemExit as stop:
-            said = f": {stop.code}" if isinstance(stop.code, str) else ""
-            what = f"helper file ends the program when imported{said}".replace("\n", " ")
-            ended = BadTask(what, where=key[0])
-            self._failed[key] = (function.reference, ended)
-            raise ended from None
+            message = f": {stop.code}" if isinstance(stop.code, str) else ""
+            what = f"helper file exits the process on import{message}".replace("\n", " ")
+            exited = TaskError(what, where=key[0])
+            self._failed[key] = (function.reference, exited)
+            raise exited from None
 
     def _check_call(
         self, spec: TaskSpec, place: str, function: HelperFunction, loaded: Any, findings: Findings
     ) -> None:
         try:
             signature = inspect.signature(loaded)
-        except (ValueError, TypeError):  # written in C: nothing to read
+        except (ValueError, TypeError):  # a C function without a signature
             return
-        problem = _call_problem(spec, re.split(r"[.\[]", place), signature)
+        problem = _find_call_problem(spec, re.split(r"[.\[]", place), signature)
         if problem:
             findings.error(
                 "parameters",
@@ -135,44 +138,114 @@ class FunctionCheck:
             )
 
 
-def _module_of(function: HelperFunction) -> tuple[str, str]:
+def _get_module_key(function: HelperFunction) -> tuple[str, str]:
     return str(function.path or function.directory), function.reference.rpartition(".")[0]
 
 
-def _tell(error: AssayError, findings: Findings) -> None:
-    findings.raised("package" if isinstance(error, MissingPackage) else "function", error)
+def _report_error(error: AssayError, findings: Findings) -> None:
+    findings.add_exception("package" if isinstance(error, MissingPackage) else "function", error)
 
 
-def _call_problem(spec: TaskSpec, path: list[str], signature: inspect.Signature) -> str:
-    """How the function under a key is called, where that is not possible; else nothing."""
+def _find_call_problem(spec: TaskSpec, path: list[str], signature: inspect.Signature) -> str:
+    """Return how the function under a key is called if its signature does not allow that, else an empty string."""
     key = path[-1]
     if key == "class" or (key == "function" and path[0] == "filter_list"):
-        return ""  # a class, checked with what it is made from
+        return ""  # a class, checked elsewhere
     if key == "metric" and path[0] == "metric_list":
-        return "" if _takes_answers(signature) else "with `references` and `predictions`, nor with one pair"
+        return (
+            "" if _accepts_predictions(signature) else "with `references` and `predictions`, or with one pair"
+        )
     if key == "custom_dataset":
         settings = {**spec.metadata, **spec.dataset_kwargs}
         names = ", ".join(f"`{name}`" for name in settings) or "no arguments"
-        return "" if _binds(signature, 0, settings) else f"with {names} (`metadata` and `dataset_kwargs`)"
-    counts = _ARGUMENTS.get(key, ())
+        return "" if _can_bind(signature, 0, settings) else f"with {names} (`metadata` and `dataset_kwargs`)"
+    counts = _ARGUMENT_COUNTS.get(key, ())
     if spec.lmms_eval_specific_kwargs is not None:
-        counts = _WITH_KEYWORDS.get(key, counts)
+        counts = _ARGUMENT_COUNTS_WITH_KWARGS.get(key, counts)
     if key == "doc_to_target" and spec.model_specific_target_kwargs is not None:
         counts = (1, 2)
-    if not counts or any(_binds(signature, count, {}) for count in counts):
+    if not counts or any(_can_bind(signature, count, {}) for count in counts):
         return ""
     return f"with {counts[0]} argument{'' if counts[0] == 1 else 's'}"
 
 
-def _takes_answers(signature: inspect.Signature) -> bool:
+def _accepts_predictions(signature: inspect.Signature) -> bool:
     parameters = signature.parameters
     pairs = {"references", "predictions"} <= set(parameters)
-    return pairs or _binds(signature, 1, {}) or _binds(signature, 0, {"references": [], "predictions": []})
+    return (
+        pairs or _can_bind(signature, 1, {}) or _can_bind(signature, 0, {"references": [], "predictions": []})
+    )
 
 
-def _binds(signature: inspect.Signature, count: int, keywords: Mapping[str, Any]) -> bool:
+def _can_bind(signature: inspect.Signature, count: int, keywords: Mapping[str, Any]) -> bool:
     try:
         signature.bind(*range(count), **keywords)
     except TypeError:
         return False
     return True
+
+
+def find_missing_packages(function: HelperFunction) -> list[tuple[str, int]]:
+    """Return (package, line) of the packages a function imports when called that are not installed.
+
+    Reads the source of the helper file: the body of the function and of the functions it calls by name. An import inside
+    `try` or `if` counts as optional.
+    """
+    path = function.path
+    if path is None:
+        return []
+    imports = _find_deferred_imports(str(path), path.stat().st_mtime_ns)
+    found: dict[str, int] = {}
+    pending, seen = [function.__name__], set[str]()
+    while pending:
+        name = pending.pop()
+        if name in seen or name not in imports:
+            continue
+        seen.add(name)
+        packages, called = imports[name]
+        pending += called
+        for package, line in packages:
+            if not _is_installed(package):
+                found.setdefault(package, line)
+    return list(found.items())
+
+
+@lru_cache(maxsize=4096)
+def _find_deferred_imports(path: str, changed_ns: int) -> dict[str, tuple[list[tuple[str, int]], set[str]]]:
+    """Return for each function of a file the packages its body imports, with line numbers, and the names it calls."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return {}
+    found = {}
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            called = {
+                inner.func.id
+                for inner in ast.walk(node)
+                if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
+            }
+            found[node.name] = (list(_iter_imports(node.body)), called)
+    return found
+
+
+def _iter_imports(statements: list[ast.stmt]) -> Iterator[tuple[str, int]]:
+    for statement in statements:
+        match statement:
+            case ast.Import(names=names, lineno=line):
+                yield from ((alias.name.partition(".")[0], line) for alias in names)
+            case ast.ImportFrom(module=str(module), level=0, lineno=line):
+                yield module.partition(".")[0], line
+            case ast.For(body=body) | ast.While(body=body) | ast.With(body=body):
+                yield from _iter_imports(body)
+
+
+@lru_cache(maxsize=4096)
+def _is_installed(package: str) -> bool:
+    if package in sys.modules or package in sys.stdlib_module_names:
+        return True
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError, AttributeError):
+        return False

@@ -1,25 +1,28 @@
-"""Settings of generating tasks that contradict each other."""
+"""Check generation settings: contradictions, repeats, token limits, and the rounds of dialogues."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from assay.checks.config_values import find_token_limits, is_number
 from assay.checks.findings import Findings
-from assay.checks.keys import is_number, token_limits
+from assay.checks.functions import BrokenFunctions
 from assay.core.specs import TaskSpec
+from assay.tasks.dialogues import ROUND_ARGUMENTS, STEPS_KEY, hears_rounds, is_dialogue
 
-__all__ = ["check_generation", "stop_texts"]
+__all__ = ["check_dialogue_keys", "check_generation", "list_stop_texts"]
 
 
-def stop_texts(spec: TaskSpec) -> list[str]:
-    """Where answers end: what the task says, else what separates its examples."""
+def list_stop_texts(spec: TaskSpec) -> list[str]:
+    """Return the stop texts of a task."""
     until = spec.generation_kwargs.get("until")
     texts = until if isinstance(until, list) else [until]
     return [text for text in texts if isinstance(text, str) and text]
 
 
 def check_generation(spec: TaskSpec, findings: Findings) -> None:
-    """Sampling, repeats, lengths; and tasks that run what the model writes."""
+    """Check sampling, repeats and token limits; report tasks that execute model-written code."""
     if spec.unsafe_code:
         findings.note(
             "unsafe-code",
@@ -31,21 +34,19 @@ def check_generation(spec: TaskSpec, findings: Findings) -> None:
         if spec.repeats > 1:
             findings.note(
                 "repeats",
-                f"`repeats` has no effect: a {spec.output_type} task asks for probabilities, which stay the same",
+                f"`repeats` has no effect: the probabilities of a {spec.output_type} task are the same each time",
                 spec.place("repeats"),
             )
         return
     _check_sampling(spec, findings)
-    limits = token_limits(spec.generation_kwargs)
+    limits = find_token_limits(spec.generation_kwargs)
     if len(set(limits.values())) > 1:
         given = ", ".join(f"{key}: {value}" for key, value in limits.items())
-        findings.note(
-            "max-tokens", f"several limits of the same thing: {given}", spec.place("generation_kwargs")
-        )
+        findings.note("max-tokens", f"several token limits: {given}", spec.place("generation_kwargs"))
     until = spec.generation_kwargs.get("until")
     if until == "" or (isinstance(until, list) and "" in until):
         findings.note(
-            "until", "an empty text in `until` stops nothing", spec.place("generation_kwargs.until")
+            "until", "an empty string in `until` has no effect", spec.place("generation_kwargs.until")
         )
 
 
@@ -56,15 +57,70 @@ def _check_sampling(spec: TaskSpec, findings: Findings) -> None:
     where = spec.place("generation_kwargs")
     if sample is False and temperature:
         findings.note(
-            "sampling", f"`do_sample: false` makes `temperature: {temperature}` count for nothing", where
+            "sampling", f"`temperature: {temperature}` has no effect with `do_sample: false`", where
         )
     if sample is True and temperature == 0:
-        findings.note("sampling", "`do_sample: true` with `temperature: 0` samples nothing", where)
+        findings.note("sampling", "`do_sample: true` has no effect with `temperature: 0`", where)
     greedy = sample is False or temperature == 0 or (sample is None and temperature is None)
     if spec.repeats > 1 and greedy:
         findings.warning(
             "repeats",
-            f"{spec.repeats} `repeats` of a greedy answer are {spec.repeats} times the same",
+            f"generation is greedy, so all {spec.repeats} `repeats` give the same answer",
             spec.place("repeats"),
-            "`do_sample: true` and a `temperature` above 0",
+            "set `do_sample: true` and a `temperature` above 0",
         )
+
+
+def check_dialogue_keys(spec: TaskSpec, broken: BrokenFunctions, findings: Findings) -> None:
+    """Check multi-round and agentic tasks without calling their code."""
+    agentic = spec.output_type == "generate_until_agentic"
+    _check_steps(spec, agentic, findings)
+    if not is_dialogue(spec):
+        return
+    text, messages = spec.doc_to_text, None if agentic else spec.doc_to_messages
+    if callable(text):
+        if "doc_to_text" not in broken.key_paths and not _accepts_rounds(text):
+            findings.error(
+                "rounds",
+                "`doc_to_text` does not accept the previous rounds",
+                spec.place("doc_to_text"),
+                f"it must accept {', '.join(ROUND_ARGUMENTS)}",
+            )
+    elif messages is None:
+        findings.error(
+            "rounds",
+            f"a {spec.output_type} task needs a function as `doc_to_text` to create the later rounds",
+            spec.place("doc_to_text"),
+        )
+    if callable(messages) and "doc_to_messages" not in broken.key_paths and not _accepts_rounds(messages):
+        findings.warning(
+            "rounds",
+            "`doc_to_messages` does not accept the previous rounds: a chat model gets only one round",
+            spec.place("doc_to_messages"),
+            f"accept {', '.join(ROUND_ARGUMENTS)}, or remove it",
+        )
+    if not agentic and spec.process_results is None:
+        findings.warning(
+            "rounds",
+            "without `process_results`, metrics get the list of all rounds instead of one text",
+            spec.path,
+            "add `process_results(doc, [[first, second, …]])`",
+        )
+
+
+def _accepts_rounds(function: Callable[..., Any]) -> bool:
+    try:
+        return hears_rounds(function)
+    except (TypeError, ValueError):  # a C function without a signature
+        return True
+
+
+def _check_steps(spec: TaskSpec, agentic: bool, findings: Findings) -> None:
+    given = spec.generation_kwargs.get(STEPS_KEY)
+    if given is None:
+        return
+    where = spec.place(f"generation_kwargs.{STEPS_KEY}")
+    if not agentic:
+        findings.note("no-effect", f"`{STEPS_KEY}` has no effect: only agentic tasks take steps", where)
+    elif not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        findings.error("key", f"`{STEPS_KEY}` must be a positive integer, not {given!r:.60}", where)

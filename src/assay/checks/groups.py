@@ -1,8 +1,8 @@
-"""Groups: members that exist, and no circles."""
+"""Check groups: their members exist, they contain no cycle, and their aggregate metrics are reported by a member."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,27 +10,29 @@ from typing import Any
 
 from assay.checks.findings import Findings
 from assay.core.errors import AssayError, UnknownName
-from assay.tasks.index import Entry, TaskIndex
-from assay.tasks.load import TASK_KEYS
-from assay.tasks.yaml_reader import TaskFile, read_task_file
+from assay.core.specs import GroupMetric
+from assay.stats.aggregations import AGGREGATIONS
+from assay.tasks.files.index import Entry, TaskIndex
+from assay.tasks.files.task_loader import TASK_KEYS, group_metrics
+from assay.tasks.files.yaml_reader import TaskFile, read_task_file
 
-__all__ = ["GroupNode", "GroupWalk", "Job"]
+__all__ = ["CheckJob", "GroupNode", "GroupWalker", "ReportedMetrics", "check_group_metrics"]
 
 _GROUP_KEYS = frozenset(
     ("group", "group_alias", "task", "aggregate_metric_list", "metadata", "tag", "include")
 )
-_HARMLESS = frozenset(("task", "task_alias", "group_alias"))
+_DISPLAY_KEYS = frozenset(("task", "task_alias", "group_alias"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A task to check: as its file has it, or as a group wants it."""
+class CheckJob:
+    """A task to check, with the overrides of the group that contains it."""
 
     name: str
     source: Path | TaskFile
     overrides: Mapping[str, Any] = field(default_factory=dict)
     task: str | None = None
-    """The name of the task where `name` also says which group wants it."""
+    """The name of the task if `name` also contains the group."""
 
     @property
     def path(self) -> str:
@@ -39,95 +41,97 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupNode:
-    """A group of a file, or one written inside it, with every task below."""
+    """A group of a file, or an inline group, with all tasks below it."""
 
     name: str
     file: TaskFile
     config: Mapping[str, Any]
     place: str
-    leaves: tuple[Job, ...]
+    leaves: tuple[CheckJob, ...]
 
 
-class GroupWalk:
-    """Walks one group down to its tasks, noting what is wrong on the way."""
+class GroupWalker:
+    """Walks one group down to its tasks and records findings."""
 
     def __init__(self, index: TaskIndex, findings: Findings) -> None:
         self.nodes: list[GroupNode] = []
         self.groups: dict[str, Entry] = {}
-        """Groups inside that have a file of their own, and so a report of their own."""
+        """Nested groups with their own file, which are checked separately."""
 
         self._index = index
-        self._own = findings
-        self._open: list[str] = []
-        self._inside = 0
-        """How many groups with a file of their own are open: they say themselves what is wrong with them."""
+        self._own_findings = findings
+        self._open_groups: list[str] = []
+        self._nested_depth = 0
+        """How many groups with their own file are open; their findings belong to their own report."""
 
-    def walk(self, entry: Entry) -> list[Job]:
-        """The tasks of a group."""
+    def walk(self, entry: Entry) -> list[CheckJob]:
+        """Return the tasks of a group."""
         assert entry.path is not None
         try:
             file = read_task_file(entry.path)
         except AssayError as error:
-            self._findings.raised("yaml", error)
+            self._findings.add_exception("yaml", error)
             return []
-        return self._group(entry.name, file.config, file, {}, "task")
+        return self._walk_group(entry.name, file.config, file, {}, "task")
 
     @property
     def _findings(self) -> Findings:
-        return Findings() if self._inside else self._own
+        return Findings() if self._nested_depth else self._own_findings
 
-    def _group(
+    def _walk_group(
         self, name: str, config: Mapping[str, Any], file: TaskFile, overrides: Mapping[str, Any], place: str
-    ) -> list[Job]:
+    ) -> list[CheckJob]:
         where = f"{file.places.get(place, file.path)}, {place}"
-        if name in self._open:
-            chain = " > ".join((*self._open, name))
-            self._own.error("cycle", f"the group `{name}` contains itself: {chain}", where)
+        if name in self._open_groups:
+            chain = " > ".join((*self._open_groups, name))
+            self._own_findings.error("cycle", f"the group `{name}` contains itself: {chain}", where)
             return []
-        self._open.append(name)
-        passed_on = {key: value for key, value in config.items() if key not in _GROUP_KEYS}
-        for key in [key for key in passed_on if key not in TASK_KEYS]:
-            self._unknown_key(str(key), file)
-            del passed_on[key]
+        self._open_groups.append(name)
+        inherited = {key: value for key, value in config.items() if key not in _GROUP_KEYS}
+        for key in [key for key in inherited if key not in TASK_KEYS]:
+            self._report_unknown_key(str(key), file)
+            del inherited[key]
         members = config.get("task")
         listed = [members] if isinstance(members, (str, Mapping)) else members or []
         if not listed:
             self._findings.warning("group", f"the group `{name}` has no members", where)
-        leaves: list[Job] = []
-        for at, member in enumerate(listed if isinstance(listed, list) else []):
-            leaves += self._member(member, name, file, {**passed_on, **overrides}, f"{place}[{at}]")
-        self._open.pop()
-        if not self._inside:
+        leaves: list[CheckJob] = []
+        for index, member in enumerate(listed if isinstance(listed, list) else []):
+            leaves += self._walk_member(member, name, file, {**inherited, **overrides}, f"{place}[{index}]")
+        self._open_groups.pop()
+        if not self._nested_depth:
             node = GroupNode(name=name, file=file, config=config, place=place, leaves=tuple(leaves))
             self.nodes.append(node)
         return leaves
 
-    def _unknown_key(self, key: str, file: TaskFile) -> None:
+    def _report_unknown_key(self, key: str, file: TaskFile) -> None:
         close = get_close_matches(str(key), sorted(_GROUP_KEYS | TASK_KEYS), n=1)
         where = f"{file.places.get(str(key), file.path)}, {key}"
         guess = f"did you mean `{close[0]}`?" if close else ""
-        self._findings.error("key", f"neither a group nor a task has a key `{key}`", where, guess)
+        self._findings.error("key", f"unknown key `{key}` in a group", where, guess)
 
-    def _member(
+    def _walk_member(
         self, member: Any, parent: str, file: TaskFile, overrides: Mapping[str, Any], place: str
-    ) -> list[Job]:
+    ) -> list[CheckJob]:
         if isinstance(member, str):
-            return self._named(member, parent, file, overrides, place, None)
+            return self._walk_named_member(member, parent, file, overrides, place, None)
         if not isinstance(member, Mapping) or not (member.get("group") or member.get("task")):
             where = f"{file.places.get(place, file.path)}, {place}"
-            what = f"a member of the group `{parent}` must be a name, or have `task` or `group`"
+            what = f"a member of the group `{parent}` must be a name or a mapping with `task` or `group`"
             self._findings.error("group", what, where)
             return []
         if "group" not in member:
-            return self._named(str(member["task"]), parent, file, {**overrides, **member}, place, member)
+            return self._walk_named_member(
+                str(member["task"]), parent, file, {**overrides, **member}, place, member
+            )
         name = str(member["group"])
         entry = self._index.entries.get(name)
         if entry is None:
-            return self._group(f"{parent}::{name}", member, file, overrides, f"{place}.task")
+            return self._walk_group(f"{parent}::{name}", member, file, overrides, f"{place}.task")
         inner = {key: value for key, value in member.items() if key not in ("group", *_GROUP_KEYS)}
-        return self._registered(entry, parent, {**overrides, **inner})
+        return self._walk_entry(entry, parent, {**overrides, **inner})
 
-    def _named(
+    def _walk_named_member(
         self,
         name: str,
         parent: str,
@@ -135,42 +139,108 @@ class GroupWalk:
         overrides: Mapping[str, Any],
         place: str,
         inline: Mapping[str, Any] | None,
-    ) -> list[Job]:
+    ) -> list[CheckJob]:
         entry = self._index.entries.get(name)
-        kept = {key: value for key, value in overrides.items() if key not in _HARMLESS}
+        effective = {key: value for key, value in overrides.items() if key not in _DISPLAY_KEYS}
         if entry is not None:
-            return self._registered(entry, parent, kept)
+            return self._walk_entry(entry, parent, effective)
         if inline is None or len(inline) < 3:
             where = f"{file.places.get(place, file.path)}, {place}"
             error = UnknownName.of("task", name, self._index.names(), where=where)
-            self._findings.raised("member", error)
+            self._findings.add_exception("member", error)
             return []
         if "include" in inline:
             where = f"{file.places.get('task', file.path)}, task"
-            self._findings.error("group", "tasks written inside a group cannot `include` a file", where)
+            self._findings.error("group", "an inline task of a group cannot `include` a file", where)
             return []
         config = {**overrides, "task": f"{parent}::{name}"}
-        return [Job(name=f"{parent}::{name}", source=TaskFile(file.path, config, file.places))]
+        return [CheckJob(name=f"{parent}::{name}", source=TaskFile(file.path, config, file.places))]
 
-    def _registered(self, entry: Entry, parent: str, overrides: Mapping[str, Any]) -> list[Job]:
+    def _walk_entry(self, entry: Entry, parent: str, overrides: Mapping[str, Any]) -> list[CheckJob]:
         if entry.kind == "tag":
             return [
                 job
                 for name in entry.members
-                for job in self._registered(self._index.entries[name], parent, overrides)
+                for job in self._walk_entry(self._index.entries[name], parent, overrides)
             ]
         assert entry.path is not None
         if entry.kind == "task":
             if not overrides:
-                return [Job(name=entry.name, source=entry.path)]
+                return [CheckJob(name=entry.name, source=entry.path)]
             name = f"{parent} > {entry.name}"
-            return [Job(name=name, source=entry.path, overrides=overrides, task=entry.name)]
+            return [CheckJob(name=name, source=entry.path, overrides=overrides, task=entry.name)]
         self.groups[entry.name] = entry
-        self._inside += 1
+        self._nested_depth += 1
         try:
             file = read_task_file(entry.path)
-            return self._group(entry.name, file.config, file, overrides, "task")
+            return self._walk_group(entry.name, file.config, file, overrides, "task")
         except AssayError:
             return []
         finally:
-            self._inside -= 1
+            self._nested_depth -= 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedMetrics:
+    """The metrics and pipelines a task reports, for the groups that contain it."""
+
+    metrics: frozenset[str]
+    pipelines: frozenset[str]
+    may_report_others: bool
+    """Whether task code may report metrics that the task file does not name."""
+
+
+def check_group_metrics(
+    nodes: Sequence[GroupNode], reports: Mapping[str, ReportedMetrics | None], findings: Findings
+) -> None:
+    """Check every `aggregate_metric_list` of a group against the metrics its tasks report."""
+    for node in nodes:
+        key = "aggregate_metric_list" if node.place == "task" else node.place
+        where = f"{node.file.places.get(key, node.file.path)}, {key}"
+        given = node.config.get("aggregate_metric_list")
+        try:
+            metrics = group_metrics(given, where=where)
+        except AssayError as error:
+            findings.add_exception("key", error)
+            continue
+        _check_weights(given, where, findings)
+        members = [reports.get(job.name) for job in node.leaves]
+        reported = [one for one in members if one is not None]
+        for metric in metrics:
+            if isinstance(metric.aggregation, str) and metric.aggregation not in AGGREGATIONS:
+                names = AGGREGATIONS.names()
+                unknown = UnknownName.of("aggregation", metric.aggregation, names, where=where)
+                findings.add_exception("scoring", unknown)
+            if reported and len(reported) == len(members):  # an unreadable task may report anything
+                _check_reported(node.name, metric, reported, where, findings)
+
+
+def _check_weights(given: Any, where: str, findings: Findings) -> None:
+    for entry in given if isinstance(given, list) else [given] if given else []:
+        weight = entry.get("weight_by_size", True)
+        if not isinstance(weight, bool):
+            what = f"`weight_by_size` must be true or false, not {weight!r}; it is treated as {bool(weight)}".lower()
+            findings.warning("key", what, where)
+
+
+def _check_reported(
+    group: str, metric: GroupMetric, reported: Sequence[ReportedMetrics], where: str, findings: Findings
+) -> None:
+    if not any(one.may_report_others or metric.metric in one.metrics for one in reported):
+        names = sorted({name for one in reported for name in one.metrics})
+        close = get_close_matches(metric.metric, names, n=1)
+        findings.warning(
+            "group-metric",
+            f"no member of `{group}` reports `{metric.metric}`",
+            where,
+            f"{f'did you mean `{close[0]}`? ' if close else ''}they report: {', '.join(names[:12])}",
+        )
+    pipelines = {name for one in reported for name in one.pipelines}
+    for name in metric.filter_list or ():
+        if name not in pipelines:
+            findings.warning(
+                "group-metric",
+                f"no member of `{group}` has a filter pipeline `{name}`",
+                where,
+                f"they have: {', '.join(sorted(pipelines)[:12])}",
+            )

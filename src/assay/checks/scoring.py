@@ -1,4 +1,4 @@
-"""Metrics and aggregations: known, taking their arguments, and fit for what the task asks."""
+"""Check metrics and aggregations: they exist, accept their arguments, and fit the output type."""
 
 from __future__ import annotations
 
@@ -8,89 +8,91 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from assay.checks.findings import Findings, guarded
-from assay.checks.functions import Broken
-from assay.core.errors import Problems, UnknownName
+from assay.checks.findings import Findings, collect_errors
+from assay.checks.functions import BrokenFunctions
+from assay.core.errors import ErrorGroup, UnknownName
 from assay.core.specs import MetricSpec, TaskSpec
 from assay.models import MODELS
 from assay.scoring.metrics import METRICS
-from assay.scoring.metrics.pairs import keep_pair
+from assay.scoring.metrics.aggregated import keep_pair
 from assay.scoring.scorer import DEFAULT_METRICS, Scorer
 
-__all__ = ["check_scoring", "metric_names"]
+__all__ = ["check_scoring", "list_metric_names"]
 
-_REPORTED: Mapping[str, frozenset[str]] = {
+_REPORTABLE_METRICS: Mapping[str, frozenset[str]] = {
     "loglikelihood": frozenset(("acc", "perplexity", "bypass")),
     "loglikelihood_rolling": frozenset(("word_perplexity", "byte_perplexity", "bits_per_byte", "bypass")),
     "multiple_choice": frozenset(
         "acc acc_norm acc_bytes acc_mutual_info exact_match f1 mcc brier_score likelihood bypass".split()
     ),
 }
-"""What is ever reported of a task that generates nothing."""
+"""Metrics that tasks of an output type can report; output types that generate text are not listed."""
 
-_PAIRS: Mapping[str, frozenset[str]] = {
+_PAIR_METRICS: Mapping[str, frozenset[str]] = {
     "loglikelihood_rolling": frozenset(("word_perplexity", "byte_perplexity", "bits_per_byte")),
     "multiple_choice": frozenset(("f1", "mcc", "brier_score", "likelihood")),
 }
-"""Metrics whose value is a pair, which only some aggregations understand."""
+"""Metrics with a pair as value, which only some aggregations accept."""
 
-_OF_NUMBERS = frozenset(("mean", "nanmean", "sum", "std", "perplexity"))
-_OF_PAIRS = frozenset(
+_NUMBER_AGGREGATIONS = frozenset(("mean", "nanmean", "sum", "std", "perplexity"))
+_PAIR_AGGREGATIONS = frozenset(
     "f1 matthews_corrcoef brier_score bleu chrf chrf++ ter weighted_perplexity bits_per_byte".split()
 )
 
 
-def metric_names(spec: TaskSpec) -> tuple[str, ...]:
-    """The metrics a task reports, by name: its own, else the defaults of its output type."""
+def list_metric_names(spec: TaskSpec) -> tuple[str, ...]:
+    """Return the names of the metrics a task reports: its own, or the defaults of its output type."""
     if spec.metrics or spec.config.get("metric_list") is not None:
         return tuple(entry.name for entry in spec.metrics)
     return DEFAULT_METRICS.get(spec.output_type, ("exact_match",))
 
 
-def check_scoring(spec: TaskSpec, broken: Broken, findings: Findings) -> None:
-    """Look everything up as a run would; then what only a reader of the whole task can see."""
-    with guarded(findings, "scoring", spec):
+def check_scoring(spec: TaskSpec, broken: BrokenFunctions, findings: Findings) -> None:
+    """Create the scorer as a run would, then check each metric against the rest of the task."""
+    with collect_errors(findings, "scoring", spec):
         try:
-            scorer = Scorer.of(_without(spec, broken.places))
+            scorer = Scorer.of(_remove_broken_entries(spec, broken.key_paths))
             _check_judges(scorer, findings)
-        except Problems as several:
-            # a helper that cannot be imported may be what registers a name
-            kept = [one for one in several.problems if not (broken.files and isinstance(one, UnknownName))]
-            findings.raised("scoring", Problems(kept))
+        except ErrorGroup as several:
+            # a helper file that cannot be imported may register the name
+            kept = [
+                one for one in several.errors if not (broken.has_broken_file and isinstance(one, UnknownName))
+            ]
+            findings.add_exception("scoring", ErrorGroup(kept))
     seen: set[str] = set()
-    for at, entry in enumerate(spec.metrics):
-        where = entry.where or spec.place(f"metric_list[{at}]")
+    for index, entry in enumerate(spec.metrics):
+        where = entry.where or spec.place(f"metric_list[{index}]")
         if entry.name in seen:
             findings.warning(
-                "repeated-metric", f"the metric `{entry.name}` is listed twice; the last entry counts", where
+                "repeated-metric", f"the metric `{entry.name}` is listed twice; the last entry is used", where
             )
         seen.add(entry.name)
         _check_entry(entry, where, findings)
-        _check_unsaid(spec, entry, where, findings)
+        _check_undeclared(spec, entry, where, findings)
         if spec.process_results is None and isinstance(entry.metric, str):
             _check_fit(spec, entry, where, findings)
 
 
 def _check_judges(scorer: Scorer, findings: Findings) -> None:
-    """The models a task file names as judges are known; making them is left to a plan."""
+    """Check that the judge models of a task file exist. Does not create them."""
     for jury in scorer.juries:
         for juror in jury.spec.jurors:
             try:
                 MODELS.get(juror.model, where=f"{jury.spec.where}.model")
             except UnknownName as error:
-                findings.raised("scoring", error)
+                findings.add_exception("scoring", error)
 
 
-def _without(spec: TaskSpec, broken: set[str]) -> TaskSpec:
+def _remove_broken_entries(spec: TaskSpec, broken: set[str]) -> TaskSpec:
     metrics = [
         entry
-        for at, entry in enumerate(spec.metrics)
-        if not any(place.startswith(f"metric_list[{at}]") for place in broken)
+        for index, entry in enumerate(spec.metrics)
+        if not any(place.startswith(f"metric_list[{index}]") for place in broken)
     ]
     pipelines = [
         pipeline
-        for at, pipeline in enumerate(spec.pipelines)
-        if not any(place.startswith(f"filter_list[{at}]") for place in broken)
+        for index, pipeline in enumerate(spec.pipelines)
+        if not any(place.startswith(f"filter_list[{index}]") for place in broken)
     ]
     return replace(spec, metrics=tuple(metrics), pipelines=tuple(pipelines))
 
@@ -108,7 +110,7 @@ def _check_entry(entry: MetricSpec, where: str, findings: Findings) -> None:
         )
         if close and name != close[0]:
             findings.warning(
-                "metric-key", f"a metric has no key `{name}`", where, f"did you mean `{close[0]}`?"
+                "metric-key", f"unknown metric key `{name}`", where, f"did you mean `{close[0]}`?"
             )
     patterns = entry.arguments.get("regexes_to_ignore") or ()
     for pattern in (
@@ -118,26 +120,26 @@ def _check_entry(entry: MetricSpec, where: str, findings: Findings) -> None:
             re.compile(pattern)
         except (re.error, TypeError, RecursionError, OverflowError) as error:
             findings.error(
-                "regex", f"`regexes_to_ignore` has no valid pattern: {pattern!r:.60}: {error}", where
+                "regex", f"invalid pattern in `regexes_to_ignore`: {pattern!r:.60}: {error}", where
             )
 
 
-def _check_unsaid(spec: TaskSpec, entry: MetricSpec, where: str, findings: Findings) -> None:
-    """A metric nobody knows must say how it is summed up and which way is better."""
+def _check_undeclared(spec: TaskSpec, entry: MetricSpec, where: str, findings: Findings) -> None:
+    """Check that a custom metric declares its aggregation and direction."""
     if (isinstance(entry.metric, str) and entry.name in METRICS) or "judge" in entry.arguments:
         return
-    unsaid = [
+    missing = [
         key
         for key, value in (("aggregation", entry.aggregation), ("higher_is_better", entry.higher_is_better))
         if value is None
     ]
-    if unsaid:
-        names = " and ".join(f"`{key}`" for key in unsaid)
+    if missing:
+        names = " and ".join(f"`{key}`" for key in missing)
         findings.warning(
             "unsaid",
-            f"the metric `{entry.name}` is not a known one and does not say its {names}",
+            f"the custom metric `{entry.name}` does not set {names}",
             where,
-            "without `aggregation` it is the mean" if "aggregation" in unsaid else "`higher_is_better: true`",
+            "the default `aggregation` is mean" if "aggregation" in missing else "`higher_is_better: true`",
         )
 
 
@@ -145,7 +147,7 @@ def _check_fit(spec: TaskSpec, entry: MetricSpec, where: str, findings: Findings
     name, kind = entry.name, spec.output_type
     if "judge" in entry.arguments:
         return
-    reported = _REPORTED.get(kind)
+    reported = _REPORTABLE_METRICS.get(kind)
     if reported is not None and name in METRICS and name not in reported:
         others = ", ".join(sorted(reported - {"bypass"}))
         findings.error(
@@ -155,25 +157,27 @@ def _check_fit(spec: TaskSpec, entry: MetricSpec, where: str, findings: Findings
     if name not in METRICS:
         return
     known = METRICS.get(name)
-    generates = kind not in _REPORTED
+    generates = kind not in _REPORTABLE_METRICS
     uses_hub = entry.arguments.get("hf_evaluate") is True
     pair = (
-        known.function is keep_pair and not uses_hub if generates else name in _PAIRS.get(kind, frozenset())
+        known.function is keep_pair and not uses_hub
+        if generates
+        else name in _PAIR_METRICS.get(kind, frozenset())
     )
     aggregation = entry.aggregation if entry.aggregation is not None else known.aggregation
-    if pair and aggregation in _OF_NUMBERS:
+    if pair and aggregation in _NUMBER_AGGREGATIONS:
         findings.error(
             "metric-fit",
-            f"`{name}` of a {kind} task is a pair for each document, which `{aggregation}` cannot sum up",
+            f"`{name}` of a {kind} task is a pair per document, which `{aggregation}` cannot aggregate",
             where,
             f"`aggregation: {known.aggregation}`"
-            if known.aggregation not in _OF_NUMBERS
+            if known.aggregation not in _NUMBER_AGGREGATIONS
             else "use a function",
         )
-    elif not pair and name != "bypass" and aggregation in _OF_PAIRS and not uses_hub:
+    elif not pair and name != "bypass" and aggregation in _PAIR_AGGREGATIONS and not uses_hub:
         findings.error(
             "metric-fit",
-            f"`{name}` of a {kind} task is a number for each document, which `{aggregation}` cannot sum up",
+            f"`{name}` of a {kind} task is a number per document, which `{aggregation}` cannot aggregate",
             where,
             "`aggregation: mean`",
         )

@@ -7,43 +7,43 @@ from types import TracebackType
 
 __all__ = ["main"]
 
-_PATIENCE_S = 3.0
+_THREAD_JOIN_TIMEOUT_S = 3.0
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `assay` command."""
-    from assay.cli.app import call
+    from assay.cli.app import run_command_line
 
     sys.excepthook = _print_crash
-    code = call(sys.argv[1:] if arguments is None else arguments)
-    _let_go_of_threads(code)
+    code = run_command_line(sys.argv[1:] if arguments is None else arguments)
+    _force_exit_if_threads_hang(code)
     sys.exit(code)
 
 
 def _print_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """An error nobody expected, as Python prints it; without keys, which a library may have put into its message."""
+    """Print an unexpected error with its traceback, redacting secrets that a library may have put into the message."""
     from traceback import format_exception
 
-    from assay.core.secrets import redacted
+    from assay.core.secrets import redact
 
-    sys.stderr.write(redacted("".join(format_exception(kind, error, trace))))
+    sys.stderr.write(redact("".join(format_exception(kind, error, trace))))
 
 
-def _let_go_of_threads(code: int) -> None:
-    """End the program although foreign code left threads that do not end: Python itself would wait for them for ever."""
+def _force_exit_if_threads_hang(code: int) -> None:
+    """Exit the process although user code left threads that do not end; Python would wait for them forever."""
     import atexit
     import os
     import threading
     import time
     from contextlib import suppress
 
-    until = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _THREAD_JOIN_TIMEOUT_S
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.main_thread():
-            thread.join(max(0.0, until - time.monotonic()))
+            thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
                 atexit._run_exitfuncs()
-                with suppress(ValueError, OSError):  # closed, or nobody listens
+                with suppress(ValueError, OSError):  # a closed stream or a broken pipe
                     sys.stdout.flush()
                     sys.stderr.flush()
                 os._exit(code)

@@ -1,4 +1,4 @@
-"""The command group: names the subcommands, loads one when it is called, prints errors as people like them."""
+"""The `assay` command group: lists the subcommands, imports one when it is called, prints errors."""
 
 from __future__ import annotations
 
@@ -11,63 +11,63 @@ from typing import Any
 import click
 
 from assay.core.errors import AssayError, ErrorGroup, RunInterrupted, UnknownName
-from assay.core.printable import escape_control_characters
 from assay.core.secrets import redact, redact_assignments
+from assay.core.terminal_text import escape_control_characters
 
-__all__ = ["call"]
+__all__ = ["run_command_line"]
 
 COMMANDS = {
     "run": ("assay.cli.run", "Evaluate a model on tasks; repeat the command to continue."),
-    "plan": ("assay.cli.plan", "Say what a run would do, and everything that is wrong with it."),
-    "sweep": ("assay.cli.sweep", "Run several models in several settings; one table at the end."),
-    "check": ("assay.cli.check", "Find everything that is wrong with tasks, before anybody runs them."),
+    "plan": ("assay.cli.plan", "Show what a run would do and list every problem."),
+    "sweep": ("assay.cli.sweep", "Run several models with several settings and print one table."),
+    "check": ("assay.cli.check", "Check task files and list every problem before a run."),
     "show": ("assay.cli.show", "Show the exact prompts, targets and choices of a task."),
-    "runs": ("assay.cli.runs", "List the runs that are kept; show, repair, remove them."),
-    "resume": ("assay.cli.resume", "Go on with a run where it stopped."),
-    "score": ("assay.cli.score", "Apply filters and metrics again to the answers a run has."),
-    "verify": ("assay.cli.verify", "Say what changed since a run: data, prompts, code, versions."),
+    "runs": ("assay.cli.runs", "List stored runs; show, repair or remove a run."),
+    "resume": ("assay.cli.resume", "Continue an interrupted run."),
+    "score": ("assay.cli.score", "Score the stored responses of a run again."),
+    "verify": ("assay.cli.verify", "Show what changed since a run: data, prompts, code, versions."),
     "compare": (
         "assay.cli.compare",
-        "Compare runs document by document: is one better, and how sure is that?",
+        "Compare runs document by document, with p-values and confidence intervals.",
     ),
-    "explain": ("assay.cli.explain", "Say why two runs of the same benchmark differ."),
+    "explain": ("assay.cli.explain", "Explain why two runs of the same benchmark have different scores."),
     "gate": (
         "assay.cli.gate",
-        "Say whether a run may pass: floors, and no drop that chance does not explain.",
+        "Fail if a run misses a threshold or is significantly worse than a baseline.",
     ),
-    "power": ("assay.cli.power", "Say how many documents a difference takes."),
-    "calibrate": ("assay.cli.calibrate", "Hold a judge's scores against labels people gave."),
+    "power": ("assay.cli.power", "Calculate how many documents are needed to detect a difference."),
+    "calibrate": ("assay.cli.calibrate", "Compare a judge's scores with human labels."),
     "lint-benchmark": (
         "assay.cli.lint_benchmark",
-        "Say what looks wrong with a benchmark, from several runs.",
+        "Find suspicious documents of a benchmark from several runs.",
     ),
-    "view": ("assay.cli.view", "Look at runs, documents and comparisons in a browser."),
-    "report": ("assay.cli.report", "Write runs as one HTML file to mail, or as PDF."),
-    "table": ("assay.cli.table", "Print the numbers of runs as a table: text, Markdown, LaTeX, CSV."),
-    "import": ("assay.cli.import_results", "Keep results of lm-eval or lmms-eval as runs."),
-    "export": ("assay.cli.export", "Write a run in a format other programs read."),
-    "new": ("assay.cli.new", "Write the files of a new task, model, metric or filter."),
-    "cache": ("assay.cli.cache", "List and prune the answers that runs share."),
+    "view": ("assay.cli.view", "Browse runs, documents and comparisons in a web browser."),
+    "report": ("assay.cli.report", "Write a report of runs as a single HTML file or a PDF."),
+    "table": ("assay.cli.table", "Print the scores of runs as a table: text, Markdown, LaTeX or CSV."),
+    "import": ("assay.cli.import_results", "Import results of lm-eval or lmms-eval as runs."),
+    "export": ("assay.cli.export", "Export a run: JSONL, CSV, Parquet, JUnit, HTML, lm-eval, lmms-eval."),
+    "new": ("assay.cli.new", "Create the files of a new task, model, metric or filter."),
+    "cache": ("assay.cli.cache", "List and prune the response cache."),
     "ls": ("assay.cli.ls", "List tasks, groups, tags, models, metrics, filters, options."),
 }
 
 _EXAMPLES = """\b
 Examples:
-  assay run                                   the embedded model on the embedded tasks
+  assay run                                   evaluate the embedded model on the embedded tasks
   assay run --tasks quickstart_addition -L 10
   assay show quickstart_shapes
   assay plan --tasks quickstart --json
 """
 
 
-class _Commands(click.Group):
-    """A group whose commands are imported when they are called, not before."""
+class _LazyGroup(click.Group):
+    """A command group that imports a command when it is called."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        name = name if name in COMMANDS else name.replace("_", "-")  # as flags may be written, too
+        name = name if name in COMMANDS else name.replace("_", "-")  # like flags, commands accept underscores
         if name not in COMMANDS:
             return None
         command: click.Command = import_module(COMMANDS[name][0]).command
@@ -84,7 +84,7 @@ class _Commands(click.Group):
             close = get_close_matches(arguments[0], COMMANDS, n=1)
             guess = f"did you mean `{close[0]}`? " if close else ""
             raise UnknownName(
-                f"no command is called `{arguments[0]}`", hint=f"{guess}`assay --help` shows all"
+                f"unknown command `{arguments[0]}`", hint=f"{guess}`assay --help` lists all commands"
             ) from None
 
 
@@ -96,9 +96,9 @@ def _print_version(context: click.Context, parameter: click.Parameter, value: bo
         context.exit()
 
 
-app = _Commands(
+app = _LazyGroup(
     "assay",
-    help=f"Evaluate language and multimodal models, and know how sure the score is.\n\n{_EXAMPLES}",
+    help=f"Evaluate language and multimodal models, with confidence intervals.\n\n{_EXAMPLES}",
     context_settings={
         "help_option_names": ["-h", "--help"],
         "token_normalize_func": lambda token: token.replace("-", "_"),
@@ -111,20 +111,20 @@ app = _Commands(
             is_eager=True,
             expose_value=False,
             callback=_print_version,
-            help="Show the version and leave.",
+            help="Show the version and exit.",
         )
     ],
 )
 
 
-def call(arguments: list[str]) -> int:
-    """Run the command line; returns the exit code."""
+def run_command_line(arguments: list[str]) -> int:
+    """Run a command line and return its exit code."""
     try:
         code = app.main(args=arguments, prog_name="assay", standalone_mode=False, obj=list(arguments))
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, click.Abort, RunInterrupted):
         command = redact_assignments(shlex.join(["assay", *arguments]))
-        click.echo(f"\ninterrupted: everything answered is saved; to go on:\n  {command}", err=True)
+        click.echo(f"\ninterrupted; all responses are saved. To continue:\n  {command}", err=True)
         return RunInterrupted.exit_code
     except AssayError as error:
         print_error(error)
@@ -141,7 +141,7 @@ def call(arguments: list[str]) -> int:
 
 
 def print_error(error: AssayError) -> None:
-    """What, where, hint; several problems one after the other."""
+    """Print an error to standard error: what, where, hint. Prints each error of a group."""
     if isinstance(error, ErrorGroup):
         for problem in error.errors:
             print_error(problem)
@@ -158,11 +158,11 @@ def print_error(error: AssayError) -> None:
 
 
 def print_usage_error(error: click.ClickException, arguments: list[str]) -> None:
-    """An unknown flag or a missing value, in the same form as every other error."""
+    """Print a usage error, such as an unknown option, in the format of all other errors."""
     message = error.format_message().rstrip(".")
     hint = ""
     if isinstance(error, click.NoSuchOption):
-        message = f"no flag is called `{error.option_name}`"
+        message = f"unknown option `{error.option_name}`"
         hint = f"did you mean `{error.possibilities[0]}`? " if error.possibilities else ""
     name = f"assay {arguments[0]}" if arguments and arguments[0] in COMMANDS else "assay"
-    print_error(AssayError(message, hint=f"{hint}`{name} --help` shows all"))
+    print_error(AssayError(message, hint=f"{hint}`{name} --help` lists all options"))

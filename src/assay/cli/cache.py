@@ -1,4 +1,4 @@
-"""`assay cache`: the answers that runs share."""
+"""`assay cache`: list and prune the response cache."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 
 import click
 
-from assay.core.errors import BadOption
-from assay.core.printable import printable
+from assay.core.errors import InvalidOption
+from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["command"]
 
-_HELP = """Look after the response cache, which all runs share.
+_HELP = """List and prune the response cache, which all runs share.
 
-A request that any run has had answered is not asked again by another, as long as it is to the letter the same, to the
-same model. `--no_cache` leaves the cache alone, `--refresh` asks again and replaces.
+A request is sent only once: a later run with an identical request to the same model uses the cached response.
+`--no_cache` of `assay run` disables the cache; `--refresh` sends all requests again and replaces cached responses.
 
 \b
 Examples:
@@ -29,43 +29,43 @@ Examples:
   assay cache prune --model 'llama-*'
   assay cache path
 """
-_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 @click.group("cache", help=_HELP)
 def command() -> None:
-    """The command; its help text is above."""
+    """Run the command; its help text is above."""
 
 
-def _file(given: Path | None) -> Path:
+def _resolve_cache_path(given: Path | None) -> Path:
     from assay.store.cache import default_cache
 
     return default_cache() if given is None else given
 
 
-_FILE = click.option(
+_cache_file_option = click.option(
     "--use_cache",
     "file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="This cache, not the shared one.",
+    help="Cache file to use instead of the shared cache.",
 )
 
 
 @command.command("path")
 def path_command() -> None:
-    """Print where the shared cache is."""
-    click.echo(_file(None))
+    """Print the path of the shared cache."""
+    click.echo(_resolve_cache_path(None))
 
 
 @command.command("ls")
-@_FILE
+@_cache_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def ls_command(file: Path | None, as_json: bool) -> None:
-    """List models with the number, size and age of their answers."""
+    """List models with the number, size and age of their cached responses."""
     from assay.store.cache_care import cached_models
 
-    path = _file(file)
+    path = _resolve_cache_path(file)
     models = cached_models(path)
     size = path.stat().st_size if path.exists() else 0
     if as_json:
@@ -73,47 +73,47 @@ def ls_command(file: Path | None, as_json: bool) -> None:
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         return
     if models:
-        _print(models)
-    from assay.viewer.run_tables import amount
+        _print_models(models)
+    from assay.viewer.terminal.runs_table import format_bytes
 
     count = sum(model.responses for model in models)
-    click.echo(f"{count} answers, {amount(size)}  ({path})", err=True)
+    click.echo(f"{count} responses, {format_bytes(size)}  ({path})", err=True)
 
 
-def _print(models: Sequence[Any]) -> None:
+def _print_models(models: Sequence[Any]) -> None:
     from rich import box
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    from assay.viewer.run_tables import age, amount, table_text
+    from assay.viewer.terminal.runs_table import format_age, format_bytes, render_table_text
 
     now = time.time()
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     table.add_column("model", overflow="fold")
-    for title in ("answers", "size", "oldest", "newest"):
+    for title in ("responses", "size", "oldest", "newest"):
         table.add_column(title, justify="right", no_wrap=True)
     for model in models:
         table.add_row(
-            escape(printable(model.model)),
+            escape(escape_control_characters(model.model)),
             str(model.responses),
-            amount(model.bytes),
-            age(now - model.oldest),
-            age(now - model.newest),
+            format_bytes(model.bytes),
+            format_age(now - model.oldest),
+            format_age(now - model.newest),
         )
     console = Console()
     if console.is_terminal:
         console.print(table)
     else:
-        click.echo(table_text(table))
+        click.echo(render_table_text(table))
 
 
 @command.command("prune")
-@click.option("--older_than", metavar="AGE", help="Answers written longer ago than this: 90m, 12h, 30d, 8w.")
-@click.option("--model", metavar="NAME", help="Answers of this model, or of all a glob matches.")
-@click.option("--all", "everything", is_flag=True, help="Every answer.")
-@click.option("--dry_run", is_flag=True, help="Say what would go, and take nothing out.")
-@_FILE
+@click.option("--older_than", metavar="AGE", help="Remove responses older than this: 90m, 12h, 30d, 8w.")
+@click.option("--model", metavar="NAME", help="Remove responses of this model; accepts a glob.")
+@click.option("--all", "everything", is_flag=True, help="Remove all responses.")
+@click.option("--dry_run", is_flag=True, help="Show what would be removed, but remove nothing.")
+@_cache_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def prune_command(
     older_than: str | None,
@@ -123,31 +123,33 @@ def prune_command(
     file: Path | None,
     as_json: bool,
 ) -> None:
-    """Take answers out. Runs may use the cache meanwhile; what is gone is asked again when it is needed."""
+    """Remove responses from the cache. Runs may use the cache at the same time; they request removed responses again."""
     from assay.store.cache_care import prune
-    from assay.viewer.run_tables import amount
+    from assay.viewer.terminal.runs_table import format_bytes
 
     if older_than is None and model is None and not everything:
-        raise BadOption("nothing says what may go", hint="--older_than 30d, --model NAME or --all")
-    before = None if older_than is None else time.time() - seconds_of(older_than)
-    pruned = prune(_file(file), before=before, model=model, dry_run=dry_run)
+        raise InvalidOption(
+            "nothing to prune: no selection given", hint="pass --older_than 30d, --model NAME or --all"
+        )
+    before = None if older_than is None else time.time() - parse_age(older_than)
+    pruned = prune(_resolve_cache_path(file), before=before, model=model, dry_run=dry_run)
     if as_json:
         click.echo(json.dumps({**asdict(pruned), "dry_run": dry_run}, indent=2))
         return
-    verb = "would go" if dry_run else "gone"
-    freed = f", {amount(pruned.freed)} freed" if pruned.freed else ""
-    click.echo(f"{pruned.responses} answers {verb}{freed}")
+    verb = "would be removed" if dry_run else "removed"
+    freed = f", {format_bytes(pruned.freed)} freed" if pruned.freed else ""
+    click.echo(f"{pruned.responses} responses {verb}{freed}")
 
 
-def seconds_of(text: str) -> float:
-    """An age in seconds.
+def parse_age(text: str) -> float:
+    """Parse an age and return it in seconds.
 
     >>> seconds_of("30d"), seconds_of("1.5h")
     (2592000.0, 5400.0)
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", text.strip().lower())
     if found is None:
-        raise BadOption(
-            f"`{text}` is not an age", where="--older_than", hint="for instance 90m, 12h, 30d, 8w"
+        raise InvalidOption(
+            f"invalid age `{text}`", where="--older_than", hint="for example 90m, 12h, 30d, 8w"
         )
-    return float(found[1]) * _UNITS[found[2]]
+    return float(found[1]) * _UNIT_SECONDS[found[2]]

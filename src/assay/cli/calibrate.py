@@ -1,4 +1,4 @@
-"""`assay calibrate`: what is a judge's verdict worth?"""
+"""`assay calibrate`: compare a judge's scores with human labels."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import click
 
-from assay.cli.runs import in_option
-from assay.core.printable import printable
+from assay.cli.arguments import in_option
+from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["command"]
 
-_HELP = """Hold a judge's scores against labels people gave to some of the documents.
+_HELP = """Compare a judge's scores with human labels for some of the documents.
 
-Says how far judge and people agree, and gives the score people would have given to all documents, with an interval
-that is right however good the judge is (PPI++): a good judge makes it narrow. FILE is JSONL or CSV with `document`,
-`label` and, where the run has several tasks, `task`.
+Shows the agreement between judge and labels, and estimates the mean human score over all documents. The confidence
+interval is valid for any judge (PPI++) and narrower for a good one. FILE is JSONL or CSV with the columns `document`,
+`label` and, if the run has several tasks, `task`.
 
 \b
 Examples:
@@ -29,23 +29,34 @@ Examples:
 @click.command("calibrate", help=_HELP)
 @click.argument("run")
 @click.option(
-    "--labels", type=click.Path(path_type=Path), required=True, metavar="FILE", help="What people said."
+    "--labels", type=click.Path(path_type=Path), required=True, metavar="FILE", help="File with human labels."
 )
-@click.option("--metric", default="", metavar="NAME", help="The judge's metric, if not the task's first.")
-@click.option("--level", type=float, default=0.95, metavar="SHARE", help="Of the interval. [default: 0.95]")
+@click.option(
+    "--metric",
+    default="",
+    metavar="NAME",
+    help="Metric of the judge. [default: the first metric of the task]",
+)
+@click.option(
+    "--level",
+    type=float,
+    default=0.95,
+    metavar="SHARE",
+    help="Confidence level of the interval. [default: 0.95]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @in_option
 def command(
     run: str, labels: Path, metric: str, level: float, as_json: bool, folders: tuple[str, ...]
 ) -> int:
-    """The command; its help text is above."""
-    from assay.viewer.comparison.calibrating import calibrate, read_labels
+    """Run the command; its help text is above."""
+    from assay.viewer.analysis.judge_calibration import calibrate_judge, read_labels
     from assay.viewer.comparison.sources import open_source
 
     known = read_labels(labels)
     source = open_source(run, folders)
     try:
-        reports = calibrate(source, known, metric, level)
+        reports = calibrate_judge(source, known, metric, level)
     finally:
         source.close()
     if as_json:
@@ -63,15 +74,15 @@ def _print(report: Any) -> None:
         ("judge alone", f"{report.judge_mean:.4f}  over {found.judged} documents"),
         ("labels alone", f"{found.labels_alone:.4f} ± {found.labels_stderr:.4f}  over {found.labelled}"),
         (
-            "together",
+            "combined",
             f"{found.value:.4f} ± {found.stderr:.4f}  [{found.interval.low:.4f}, {found.interval.high:.4f}],"
-            f" as good as {found.worth:.0f} labels",
+            f" equivalent to {found.worth:.0f} labels",
         ),
-        ("agreement", f"{report.agreement:.2f}{kappa}; the judge scores {report.bias:+.4f} against people"),
+        ("agreement", f"{report.agreement:.2f}{kappa}; judge bias {report.bias:+.4f}"),
     ]
     if report.flip_rate is not None:
-        rows.append(("flip rate", f"{report.flip_rate:.2f}  with the answers in the other order"))
-    click.secho(printable(f"{report.task}, {report.metric}"), bold=True)
+        rows.append(("flip rate", f"{report.flip_rate:.2f}  when the order of the answers is swapped"))
+    click.secho(escape_control_characters(f"{report.task}, {report.metric}"), bold=True)
     for name, text in rows:
         click.secho(f"  {name:<13}", fg="cyan", nl=False)
         click.echo(text)

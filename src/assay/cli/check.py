@@ -1,4 +1,4 @@
-"""`assay check`: everything that is wrong with task files, found without a model."""
+"""`assay check`: find problems in task files without a model."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import click
 
 __all__ = ["command"]
 
-_HELP = """Find everything that is wrong with tasks, before anybody runs them.
+_HELP = """Check task files and list every problem before a run.
 
-TASKS are names, groups, tags, globs, YAML files or folders. Files, functions, metrics, filters and templates are
-checked, and the first documents of each dataset that is here. Exits 2 when there are errors.
+TASKS are names, groups, tags, globs, YAML files or folders. Checks YAML keys, functions, metrics, filters and
+templates, and renders the first documents of each available dataset. Exits with code 2 if there are errors.
 
 \b
 Examples:
@@ -23,17 +23,21 @@ Examples:
   assay check gsm8k arc_easy --data_root ~/datasets
 """
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
-_SHOWN_NAMES = 4
+_MAX_SHOWN_NAMES = 4
 
 
 @click.command("check", help=_HELP)
 @click.argument("task_names", nargs=-1, required=True, metavar="TASKS...")
-@click.option("--include_path", multiple=True, metavar="DIR", help="Further folders with task files.")
 @click.option(
-    "--data_root", metavar="DIR", help="Folder that serves datasets offline, laid out as on the hub."
+    "--include_path", multiple=True, metavar="DIR", help="Additional folder with task files; repeatable."
 )
-@click.option("--no_data", is_flag=True, help="Leave out everything that needs the dataset.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="Processes. [default: 1]")
+@click.option(
+    "--data_root", metavar="DIR", help="Local folder with datasets, in the layout of the Hugging Face hub."
+)
+@click.option("--no_data", is_flag=True, help="Skip all checks that need the dataset.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="Number of processes. [default: 1]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     task_names: tuple[str, ...],
@@ -43,13 +47,13 @@ def command(
     jobs: int,
     as_json: bool,
 ) -> int:
-    """The command; its help text is above."""
-    from assay.checks.checking import CheckOptions, check
-    from assay.tasks.index import TaskIndex, default_roots
+    """Run the command; its help text is above."""
+    from assay.checks.checker import CheckOptions, check_tasks
+    from assay.tasks.files.index import TaskIndex, default_roots
 
     words = [name for word in task_names for name in word.split(",") if name]
     index = TaskIndex.build(default_roots(include_path))
-    report = check(words, index, CheckOptions(data=not no_data, data_root=data_root), processes=jobs)
+    report = check_tasks(words, index, CheckOptions(data=not no_data, data_root=data_root), processes=jobs)
     if as_json:
         click.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
     else:
@@ -58,22 +62,22 @@ def command(
 
 
 def _print(report: Any) -> None:
-    """Findings by task; tasks with the very same findings together."""
-    together: dict[Any, list[Any]] = {}
+    """Print findings by task; tasks with identical findings share one block."""
+    grouped: dict[Any, list[Any]] = {}
     for subject in report.subjects:
         if subject.findings:
-            together.setdefault(subject.findings, []).append(subject)
-    for findings, subjects in together.items():
-        click.secho(_names([subject.name for subject in subjects]), bold=True)
+            grouped.setdefault(subject.findings, []).append(subject)
+    for findings, subjects in grouped.items():
+        click.secho(_format_names([subject.name for subject in subjects]), bold=True)
         for finding in findings:
             _print_finding(finding)
         click.echo("")
-    click.echo(_summary(report.counts()))
+    click.echo(_format_summary(report.counts()))
 
 
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN_NAMES])
-    return shown if len(names) <= _SHOWN_NAMES else f"{shown} and {len(names) - _SHOWN_NAMES} more"
+def _format_names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MAX_SHOWN_NAMES])
+    return shown if len(names) <= _MAX_SHOWN_NAMES else f"{shown} and {len(names) - _MAX_SHOWN_NAMES} more"
 
 
 def _print_finding(finding: Any) -> None:
@@ -85,14 +89,14 @@ def _print_finding(finding: Any) -> None:
         click.echo(f"    hint: {finding.hint}")
 
 
-def _summary(counts: dict[str, int]) -> str:
-    """`3 tasks, 1 group checked: 1 error, no warnings, 2 notes`."""
+def _format_summary(counts: dict[str, int]) -> str:
+    """Return for example `3 tasks, 1 group checked: 1 error, no warnings, 2 notes`."""
 
     def amount(number: int, noun: str) -> str:
         return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
-    looked = amount(counts["tasks"], "task")
+    checked = amount(counts["tasks"], "task")
     if counts["groups"]:
-        looked = f"{looked}, {amount(counts['groups'], 'group')}"
+        checked = f"{checked}, {amount(counts['groups'], 'group')}"
     found = (amount(counts[f"{noun}s"], noun) for noun in ("error", "warning", "note"))
-    return f"{looked} checked: {', '.join(found)}"
+    return f"{checked} checked: {', '.join(found)}"

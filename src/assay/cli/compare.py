@@ -1,4 +1,4 @@
-"""`assay compare`: is one better than the other, and how sure is that?"""
+"""`assay compare`: compare runs document by document."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 import click
 
-from assay.cli.runs import in_option
-from assay.core.printable import printable
+from assay.cli.arguments import in_option, split_names
+from assay.core.terminal_text import escape_control_characters
 
-__all__ = ["command", "print_remarks", "print_table", "words_of"]
+__all__ = ["command", "print_remarks", "print_table"]
 
-_HELP = """Compare runs document by document: is one better, and how sure is that?
+_HELP = """Compare runs document by document, with p-values and confidence intervals.
 
-The first run is what the others are held against; p-values allow for all tasks of all runs. A run is an id, the start of one, a path, `latest`; or results of
-lm-eval or lmms-eval: a samples file, or the folder it is in. What both were asked is paired, so that only the
-difference counts: exactly for right and wrong, by sign flips otherwise, with whole clusters where documents belong
-together. Warns about everything else that differs between the runs. With --models all names are those of models, and
-the newest finished run of each task speaks for each.
+The first run is the baseline. A run is a run id, the start of one, a path, `latest`, or results of lm-eval or lmms-eval
+(a samples file or its folder). Documents that both runs answered are paired: binary scores use an exact test, other
+scores a sign-flip permutation test, clustered documents are permuted by cluster. P-values are corrected over all tasks
+of all runs. Other differences between the runs are reported as warnings. With --models, all names are model names, and
+the newest finished run of each task represents the model.
 
 \b
 Examples:
@@ -29,7 +29,7 @@ Examples:
   assay compare results/base results/tuned --metric acc_norm --json
   assay compare --models qwen3-4b qwen3-8b llama3-8b --tasks gsm8k,mmlu
 """
-_SHOWN_FLIPS = 10
+_MAX_SHOWN_FLIPS = 10
 
 
 @click.command("compare", help=_HELP)
@@ -38,26 +38,39 @@ _SHOWN_FLIPS = 10
     "--models",
     multiple=True,
     metavar="NAMES",
-    help="Compare the newest runs of these models (`assay runs --json` has their names).",
+    help="Compare the newest runs of these models (`assay runs --json` lists model names).",
 )
 @click.option("--tasks", "task_names", multiple=True, metavar="NAMES", help="Only these tasks.")
 @click.option(
-    "--metric", "metrics", multiple=True, metavar="NAMES", help="These metrics instead of each task's first."
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAMES",
+    help="Metrics to compare. [default: the first metric of each task]",
 )
+@click.option("--cluster_by", default="", metavar="FIELD", help="Cluster documents by this field.")
 @click.option(
-    "--cluster_by", default="", metavar="FIELD", help="Documents alike in this field belong together."
+    "--by", "category", default="", metavar="FIELD", help="Also compare within each value of this field."
 )
-@click.option("--by", "category", default="", metavar="FIELD", help="Also within each value of this field.")
 @click.option(
     "--correction",
     default="holm",
     metavar="NAME",
-    help="Allow for many tasks: holm, bh or none. [default: holm]",
+    help="Correction for multiple comparisons: holm, bh or none. [default: holm]",
 )
-@click.option("--level", type=float, default=0.95, metavar="SHARE", help="Of the intervals. [default: 0.95]")
-@click.option("--show_flips", is_flag=True, help="List the documents on which the runs disagree.")
 @click.option(
-    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the differences: .svg or .png."
+    "--level",
+    type=float,
+    default=0.95,
+    metavar="SHARE",
+    help="Confidence level of the intervals. [default: 0.95]",
+)
+@click.option("--show_flips", is_flag=True, help="List the documents whose scores differ.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a forest plot of the differences: .svg or .png.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @in_option
@@ -75,20 +88,20 @@ def command(
     as_json: bool,
     folders: tuple[str, ...],
 ) -> int:
-    """The command; its help text is above."""
-    from assay.core.errors import BadOption
-    from assay.viewer.comparison.comparing import compare_sources
+    """Run the command; its help text is above."""
+    from assay.core.errors import InvalidOption
+    from assay.viewer.comparison.multiplicity import adjust_comparisons
     from assay.viewer.comparison.records import CompareOptions
-    from assay.viewer.comparison.settling import settled
-    from assay.viewer.comparison.sources import MODEL, open_source
+    from assay.viewer.comparison.run_comparison import compare_sources
+    from assay.viewer.comparison.sources import MODEL_PREFIX, open_source
 
     if models:
-        runs = tuple(f"{MODEL}{name}" for name in [*words_of(models), *words_of(runs)])
+        runs = tuple(f"{MODEL_PREFIX}{name}" for name in [*split_names(models), *split_names(runs)])
     if len(runs) < 2:
-        raise BadOption("it takes two runs to compare", hint="`assay runs` shows all")
+        raise InvalidOption("two or more runs are required", hint="`assay runs` lists stored runs")
     options = CompareOptions(
-        tasks=words_of(task_names),
-        metrics=words_of(metrics),
+        tasks=split_names(task_names),
+        metrics=split_names(metrics),
         cluster_by=cluster_by,
         category=category,
         correction=correction,
@@ -97,39 +110,39 @@ def command(
     )
     sources = [open_source(word, folders) for word in runs]
     try:
-        found = settled([compare_sources(sources[0], other, options) for other in sources[1:]])
+        found = adjust_comparisons([compare_sources(sources[0], other, options) for other in sources[1:]])
         if as_json:
             click.echo(json.dumps([one.as_json() for one in found], ensure_ascii=False, indent=2))
         for comparison, other in zip(found, sources[1:], strict=True):
             if not as_json:
                 _print(comparison, show_flips=show_flips, sources=(sources[0], other))
             if plot is not None:
-                _draw(comparison, plot, several=len(found) > 1)
+                _write_plot(comparison, plot, several=len(found) > 1)
     finally:
         for source in sources:
             source.close()
     return 0
 
 
-def words_of(values: tuple[str, ...]) -> list[str]:
-    """Names given several times or with commas."""
-    return [name for value in values for name in value.split(",") if name]
-
-
-def _draw(comparison: Any, path: Path, *, several: bool) -> None:
-    from assay.viewer.comparison.forest import write_picture
+def _write_plot(comparison: Any, path: Path, *, several: bool) -> None:
+    from assay.viewer.comparison.forest_plot import write_forest_plot
 
     if several:
         path = path.with_stem(f"{path.stem}-{Path(comparison.second).name}")
-    write_picture(comparison, path)
-    click.echo(printable(f"written {path}"), err=True)
+    write_forest_plot(comparison, path)
+    click.echo(escape_control_characters(f"written {path}"), err=True)
 
 
 def _print(comparison: Any, *, show_flips: bool, sources: tuple[Any, Any]) -> None:
-    from assay.viewer.comparison.models import ModelSheets
+    from assay.viewer.comparison.model_scores import ModelSheets
 
-    first = _named(comparison.first, comparison.first_model)
-    click.secho(printable(f"{_named(comparison.second, comparison.second_model)} against {first}"), bold=True)
+    first = _format_run(comparison.first, comparison.first_model)
+    click.secho(
+        escape_control_characters(
+            f"{_format_run(comparison.second, comparison.second_model)} against {first}"
+        ),
+        bold=True,
+    )
     rows = [*comparison.rows, *([comparison.overall] if comparison.overall else [])]
     print_table(comparison, rows)
     if comparison.categories:
@@ -138,35 +151,35 @@ def _print(comparison: Any, *, show_flips: bool, sources: tuple[Any, Any]) -> No
     for source in sources:
         if isinstance(source, ModelSheets):
             used = dict.fromkeys(source.runs[row.task] for row in comparison.rows)
-            click.echo(printable(f"{source.name}: {', '.join(used)}"))
+            click.echo(escape_control_characters(f"{source.name}: {', '.join(used)}"))
     if show_flips:
         _print_flips(comparison, sources)
     click.echo("")
 
 
-def _named(run: str, model: str) -> str:
+def _format_run(run: str, model: str) -> str:
     return run if not model or model in run else f"{run} ({model})"
 
 
 def print_table(comparison: Any, rows: Any) -> None:
-    """A table as wide as the terminal, or whole where there is none."""
+    """Print a table, as wide as the terminal or uncut if standard output is not a terminal."""
     from rich.console import Console
 
-    from assay.viewer.comparison.showing import comparison_table
-    from assay.viewer.run_tables import table_text
+    from assay.viewer.comparison.comparison_table import build_comparison_table
+    from assay.viewer.terminal.runs_table import render_table_text
 
     console = Console()
     if console.is_terminal:
-        console.print(comparison_table(comparison, rows, width=console.width))
+        console.print(build_comparison_table(comparison, rows, width=console.width))
     else:
-        click.echo(table_text(comparison_table(comparison, rows)))
+        click.echo(render_table_text(build_comparison_table(comparison, rows)))
 
 
 def print_remarks(comparison: Any) -> None:
-    """Warnings and notes, each on its line."""
-    from assay.viewer.comparison.showing import remarks
+    """Print warnings and notes, one per line."""
+    from assay.viewer.comparison.comparison_table import collect_remarks
 
-    for kind, text in remarks(comparison):
+    for kind, text in collect_remarks(comparison):
         click.secho(
             f"{kind}: ", fg="yellow" if kind == "warning" else "cyan", bold=kind == "warning", nl=False
         )
@@ -174,30 +187,34 @@ def print_remarks(comparison: Any) -> None:
 
 
 def _print_flips(comparison: Any, sources: tuple[Any, Any]) -> None:
-    """Documents on which the runs disagree, the first few of each task with what was said."""
+    """Print the documents whose scores differ, the first few of each task with their answers."""
     for row in comparison.rows:
         if not row.flips:
             continue
         better = [flip for flip in row.flips if (flip.second > flip.first) == row.higher_is_better]
         click.echo("")
         click.secho(
-            printable(
-                f"{row.task}: flipped documents: {len(row.flips)}, {len(better)} of them for the better"
+            escape_control_characters(
+                f"{row.task}: {len(row.flips)} changed documents, {len(better)} of them improved"
             ),
             bold=True,
         )
-        shown = row.flips[:_SHOWN_FLIPS]
+        shown = row.flips[:_MAX_SHOWN_FLIPS]
         before = sources[0].looks(row.task, [flip.document for flip in shown])
         after = sources[1].looks(row.task, [flip.other for flip in shown])
         for flip in shown:
             click.echo(f"  document {flip.document}: {flip.first:g} → {flip.second:g}")
             for look in (before.get(flip.document), after.get(flip.other)):
                 if look is not None:
-                    said = look.answers.get(row.pipeline) or " | ".join(look.responses)
-                    click.echo(printable(f"    {_short(said)!r}  (target {_short(look.target)!r})"))
-        if len(row.flips) > _SHOWN_FLIPS:
-            click.echo(f"  … and {len(row.flips) - _SHOWN_FLIPS} more: --json has all")
+                    answer = look.answers.get(row.pipeline) or " | ".join(look.responses)
+                    click.echo(
+                        escape_control_characters(
+                            f"    {_shorten(answer)!r}  (target {_shorten(look.target)!r})"
+                        )
+                    )
+        if len(row.flips) > _MAX_SHOWN_FLIPS:
+            click.echo(f"  … and {len(row.flips) - _MAX_SHOWN_FLIPS} more; --json lists all")
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"

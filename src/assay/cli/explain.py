@@ -1,4 +1,4 @@
-"""`assay explain`: why do two runs of the same benchmark differ?"""
+"""`assay explain`: explain why two runs of the same benchmark have different scores."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Any
 
 import click
 
-from assay.cli.compare import words_of
-from assay.cli.runs import in_option
-from assay.core.printable import printable
+from assay.cli.arguments import in_option, split_names
+from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["command"]
 
-_HELP = """Say why two runs of the same benchmark have different scores.
+_HELP = """Explain why two runs of the same benchmark have different scores.
 
-Every document whose score differs is traced to what is different nearest to the score: documents, extraction, metric,
-truncated answers, chat template, few-shot examples, prompt, generation settings, tokens, or the model itself. The
-shares add up to the gap. Runs as in `assay compare`; result files of lm-eval and lmms-eval too.
+Assigns each document whose score differs to one cause: the difference that is closest to the score. Causes are
+documents, extraction, metric, truncated answers, chat template, few-shot examples, prompt, generation settings, tokens,
+or the model itself. The contributions of the causes add up to the gap. Accepts the same runs as `assay compare`.
 
 \b
 Examples:
@@ -25,17 +24,19 @@ Examples:
   assay explain hf-run vllm-run --tasks gsm8k --examples 5
   assay explain a b --json
 """
-_BAR = 30
-_LONGEST = 100
+_BAR_WIDTH = 30
+_MAX_TEXT_LENGTH = 100
 
 
 @click.command("explain", help=_HELP)
 @click.argument("first")
 @click.argument("second")
 @click.option("--tasks", "task_names", multiple=True, metavar="NAMES", help="Only these tasks.")
-@click.option("--metric", default="", metavar="NAME", help="This metric instead of each task's first.")
 @click.option(
-    "--examples", type=int, default=2, metavar="N", help="Documents shown for each cause. [default: 2]"
+    "--metric", default="", metavar="NAME", help="Metric to explain. [default: the first metric of each task]"
+)
+@click.option(
+    "--examples", type=int, default=2, metavar="N", help="Number of documents to show per cause. [default: 2]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @in_option
@@ -48,13 +49,13 @@ def command(
     as_json: bool,
     folders: tuple[str, ...],
 ) -> int:
-    """The command; its help text is above."""
-    from assay.viewer.comparison.explaining import explain_sources
+    """Run the command; its help text is above."""
+    from assay.viewer.analysis.explanation import explain_difference
     from assay.viewer.comparison.sources import open_source
 
     sources = [open_source(word, folders) for word in (first, second)]
     try:
-        found = explain_sources(sources[0], sources[1], words_of(task_names), metric, examples)
+        found = explain_difference(sources[0], sources[1], split_names(task_names), metric, examples)
         names = [source.name for source in sources]
     finally:
         for source in sources:
@@ -62,25 +63,25 @@ def command(
     if as_json:
         click.echo(json.dumps([one.as_json() for one in found], ensure_ascii=False, indent=2))
         return 0
-    click.secho(printable(f"{names[1]} against {names[0]}"), bold=True)
+    click.secho(escape_control_characters(f"{names[1]} against {names[0]}"), bold=True)
     for one in found:
         _print(one)
     return 0
 
 
 def _print(explanation: Any) -> None:
-    from assay.viewer.comparison.explaining import CAUSES
+    from assay.viewer.analysis.explanation import CAUSES
 
     click.echo("")
-    click.secho(printable(f"{explanation.task}, {explanation.metric}"), bold=True, nl=False)
+    click.secho(escape_control_characters(f"{explanation.task}, {explanation.metric}"), bold=True, nl=False)
     gap = f"{explanation.first:.4f} → {explanation.second:.4f}, a gap of {100 * explanation.gap:+.2f} points"
     click.echo(f": {gap} over {explanation.documents} documents")
     widest = max((abs(cause.gap) for cause in explanation.causes), default=0.0) or 1.0
     for cause in sorted(explanation.causes, key=lambda cause: -abs(cause.gap)):
-        bar = ("█" if cause.gap >= 0 else "▒") * max(1, round(_BAR * abs(cause.gap) / widest))
+        bar = ("█" if cause.gap >= 0 else "▒") * max(1, round(_BAR_WIDTH * abs(cause.gap) / widest))
         meaning = CAUSES[cause.name]
         if cause.name == "model" and explanation.same_model:
-            meaning = "the same model, asked the same, said something else: sampling, batching, backend"
+            meaning = "same model and same request, different answer: sampling, batching or backend"
         click.secho(f"  {cause.name:<14}", fg="cyan", nl=False)
         counted = f"{cause.documents} document{'' if cause.documents == 1 else 's'}"
         click.echo(f"{100 * cause.gap:+8.2f}  {counted:<16} {bar}")
@@ -88,14 +89,14 @@ def _print(explanation: Any) -> None:
         for example in cause.examples:
             click.echo(f"    document {example.document}: {example.first_score:g} → {example.second_score:g}")
             for text in (example.first, example.second):
-                click.echo(printable(f"      {_short(text)!r}"))
+                click.echo(escape_control_characters(f"      {_shorten(text)!r}"))
     if not explanation.causes:
-        click.echo("  every document has the same score in both")
+        click.echo("  every document has the same score in both runs")
     for one in explanation.mismatches:
         share = "" if one.count is None else f" ({one.count} of {one.total} documents)"
         click.secho("  differs: ", fg="yellow", nl=False)
-        click.echo(printable(f"{one.kind}: {one.what}{share}"))
+        click.echo(escape_control_characters(f"{one.kind}: {one.what}{share}"))
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[: _MAX_TEXT_LENGTH - 1]}…"

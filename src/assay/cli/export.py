@@ -1,4 +1,4 @@
-"""`assay export`: a run in a format other programs read."""
+"""`assay export`: write a run in the format of another program."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import Any
 
 import click
 
-from assay.cli.runs import found, in_option
-from assay.core.printable import printable
+from assay.cli.arguments import find_run_folder, in_option
+from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["command"]
 
-_HELP = """Write a run in a format other programs read.
+_HELP = """Export a run in the format of another program.
 
-RUN is an id, the start of one, a path, or `latest`. Texts go to standard output unless `--output` names a file.
+RUN is a run id, the start of one, a path, or `latest`. Text formats are written to standard output unless `--output`
+names a file.
 
 \b
 FORMAT is one of:
-  jsonl       everything about each document, a line each
-  csv         a row per document and filter, a column per metric
-  parquet     the same rows as a parquet file (needs pyarrow)
-  junit       a test case per document, or per --threshold, for CI
-  html-table  the table of results as a page
-  lm-eval     results and samples, as lm-evaluation-harness writes them
-  lmms-eval   results and samples, as lmms-eval writes them
+  jsonl       all data of each document, one line per document
+  csv         one row per document and filter, one column per metric
+  parquet     the same rows as a Parquet file (needs pyarrow)
+  junit       one test case per document, or per --threshold, for CI
+  html-table  the result table as an HTML page
+  lm-eval     results and samples files of lm-evaluation-harness
+  lmms-eval   results and samples files of lmms-eval
 
 \b
 Examples:
@@ -38,9 +39,9 @@ Examples:
 
 @click.command("export", help=_HELP)
 @click.argument("run")
-@click.option("--format", "format_name", required=True, metavar="FORMAT", help="See above.")
+@click.option("--format", "format_name", required=True, metavar="FORMAT", help="Export format, see above.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE|DIR", help="Where to write it."
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE|DIR", help="Output file or folder."
 )
 @click.option("--tasks", "task_names", multiple=True, metavar="NAMES", help="Only these tasks of the run.")
 @click.option(
@@ -48,10 +49,13 @@ Examples:
     "thresholds",
     multiple=True,
     metavar="TASK[:METRIC]=VALUE",
-    help="With junit: a test case for this, instead of one per document; exits 3 when it is not met.",
+    help="With junit: write test cases for thresholds instead of documents; exits with code 3 if one is missed.",
 )
 @click.option(
-    "--scoring", type=int, metavar="N", help="The run as scored the Nth time; 0: when it was asked."
+    "--scoring",
+    type=int,
+    metavar="N",
+    help="Export the Nth rescoring of the run (0: the original scores). [default: the latest]",
 )
 @in_option
 def command(
@@ -63,50 +67,51 @@ def command(
     scoring: int | None,
     folders: tuple[str, ...],
 ) -> int:
-    """The command; its help text is above."""
-    from assay.core.errors import BadOption
+    """Run the command; its help text is above."""
+    from assay.core.errors import InvalidOption
     from assay.store.runs import Run
     from assay.viewer.exports import export
     from assay.viewer.exports.junit import parse_threshold
 
-    wanted = [parse_threshold(text) for text in thresholds]
-    if wanted and format_name != "junit":
-        raise BadOption("only `--format junit` has thresholds", where="--threshold")
-    asked = Run(found(run, folders))
+    parsed_thresholds = [parse_threshold(text) for text in thresholds]
+    if parsed_thresholds and format_name != "junit":
+        raise InvalidOption("`--threshold` requires `--format junit`", where="--threshold")
+    asked = Run(find_run_folder(run, folders))
     opened = asked.scored(scoring)
     if opened is not asked and scoring is None:
         click.echo(
-            f"as scored the last time (scoring {opened.id}); --scoring 0 is the run as it was asked", err=True
+            f"exporting the latest scores (scoring {opened.id}); --scoring 0 exports the original scores",
+            err=True,
         )
     tasks = [name for word in task_names for name in word.split(",") if name]
     try:
-        if wanted:
-            return _gate(opened, wanted, output)
-        files = export(opened, format_name, tasks, output, _Stdout())
+        if parsed_thresholds:
+            return _export_thresholds(opened, parsed_thresholds, output)
+        files = export(opened, format_name, tasks, output, _StdoutWriter())
     finally:
         opened.close()
     for file in files:
-        click.echo(printable(f"written {file}"), err=True)
+        click.echo(escape_control_characters(f"wrote {file}"), err=True)
     return 0
 
 
-class _Stdout:
-    """Standard output as a file that takes any text."""
+class _StdoutWriter:
+    """Writes to standard output, escaping characters that UTF-8 cannot encode."""
 
     def write(self, text: str) -> int:
         sys.stdout.write(text.encode("utf-8", "backslashreplace").decode())
         return len(text)
 
 
-def _gate(run: Any, wanted: list[Any], output: Path | None) -> int:
-    """One test case per threshold; 3 when one is not met."""
+def _export_thresholds(run: Any, thresholds: list[Any], output: Path | None) -> int:
+    """Write one test case per threshold and return 3 if a threshold is missed."""
     import io
 
-    from assay.core.errors import BadOutput
-    from assay.viewer.exports.junit import unmet, write_thresholds
+    from assay.core.errors import OutputError
+    from assay.viewer.exports.junit import describe_unmet_thresholds, write_thresholds
 
     stream = io.StringIO()
-    write_thresholds(run, wanted, stream)
+    write_thresholds(run, thresholds, stream)
     if output is None:
         click.echo(stream.getvalue(), nl=False)
     else:
@@ -114,8 +119,8 @@ def _gate(run: Any, wanted: list[Any], output: Path | None) -> int:
             output.parent.mkdir(parents=True, exist_ok=True)
             output.write_text(stream.getvalue(), "utf-8")
         except OSError as error:
-            raise BadOutput(f"cannot write the export: {error.strerror}", where=str(output)) from None
-    missed = unmet(run, wanted)
+            raise OutputError(f"cannot write the export: {error.strerror}", where=str(output)) from None
+    missed = describe_unmet_thresholds(run, thresholds)
     for message in missed:
-        click.echo(printable(message), err=True)
+        click.echo(escape_control_characters(message), err=True)
     return 3 if missed else 0

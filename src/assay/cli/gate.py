@@ -1,4 +1,4 @@
-"""`assay gate`: may this run pass?"""
+"""`assay gate`: fail if a run misses a threshold or is worse than a baseline."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import click
 
-from assay.cli.compare import print_remarks, print_table, words_of
-from assay.cli.runs import in_option
-from assay.core.printable import printable
+from assay.cli.arguments import in_option, split_names
+from assay.cli.compare import print_remarks, print_table
+from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["command"]
 
-_HELP = """Say whether a run may pass: no number below its floor, no drop that chance does not explain.
+_HELP = """Fail if a run misses a threshold or is significantly worse than a baseline.
 
-Exits 3 when it may not. A run is an id, the start of one, a path, `latest`, or results of lm-eval or lmms-eval.
-`--max_drop` allows a drop of so many points (percent, for metrics that are no shares); only one that is larger beyond
-doubt stops the run, so that noise does not.
+Exits with code 3 if a check fails. A run is a run id, the start of one, a path, `latest`, or results of lm-eval or
+lmms-eval. `--max_drop` is the tolerated drop in points (percent for metrics that are not fractions). A check fails only
+if the drop is significantly larger, so that noise does not fail the gate.
 
 \b
 Examples:
@@ -31,25 +31,40 @@ Examples:
 
 @click.command("gate", help=_HELP)
 @click.argument("run")
-@click.option("--baseline", metavar="RUN", help="What it must not be worse than.")
-@click.option("--min", "floors", multiple=True, metavar="TASK[:METRIC]=VALUE", help="A number it must reach.")
+@click.option("--baseline", metavar="RUN", help="Baseline run.")
 @click.option(
-    "--max_drop", type=float, default=0.0, metavar="POINTS", help="A drop that is allowed. [default: 0]"
+    "--min", "floors", multiple=True, metavar="TASK[:METRIC]=VALUE", help="Minimum score; repeatable."
 )
 @click.option(
-    "--alpha", type=float, default=0.05, metavar="SHARE", help="Chance of a false alarm. [default: 0.05]"
+    "--max_drop", type=float, default=0.0, metavar="POINTS", help="Tolerated drop in points. [default: 0]"
+)
+@click.option(
+    "--alpha",
+    type=float,
+    default=0.05,
+    metavar="SHARE",
+    help="Significance level (false positive rate). [default: 0.05]",
 )
 @click.option("--tasks", "task_names", multiple=True, metavar="NAMES", help="Only these tasks.")
 @click.option(
-    "--metric", "metrics", multiple=True, metavar="NAMES", help="These instead of each task's first."
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAMES",
+    help="Metrics to check. [default: the first metric of each task]",
+)
+@click.option("--cluster_by", default="", metavar="FIELD", help="Cluster documents by this field.")
+@click.option(
+    "--correction",
+    default="holm",
+    metavar="NAME",
+    help="Correction for multiple comparisons: holm, bh or none. [default: holm]",
 )
 @click.option(
-    "--cluster_by", default="", metavar="FIELD", help="Documents alike in this field belong together."
+    "--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write the checks as JUnit XML."
 )
-@click.option("--correction", default="holm", metavar="NAME", help="holm, bh or none. [default: holm]")
-@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML for CI.")
 @click.option(
-    "--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Write a summary in Markdown."
+    "--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Write a summary as Markdown."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @in_option
@@ -68,8 +83,8 @@ def command(
     as_json: bool,
     folders: tuple[str, ...],
 ) -> int:
-    """The command; its help text is above."""
-    from assay.viewer.comparison.gates import GateOptions, judge_gate, junit_of, markdown_of
+    """Run the command; its help text is above."""
+    from assay.viewer.analysis.gate import GateOptions, evaluate_gate, to_junit, to_markdown
     from assay.viewer.comparison.sources import open_source
     from assay.viewer.exports.junit import parse_threshold
 
@@ -77,18 +92,18 @@ def command(
         floors=[parse_threshold(text, "--min") for text in floors],
         max_drop=max_drop,
         alpha=alpha,
-        tasks=words_of(task_names),
-        metrics=words_of(metrics),
+        tasks=split_names(task_names),
+        metrics=split_names(metrics),
         cluster_by=cluster_by,
         correction=correction,
     )
     sources = [open_source(word, folders) for word in (run, baseline) if word is not None]
     try:
-        gate = judge_gate(sources[0], sources[1] if baseline is not None else None, options)
+        gate = evaluate_gate(sources[0], sources[1] if baseline is not None else None, options)
     finally:
         for source in sources:
             source.close()
-    for path, text in ((junit, junit_of(gate)), (markdown, markdown_of(gate))):
+    for path, text in ((junit, to_junit(gate)), (markdown, to_markdown(gate))):
         if path is not None:
             _write(path, text)
     if as_json:
@@ -99,14 +114,14 @@ def command(
 
 
 def _write(path: Path, text: str) -> None:
-    from assay.core.errors import BadOutput
+    from assay.core.errors import OutputError
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
     except OSError as error:
-        raise BadOutput(f"cannot write the report: {error.strerror}", where=str(path)) from None
-    click.echo(printable(f"written {path}"), err=True)
+        raise OutputError(f"cannot write the report: {error.strerror}", where=str(path)) from None
+    click.echo(escape_control_characters(f"wrote {path}"), err=True)
 
 
 def _print(gate: Any) -> None:
@@ -119,8 +134,8 @@ def _print(gate: Any) -> None:
         click.secho(
             "pass  " if check.passed else "FAIL  ", fg="green" if check.passed else "red", bold=True, nl=False
         )
-        click.echo(printable(check.message))
-    word, colour = ("passed", "green") if gate.passed else ("stopped", "red")
+        click.echo(escape_control_characters(check.message))
+    word, colour = ("passed", "green") if gate.passed else ("failed", "red")
     failed = sum(not check.passed for check in gate.checks)
     click.secho(f"{word}: ", fg=colour, bold=True, nl=False)
-    click.echo(f"{len(gate.checks) - failed} of {len(gate.checks)} checks hold")
+    click.echo(f"{len(gate.checks) - failed} of {len(gate.checks)} checks passed")

@@ -1,4 +1,4 @@
-"""`assay import`: results of lm-eval and lmms-eval as runs."""
+"""`assay import`: import results of lm-eval and lmms-eval as runs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import click
 
 __all__ = ["command"]
 
-_HELP = """Keep results of lm-eval or lmms-eval as runs, to be shown, compared, exported and viewed like any other.
+_HELP = """Import results of lm-eval or lmms-eval as runs that you can show, compare, export and view.
 
-PLACES are folders of results (the newest of each task counts), results files, or samples files; what was answered is in
-the samples, so the results must have been written with them (--log_samples). The same files are imported once.
+PLACES are folders with results (the newest results of each task are used), results files, or samples files. The results
+must include samples (--log_samples), because they contain the responses. Importing the same files again has no effect.
 
 \b
 Examples:
@@ -29,14 +29,14 @@ Examples:
     "--output_path",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder for the runs [default: ./assay-runs]",
+    help="Folder for the imported runs. [default: ./assay-runs]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the folders as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the run folders as JSON.")
 def command(places: tuple[str, ...], output_path: Path | None, as_json: bool) -> None:
-    """The command; its help text is above."""
+    """Run the command; its help text is above."""
     from assay.engine.results.import_results import import_results
     from assay.store.runs import Run
-    from assay.viewer.tables import results_text
+    from assay.viewer.terminal.results_table import format_results
 
     rows = []
     for place in places:
@@ -45,8 +45,8 @@ def command(places: tuple[str, ...], output_path: Path | None, as_json: bool) ->
         if not as_json:
             run = Run(folder)
             try:
-                click.echo(f"{'imported' if new else 'imported before'}: {place}")
-                click.echo(results_text(run))
+                click.echo(f"{'imported' if new else 'already imported'}: {place}")
+                click.echo(format_results(run))
                 click.echo(f"stored in {folder}")
             finally:
                 run.close()

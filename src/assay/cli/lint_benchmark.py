@@ -1,4 +1,4 @@
-"""`assay lint-benchmark`: what is wrong with the documents rather than with the models?"""
+"""`assay lint-benchmark`: find suspicious documents of a benchmark."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from assay.cli.runs import in_option
-from assay.core.printable import printable
+from assay.cli.arguments import in_option
+from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["command"]
 
-_HELP = """Say what looks wrong with a benchmark, from several runs of it.
+_HELP = """Find suspicious documents of a benchmark from several runs.
 
-Documents nobody or everybody gets right, documents on which worse models do better (from four runs on), duplicates,
-questions among their own few-shot examples, places that are right or chosen too often; and with `--blind`, what is
-left of the score without the pictures. Runs as in `assay compare`.
+Reports documents that no run or every run answers correctly, documents that weaker models answer better (needs four
+runs), duplicates, documents among their own few-shot examples, and answer positions that are correct or chosen too
+often. With `--blind`, shows the score without images. Accepts the same runs as `assay compare`.
 
 \b
 Examples:
@@ -24,17 +24,17 @@ Examples:
   assay lint-benchmark with-pictures --blind without-pictures
   assay lint-benchmark run1 run2 --json
 """
-_SHOWN = 8
+_MAX_SHOWN_DOCUMENTS = 8
 
 
 @click.command("lint-benchmark", help=_HELP)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--blind", metavar="RUN", help="The same tasks asked without the pictures.")
+@click.option("--blind", metavar="RUN", help="Run of the same tasks without images.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @in_option
 def command(runs: tuple[str, ...], blind: str | None, as_json: bool, folders: tuple[str, ...]) -> int:
-    """The command; its help text is above."""
-    from assay.viewer.comparison.linting import lint_benchmark
+    """Run the command; its help text is above."""
+    from assay.viewer.analysis.benchmark_lint import lint_benchmark
     from assay.viewer.comparison.sources import open_source
 
     sources = [open_source(word, folders) for word in (*runs, *((blind,) if blind else ()))]
@@ -55,13 +55,15 @@ def _print(found: list[Any], runs: int) -> None:
     for one in found:
         if one.task != task:
             task = one.task
-            click.secho(printable(task), bold=True)
+            click.secho(escape_control_characters(task), bold=True)
         click.secho(f"  {one.kind:<11}", fg="yellow", nl=False)
-        click.echo(printable(f"{one.count} of {one.total}: {one.what}"))
+        click.echo(escape_control_characters(f"{one.count} of {one.total}: {one.what}"))
         if one.documents:
-            more = ", …" if one.count > _SHOWN else ""
-            click.echo(f"             documents {', '.join(map(str, one.documents[:_SHOWN]))}{more}")
+            more = ", …" if one.count > _MAX_SHOWN_DOCUMENTS else ""
+            click.echo(
+                f"             documents {', '.join(map(str, one.documents[:_MAX_SHOWN_DOCUMENTS]))}{more}"
+            )
     if not found:
-        click.echo("nothing looks wrong")
+        click.echo("no problems found")
     if runs == 1:
-        click.echo("from one run only; several tell more about single documents", err=True)
+        click.echo("based on one run; more runs give more reliable findings", err=True)

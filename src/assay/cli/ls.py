@@ -1,4 +1,4 @@
-"""`assay ls`: what there is."""
+"""`assay ls`: list tasks, groups, tags, registered components and options."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from assay.tasks.index import Entry, TaskIndex
+    from assay.tasks.files.index import Entry, TaskIndex
 
 __all__ = ["command"]
 
-_HELP = """List what this installation knows.
+_HELP = """List tasks, groups, tags, registered components and options.
 
 \b
 KIND is one of: tasks, groups, tags, models, metrics, filters, judges, aggregations, sandboxes, sinks, options.
-PATTERN is a glob, or part of a name.
+PATTERN is a glob or a part of a name.
 
 \b
 Examples:
@@ -35,58 +35,60 @@ Examples:
 @click.command("ls", help=_HELP)
 @click.argument("kind", default="tasks")
 @click.argument("pattern", default="*")
-@click.option("--include_path", multiple=True, metavar="DIR", help="Further folders with task files.")
+@click.option(
+    "--include_path", multiple=True, metavar="DIR", help="Additional folder with task files; repeatable."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(kind: str, pattern: str, include_path: tuple[str, ...], as_json: bool) -> None:
-    """The command; its help text is above."""
+    """Run the command; its help text is above."""
     from assay.core.errors import UnknownName
 
     listings: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "tasks": lambda: _indexed("task", include_path),
-        "groups": lambda: _indexed("group", include_path),
-        "tags": lambda: _indexed("tag", include_path),
-        "models": lambda: _registered("assay.models", "MODELS"),
-        "metrics": lambda: _registered("assay.scoring.metrics", "METRICS"),
-        "filters": lambda: _registered("assay.scoring.filters", "FILTERS"),
-        "judges": lambda: _registered("assay.scoring.judges", "JUDGES"),
-        "aggregations": lambda: _registered("assay.stats.aggregations", "AGGREGATIONS"),
-        "sandboxes": lambda: _registered("assay.sandboxes", "SANDBOXES"),
-        "sinks": lambda: _registered("assay.viewer.sinks", "SINKS"),
-        "options": _options,
+        "tasks": lambda: _list_index("task", include_path),
+        "groups": lambda: _list_index("group", include_path),
+        "tags": lambda: _list_index("tag", include_path),
+        "models": lambda: _list_registry("assay.engine", "MODELS"),
+        "metrics": lambda: _list_registry("assay.scoring.metrics", "METRICS"),
+        "filters": lambda: _list_registry("assay.scoring.filters", "FILTERS"),
+        "judges": lambda: _list_registry("assay.scoring.judges", "JUDGES"),
+        "aggregations": lambda: _list_registry("assay.stats.aggregations", "AGGREGATIONS"),
+        "sandboxes": lambda: _list_registry("assay.sandboxes", "SANDBOXES"),
+        "sinks": lambda: _list_registry("assay.viewer.sinks", "SINKS"),
+        "options": _list_options,
     }
     if kind not in listings:
         close = get_close_matches(kind, listings, n=1)
         guess = f"did you mean `{close[0]}`? " if close else ""
-        raise UnknownName(f"nothing is listed as `{kind}`", hint=f"{guess}one of: {', '.join(listings)}")
-    wanted = pattern if any(character in pattern for character in "*?[") else f"*{pattern}*"
+        raise UnknownName(f"unknown kind `{kind}`", hint=f"{guess}one of: {', '.join(listings)}")
+    name_pattern = pattern if any(character in pattern for character in "*?[") else f"*{pattern}*"
     rows = listings[kind]()
-    if wanted != "*":
-        rows = [row for row in rows if fnmatchcase(row["name"], wanted)]
+    if name_pattern != "*":
+        rows = [row for row in rows if fnmatchcase(row["name"], name_pattern)]
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
     width = max((len(row["name"]) for row in rows), default=0)
-    if rows:  # in one piece: thirteen thousand small writes take as long as finding the tasks
-        most = get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
+    if rows:  # one write: 13,000 small writes take as long as indexing the tasks
+        max_width = get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
         lines = [f"{row['name'].ljust(width)}  {row['about']}".rstrip() for row in rows]
-        click.echo("\n".join(lines if not most else [_cut(line, most) for line in lines]))
+        click.echo("\n".join(lines if not max_width else [_truncate(line, max_width) for line in lines]))
     click.echo(f"{len(rows)} {kind}", err=True)
 
 
-def _cut(line: str, most: int) -> str:
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+def _truncate(line: str, max_width: int) -> str:
+    return line if len(line) <= max_width else f"{line[: max_width - 1]}…"
 
 
-def _indexed(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]]:
-    from assay.tasks.index import TaskIndex, default_roots
-    from assay.tasks.naming import headline
+def _list_index(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]]:
+    from assay.tasks.files.index import TaskIndex, default_roots
+    from assay.tasks.files.naming_keys import headline
 
     index = TaskIndex.build(default_roots(include_path))
     for path, error in index.broken:
-        click.echo(f"warning: {path} cannot be read: {error.what}", err=True)
-    _mention_hidden(index)
+        click.echo(f"warning: cannot read {path}: {error.what}", err=True)
+    _report_shadowed_names(index)
     rows = []
-    # the thousands of files of an installed harness are not opened: they are told by where they lie
+    # do not open the thousands of task files of an installed harness: describe them by their folder
     abouts = {root: str(root) for label, root in index.labels.items() if label != "assay"}
     inside = {root: index.within(root) for root in index.roots}
     for name in index.names(kind):
@@ -96,14 +98,14 @@ def _indexed(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]]:
         else:
             about = abouts.get(entry.root) or headline(entry.file) or str(entry.root)
         if kind != "task":
-            count = len(_leaves(entry, inside.get(entry.root, index) if entry.root else index, set()))
+            count = len(_collect_tasks(entry, inside.get(entry.root, index) if entry.root else index, set()))
             about = f"{count} task{'' if count == 1 else 's'}  {about}".rstrip()
         rows.append({"name": name, "about": about, "path": entry.file, "members": list(entry.members)})
     return rows
 
 
-def _leaves(entry: Entry, index: TaskIndex, seen: set[str]) -> set[str]:
-    """The tasks of a group or tag, those of groups inside it included; what is defined inline counts as one."""
+def _collect_tasks(entry: Entry, index: TaskIndex, seen: set[str]) -> set[str]:
+    """Return the tasks of a group or tag, including those of nested groups; an inline definition counts as one."""
     found: set[str] = set()
     for name in entry.members:
         member = index.entries.get(name)
@@ -111,35 +113,35 @@ def _leaves(entry: Entry, index: TaskIndex, seen: set[str]) -> set[str]:
             found.add(name)
         elif name not in seen:
             seen.add(name)
-            found |= _leaves(member, index, seen)
+            found |= _collect_tasks(member, index, seen)
     return found
 
 
-def _mention_hidden(index: Any) -> None:
-    """Names defined twice: one line for two well-known folders, which share many; one each for mistakes."""
+def _report_shadowed_names(index: Any) -> None:
+    """Report names defined twice: one line for two task collections that share names, one line per name otherwise."""
     shared: Counter[tuple[str, str]] = Counter()
     for name, used, hidden in index.shadowed:
         pair = (index.label(used), index.label(hidden))
         if all(pair) and pair[0] != pair[1]:
             shared[pair] += 1
         else:
-            click.echo(f"warning: `{name}` is defined twice: {used} counts, {hidden} does not", err=True)
+            click.echo(f"warning: `{name}` is defined twice: {used} is used, {hidden} is ignored", err=True)
     for (used, hidden), count in shared.items():
         names = "1 name is" if count == 1 else f"{count} names are"
         click.echo(
-            f"note: {names} in both {used} and {hidden}: those of {used} count, `{hidden}/NAME` asks for the others",
+            f"note: {names} in both {used} and {hidden}: {used} takes precedence, `{hidden}/NAME` selects the other",
             err=True,
         )
 
 
-def _registered(module: str, name: str) -> list[dict[str, Any]]:
+def _list_registry(module: str, name: str) -> list[dict[str, Any]]:
     from importlib import import_module
 
     registry = getattr(import_module(module), name)
     return [{"name": key, "about": registry.about(key)} for key in registry.names()]
 
 
-def _options() -> list[dict[str, Any]]:
-    from assay.core.runspec import run_options
+def _list_options() -> list[dict[str, Any]]:
+    from assay.core.options.run_spec import list_options
 
-    return [{"name": name, "about": details.help} for name, _, details in run_options()]
+    return [{"name": name, "about": details.help} for name, _, details in list_options()]

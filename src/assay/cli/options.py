@@ -1,4 +1,4 @@
-"""Flags from the one declaration of every option (`assay.core.runspec`)."""
+"""Command-line flags generated from the option declarations of `RunSpec`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from assay.core.errors import BadOption
-from assay.core.runspec import Option, RunSpec, run_options
+from assay.core.errors import InvalidOption
+from assay.core.options.run_spec import Option, RunSpec, list_options
 
-__all__ = ["OptionsCommand", "add_run_options", "given_options", "spec_from"]
+__all__ = ["OptionsCommand", "add_run_options", "build_run_spec", "collect_options"]
 
 
-class _Value(click.ParamType[Any]):
-    """A text read by the option's own parser."""
+class _OptionType(click.ParamType[Any]):
+    """A click type that uses the parser of the option."""
 
     def __init__(self, name: str, details: Option) -> None:
         self.name = details.metavar
@@ -27,29 +27,31 @@ class _Value(click.ParamType[Any]):
             return value
         try:
             return self._details.parse(value)
-        except BadOption as error:
-            raise BadOption(error.what, where=error.where or self._flag, hint=error.hint) from None
+        except InvalidOption as error:
+            raise InvalidOption(error.what, where=error.where or self._flag, hint=error.hint) from None
 
 
 class OptionsCommand(click.Command):
-    """A command whose `--tasks` takes several values: `--tasks a b c` as well as `--tasks a,b,c`."""
+    """A command whose `--tasks` accepts several values: `--tasks a b c` as well as `--tasks a,b,c`."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        many = {flag for parameter in self.params if parameter.name == "tasks" for flag in parameter.opts}
-        spread: list[str] = []
+        list_flags = {
+            flag for parameter in self.params if parameter.name == "tasks" for flag in parameter.opts
+        }
+        expanded: list[str] = []
         last = ""
         for argument in arguments:
             if argument.startswith("-") and argument != "-":
-                last = argument if argument in many else ""
-                spread.append(argument)
-            elif last and spread[-1] != last:
-                spread += [last, argument]
+                last = argument if argument in list_flags else ""
+                expanded.append(argument)
+            elif last and expanded[-1] != last:
+                expanded += [last, argument]
             else:
-                spread.append(argument)
-        return super().parse_args(context, spread)
+                expanded.append(argument)
+        return super().parse_args(context, expanded)
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Options under the headings they were declared with."""
+        """Print the options under the sections they are declared with."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(context):
             record = parameter.get_help_record(context)
@@ -61,57 +63,57 @@ class OptionsCommand(click.Command):
 
 
 def add_run_options(command: click.Command, names: Iterable[str] | None = None) -> None:
-    """Give a command the run's options (or some of them), and `--config`."""
+    """Add the options of a run (all, or those named) and `--config` to a command."""
     wanted = None if names is None else set(names)
-    for name, default, details in run_options():
+    for name, default, details in list_options():
         if wanted is None or name in wanted:
-            command.params.append(_flag(name, default, details))
+            command.params.append(_build_flag(name, default, details))
     config = click.Option(
         ["-C", "--config"],
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="YAML file with any of these options (`-` for standard input); flags win.",
+        help="YAML file with options (`-`: standard input); command-line flags take precedence.",
     )
     config.section = "Other"  # type: ignore[attr-defined]
     command.params.append(config)
 
 
-def _flag(name: str, default: Any, details: Option) -> click.Option:
+def _build_flag(name: str, default: Any, details: Option) -> click.Option:
     declared = [f"--{name}"] + ([f"-{details.short}"] if details.short else [])
-    shown = f"{details.help}{_default_text(default)}"
+    help_text = f"{details.help}{_format_default(default)}"
     if details.flag:
-        option = click.Option(declared, is_flag=True, default=None, help=shown)
+        option = click.Option(declared, is_flag=True, default=None, help=help_text)
     else:
-        bare: dict[str, Any] = {}
-        if details.bare is not None:
-            bare = {"is_flag": False, "flag_value": str(details.bare).lower()}
+        optional_value: dict[str, Any] = {}
+        if details.const is not None:
+            optional_value = {"is_flag": False, "flag_value": str(details.const).lower()}
         option = click.Option(
             declared,
-            type=_Value(name, details),
+            type=_OptionType(name, details),
             metavar=details.metavar,
-            multiple=details.many,
+            multiple=details.repeatable,
             default=None,
-            help=shown,
-            **bare,
+            help=help_text,
+            **optional_value,
         )
     option.section = details.section  # type: ignore[attr-defined]
     return option
 
 
-def _default_text(default: Any) -> str:
+def _format_default(default: Any) -> str:
     if default is None or default is False or default in ({}, []):
         return ""
     shown = ",".join(str(item) for item in default) if isinstance(default, (list, tuple)) else str(default)
     return f" [default: {shown}]"
 
 
-def spec_from(values: dict[str, Any], config: Path | None) -> RunSpec:
-    """Options from a config file, then from flags, which win."""
-    return RunSpec.of(given_options(values, config), where=str(config) if config else "")
+def build_run_spec(values: dict[str, Any], config: Path | None) -> RunSpec:
+    """Build the options of a run from a config file and flags; flags take precedence."""
+    return RunSpec.of(collect_options(values, config), where=str(config) if config else "")
 
 
-def given_options(values: dict[str, Any], config: Path | None) -> dict[str, Any]:
-    """The options somebody gave, in a config file or as flags, which win; not the defaults."""
+def collect_options(values: dict[str, Any], config: Path | None) -> dict[str, Any]:
+    """Return the options set in a config file or by flags, without defaults; flags take precedence."""
     settings: dict[str, Any] = {}
     if config is not None:
         settings |= {str(name).replace("-", "_"): value for name, value in _read_config(config).items()}
@@ -133,7 +135,9 @@ def _read_config(path: Path) -> dict[str, Any]:
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
-        raise BadOption(
-            "a config file is a mapping of options", where=str(path), hint="for instance `tasks: [arc_easy]`"
+        raise InvalidOption(
+            "a config file must be a mapping of options",
+            where=str(path),
+            hint="for example `tasks: [arc_easy]`",
         )
     return loaded

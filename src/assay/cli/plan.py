@@ -1,4 +1,4 @@
-"""`assay plan`: what a run would do; every problem at once; no model call."""
+"""`assay plan`: show what a run would do and list every problem. Does not call the model."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from assay.cli.options import OptionsCommand, add_run_options, spec_from
+from assay.cli.options import OptionsCommand, add_run_options, build_run_spec
 
 __all__ = ["command"]
 
-_HELP = """Say what a run would do, and everything that is wrong with it.
+_HELP = """Show what a run would do and list every problem.
 
-Reads the tasks and their data, renders every prompt, counts; asks nothing and loads no weights. Takes the same
-options as `assay run`. How many requests a dialogue makes depends on the answers: it is counted with its first.
+Reads the tasks and their data, renders every prompt and counts requests; sends no request and loads no weights. Accepts
+the options of `assay run`. The number of requests of a dialogue depends on the answers; only its first one is counted.
 
 \b
 Examples:
@@ -29,11 +29,11 @@ Examples:
 @click.argument("task_names", nargs=-1, metavar="[TASKS]...")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON on standard output.")
 def command(task_names: tuple[str, ...], as_json: bool, config: Path | None, **values: Any) -> None:
-    """The command; its help text is above."""
+    """Run the command; its help text is above."""
     if task_names:
         given = [name for word in task_names for name in word.split(",") if name]
         values["tasks"] = (*(values.get("tasks") or ()), given)
-    spec = spec_from(values, config)
+    spec = build_run_spec(values, config)
 
     from assay import api
 
@@ -43,7 +43,7 @@ def command(task_names: tuple[str, ...], as_json: bool, config: Path | None, **v
 
     expected = forecast(plan)
     if as_json:
-        click.echo(json.dumps(_document(plan, expected), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(_to_json(plan, expected), ensure_ascii=False, indent=2))
     else:
         _print(plan, expected)
 
@@ -51,7 +51,7 @@ def command(task_names: tuple[str, ...], as_json: bool, config: Path | None, **v
 add_run_options(command)
 
 
-def _document(plan: Any, expected: Any) -> dict[str, Any]:
+def _to_json(plan: Any, expected: Any) -> dict[str, Any]:
     tasks, counts = {}, expected.counts
     for name, planned in plan.tasks.items():
         tasks[name] = {
@@ -88,8 +88,8 @@ def _print(plan: Any, expected: Any) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title, side in (
         ("task", "left"),
-        ("asks for", "left"),
-        ("shots", "right"),
+        ("request type", "left"),
+        ("few-shot", "right"),
         ("documents", "right"),
         ("requests", "right"),
     ):
@@ -106,36 +106,34 @@ def _print(plan: Any, expected: Any) -> None:
         )
     console = Console()
     if not console.is_terminal:
-        console = Console(width=10_000)  # a file has room for long names
+        console = Console(width=10_000)  # do not wrap names in files
     console.print(table)
     total = sum(sum(kinds.values()) for kinds in counts.values())
     more = "at least " if any(planned.task.is_dialogue for planned in plan.tasks.values()) else ""
     click.echo(
-        f"{plan.documents} documents, {more}{total} requests to `{plan.model.name}`; would be stored in {plan.folder}"
+        f"{plan.documents} documents, {more}{total} requests to `{plan.model.name}`; results folder: {plan.folder}"
     )
-    click.echo(_estimate(expected))
+    click.echo(_format_estimate(expected))
     for name, judge in plan.judges.items():
-        use = "judges" if judge.needed else "is there for helpers that ask a judge"
-        click.echo(f"the model `{name}` {use}")
+        use = "required" if judge.needed else "available to helper functions"
+        click.echo(f"judge `{name}`: {use}")
     for note in plan.notes:
         click.echo(f"note: {note}")
     click.echo("no problems found")
 
 
-def _estimate(expected: Any) -> str:
-    """About how many tokens and how much money, as a range; and what it does not know."""
-    from assay.viewer.progress import amount
-    from assay.viewer.tables import dollars
+def _format_estimate(expected: Any) -> str:
+    """Return the estimated numbers of tokens and the cost as ranges."""
+    from assay.viewer.terminal.progress import format_count
+    from assay.viewer.terminal.results_table import format_dollars
 
-    def ends(span: Any, show: Any) -> str:
-        low, high = show(span.low), show(span.high)
+    def format_range(span: Any, format_value: Any) -> str:
+        low, high = format_value(span.low), format_value(span.high)
         return low if low == high else f"{low} to {high}"
 
-    said = f"estimate: {ends(expected.read, amount)} tokens read, {ends(expected.written, amount)} written"
+    text = f"estimate: {format_range(expected.read, format_count)} input tokens, {format_range(expected.written, format_count)} output tokens"
     if not expected.billed_as:
-        return said
+        return text
     if expected.cost_usd is None:
-        return f"{said}; cost unknown: no price for `{expected.billed_as}` (--prices FILE)"
-    return (
-        f"{said}; {ends(expected.cost_usd, dollars)} by prices of {expected.price_date}, judges not counted"
-    )
+        return f"{text}; cost unknown: no price for `{expected.billed_as}` (--prices FILE)"
+    return f"{text}; {format_range(expected.cost_usd, format_dollars)} at prices of {expected.price_date}, without judges"

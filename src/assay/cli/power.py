@@ -1,4 +1,4 @@
-"""`assay power`: how many documents does it take?"""
+"""`assay power`: calculate how many documents are needed to detect a difference."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from assay.cli.compare import words_of
-from assay.cli.runs import in_option
-from assay.core.printable import printable
+from assay.cli.arguments import in_option, split_names
+from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["command"]
 
-_HELP = """Say how small a difference a benchmark can show, and how many documents a difference takes.
+_HELP = """Calculate the smallest difference a benchmark can detect, and how many documents a difference needs.
 
-From pilot runs: one tells how scores vary, two of different models how their difference does; where a task has `repeats`,
-or with three or more runs of one model, also what sampling adds. Without a run: right-or-wrong scores, half of them right.
+Variances come from pilot runs: one run gives the variance of scores, two runs of different models the variance of their
+difference; `repeats`, or three or more runs of one model, add the sampling variance. Without a run, assumes binary
+scores with a mean of 0.5.
 
 \b
 Examples:
@@ -30,24 +30,26 @@ Examples:
 
 @click.command("power", help=_HELP)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("--effect", type=float, metavar="POINTS", help="A difference to be found.")
+@click.option("--effect", type=float, metavar="POINTS", help="Difference to detect, in points.")
+@click.option("--documents", type=int, metavar="N", help="Number of documents. [default: as in the runs]")
+@click.option("--repeats", type=int, default=1, metavar="K", help="Answers per document. [default: 1]")
 @click.option(
-    "--documents", type=int, metavar="N", help="Documents there will be. [default: those of the runs]"
+    "--correlation",
+    type=float,
+    default=0.5,
+    metavar="R",
+    help="Correlation between the scores of two models. [default: 0.5]",
 )
-@click.option("--repeats", type=int, default=1, metavar="K", help="Answers to each document. [default: 1]")
+@click.option("--power", type=float, default=0.8, metavar="SHARE", help="Statistical power. [default: 0.8]")
 @click.option(
-    "--correlation", type=float, default=0.5, metavar="R", help="Of two models' scores. [default: 0.5]"
-)
-@click.option(
-    "--power", type=float, default=0.8, metavar="SHARE", help="Chance of finding it. [default: 0.8]"
-)
-@click.option(
-    "--alpha", type=float, default=0.05, metavar="SHARE", help="Chance of a false alarm. [default: 0.05]"
+    "--alpha",
+    type=float,
+    default=0.05,
+    metavar="SHARE",
+    help="Significance level (false positive rate). [default: 0.05]",
 )
 @click.option("--tasks", "task_names", multiple=True, metavar="NAMES", help="Only these tasks.")
-@click.option(
-    "--cluster_by", default="", metavar="FIELD", help="Documents alike in this field belong together."
-)
+@click.option("--cluster_by", default="", metavar="FIELD", help="Cluster documents by this field.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @in_option
 def command(
@@ -63,8 +65,8 @@ def command(
     as_json: bool,
     folders: tuple[str, ...],
 ) -> int:
-    """The command; its help text is above."""
-    from assay.viewer.comparison.planning import PowerOptions, plan_power
+    """Run the command; its help text is above."""
+    from assay.viewer.analysis.power import PowerOptions, analyse_power
     from assay.viewer.comparison.sources import open_source
 
     options = PowerOptions(
@@ -74,12 +76,12 @@ def command(
         alpha=alpha,
         repeats=repeats,
         correlation=correlation,
-        tasks=words_of(task_names),
+        tasks=split_names(task_names),
         cluster_by=cluster_by,
     )
     sources = [open_source(word, folders) for word in runs]
     try:
-        rows = plan_power(sources, options)
+        rows = analyse_power(sources, options)
     finally:
         for source in sources:
             source.close()
@@ -96,7 +98,7 @@ def _print(rows: list[Any], options: Any) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from assay.viewer.run_tables import table_text
+    from assay.viewer.terminal.runs_table import render_table_text
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for title in ("task", "metric"):
@@ -112,8 +114,8 @@ def _print(rows: list[Any], options: Any) -> None:
         )
         clusters = "" if row.design_effect == 1.0 else f", clusters ×{row.design_effect:.1f}"
         table.add_row(
-            escape(printable(row.task)),
-            escape(printable(row.metric)),
+            escape(escape_control_characters(row.task)),
+            escape(escape_control_characters(row.metric)),
             f"{row.documents}",
             f"±{row.detectable:.2f}",
             *(f"{needed}" for _, needed in row.needed),
@@ -123,7 +125,7 @@ def _print(rows: list[Any], options: Any) -> None:
     if console.is_terminal:
         console.print(table)
     else:
-        click.echo(table_text(table))
+        click.echo(render_table_text(table))
     click.echo(
-        f"points; found {100 * options.power:g} times in 100, false alarms {100 * options.alpha:g} in 100, paired"
+        f"differences in points; paired test, power {100 * options.power:g}%, significance level {100 * options.alpha:g}%"
     )

@@ -1,4 +1,4 @@
-"""`assay report`: runs as one HTML file that can be mailed, or as PDF."""
+"""`assay report`: write a report of runs as a single HTML file or a PDF."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from assay.cli.runs import found, in_option
-from assay.core.printable import escape_control_characters
+from assay.cli.arguments import find_run_folder, in_option
+from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["command"]
 
-_HELP = """Write runs as one HTML file: charts, tables, settings, and some documents.
+_HELP = """Write a report of runs as a single HTML file: charts, tables, settings and some documents.
 
-The file needs no server and asks nobody for anything: it can be mailed, and opens in any browser, on a phone too. With
-several runs the first is what the others are compared with. Needs the extra `viewer`.
+The file is self-contained: it needs no server and no network, and opens in any browser. With several runs, the first is
+the baseline. Needs the extra `viewer`.
 
 \b
 Examples:
@@ -32,13 +32,17 @@ Examples:
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="[default: report.html, or report.pdf]",
+    help="Output file. [default: report.html or report.pdf]",
 )
-@click.option("--pdf", is_flag=True, help="Print it as PDF: needs Chromium, Chrome or Edge.")
-@click.option("--documents", type=int, default=12, metavar="N", help="Show so many documents. [default: 12]")
-@click.option("--seed", type=int, default=0, metavar="N", help="Which documents. [default: 0]")
-@click.option("--title", default="", metavar="TEXT", help="[default: the models]")
-@click.option("--by", "category", default="", metavar="FIELD", help="Take scores apart by this field.")
+@click.option("--pdf", is_flag=True, help="Write a PDF; needs Chromium, Chrome or Edge.")
+@click.option(
+    "--documents", type=int, default=12, metavar="N", help="Number of documents to include. [default: 12]"
+)
+@click.option(
+    "--seed", type=int, default=0, metavar="N", help="Seed for the choice of documents. [default: 0]"
+)
+@click.option("--title", default="", metavar="TEXT", help="Title of the report. [default: the model names]")
+@click.option("--by", "category", default="", metavar="FIELD", help="Break scores down by this field.")
 @in_option
 def command(
     runs: tuple[str, ...],
@@ -50,33 +54,33 @@ def command(
     category: str,
     folders: tuple[str, ...],
 ) -> int:
-    """The command; its help text is above."""
+    """Run the command; its help text is above."""
     from assay.core.installation import assay_version
-    from assay.viewer.atomic_files import write_whole
-    from assay.viewer.report import ReportOptions, find_browser, make_report, render_page, write_pdf
-    from assay.viewer.report.html_page import plotly_script
+    from assay.viewer.atomic_files import write_atomically
+    from assay.viewer.report import ReportOptions, build_report, find_browser, render_page, write_pdf
+    from assay.viewer.report.html_page import read_plotly_script
 
     options = ReportOptions(documents=documents, seed=seed, title=title, category=category)
     path = output or Path("report.pdf" if pdf else "report.html")
-    plotly_script()  # what is missing is said before anything is read
+    read_plotly_script()  # fail early if a package is missing
     browser = find_browser() if pdf else ""
-    opened = [_scored(found(word, folders)) for word in runs]
+    opened = [_open_latest_scoring(find_run_folder(word, folders)) for word in runs]
     try:
-        report = make_report(opened, options, version=assay_version())
+        report = build_report(opened, options, version=assay_version())
     finally:
         for run in opened:
             run.close()
     if pdf:
         write_pdf(render_page(report, packed=False), path, browser=browser)
     else:
-        write_whole(path, render_page(report))
+        write_atomically(path, render_page(report))
     size = path.stat().st_size / 1e6
-    click.echo(escape_control_characters(f"written {path} ({size:.1f} MB)"), err=True)
+    click.echo(escape_control_characters(f"wrote {path} ({size:.1f} MB)"), err=True)
     return 0
 
 
-def _scored(folder: Path) -> Any:
-    """A run as it was scored the last time, if all of it was."""
+def _open_latest_scoring(folder: Path) -> Any:
+    """Open the latest scoring of a run if it covers all tasks, else the run."""
     from assay.store.runs import Run
 
     run = Run(folder)

@@ -1,4 +1,4 @@
-"""`assay resume`: the stored options of a run, once more."""
+"""`assay resume`: continue a run with its stored options."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from assay.cli.options import OptionsCommand, add_run_options, given_options
-from assay.cli.reporting import announce, command_line, report, start_logging
-from assay.core.runspec import run_options
+from assay.cli.options import OptionsCommand, add_run_options, collect_options
+from assay.cli.run_output import announce_run, get_command_line, report_run, start_logging
+from assay.core.options.run_spec import list_options
 
 __all__ = ["command"]
 
-_HELP = """Go on with a run where it stopped, with the options it was started with.
+_HELP = """Continue an interrupted run with its original options.
 
-Nothing that was answered is asked again; failed requests are. RUN is an id, the start of one, a path, or `latest`.
-Options that cannot change the result may be given anew, and secrets, which are not kept.
+Sends only requests without a response, and failed requests. RUN is a run id, the start of one, a path, or `latest`. You
+can change options that do not affect results, and you must pass secrets again, because they are not stored.
 
 \b
 Examples:
@@ -24,15 +24,17 @@ Examples:
   assay resume results/embedded-quickstart-4f2a9c31
   assay resume latest --batch_size 8
 """
-_OPTIONS = [name for name, _, option in run_options() if not option.shapes_result] + ["model_args"]
-_LEFT_OUT = {"include_path", "output_path", "refresh"}
+_OPTIONS = [name for name, _, option in list_options() if not option.affects_results] + ["model_args"]
+_EXCLUDED_OPTIONS = {"include_path", "output_path", "refresh"}
 
 
 @click.command("resume", cls=OptionsCommand, help=_HELP)
 @click.argument("run")
-@click.option("--in", "folders", multiple=True, metavar="DIR", help="Look for runs in this folder.")
+@click.option("--in", "folders", multiple=True, metavar="DIR", help="Folder to search for runs; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on standard output.")
-@click.option("-v", "--verbosity", default="WARNING", metavar="LEVEL", help="How much to log: DEBUG … ERROR.")
+@click.option(
+    "-v", "--verbosity", default="WARNING", metavar="LEVEL", help="Log level: DEBUG, INFO, WARNING or ERROR."
+)
 def command(
     run: str,
     folders: tuple[str, ...],
@@ -41,7 +43,7 @@ def command(
     config: Path | None,
     **values: Any,
 ) -> None:
-    """The command; its help text is above."""
+    """Run the command; its help text is above."""
     start_logging(verbosity)
 
     from assay import api
@@ -50,11 +52,11 @@ def command(
     finished = api.resume(
         find_run(run, folders),
         progress=True,
-        on_plan=announce,
-        command=command_line(),
-        **given_options(values, config),
+        on_plan=announce_run,
+        command=get_command_line(),
+        **collect_options(values, config),
     )
-    report(finished, as_json=as_json, max_failures=values.get("max_failures"))
+    report_run(finished, as_json=as_json, max_failures=values.get("max_failures"))
 
 
-add_run_options(command, [name for name in _OPTIONS if name not in _LEFT_OUT])
+add_run_options(command, [name for name in _OPTIONS if name not in _EXCLUDED_OPTIONS])

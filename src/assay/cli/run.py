@@ -1,4 +1,4 @@
-"""`assay run`: parse, call, print. Data to standard output, talk to standard error."""
+"""`assay run`: evaluate a model. Results go to standard output, progress and messages to standard error."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import click
 
-from assay.cli.options import OptionsCommand, add_run_options, given_options, spec_from
-from assay.cli.reporting import announce, command_line, report, start_logging
-from assay.core.printable import printable
-from assay.core.runspec import RunSpec
+from assay.cli.options import OptionsCommand, add_run_options, build_run_spec, collect_options
+from assay.cli.run_output import announce_run, get_command_line, report_run, start_logging
+from assay.core.options.run_spec import RunSpec
+from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["command"]
 
 _HELP = """Evaluate a model on tasks.
 
-Without arguments: the embedded model on the embedded tasks. Re-issuing a command continues its run: nothing that
-was answered is asked again, and a finished run is shown at once.
+Without arguments, evaluates the embedded model on the embedded tasks. Repeating a command continues its run: responses
+are never requested twice, and a finished run is shown immediately.
 
 \b
 Examples:
@@ -37,9 +37,11 @@ Examples:
     "--from",
     "repeated",
     metavar="MANIFEST|RUN",
-    help="Repeat a run with the options it had; flags beside it count, and are said.",
+    help="Repeat a run with its options; other flags override them.",
 )
-@click.option("-v", "--verbosity", default="WARNING", metavar="LEVEL", help="How much to log: DEBUG … ERROR.")
+@click.option(
+    "-v", "--verbosity", default="WARNING", metavar="LEVEL", help="Log level: DEBUG, INFO, WARNING or ERROR."
+)
 def command(
     task_names: tuple[str, ...],
     as_json: bool,
@@ -48,37 +50,41 @@ def command(
     config: Path | None,
     **values: Any,
 ) -> None:
-    """The command; its help text is above."""
+    """Run the command; its help text is above."""
     start_logging(verbosity)
     if task_names:
         given = [name for word in task_names for name in word.split(",") if name]
         values["tasks"] = (*(values.get("tasks") or ()), given)
-    spec = spec_from(values, config) if repeated is None else _repeated(repeated, values, config)
+    spec = (
+        build_run_spec(values, config) if repeated is None else _load_repeated_spec(repeated, values, config)
+    )
 
     from assay import api
 
-    announced = announce if repeated is None else partial(_announce_repeated, repeated)
-    run = api.run(spec, progress=True, on_plan=announced, command=command_line())
-    report(run, as_json=as_json, max_failures=spec.max_failures)
+    announced = announce_run if repeated is None else partial(_announce_repeated, repeated)
+    run = api.run(spec, progress=True, on_plan=announced, command=get_command_line())
+    report_run(run, as_json=as_json, max_failures=spec.max_failures)
 
 
 add_run_options(command)
 
 
-def _repeated(word: str, values: dict[str, Any], config: Path | None) -> RunSpec:
-    """The options of a run that was; what is given beside it counts, and is said."""
+def _load_repeated_spec(word: str, values: dict[str, Any], config: Path | None) -> RunSpec:
+    """Return the options of an earlier run, overridden by flags; print the overrides."""
     from assay.engine.planning.recorded_plan import recall
 
-    recalled = recall(_manifest(word), given_options(values, config))
+    recalled = recall(_read_manifest(word), collect_options(values, config))
     if recalled.given:
         names = ", ".join(f"--{name}" for name in recalled.given)
-        click.echo(f"not as in {word}: {names}", err=True)
+        click.echo(f"overrides options of {word}: {names}", err=True)
     for name in recalled.missing:
-        click.echo(f"not kept, because it is a secret: {name}; give it again if the model needs it", err=True)
+        click.echo(
+            f"not stored because it is a secret: {name}; pass it again if the model needs it", err=True
+        )
     return recalled.spec
 
 
-def _manifest(word: str) -> dict[str, Any]:
+def _read_manifest(word: str) -> dict[str, Any]:
     from assay.engine.planning.recorded_plan import read_manifest
     from assay.store.finding import find_run
 
@@ -87,11 +93,13 @@ def _manifest(word: str) -> dict[str, Any]:
 
 
 def _announce_repeated(word: str, plan: Any) -> None:
-    """Also say what is different from then although the options are the same."""
+    """Announce the run and print what changed since the earlier run, apart from options."""
     from assay.engine.planning.manifest import make_manifest
     from assay.engine.planning.manifest_diff import compare_manifests
 
-    for change in compare_manifests(_manifest(word), make_manifest(plan)):
+    for change in compare_manifests(_read_manifest(word), make_manifest(plan)):
         if not (change.kind == "settings" and change.what.startswith("--")):
-            click.echo(printable(f"not as in {word}: {change.kind}: {change.what}"), err=True)
-    announce(plan)
+            click.echo(
+                escape_control_characters(f"changed since {word}: {change.kind}: {change.what}"), err=True
+            )
+    announce_run(plan)

@@ -1,4 +1,4 @@
-"""`assay runs`: which runs are kept, what is in one, and what to do with it."""
+"""`assay runs`: list, show, repair and remove stored runs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any
 
 import click
 
-from assay.core.errors import AssayError, BadOption
-from assay.core.printable import printable
+from assay.cli.arguments import FOLDERS_KEY, find_run_folder, in_option, json_option
+from assay.core.errors import AssayError, InvalidOption
+from assay.core.terminal_text import escape_control_characters
 
-__all__ = ["command", "found", "in_option"]
+__all__ = ["command"]
 
-_HELP = """List the runs that are kept; show, repair, remove them.
+_HELP = """List stored runs; show, repair or remove a run.
 
-Runs are looked for in `./assay-runs` and in this folder, or where `--in` says. RUN is an id, the start of one, a
-path, or `latest`.
+Searches `./assay-runs` and the current folder, or the folders of `--in`. RUN is a run id, the start of one, a path, or
+`latest`.
 
 \b
 Examples:
@@ -29,27 +30,7 @@ Examples:
   assay runs rm embedded-quickstart-4f --yes
   cd $(assay runs path latest)
 """
-_WIDE = 100
-_IN = "assay.runs.in"
-
-
-def in_option(function: Any) -> Any:
-    """`--in DIR`: where to look for runs."""
-    return click.option(
-        "--in", "folders", multiple=True, metavar="DIR", help="Look for runs in this folder."
-    )(function)
-
-
-def json_option(function: Any) -> Any:
-    """`--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
-
-
-def found(word: str, folders: tuple[str, ...]) -> Path:
-    """The folder of the run that is meant."""
-    from assay.store.finding import find_run
-
-    return find_run(word, folders or click.get_current_context().meta.get(_IN, ()))
+_MIN_WIDE_COLUMNS = 100
 
 
 @click.group("runs", help=_HELP, invoke_without_command=True)
@@ -57,29 +38,29 @@ def found(word: str, folders: tuple[str, ...]) -> Path:
 @json_option
 @click.pass_context
 def command(context: click.Context, folders: tuple[str, ...], as_json: bool) -> None:
-    """The command; its help text is above."""
-    context.meta[_IN] = folders  # `assay runs --in DIR show RUN` looks there, too
+    """Run the command; its help text is above."""
+    context.meta[FOLDERS_KEY] = folders  # for `assay runs --in DIR show RUN`
     if context.invoked_subcommand is None:
-        _list(folders, as_json)
+        _print_runs(folders, as_json)
 
 
 @command.command("list")
 @in_option
 @json_option
 def list_command(folders: tuple[str, ...], as_json: bool) -> None:
-    """List runs, the newest first."""
-    _list(folders or click.get_current_context().meta[_IN], as_json)
+    """List runs, newest first."""
+    _print_runs(folders or click.get_current_context().meta[FOLDERS_KEY], as_json)
 
 
-def _list(folders: tuple[str, ...], as_json: bool) -> None:
+def _print_runs(folders: tuple[str, ...], as_json: bool) -> None:
     from assay.store.finding import DEFAULT_FOLDER, list_runs
 
     for folder in folders:
         if not Path(folder).is_dir():
-            raise BadOption(f"the folder `{folder}` is not there", where="--in")
+            raise InvalidOption(f"folder not found: `{folder}`", where="--in")
     summaries = list_runs(folders)
     if as_json:
-        click.echo(json.dumps([_plain(summary) for summary in summaries], ensure_ascii=False, indent=2))
+        click.echo(json.dumps([_to_json(summary) for summary in summaries], ensure_ascii=False, indent=2))
         return
     if summaries:
         _print_table(summaries)
@@ -90,16 +71,16 @@ def _list(folders: tuple[str, ...], as_json: bool) -> None:
 def _print_table(summaries: list[Any]) -> None:
     from rich.console import Console
 
-    from assay.viewer.run_tables import runs_table, table_text
+    from assay.viewer.terminal.runs_table import build_runs_table, render_table_text
 
     console = Console()
     if console.is_terminal:
-        console.print(runs_table(summaries, narrow=console.width < _WIDE))
+        console.print(build_runs_table(summaries, narrow=console.width < _MIN_WIDE_COLUMNS))
     else:
-        click.echo(table_text(runs_table(summaries)))
+        click.echo(render_table_text(build_runs_table(summaries)))
 
 
-def _plain(summary: Any) -> dict[str, Any]:
+def _to_json(summary: Any) -> dict[str, Any]:
     from assay.core.codec import to_plain
 
     scores = [{"task": task, "metric": metric, "value": value} for task, metric, value in summary.scores]
@@ -112,12 +93,12 @@ def _plain(summary: Any) -> dict[str, Any]:
 @in_option
 @json_option
 def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
-    """Show everything about a run: what it was asked, where, with what, and its results."""
+    """Show a run: options, environment, results and later scorings."""
     from assay import api
     from assay.engine.planning.recorded_plan import manifest_of
     from assay.store.finding import summary_of
 
-    folder = found(run, folders)
+    folder = find_run_folder(run, folders)
     summary, opened = summary_of(folder), api.Run(folder)
     try:
         manifest: dict[str, Any] | None = manifest_of(opened)
@@ -127,9 +108,9 @@ def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
         results = opened.results if summary.state != "damaged" else {}
         repeats = opened.facts.get("repeats") if summary.state != "damaged" else None
         usage = opened.usage if summary.state != "damaged" else {}
-        scorings = [] if summary.state == "damaged" else [_scoring(one) for one in opened.scorings()]
+        scorings = [] if summary.state == "damaged" else [_describe_scoring(one) for one in opened.scorings()]
         shown = {
-            **_plain(summary),
+            **_to_json(summary),
             "manifest": manifest,
             "results": results,
             **({"repeats": repeats} if repeats else {}),
@@ -144,33 +125,35 @@ def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
 def _print_run(summary: Any, opened: Any, manifest: dict[str, Any] | None) -> None:
     from rich.console import Console
 
-    from assay.viewer.run_tables import run_lines
-    from assay.viewer.tables import remarks, results_table, results_text
+    from assay.viewer.terminal.results_table import build_results_table, format_notes, format_results
+    from assay.viewer.terminal.runs_table import describe_run
 
-    for line in run_lines(summary, manifest):
-        click.echo(printable(line))
+    for line in describe_run(summary, manifest):
+        click.echo(escape_control_characters(line))
     if summary.state == "damaged":
-        click.echo(f"\n`assay runs repair {summary.folder}` keeps what is sound", err=True)
+        click.echo(f"\n`assay runs repair {summary.folder}` saves the intact part", err=True)
         return
     console = Console()
     if opened.estimates:
         if console.is_terminal:
-            console.print(results_table(opened, width=console.width))
-            for line in remarks(opened):
-                click.echo(printable(line))
+            console.print(build_results_table(opened, width=console.width))
+            for line in format_notes(opened):
+                click.echo(escape_control_characters(line))
         else:
-            click.echo(results_text(opened))
+            click.echo(format_results(opened))
     for one in opened.scorings():
-        about = _scoring(one)
+        about = _describe_scoring(one)
         changed = "; ".join(f"{task}: {', '.join(what)}" for task, what in about["changed"].items())
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(about["at"]))
-        click.echo(printable(f"scoring {about['number']}  {when}, changed: {changed or 'nothing'}"))
-        click.echo(results_text(one))
+        click.echo(
+            escape_control_characters(f"scoring {about['number']}  {when}, changed: {changed or 'nothing'}")
+        )
+        click.echo(format_results(one))
         one.close()
 
 
-def _scoring(one: Any) -> dict[str, Any]:
-    """What a later scoring of a run says of itself."""
+def _describe_scoring(one: Any) -> dict[str, Any]:
+    """Return the number, date, changes and results of a later scoring of a run."""
     about = one.facts.get("scoring", {})
     return {
         "number": int(one.folder.name),
@@ -184,33 +167,37 @@ def _scoring(one: Any) -> dict[str, Any]:
 @click.argument("run")
 @in_option
 def path_command(run: str, folders: tuple[str, ...]) -> None:
-    """Print the folder of a run."""
-    click.echo(found(run, folders))
+    """Print the path of a run."""
+    click.echo(find_run_folder(run, folders))
 
 
 @command.command("rm")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @in_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def rm_command(runs: tuple[str, ...], folders: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Remove runs. Files that are not Assay's stay; a run that is being written is refused."""
+    """Remove runs. Keeps files that Assay did not write; refuses a run that is in progress."""
     from assay.store.care import remove_run
 
-    wanted = list(dict.fromkeys(found(run, folders) for run in runs))
+    selected = list(dict.fromkeys(find_run_folder(run, folders) for run in runs))
     if not yes:
         if not sys.stdin.isatty():
-            raise BadOption(
-                "nobody is there to ask", where="--yes", hint="add --yes to remove without asking"
+            raise InvalidOption(
+                "standard input is not a terminal; cannot ask for confirmation",
+                where="--yes",
+                hint="pass --yes to confirm",
             )
-        names = ", ".join(folder.name for folder in wanted)
-        click.confirm(printable(f"remove {names}?"), abort=True, err=True)
+        names = ", ".join(folder.name for folder in selected)
+        click.confirm(escape_control_characters(f"remove {names}?"), abort=True, err=True)
     removed = []
-    for folder in wanted:
+    for folder in selected:
         left = remove_run(folder)
         removed.append({"run": folder.name, "folder": str(folder), "left": [str(path) for path in left]})
-        kept = f"; not Assay's, and left: {', '.join(path.name for path in left)}" if left else ""
-        click.echo(printable(f"removed {folder}{kept}"), err=True)
+        kept = (
+            f"; kept files that Assay did not write: {', '.join(path.name for path in left)}" if left else ""
+        )
+        click.echo(escape_control_characters(f"removed {folder}{kept}"), err=True)
     if as_json:
         click.echo(json.dumps(removed, ensure_ascii=False, indent=2))
 
@@ -220,14 +207,14 @@ def rm_command(runs: tuple[str, ...], folders: tuple[str, ...], yes: bool, as_js
 @in_option
 @json_option
 def repair_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
-    """Save what is sound in a damaged run; the damaged file is kept aside.
+    """Save the intact part of a damaged run and keep a copy of the damaged file.
 
-    Every page is read and compared with what was written. Answers that are whole are kept; `assay resume` asks for
-    the others again and computes the scores anew.
+    Verifies the checksum of every page. Intact responses are kept; `assay resume` requests the others again and
+    recomputes the scores.
     """
     from assay.store.care import repair_run
 
-    folder = found(run, folders)
+    folder = find_run_folder(run, folders)
     salvaged = repair_run(folder)
     if as_json:
         about = {"damaged": salvaged is not None, "folder": str(folder)}
@@ -235,7 +222,7 @@ def repair_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
             about |= {"responses": salvaged.responses, "aside": str(salvaged.aside)}
         click.echo(json.dumps(about, ensure_ascii=False, indent=2))
     elif salvaged is None:
-        click.echo(f"nothing is damaged in {folder}")
+        click.echo(f"no damage found in {folder}")
     else:
         click.echo(str(salvaged))
-        click.echo(f"next: `assay resume {folder}` asks for what is missing")
+        click.echo(f"next: `assay resume {folder}` requests the missing responses")

@@ -1,4 +1,4 @@
-"""`assay score`: the answers a run has, judged once more."""
+"""`assay score`: score the stored responses of a run again."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import click
 
-from assay.cli.reporting import start_logging
-from assay.cli.runs import found, in_option
-from assay.core.printable import printable
+from assay.cli.arguments import find_run_folder, in_option
+from assay.cli.run_output import start_logging
+from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["command"]
 
-_HELP = """Apply filters, metrics and judges again to the answers a run has; its model is never asked.
+_HELP = """Apply filters, metrics and judges again to the stored responses of a run. Sends no request to its model.
 
-The task files are read as they are now, so a corrected filter, metric or helper counts; what changed is named. The
-result is kept in the run beside what it said before, and `assay runs show` lists both. RUN is an id, the start of
-one, a path, or `latest`.
+Reads the current task files, so that a corrected filter, metric or helper takes effect, and lists what changed. Stores
+the new scores in the run next to the original ones; `assay runs show` lists both. RUN is a run id, the start of one, a
+path, or `latest`.
 
 \b
 Examples:
@@ -37,20 +37,23 @@ Examples:
     "filters",
     multiple=True,
     metavar="NAME",
-    help="Only this filter of the tasks, or a registered one.",
+    help="Apply only this filter of the tasks, or a registered filter.",
 )
 @click.option(
     "--metric",
     "metrics",
     multiple=True,
     metavar="NAME",
-    help="Only this metric of the tasks, or a registered one.",
+    help="Apply only this metric of the tasks, or a registered metric.",
 )
 @click.option(
-    "--judge", multiple=True, metavar="NAME", help="Another judge than the run had; as of `assay run`."
+    "--judge",
+    multiple=True,
+    metavar="NAME",
+    help="Judge to use instead of the run's judge, as in `assay run`.",
 )
-@click.option("--judge_args", metavar="ARGS", help="Arguments every judge gets: key=value,key=value or JSON.")
-@click.option("--dry_run", is_flag=True, help="Print the numbers, keep nothing.")
+@click.option("--judge_args", metavar="ARGS", help="Arguments for every judge: key=value,key=value or JSON.")
+@click.option("--dry_run", is_flag=True, help="Print the scores without storing them.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @in_option
 def command(
@@ -64,27 +67,29 @@ def command(
     as_json: bool,
     folders: tuple[str, ...],
 ) -> None:
-    """The command; its help text is above."""
+    """Run the command; its help text is above."""
     start_logging("WARNING")
 
     from assay import api
 
-    opened = api.Run(found(run, folders))
+    opened = api.Run(find_run_folder(run, folders))
     tasks = [name for word in task_names for name in word.split(",") if name]
     others: dict[str, Any] = {"judge": list(judge)} if judge else {}
     if judge_args is not None:
         others["judge_args"] = judge_args
     scoring = api.score(opened, tasks=tasks, filters=filters, metrics=metrics, dry_run=dry_run, **others)
     try:
-        rows = _rows(opened, scoring)
+        rows = _build_rows(opened, scoring)
         if as_json:
             click.echo(
-                json.dumps(_document(scoring, rows, dry_run), ensure_ascii=False, indent=2, default=str)
+                json.dumps(_to_json(scoring, rows, dry_run), ensure_ascii=False, indent=2, default=str)
             )
         else:
             _print(scoring, rows)
             kept = (
-                "nothing was kept" if dry_run else f"kept as scoring {scoring.run.id} in {scoring.run.folder}"
+                "dry run: nothing stored"
+                if dry_run
+                else f"stored as scoring {scoring.run.id} in {scoring.run.folder}"
             )
             click.echo(kept, err=True)
     finally:
@@ -94,8 +99,8 @@ def command(
             shutil.rmtree(scoring.run.folder, ignore_errors=True)
 
 
-def _rows(before: Any, scoring: Any) -> list[dict[str, Any]]:
-    """Each number, as it was and as it is."""
+def _build_rows(before: Any, scoring: Any) -> list[dict[str, Any]]:
+    """Return one row per score with its old and new value."""
     old = {(one.task, one.pipeline, one.metric): one for one in before.estimates}
     rows = []
     for estimate in scoring.run.estimates:
@@ -118,7 +123,7 @@ def _rows(before: Any, scoring: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _document(scoring: Any, rows: list[dict[str, Any]], dry_run: bool) -> dict[str, Any]:
+def _to_json(scoring: Any, rows: list[dict[str, Any]], dry_run: bool) -> dict[str, Any]:
     return {
         "scoring": None if dry_run else int(scoring.run.id),
         "folder": None if dry_run else str(scoring.run.folder),
@@ -134,27 +139,27 @@ def _print(scoring: Any, rows: list[dict[str, Any]]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from assay.viewer.run_tables import table_text
-    from assay.viewer.tables import digits, number
+    from assay.viewer.terminal.results_table import format_float, format_number
+    from assay.viewer.terminal.runs_table import render_table_text
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for title in ("task", "filter", "metric"):
         table.add_column(title, overflow="fold")
-    for title in ("before", "now", "± stderr", "scored", "moved"):
+    for title in ("before", "now", "± stderr", "scored", "changed"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
-        stderr = "" if row["stderr"] is None else f"± {digits(row['stderr'])}"
-        names = [escape(printable(row[key])) for key in ("task", "filter", "metric")]
-        numbers = [number(row["before"]), number(row["now"]), stderr, str(row["scored"])]
+        stderr = "" if row["stderr"] is None else f"± {format_float(row['stderr'])}"
+        names = [escape(escape_control_characters(row[key])) for key in ("task", "filter", "metric")]
+        numbers = [format_number(row["before"]), format_number(row["now"]), stderr, str(row["scored"])]
         table.add_row(*names, *map(escape, numbers), str(row["moved"] or ""))
     console = Console()
     if console.is_terminal:
         console.print(table)
     else:
-        click.echo(table_text(table))
+        click.echo(render_table_text(table))
     for task, what in scoring.changed.items():
-        click.echo(printable(f"changed since the run: {task}: {', '.join(what)}"))
+        click.echo(escape_control_characters(f"changed since the run: {task}: {', '.join(what)}"))
     for note in scoring.notes:
-        click.echo(printable(f"changed since the run: {note}"))
+        click.echo(escape_control_characters(f"changed since the run: {note}"))
     if not scoring.changed and not scoring.notes:
-        click.echo("filters, metrics and helpers are as they were")
+        click.echo("filters, metrics and helpers are unchanged")

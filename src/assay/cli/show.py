@@ -1,4 +1,4 @@
-"""`assay show`: what the model will be asked, to the letter."""
+"""`assay show`: show the exact prompts of a task."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, get_args
 
 import click
 
-from assay.cli.options import OptionsCommand, add_run_options, spec_from
-from assay.core.errors import BadOption, CannotAnswer, Problems
+from assay.cli.options import OptionsCommand, add_run_options, build_run_spec
+from assay.core.errors import ErrorGroup, InvalidOption, UnsupportedRequest
+from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Ability, Traits
-from assay.core.printable import printable
-from assay.core.runspec import RunSpec
+from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["command"]
 
@@ -22,9 +22,9 @@ _OPTIONS = (
     "include_path data_root samples metadata trust_remote_code seed"
 ).split()
 
-_HELP = """Show the exact prompts, targets, choices and media of a task's first documents.
+_HELP = """Show the exact prompts, targets, choices and media of the first documents of a task.
 
-With `--model`, prompts are shown as that model will receive them, its chat template applied.
+With `--model`, shows the prompts as that model receives them, with its chat template applied.
 
 \b
 Examples:
@@ -37,36 +37,36 @@ Examples:
 @click.command("show", cls=OptionsCommand, help=_HELP)
 @click.argument("task_names", nargs=-1, required=True, metavar="TASK...")
 @click.option(
-    "-n", "--documents", default=2, metavar="N", help="How many documents of each task.", show_default=True
+    "-n", "--documents", default=2, metavar="N", help="Number of documents per task.", show_default=True
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     task_names: tuple[str, ...], documents: int, as_json: bool, config: Path | None, **values: Any
 ) -> None:
-    """The command; its help text is above."""
+    """Run the command; its help text is above."""
     if documents < 1:
-        raise BadOption("at least one document must be shown", where="--documents")
+        raise InvalidOption("must be at least 1", where="--documents")
     values["tasks"] = ([name for word in task_names for name in word.split(",") if name],)
-    spec = replace(spec_from(values, config), predict_only=True)  # prompts need no judge
+    spec = replace(build_run_spec(values, config), predict_only=True)  # prompts do not need a judge
     if spec.samples is None:
         spec = replace(spec, limit=documents)
 
     from assay import api
-    from assay.core.ports import Previews
+    from assay.core.ports import SupportsPreview
     from assay.user_code.errors import wrap_user_errors
 
     try:
         plan = api.plan(spec)
-    except (CannotAnswer, Problems) as error:
-        problems = error.problems if isinstance(error, Problems) else [error]
-        if spec.model != RunSpec().model or not all(isinstance(one, CannotAnswer) for one in problems):
+    except (UnsupportedRequest, ErrorGroup) as error:
+        problems = error.errors if isinstance(error, ErrorGroup) else [error]
+        if spec.model != RunSpec().model or not all(isinstance(one, UnsupportedRequest) for one in problems):
             raise
-        plan = api.plan(spec, model=_Reader())  # nobody named a model: show what any would be asked
-    preview = plan.model.preview if isinstance(plan.model, Previews) else None
+        plan = api.plan(spec, model=_PromptOnlyModel())  # no model was given: show the prompts for any model
+    preview = plan.model.preview if isinstance(plan.model, SupportsPreview) else None
     shown = []
     for planned in plan.tasks.values():
         with wrap_user_errors(planned.spec):
-            shown += _rows(planned, preview)
+            shown += _render_rows(planned, preview)
     if as_json:
         click.echo(json.dumps(shown, ensure_ascii=False, indent=2))
         return
@@ -77,8 +77,8 @@ def command(
 add_run_options(command, _OPTIONS)
 
 
-class _Reader:
-    """Takes every prompt and answers none: stands for a model where none was named."""
+class _PromptOnlyModel:
+    """Accepts every prompt and answers none; used if no model is given."""
 
     name = "any model"
     traits = Traits(abilities=frozenset(get_args(Ability)))
@@ -90,16 +90,16 @@ class _Reader:
         """Nothing to open."""
 
     def answer(self, window: Any) -> Any:
-        raise NotImplementedError("prompts are shown, not answered")
+        raise NotImplementedError("this model only shows prompts")
 
     async def close(self) -> None:
         """Nothing to close."""
 
 
-def _rows(planned: Any, preview: Any) -> list[dict[str, Any]]:
+def _render_rows(planned: Any, preview: Any) -> list[dict[str, Any]]:
     from assay.core.codec import to_plain
     from assay.core.requests import Generate, Likelihood
-    from assay.tasks.makers import loan
+    from assay.tasks.prompts.field_compilers import loan
 
     task = planned.task
     rows = []
@@ -109,7 +109,7 @@ def _rows(planned: Any, preview: Any) -> list[dict[str, Any]]:
         for request in requests:
             if request.repeat:
                 continue
-            entry: dict[str, Any] = {"prompt": preview(request) if preview else _prompt(request)}
+            entry: dict[str, Any] = {"prompt": preview(request) if preview else _format_prompt(request)}
             if isinstance(request, Likelihood):
                 entry["continuation"] = request.continuation
             if isinstance(request, Generate):
@@ -136,7 +136,7 @@ def _rows(planned: Any, preview: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _prompt(request: Any) -> str:
+def _format_prompt(request: Any) -> str:
     from assay.core.messages import Text
 
     lines = []
@@ -156,20 +156,20 @@ def _print(row: dict[str, Any]) -> None:
     for number, entry in enumerate(row["requests"]):
         if entry["prompt"] != last:
             click.secho("prompt", fg="cyan")
-            click.echo(printable(entry["prompt"]))
+            click.echo(escape_control_characters(entry["prompt"]))
             last = entry["prompt"]
         for medium in entry.get("media", ()):
-            click.secho(printable(f"media    {medium}"), fg="magenta")
+            click.secho(escape_control_characters(f"media    {medium}"), fg="magenta")
         if "continuation" in entry:
             click.secho(f"choice {number}: ", fg="cyan", nl=False)
             click.echo(repr(entry["continuation"]))
         if "settings" in entry:
             repeats = f"  ({entry['repeats']} times)" if entry["repeats"] > 1 else ""
             click.secho("settings ", fg="cyan", nl=False)
-            click.echo(printable(json.dumps(entry["settings"], ensure_ascii=False)) + repeats)
+            click.echo(escape_control_characters(json.dumps(entry["settings"], ensure_ascii=False)) + repeats)
     if row.get("dialogue"):
         click.secho("rounds   ", fg="cyan", nl=False)
-        click.echo("this is the first; the answer decides what is asked next")
+        click.echo("first round only; later rounds depend on the answers")
     click.secho("target   ", fg="green", nl=False)
     click.echo(repr(row["target"]))
     click.echo()

@@ -1,4 +1,4 @@
-"""`assay sweep`: several models, several settings, one table."""
+"""`assay sweep`: run several models with several settings."""
 
 from __future__ import annotations
 
@@ -9,39 +9,45 @@ from typing import Any
 
 import click
 
-from assay.cli.options import OptionsCommand, add_run_options, given_options
-from assay.cli.reporting import start_logging
+from assay.cli.options import OptionsCommand, add_run_options, collect_options
+from assay.cli.run_output import start_logging
 from assay.core.errors import AssayError, ErrorGroup
-from assay.core.runspec import run_options
+from assay.core.options.run_spec import list_options
 
-__all__ = ["command"]
+__all__ = ["command", "print_forecast"]
 
-_HELP = """Run several models in several settings on the same tasks; end with one table and one report.
+_HELP = """Run several models with several settings on the same tasks; print one table and write one report.
 
-SWEEP is a YAML file: `models` (names, or options with `model`), `tasks`, `settings` (options that differ; one run of each
-model for each), `options` (for every run). Flags count for every run and win over the file. Everything that is wrong with
-any run is said before the first starts. To go on after a stop, repeat the command: nothing answered is asked again, and
-what one run asked serves all others.
+SWEEP is a YAML file with the keys `models` (names, or options with `model`), `tasks`, `settings` (options that differ;
+one run per model and setting) and `options` (for every run). Flags apply to every run and override the file. Problems of
+all runs are reported before the first run starts. To continue after an interruption, repeat the command. Runs share the
+response cache.
 
 \b
 Examples:
-  assay sweep sweep.yaml --dry_run             what would run, how many requests, what it would cost
-  assay sweep sweep.yaml -o results            runs, table and report in one folder
-  assay sweep sweep.yaml --jobs 2 --limit 100  two runs at a time, their words kept in files
+  assay sweep sweep.yaml --dry_run             show the runs, the number of requests and the cost
+  assay sweep sweep.yaml -o results            write runs, table and report to one folder
+  assay sweep sweep.yaml --jobs 2 --limit 100  execute two runs at a time, with log files
   assay sweep sweep.yaml --ray auto --replicas 8 --jobs 4
 """
-_LEFT_OUT = {"model"}
+_EXCLUDED_OPTIONS = {"model"}
 
 
 @click.command("sweep", cls=OptionsCommand, help=_HELP)
 @click.argument("sweep", type=click.Path(path_type=Path))
-@click.option("--dry_run", is_flag=True, help="Say what would run and what it would cost; ask nothing.")
+@click.option("--dry_run", is_flag=True, help="Show the runs and their cost without sending requests.")
 @click.option(
-    "--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="Runs at the same time [default: 1]"
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Number of concurrent runs. [default: 1]",
 )
-@click.option("--no_report", is_flag=True, help="Write no report at the end.")
+@click.option("--no_report", is_flag=True, help="Do not write a report.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on standard output.")
-@click.option("-v", "--verbosity", default="WARNING", metavar="LEVEL", help="How much to log: DEBUG … ERROR.")
+@click.option(
+    "-v", "--verbosity", default="WARNING", metavar="LEVEL", help="Log level: DEBUG, INFO, WARNING or ERROR."
+)
 def command(
     sweep: Path,
     dry_run: bool,
@@ -52,28 +58,30 @@ def command(
     config: Path | None,
     **values: Any,
 ) -> None:
-    """The command; its help text is above."""
+    """Run the command; its help text is above."""
     start_logging(verbosity)
 
-    from assay.cli.sweep_forecast import print_forecast
-    from assay.cli.sweep_runs import carry_out
+    from assay.cli.sweep import print_forecast
+    from assay.cli.sweep_processes import run_all
     from assay.engine.planning.sweeps import read_sweep
 
-    read = read_sweep(sweep, given_options(values, config))
-    planned = _planned(read.cells)
+    definition = read_sweep(sweep, collect_options(values, config))
+    planned = _plan_cells(definition.cells)
     if dry_run:
         print_forecast(planned, as_json=as_json)
         return
-    if len(read.cells) != len(planned):
+    if len(definition.cells) != len(planned):
         click.echo(
-            f"note: {len(read.cells) - len(planned)} of {len(read.cells)} runs are the same as others",
+            f"note: {len(definition.cells) - len(planned)} of {len(definition.cells)} runs are duplicates of others",
             err=True,
         )
-    failed = carry_out(
-        {cell.name: cell.options for cell, _ in planned}, jobs=jobs, place=_place(read.name, planned)
+    failed = run_all(
+        {cell.name: cell.options for cell, _ in planned},
+        jobs=jobs,
+        log_folder=_get_log_folder(definition.name, planned),
     )
     _finish(
-        read.name,
+        definition.name,
         [(cell, plan.folder) for cell, plan in planned],
         failed,
         report=not no_report,
@@ -81,11 +89,11 @@ def command(
     )
 
 
-add_run_options(command, [name for name, _, _ in run_options() if name not in _LEFT_OUT])
+add_run_options(command, [name for name, _, _ in list_options() if name not in _EXCLUDED_OPTIONS])
 
 
-def _planned(cells: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """The plan of every run, each run once; every problem of all of them at once."""
+def _plan_cells(cells: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Plan every run once and report the problems of all runs together."""
     from assay import api
 
     plans: dict[Path, tuple[Any, Any]] = {}
@@ -95,11 +103,11 @@ def _planned(cells: Sequence[Any]) -> list[tuple[Any, Any]]:
             plan = api.plan(cell.spec)
         except AssayError as error:
             for problem in error.errors if isinstance(error, ErrorGroup) else [error]:
-                told = AssayError(
+                located = AssayError(
                     problem.what, where=f"{cell.name}: {problem.where}" if problem.where else cell.name
                 )
-                told.hint = problem.hint
-                problems.setdefault((problem.what, problem.hint), told)
+                located.hint = problem.hint
+                problems.setdefault((problem.what, problem.hint), located)
         else:
             plans.setdefault(plan.folder.resolve(), (cell, plan))
     if problems:
@@ -107,8 +115,8 @@ def _planned(cells: Sequence[Any]) -> list[tuple[Any, Any]]:
     return list(plans.values())
 
 
-def _place(name: str, planned: Sequence[tuple[Any, Any]]) -> Path:
-    """Where the words of runs that go on side by side are kept."""
+def _get_log_folder(name: str, planned: Sequence[tuple[Any, Any]]) -> Path:
+    """Return the folder for the log files of concurrent runs."""
     folder: Path = planned[0][1].folder
     return folder.parent / f"{name}-logs"
 
@@ -116,7 +124,7 @@ def _place(name: str, planned: Sequence[tuple[Any, Any]]) -> Path:
 def _finish(
     name: str, runs: Sequence[tuple[Any, Path]], failed: Mapping[str, int], *, report: bool, as_json: bool
 ) -> None:
-    """Show what all runs say, and fail when one of them did."""
+    """Print the results of all runs and raise an error if a run failed."""
     from assay import api
     from assay.store.journal import FILE_NAME
 
@@ -125,7 +133,7 @@ def _finish(
         if as_json:
             click.echo(
                 json.dumps(
-                    {"runs": [_plain(cell, run, failed) for cell, run in opened]}, indent=2, default=str
+                    {"runs": [_to_json(cell, run, failed) for cell, run in opened]}, indent=2, default=str
                 )
             )
         else:
@@ -139,42 +147,42 @@ def _finish(
         raise AssayError(
             f"{len(failed)} of {len(runs)} runs failed: {', '.join(failed)}",
             where=name,
-            hint="repeat the command to go on with them",
+            hint="repeat the command to continue them",
         )
 
 
 def _print_table(runs: Sequence[tuple[Any, Any]]) -> None:
-    """One table: tasks in rows, runs in columns."""
+    """Print one table with tasks in rows and runs in columns."""
     from assay.store.run_sheets import RunSheets
-    from assay.viewer.matrix import make_matrix, written
+    from assay.viewer.matrix import build_matrix, format_matrix
 
     if runs:
-        matrix = make_matrix([RunSheets(run) for _, run in runs], labels=[cell.name for cell, _ in runs])
-        click.echo(written(matrix, "text"), nl=False)
+        matrix = build_matrix([RunSheets(run) for _, run in runs], labels=[cell.name for cell, _ in runs])
+        click.echo(format_matrix(matrix, "text"), nl=False)
 
 
 def _write_report(name: str, runs: Sequence[tuple[Any, Any]]) -> None:
-    """One report beside the runs. Without the package it takes, a word about it: the runs are there."""
+    """Write one report next to the runs; print a note if a required package is missing."""
     from assay.core.errors import MissingPackage
     from assay.core.installation import assay_version
-    from assay.viewer.atomic_files import write_whole
-    from assay.viewer.report import ReportOptions, make_report, render_page
+    from assay.viewer.atomic_files import write_atomically
+    from assay.viewer.report import ReportOptions, build_report, render_page
 
     if not runs:
         return
     path = runs[0][1].folder.parent / f"{name}.html"
     options = ReportOptions(title=name, labels=tuple(cell.name for cell, _ in runs))
     try:
-        report = make_report([run for _, run in runs], options, version=assay_version())
-        write_whole(path, render_page(report))
+        report = build_report([run for _, run in runs], options, version=assay_version())
+        write_atomically(path, render_page(report))
     except MissingPackage as error:
-        click.echo(f"no report: {error.what}; {error.hint}", err=True)
+        click.echo(f"no report written: {error.what}; {error.hint}", err=True)
     else:
         click.echo(f"report    {path}", err=True)
 
 
-def _plain(cell: Any, run: Any, failed: Mapping[str, int]) -> dict[str, Any]:
-    from assay.viewer.exports.lm_eval import results_document
+def _to_json(cell: Any, run: Any, failed: Mapping[str, int]) -> dict[str, Any]:
+    from assay.viewer.exports.lm_eval import build_results
 
     return {
         "model": cell.model,
@@ -182,5 +190,97 @@ def _plain(cell: Any, run: Any, failed: Mapping[str, int]) -> dict[str, Any]:
         "folder": str(run.folder),
         "exit_code": failed.get(cell.name, 0),
         "finished": run.finished,
-        "results": results_document(run)["results"] if run.finished else {},
+        "results": build_results(run)["results"] if run.finished else {},
     }
+
+
+_FORECAST_COLUMNS = ("model", "setting", "state", "tasks", "documents", "requests", "tokens", "cost")
+
+
+def print_forecast(planned: Sequence[tuple[Any, Any]], *, as_json: bool) -> None:
+    """Print one line per (cell, plan) and the total of the remaining work."""
+    rows = [_build_forecast_row(cell, plan) for cell, plan in planned]
+    if as_json:
+        click.echo(json.dumps({"runs": rows}, ensure_ascii=False, indent=2))
+        return
+    _print_forecast_table(rows)
+    left = [row for row in rows if row["state"] != "finished"]
+    documents, requests = (sum(row[key] for row in left) for key in ("documents", "requests"))
+    click.echo(
+        f"{len(left)} of {len(rows)} runs remaining: {documents} documents, at most {requests} requests"
+    )
+    _print_cost([row["estimate"] for row in left])
+    for note in dict.fromkeys(note for row in rows for note in row["notes"]):
+        click.echo(f"note: {note}")
+
+
+def _build_forecast_row(cell: Any, plan: Any) -> dict[str, Any]:
+    from assay.engine.planning.cost_forecast import forecast
+    from assay.engine.planning.journal_setup import finished_run
+
+    expected = forecast(plan)
+    started = (plan.folder / "journal.sqlite").exists()
+    return {
+        "model": cell.model,
+        "setting": cell.setting,
+        "run": plan.run_id,
+        "state": "finished" if finished_run(plan) is not None else "started" if started else "new",
+        "tasks": list(plan.tasks),
+        "documents": plan.documents,
+        "requests": sum(sum(kinds.values()) for kinds in expected.counts.values()),
+        "estimate": expected.plain(),
+        "notes": list(plan.notes),
+    }
+
+
+def _print_forecast_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from assay.viewer.terminal.progress import format_count
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for title in _FORECAST_COLUMNS:
+        side: Any = "left" if title in ("model", "setting", "state") else "right"
+        table.add_column(title, justify=side, no_wrap=True)
+    for row in rows:
+        estimate = row["estimate"]
+        tokens = [
+            read + written
+            for read, written in zip(estimate["input_tokens"], estimate["output_tokens"], strict=True)
+        ]
+        table.add_row(
+            escape(row["model"]),
+            escape(row["setting"]),
+            row["state"],
+            str(len(row["tasks"])),
+            str(row["documents"]),
+            str(row["requests"]),
+            f"{format_count(tokens[0])} – {format_count(tokens[1])}",
+            _format_cost(estimate),
+        )
+    console = Console()
+    (console if console.is_terminal else Console(width=10_000)).print(table)
+
+
+def _format_cost(estimate: Mapping[str, Any]) -> str:
+    from assay.viewer.terminal.results_table import format_dollars
+
+    if estimate["cost_usd"] is None:
+        return "?" if estimate["billed_as"] else ""
+    return " – ".join(format_dollars(end) for end in estimate["cost_usd"])
+
+
+def _print_cost(estimates: Sequence[Mapping[str, Any]]) -> None:
+    from assay.viewer.terminal.results_table import format_dollars
+
+    known = [estimate["cost_usd"] for estimate in estimates if estimate["cost_usd"] is not None]
+    if known:
+        low, high = (sum(bounds[index] for bounds in known) for index in (0, 1))
+        click.echo(
+            f"cost: {format_dollars(low)} to {format_dollars(high)}, without judges and cached responses"
+        )
+    if unknown := {estimate["billed_as"] for estimate in estimates if estimate["cost_usd"] is None} - {""}:
+        click.echo(f"cost unknown: no price for {', '.join(sorted(unknown))} (--prices FILE)")

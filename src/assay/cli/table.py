@@ -1,4 +1,4 @@
-"""`assay table`: the numbers of some runs as a table for a terminal, a pull request, a paper or a spreadsheet."""
+"""`assay table`: print the scores of runs as text, Markdown, LaTeX or CSV."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import Any
 
 import click
 
-from assay.cli.compare import words_of
-from assay.cli.runs import in_option
+from assay.cli.arguments import in_option, split_names
 
 __all__ = ["command"]
 
-_HELP = """Print the numbers of runs as one table: tasks in rows, runs in columns.
+_HELP = """Print the scores of runs as one table: tasks in rows, runs in columns.
 
-A run is an id, the start of one, a path, `latest`; or results of lm-eval or lmms-eval. Numbers come with their standard
-error, or their interval. The best one of a row stands out only where it beats every other run beyond chance: document
-by document where the runs share documents.
+A run is a run id, the start of one, a path, `latest`, or results of lm-eval or lmms-eval. Scores come with their
+standard error or confidence interval. The best score of a row is highlighted only if it is significantly better than
+every other run; the test is paired if the runs share documents.
 
 \b
 Examples:
@@ -37,22 +36,31 @@ Examples:
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write it there instead of printing it.",
+    help="Output file. [default: standard output]",
 )
 @click.option("--tasks", "task_names", multiple=True, metavar="NAMES", help="Only these tasks and groups.")
 @click.option(
-    "--metric", "metrics", multiple=True, metavar="NAMES", help="These metrics instead of each task's first."
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAMES",
+    help="Metrics to show. [default: the first metric of each task]",
 )
-@click.option("--every", is_flag=True, help="Every metric and filter of each task.")
+@click.option("--every", is_flag=True, help="Show every metric and filter of each task.")
 @click.option(
     "--error",
     default="stderr",
     metavar="NAME",
-    help="What stands behind a number: stderr, interval or none. [default: stderr]",
+    help="Uncertainty to show: stderr, interval or none. [default: stderr]",
 )
-@click.option("--percent", is_flag=True, help="Shares in points: 57.30 for 0.5730.")
-@click.option("--digits", type=click.IntRange(0, 12), metavar="N", help="Decimals. [default: 4; of points 2]")
-@click.option("--transpose", is_flag=True, help="Runs in rows, tasks in columns.")
+@click.option("--percent", is_flag=True, help="Show fractions as percentages: 57.30 for 0.5730.")
+@click.option(
+    "--digits",
+    type=click.IntRange(0, 12),
+    metavar="N",
+    help="Number of decimals. [default: 4; 2 with --percent]",
+)
+@click.option("--transpose", is_flag=True, help="Show runs in rows and tasks in columns.")
 @in_option
 def command(
     runs: tuple[str, ...],
@@ -67,33 +75,33 @@ def command(
     transpose: bool,
     folders: tuple[str, ...],
 ) -> int:
-    """The command; its help text is above."""
+    """Run the command; its help text is above."""
     from contextlib import ExitStack
 
-    from assay.core.errors import BadOption, UnknownName
+    from assay.core.errors import InvalidOption, UnknownName
+    from assay.viewer.atomic_files import write_atomically
     from assay.viewer.comparison.sources import open_source
-    from assay.viewer.files import write_whole
-    from assay.viewer.matrix import FORMATS, Style, make_matrix, written
+    from assay.viewer.matrix import FORMATS, NumberStyle, build_matrix, format_matrix
 
     if format_name not in FORMATS:
         raise UnknownName(
-            f"no format is called `{format_name}`", where="--format", hint=f"one of: {', '.join(FORMATS)}"
+            f"unknown format `{format_name}`", where="--format", hint=f"one of: {', '.join(FORMATS)}"
         )
     if error not in ("stderr", "interval", "none"):
-        raise BadOption(
-            f"`{error}` does not stand behind a number", where="--error", hint="stderr, interval or none"
-        )
-    style = Style(error=error, percent=percent, digits=digits, models_in_rows=transpose)
+        raise InvalidOption(f"invalid value `{error}`", where="--error", hint="use stderr, interval or none")
+    style = NumberStyle(error=error, percent=percent, digits=digits, models_in_rows=transpose)
     with ExitStack() as opened:
         sources = []
         for word in runs:
             sources.append(open_source(word, folders))
             opened.callback(sources[-1].close)
-        matrix = make_matrix(sources, tasks=words_of(task_names), metrics=words_of(metrics), every=every)
-    text = written(matrix, format_name, style)
+        matrix = build_matrix(
+            sources, tasks=split_names(task_names), metrics=split_names(metrics), all_metrics=every
+        )
+    text = format_matrix(matrix, format_name, style)
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_whole(output, text)
-        click.echo(f"written {output}", err=True)
+        write_atomically(output, text)
+        click.echo(f"wrote {output}", err=True)
     return 0

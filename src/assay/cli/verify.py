@@ -1,4 +1,4 @@
-"""`assay verify`: is what a run was asked still what it would be asked?"""
+"""`assay verify`: show what changed since a run."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from assay.cli.runs import found, in_option
-from assay.core.errors import BadOption
-from assay.core.printable import printable
+from assay.cli.arguments import find_run_folder, in_option
+from assay.core.errors import InvalidOption
+from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["command"]
 
-_HELP = """Say what changed since a run: data, prompts, task files, code, settings, template, model, versions.
+_HELP = """Show what changed since a run: data, prompts, task files, code, settings, template, model, versions.
 
-Reads the tasks again and renders every document the run asked; asks nothing and loads no weights. Exits 3 when
-something drifted. RUN is an id, the start of one, a path, or `latest`.
+Reads the tasks again and renders every document of the run; sends no request and loads no weights. Exits with code 3 if
+something changed. RUN is a run id, the start of one, a path, or `latest`.
 
 \b
 Examples:
@@ -32,31 +32,31 @@ Examples:
     "--ignore",
     multiple=True,
     metavar="KIND",
-    help="Do not mind this: versions, code, … May be given several times.",
+    help="Ignore changes of this kind: versions, code, …; repeatable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @in_option
 def command(run: str, ignore: tuple[str, ...], as_json: bool, folders: tuple[str, ...]) -> int:
-    """The command; its help text is above."""
+    """Run the command; its help text is above."""
     from assay import api
     from assay.engine.planning.manifest_diff import KINDS
 
     ignored = {word for words in ignore for word in words.split(",") if word}
     if unknown := sorted(ignored - set(KINDS)):
-        raise BadOption(
-            f"nothing is called `{unknown[0]}`", where="--ignore", hint=f"one of: {', '.join(KINDS)}"
+        raise InvalidOption(
+            f"unknown kind of change `{unknown[0]}`", where="--ignore", hint=f"one of: {', '.join(KINDS)}"
         )
-    verification = api.verify(found(run, folders))
+    verification = api.verify(find_run_folder(run, folders))
     drifts = [drift for drift in verification.drifts if drift.kind not in ignored]
     drifts.sort(key=lambda drift: KINDS.index(drift.kind))
     if as_json:
-        click.echo(json.dumps(_document(verification, drifts), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(_to_json(verification, drifts), ensure_ascii=False, indent=2))
     else:
         _print(verification, drifts)
     return 3 if drifts else 0
 
 
-def _document(verification: Any, drifts: list[Any]) -> dict[str, Any]:
+def _to_json(verification: Any, drifts: list[Any]) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -73,16 +73,16 @@ def _print(verification: Any, drifts: list[Any]) -> None:
     for drift in drifts:
         share = f"  ({drift.count} of {drift.total} documents)" if drift.total is not None else ""
         click.secho(f"{drift.kind}: ", fg="yellow", bold=True, nl=False)
-        click.echo(printable(f"{drift.what}{share}"))
+        click.echo(escape_control_characters(f"{drift.what}{share}"))
         for example in drift.examples:
             click.echo(f"  document {example['document']}")
-            click.echo(printable(f"    then  {example['then']!r}"))
-            click.echo(printable(f"    now   {example['now']!r}"))
+            click.echo(escape_control_characters(f"    before  {example['then']!r}"))
+            click.echo(escape_control_characters(f"    now     {example['now']!r}"))
     for what in verification.unchecked:
         click.secho("not checked: ", fg="cyan", nl=False)
-        click.echo(printable(what))
+        click.echo(escape_control_characters(what))
     for what in verification.warnings:
         click.secho("warning: ", fg="yellow", nl=False)
-        click.echo(printable(what))
-    looked = f"{verification.documents} documents, {verification.requests} requests rendered"
-    click.echo(f"{looked}: {'nothing drifted' if not drifts else f'{len(drifts)} differences'}")
+        click.echo(escape_control_characters(what))
+    rendered = f"{verification.documents} documents, {verification.requests} requests rendered"
+    click.echo(f"{rendered}: {'no changes' if not drifts else f'{len(drifts)} changes'}")

@@ -1,4 +1,4 @@
-"""`assay view`: runs, documents and comparisons in a browser."""
+"""`assay view`: browse runs, documents and comparisons in a web browser."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import click
 
 __all__ = ["command"]
 
-_HELP = """Look at runs in a browser: scores, documents, comparisons, and runs while they go on.
+_HELP = """Browse runs in a web browser: scores, documents, comparisons, and live progress.
 
-WHAT is a folder with runs, or runs: an id, the start of one, a path, `latest`. Without it, the runs in ./assay-runs and
-in this folder. The pages are served on this machine only, under an address with a token, until Ctrl-C. Nothing is
-changed but the tags you give, and nothing is asked of other machines.
+WHAT is a folder with runs, or runs: a run id, the start of one, a path, `latest`. [default: the runs in ./assay-runs and
+the current folder] The server listens on localhost only, requires the token in its URL, and runs until Ctrl-C. It changes
+nothing except the tags you set, and makes no network requests.
 
 \b
 Examples:
@@ -28,16 +28,18 @@ Examples:
     type=click.IntRange(0, 65535),
     default=0,
     metavar="N",
-    help="The port; any free one unless given.",
+    help="Port. [default: a free port]",
 )
-@click.option("--no_browser", is_flag=True, help="Print the address, and open nothing.")
+@click.option("--no_browser", is_flag=True, help="Print the URL without opening a browser.")
 def command(what: tuple[str, ...], port: int, no_browser: bool) -> int:
-    """The command; its help text is above."""
+    """Run the command; its help text is above."""
     from assay.viewer.web.server import serve
 
     def announce(address: str) -> None:
         click.echo(address)
-        click.echo("the viewer is open until Ctrl-C; the address lets in whoever has it", err=True)
+        click.echo(
+            "press Ctrl-C to stop the viewer; anyone with this URL on this machine can open it", err=True
+        )
         if not no_browser:
             import webbrowser
 

@@ -1,4 +1,4 @@
-"""`assay new`: a task, model, metric or filter to start from."""
+"""`assay new`: create the files of a new task, model, metric or filter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from assay.cli.new.task import task_command
 
 __all__ = ["command"]
 
-_HELP = """Write the files of a new task, model, metric or filter, to go on from.
+_HELP = """Create the files of a new task, model, metric or filter.
 
 \b
 Examples:
@@ -22,5 +22,5 @@ Examples:
 command = click.Group(
     "new", help=_HELP, context_settings={"token_normalize_func": lambda token: token.replace("-", "_")}
 )
-for one in (task_command, model_command, metric_command, filter_command):
-    command.add_command(one)
+for subcommand in (task_command, model_command, metric_command, filter_command):
+    command.add_command(subcommand)

@@ -1,4 +1,4 @@
-"""Files that are written for somebody to go on with: never over something that is there."""
+"""Write generated files without overwriting existing ones."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from pathlib import Path
 
 import click
 
-from assay.core.errors import BadOption, BadOutput
+from assay.core.errors import InvalidOption, OutputError
 
-__all__ = ["check_name", "write_files"]
+__all__ = ["validate_name", "write_files"]
 
 
-def check_name(name: str) -> str:
-    """A name that can be one of a file, a module and a task.
+def validate_name(name: str) -> str:
+    """Return the name if it is valid for a file, a module and a task.
 
     Raises:
-        BadOption: It cannot.
+        InvalidOption: The name is not a Python identifier.
     """
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise BadOption(
-            f"`{name}` cannot be a name here", hint="letters, digits and underscores, a letter first"
+        raise InvalidOption(
+            f"invalid name `{name}`", hint="use letters, digits and underscores, starting with a letter"
         )
     return name
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> list[Path]:
-    """Write some files and say so.
+    """Write files to a folder and print their paths.
 
     Raises:
-        BadOutput: One of them is there already, or the folder cannot be written.
+        OutputError: A file already exists, or the folder is not writable.
     """
     paths = {folder / name: text for name, text in files.items()}
-    there = [path for path in paths if path.exists()]
-    if there:
-        raise BadOutput(f"`{there[0]}` is there already", hint="another name, or --output DIR")
+    existing = [path for path in paths if path.exists()]
+    if existing:
+        raise OutputError(f"`{existing[0]}` already exists", hint="use another name, or --output DIR")
     try:
         for path, text in paths.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             click.echo(f"wrote {path}")
     except OSError as error:
-        raise BadOutput(f"cannot write: {error.strerror}", where=str(folder)) from None
+        raise OutputError(f"cannot write: {error.strerror}", where=str(folder)) from None
     return list(paths)

@@ -1,4 +1,4 @@
-"""`assay new model|metric|filter`: a small distribution that installs, is found by name, and passes its own test."""
+"""`assay new model|metric|filter`: create an installable plugin with a passing test."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from assay.cli.new.files import check_name, write_files
-from assay.cli.new.skeletons import FILTER, METRIC, MODEL
+from assay.cli.new.files import validate_name, write_files
+from assay.cli.new.plugin_templates import FILTER_FILES, METRIC_FILES, MODEL_FILES
 
 __all__ = ["filter_command", "metric_command", "model_command"]
 
-_HELP = """Write a {kind} of your own as a distribution: code, its name for Assay, a test that passes.
+_HELP = """Create a {kind} plugin: an installable package with code, an entry point and a passing test.
 
 \b
 Examples:
@@ -25,22 +25,26 @@ def _command(kind: str, example: str, files: Mapping[str, str]) -> click.Command
     @click.command(kind, help=_HELP.format(kind=kind, example=example))
     @click.argument("name")
     @click.option(
-        "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Folder [default: ./NAME]"
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Output folder. [default: ./NAME]",
     )
-    def new(name: str, output: Path | None) -> None:
-        check_name(name)
+    def create(name: str, output: Path | None) -> None:
+        validate_name(name)
         folder = output or Path(name)
         title = "".join(part.capitalize() for part in name.split("_"))
 
-        def filled(text: str) -> str:
+        def fill(text: str) -> str:
             return text.replace("@name@", name).replace("@Name@", title)
 
-        write_files(folder, {filled(path): filled(text) for path, text in files.items()})
+        write_files(folder, {fill(path): fill(text) for path, text in files.items()})
         click.echo(f"next: `pip install -e {folder}`, then `pytest {folder}`; `assay ls {kind}s` lists it")
 
-    return new
+    return create
 
 
-model_command = _command("model", "my_server", MODEL)
-metric_command = _command("metric", "letters_right", METRIC)
-filter_command = _command("filter", "last_line", FILTER)
+model_command = _command("model", "my_server", MODEL_FILES)
+metric_command = _command("metric", "letters_right", METRIC_FILES)
+filter_command = _command("filter", "last_line", FILTER_FILES)

@@ -1,4 +1,4 @@
-"""`assay new task`: from a dataset to a task that runs."""
+"""`assay new task`: create a task for a dataset."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
-from assay.cli.new.files import check_name, write_files
-from assay.core.errors import BadData, BadOption
+from assay.cli.new.files import validate_name, write_files
+from assay.core.errors import DatasetError, InvalidOption
 
 __all__ = ["task_command"]
 
-_HELP = """Write a task for a dataset: a YAML file, a helper file and a test; then check it and show what it asks.
+_HELP = """Create a task for a dataset: a YAML file, a helper file and a test. Then check it and show its prompts.
 
-Columns are guessed from their names and from what is in them; flags say them instead. On a terminal, what no flag says
-is asked.
+Guesses the columns from their names and contents; flags override the guesses. On a terminal, asks for columns if no flag
+sets them.
 
 \b
 Examples:
@@ -25,94 +25,106 @@ Examples:
   assay new task my_arc --from allenai/ai2_arc --config ARC-Easy --split test
   assay new task faces --from faces.jsonl --question prompt --answer name --image file
 """
-_LOOKED_AT = 50
+_MAX_SAMPLE_ROWS = 50
 _FORMATS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
-_SPLITS = ("test", "validation", "dev", "train")
-_TYPES = ("multiple_choice", "generate_until", "loglikelihood_rolling")
+_PREFERRED_SPLITS = ("test", "validation", "dev", "train")
+_OUTPUT_TYPES = ("multiple_choice", "generate_until", "loglikelihood_rolling")
 
 
 @click.command("task", help=_HELP)
 @click.argument("name")
 @click.option(
-    "--from", "source", metavar="FILE|DATASET", help="csv, jsonl, json, parquet; or a dataset of the hub."
+    "--from",
+    "source",
+    metavar="FILE|DATASET",
+    help="CSV, JSONL, JSON or Parquet file, or a dataset on the Hugging Face hub.",
 )
-@click.option("--config", "config_name", default="", metavar="NAME", help="Which configuration of a dataset.")
-@click.option("--split", default="", metavar="NAME", help="Which split [default: test, validation or train]")
-@click.option("--question", default="", metavar="COLUMN", help="The column that asks.")
-@click.option("--answer", default="", metavar="COLUMN", help="The column that answers.")
+@click.option("--config", "config_name", default="", metavar="NAME", help="Configuration of the dataset.")
 @click.option(
-    "--choices", default="", metavar="COLUMNS", help="A column of lists, or several columns, with commas."
+    "--split", default="", metavar="NAME", help="Split of the dataset. [default: test, validation or train]"
 )
-@click.option("--image", default="", metavar="COLUMN", help="A column of pictures.")
-@click.option("--type", "wanted", type=click.Choice(_TYPES), help="What is asked of a model.")
-@click.option("--data_root", metavar="DIR", help="Folder that serves datasets offline; also ASSAY_DATA.")
+@click.option("--question", default="", metavar="COLUMN", help="Column with the question.")
+@click.option("--answer", default="", metavar="COLUMN", help="Column with the answer.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Folder [default: ./NAME]"
+    "--choices",
+    default="",
+    metavar="COLUMNS",
+    help="Column with lists of choices, or several columns separated by commas.",
+)
+@click.option("--image", default="", metavar="COLUMN", help="Column with images.")
+@click.option("--type", "output_type", type=click.Choice(_OUTPUT_TYPES), help="Output type of the task.")
+@click.option("--data_root", metavar="DIR", help="Local folder with datasets; also ASSAY_DATA.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Output folder. [default: ./NAME]"
 )
 def task_command(
     name: str,
     source: str | None,
     config_name: str,
     split: str,
-    wanted: str | None,
+    output_type: str | None,
     data_root: str | None,
     output: Path | None,
-    **said: str,
+    **column_options: str,
 ) -> int:
-    """The command; its help text is above."""
-    from assay.cli.new.writing import task_files
-    from assay.tasks.drafting import Columns, guess_columns, make_draft
+    """Run the command; its help text is above."""
+    from assay.cli.new.task_templates import build_task_files
+    from assay.tasks.drafts import Columns, guess_columns, make_draft
 
-    check_name(name)
-    asks = sys.stdin.isatty() and sys.stdout.isatty()
+    validate_name(name)
+    is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
     if not source:
-        if not asks:
-            raise BadOption("no data was named", where="--from", hint="a file, or a dataset of the hub")
+        if not is_interactive:
+            raise InvalidOption(
+                "missing option: --from", where="--from", hint="pass a file or the name of a dataset"
+            )
         source = click.prompt("File or dataset")
     folder = output or Path(name)
-    dataset = _dataset(source, config_name, folder)
-    rows, split = _rows(_dataset(source, config_name, Path()), split, data_root)
-    columns = guess_columns(rows, {role: value for role, value in said.items() if value})
-    if asks and not any(said.values()):
-        columns = guess_columns(rows, _asked(columns))
-    if wanted == "generate_until":
+    dataset = _build_dataset_keys(source, config_name, folder)
+    rows, split = _read_rows(_build_dataset_keys(source, config_name, Path()), split, data_root)
+    columns = guess_columns(rows, {role: value for role, value in column_options.items() if value})
+    if is_interactive and not any(column_options.values()):
+        columns = guess_columns(rows, _prompt_for_columns(columns))
+    if output_type == "generate_until":
         columns = Columns(question=columns.question, answer=columns.answer, image=columns.image)
-    elif wanted == "loglikelihood_rolling":
+    elif output_type == "loglikelihood_rolling":
         columns = Columns(question=columns.question)
     draft = make_draft(rows, columns)
-    if wanted and draft.output_type != wanted:
-        missing = "--choices" if wanted == "multiple_choice" else "--answer"
-        raise BadOption(
-            f"a task of the type {wanted} needs more columns", where="--type", hint=f"name them: {missing}"
+    if output_type and draft.output_type != output_type:
+        missing = "--choices" if output_type == "multiple_choice" else "--answer"
+        raise InvalidOption(
+            f"output type {output_type} needs more columns", where="--type", hint=f"set {missing}"
         )
-    click.echo(_told(columns, draft.output_type))
-    write_files(folder, task_files(name, dataset, split, list(rows[0]), columns, draft))
-    return _checked(folder / f"{name}.yaml", data_root)
+    click.echo(_format_columns(columns, draft.output_type))
+    write_files(folder, build_task_files(name, dataset, split, list(rows[0]), columns, draft))
+    return _check_and_show(folder / f"{name}.yaml", data_root)
 
 
-def _dataset(source: str, config_name: str, folder: Path) -> dict[str, Any]:
-    """The keys of a task file in a folder that say where its data are; without a folder, of one that may be anywhere."""
+def _build_dataset_keys(source: str, config_name: str, folder: Path) -> dict[str, Any]:
+    """Return the dataset keys of a task file in `folder`; without a folder, use absolute paths."""
     path = Path(source).expanduser()
     kind = _FORMATS.get(path.suffix.lower())
     if path.is_file():
         if kind is None:
-            raise BadOption(f"`{source}` is no kind of file that is known", hint=", ".join(_FORMATS))
-        near = str(path.resolve()) if folder == Path() else os.path.relpath(path, folder)
-        return {"dataset_path": kind, "dataset_kwargs": {"data_files": {"test": Path(near).as_posix()}}}
+            raise InvalidOption(f"unknown file type: `{source}`", hint=f"use one of {', '.join(_FORMATS)}")
+        data_path = str(path.resolve()) if folder == Path() else os.path.relpath(path, folder)
+        return {"dataset_path": kind, "dataset_kwargs": {"data_files": {"test": Path(data_path).as_posix()}}}
     if kind is not None or path.is_dir():
-        raise BadData(f"there is no file `{source}`", where="--from")
+        raise DatasetError(f"file not found: `{source}`", where="--from")
     return {"dataset_path": source, **({"dataset_name": config_name} if config_name else {})}
 
 
-def _rows(dataset: dict[str, Any], split: str, data_root: str | None) -> tuple[list[dict[str, Any]], str]:
-    """The first documents, and the name of their split."""
+def _read_rows(
+    dataset: dict[str, Any], split: str, data_root: str | None
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the first rows and the name of their split."""
     import itertools
     import tempfile
 
     import yaml
 
-    from assay.tasks.data import load_splits
-    from assay.tasks.load import load_task
+    from assay.tasks.data.splits import load_splits
+    from assay.tasks.files.task_loader import load_task
 
     with tempfile.TemporaryDirectory() as place:
         draft = Path(place) / "draft.yaml"
@@ -125,14 +137,14 @@ def _rows(dataset: dict[str, Any], split: str, data_root: str | None) -> tuple[l
         }
         draft.write_text(yaml.safe_dump({**keys, **dataset}), encoding="utf-8")
         splits = load_splits(load_task(draft), data_root=data_root or os.environ.get("ASSAY_DATA"))
-    name = split or next((known for known in _SPLITS if known in splits), next(iter(splits)))
+    name = split or next((known for known in _PREFERRED_SPLITS if known in splits), next(iter(splits)))
     if name not in splits:
-        raise BadOption(f"there is no split `{name}`", where="--split", hint=f"there are {', '.join(splits)}")
-    return [dict(row) for row in itertools.islice(iter(splits[name]), _LOOKED_AT)], name
+        raise InvalidOption(f"no split `{name}`", where="--split", hint=f"available: {', '.join(splits)}")
+    return [dict(row) for row in itertools.islice(iter(splits[name]), _MAX_SAMPLE_ROWS)], name
 
 
-def _asked(columns: Any) -> dict[str, str]:
-    """What somebody at the terminal says to the guesses."""
+def _prompt_for_columns(columns: Any) -> dict[str, str]:
+    """Ask the user to confirm or change the guessed columns."""
     answers = {}
     for role, guess in (
         ("question", columns.question),
@@ -140,22 +152,22 @@ def _asked(columns: Any) -> dict[str, str]:
         ("choices", ",".join(columns.choices)),
         ("image", columns.image),
     ):
-        said = click.prompt(f"Column of the {role} (- for none)", default=guess or "-")
-        answers[role] = "" if said == "-" else said
+        column = click.prompt(f"Column with the {role} (- for none)", default=guess or "-")
+        answers[role] = "" if column == "-" else column
     return {role: value for role, value in answers.items() if value}
 
 
-def _told(columns: Any, output_type: str) -> str:
+def _format_columns(columns: Any, output_type: str) -> str:
     parts = [f"question `{columns.question}`"]
-    parts += [f"{role} `{', '.join(held)}`" for role, held in (("choices", columns.choices),) if held]
+    parts += [f"{role} `{', '.join(names)}`" for role, names in (("choices", columns.choices),) if names]
     parts += [
-        f"{role} `{held}`" for role, held in (("answer", columns.answer), ("image", columns.image)) if held
+        f"{role} `{name}`" for role, name in (("answer", columns.answer), ("image", columns.image)) if name
     ]
     return f"{output_type}: {', '.join(parts)}"
 
 
-def _checked(path: Path, data_root: str | None) -> int:
-    """`assay check` and `assay show`, at once."""
+def _check_and_show(path: Path, data_root: str | None) -> int:
+    """Run `assay check` and `assay show` on the new task; return the exit code of the check."""
     from assay.cli.check import command as check
     from assay.cli.show import command as show
 
@@ -164,5 +176,5 @@ def _checked(path: Path, data_root: str | None) -> int:
     code: int = check.main([str(path), *where], standalone_mode=False)
     if not code:
         show.main([str(path), "-n", "1", *where], standalone_mode=False)
-        click.echo(f"\nnext: `assay run {path} --limit 10`; its test: `pytest {path.parent}`")
+        click.echo(f"\nnext: `assay run {path} --limit 10` or `pytest {path.parent}`")
     return code

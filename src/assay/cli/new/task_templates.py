@@ -1,4 +1,4 @@
-"""The texts of a new task's files."""
+"""Templates for the files of a new task."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.tasks.drafting import Columns, Draft, template_name
+from assay.tasks.drafts import Columns, Draft, template_name
 
-__all__ = ["task_files"]
+__all__ = ["build_task_files"]
 
 _METRICS = {
     "multiple_choice": ("acc", "acc_norm"),
     "generate_until": ("exact_match",),
     "loglikelihood_rolling": ("word_perplexity", "byte_perplexity", "bits_per_byte"),
 }
-_LOWER = {"word_perplexity", "byte_perplexity", "bits_per_byte"}
-_TEST = '''"""The task {name}: an answer that is the target gets full marks, on its first documents."""
+_LOWER_IS_BETTER = {"word_perplexity", "byte_perplexity", "bits_per_byte"}
+_TEST_FILE = '''"""Tests of the task {name} on its first documents."""
 
 from pathlib import Path
 
@@ -25,23 +25,23 @@ import assay
 TASK = Path(__file__).parent / "{name}.yaml"
 
 
-def test_prompts_are_made_of_the_data():
+def test_prompts_render():
     plan = assay.plan(tasks=[str(TASK)], limit=5, model="dummy")
     assert plan.documents > 0
 
 
-{marks}'''
-_FULL_MARKS = """def test_the_target_gets_full_marks(tmp_path):
+{score_test}'''
+_TARGET_TEST = """def test_target_scores_one(tmp_path):
     run = assay.run(tasks=[str(TASK)], limit=5, model="oracle", output_path=str(tmp_path))
     assert run.results["{name}"]["{metric},{pipeline}"] == 1.0
 """
-_PERPLEXITY = """def test_every_text_is_scored(tmp_path):
+_PERPLEXITY_TEST = """def test_texts_are_scored(tmp_path):
     run = assay.run(tasks=[str(TASK)], limit=5, model="dummy", output_path=str(tmp_path))
     assert run.results["{name}"]["word_perplexity,none"] > 0
 """
 
 
-def task_files(
+def build_task_files(
     name: str,
     dataset: Mapping[str, Any],
     split: str,
@@ -49,37 +49,39 @@ def task_files(
     columns: Columns,
     draft: Draft,
 ) -> dict[str, str]:
-    """File name -> text."""
+    """Return the content of each file by name."""
     return {
-        f"{name}.yaml": _yaml(name, dataset, split, draft),
-        "utils.py": _helpers(names, columns),
-        f"test_{name}.py": _test(name, draft),
+        f"{name}.yaml": _render_yaml(name, dataset, split, draft),
+        "utils.py": _render_helpers(names, columns),
+        f"test_{name}.py": _render_test(name, draft),
     }
 
 
-def _yaml(name: str, dataset: Mapping[str, Any], split: str, draft: Draft) -> str:
+def _render_yaml(name: str, dataset: Mapping[str, Any], split: str, draft: Draft) -> str:
     lines = [f"task: {name}"]
     lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in dataset.items()]
     lines += [
         f"test_split: {split}",
-        "process_docs: !function utils.process_docs       # tidies the documents, or leaves some out",
+        "process_docs: !function utils.process_docs       # cleans or filters the documents",
         f"output_type: {draft.output_type}",
     ]
     if draft.doc_to_image:
         lines.append(f"doc_to_image: {draft.doc_to_image}")
-    lines.append(f"doc_to_text: {_quoted(draft.doc_to_text)}")
+    lines.append(f"doc_to_text: {_quote(draft.doc_to_text)}")
     if draft.doc_to_choice:
-        lines.append(f"doc_to_choice: {_quoted(draft.doc_to_choice)}")
-    lines.append(f"doc_to_target: {_quoted(draft.doc_to_target)}")
+        lines.append(f"doc_to_choice: {_quote(draft.doc_to_choice)}")
+    lines.append(f"doc_to_target: {_quote(draft.doc_to_target)}")
     if draft.output_type == "generate_until":
-        lines += _generation(draft)
+        lines += _render_generation(draft)
     lines.append("metric_list:")
     for metric in _METRICS[draft.output_type]:
-        better = str(metric not in _LOWER).lower()
-        aggregation = metric if metric in _LOWER else "mean"
+        better = str(metric not in _LOWER_IS_BETTER).lower()
+        aggregation = metric if metric in _LOWER_IS_BETTER else "mean"
         if aggregation in ("word_perplexity", "byte_perplexity"):
             aggregation = "weighted_perplexity"
-        options = ", ignore_case: true, ignore_punctuation: true" if _loose(metric, draft) else ""
+        options = (
+            ", ignore_case: true, ignore_punctuation: true" if _should_ignore_case(metric, draft) else ""
+        )
         lines.append(
             f"  - {{metric: {metric}, aggregation: {aggregation}, higher_is_better: {better}{options}}}"
         )
@@ -87,16 +89,16 @@ def _yaml(name: str, dataset: Mapping[str, Any], split: str, draft: Draft) -> st
     return "\n".join(lines) + "\n"
 
 
-def _loose(metric: str, draft: Draft) -> bool:
+def _should_ignore_case(metric: str, draft: Draft) -> bool:
     return metric == "exact_match" and not draft.numbers
 
 
-def _generation(draft: Draft) -> list[str]:
+def _render_generation(draft: Draft) -> list[str]:
     if draft.numbers:
         return [
             'generation_kwargs: {until: ["\\n\\n"], max_gen_toks: 256, do_sample: false}',
             "filter_list:",
-            "  - name: number                                   # the last number that was written",
+            "  - name: number                                   # the last number in the response",
             "    filter:",
             r'      - {function: regex, regex_pattern: "(-?[0-9][0-9,]*(?:\\.[0-9]+)?)", group_select: -1}',
             "      - {function: take_first}",
@@ -105,49 +107,49 @@ def _generation(draft: Draft) -> list[str]:
         return ['generation_kwargs: {until: ["\\n"], max_gen_toks: 64, do_sample: false}']
     return [
         'generation_kwargs: {until: ["\\n\\n"], max_gen_toks: 512, do_sample: false}',
-        "# long answers are rarely written word for word: think of another metric, or of a judge",
+        "# long answers rarely match exactly: consider another metric or a judge",
     ]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _helpers(names: Sequence[str], columns: Columns) -> str:
+def _render_helpers(names: Sequence[str], columns: Columns) -> str:
     used = [columns.question, columns.answer, *columns.choices, columns.image]
     renamed = [(name, template_name(name)) for name in used if name and name != template_name(name)]
     lines = [
-        '"""Helpers of the task file beside this one."""',
+        '"""Helper functions of the task file in this folder."""',
         "",
         "",
         "def process_docs(dataset):",
-        '    """The documents to ask. Leave some out with `dataset.filter(...)`."""',
-        "    return dataset.map(tidy)",
+        '    """Return the documents to evaluate. Use `dataset.filter(...)` to drop some."""',
+        "    return dataset.map(clean)",
         "",
         "",
-        "def tidy(doc):",
-        '    """One document, with columns that templates can name."""',
+        "def clean(doc):",
+        '    """Return a document whose columns templates can use."""',
     ]
     changes = [f"        {json.dumps(new)}: doc[{json.dumps(old)}]," for old, new in renamed]
     question = template_name(columns.question)
     changes.append(f"        {json.dumps(question)}: doc[{json.dumps(columns.question)}].strip(),")
     changes = [
         change
-        for at, change in enumerate(changes)
-        if not any(_same(change, later) for later in changes[at + 1 :])
+        for index, change in enumerate(changes)
+        if not any(_have_same_key(change, later) for later in changes[index + 1 :])
     ]
     lines += ["    return {", "        **doc,", *changes, "    }"]
     return "\n".join(lines) + "\n"
 
 
-def _same(first: str, second: str) -> bool:
+def _have_same_key(first: str, second: str) -> bool:
     return first.split(":")[0] == second.split(":")[0]
 
 
-def _test(name: str, draft: Draft) -> str:
+def _render_test(name: str, draft: Draft) -> str:
     if draft.output_type == "loglikelihood_rolling":
-        marks = _PERPLEXITY.format(name=name)
+        score_test = _PERPLEXITY_TEST.format(name=name)
     else:
         pipeline = "number" if draft.numbers else "none"
-        marks = _FULL_MARKS.format(name=name, metric=_METRICS[draft.output_type][0], pipeline=pipeline)
-    return _TEST.format(name=name, marks=marks)
+        score_test = _TARGET_TEST.format(name=name, metric=_METRICS[draft.output_type][0], pipeline=pipeline)
+    return _TEST_FILE.format(name=name, score_test=score_test)

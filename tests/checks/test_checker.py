@@ -10,9 +10,9 @@ import pytest
 from tests.checks.test_groups import GROUPS, findings_of, kinds
 from tests.making import ROWS, Function, write_choices, write_task, write_texts
 
-from assay.checks.checking import CheckOptions, check
-from assay.checks.kinds import KINDS
-from assay.tasks.index import TaskIndex, builtin_root
+from assay.checks.checker import CheckOptions, check_tasks
+from assay.checks.findings import FINDING_KINDS
+from assay.tasks.files.index import TaskIndex, builtin_root
 
 HELPERS = """
 import json
@@ -268,7 +268,7 @@ def test_a_name_in_two_collections_is_nobodys_mistake(tmp_path: Path) -> None:
     root = tmp_path / "lmms_eval" / "tasks"
     write_task(root, "quickstart_copy")
     index = TaskIndex.build([builtin_root(), root])
-    (subject,) = check(["quickstart_copy"], index, CheckOptions()).subjects
+    (subject,) = check_tasks(["quickstart_copy"], index, CheckOptions()).subjects
     assert kinds(subject.findings) == [("note", "defined-twice")]
     assert subject.findings[0].hint == "`assay/quickstart_copy` asks for the other one"
 
@@ -328,10 +328,10 @@ ELSEWHERE = {"yaml", "repeated-key", "defined-twice", "name", "check"}
 
 def test_every_kind_has_a_case_and_every_case_a_kind() -> None:
     cases = {kind for case in (*GENERATING, *CHOICES, *GROUPS) for _, kind in case[2]}
-    assert cases | ELSEWHERE == set(KINDS)
+    assert cases | ELSEWHERE == set(FINDING_KINDS)
 
 
 def test_the_guide_lists_every_kind() -> None:
     guide = Path(__file__).parents[2] / "docs" / "guides" / "checking-tasks.md"
     rows = [line for line in guide.read_text("utf-8").splitlines() if line.startswith("| `")]
-    assert rows == [f"| `{kind}` | {meaning} |" for kind, meaning in KINDS.items()]
+    assert rows == [f"| `{kind}` | {meaning} |" for kind, meaning in FINDING_KINDS.items()]

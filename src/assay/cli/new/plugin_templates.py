@@ -1,11 +1,11 @@
-"""The files of new plugins. `@name@` and `@Name@` stand for the plugin's name."""
+"""Templates for the files of a new plugin. `@name@` and `@Name@` are replaced by its name."""
 
 from __future__ import annotations
 
-__all__ = ["FILTER", "METRIC", "MODEL"]
+__all__ = ["FILTER_FILES", "METRIC_FILES", "MODEL_FILES"]
 
 
-def _project(kind: str, thing: str) -> str:
+def _render_pyproject(kind: str, thing: str) -> str:
     return f"""[build-system]
 requires = ["hatchling"]
 build-backend = "hatchling.build"
@@ -25,9 +25,9 @@ packages = ["assay_@name@"]
 """
 
 
-MODEL = {
-    "pyproject.toml": _project("model", "@Name@"),
-    "assay_@name@/__init__.py": '''"""The model `@name@`: put your own where the comments say so."""
+MODEL_FILES = {
+    "pyproject.toml": _render_pyproject("model", "@Name@"),
+    "assay_@name@/__init__.py": '''"""The model `@name@`: replace the marked lines with your own model."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from assay import Failure, Generate, Response, Traits
 
 
 class @Name@:
-    """Repeats the last word of the prompt, until you replace it."""
+    """Answers with the last word of the prompt. Replace this with your model."""
 
     def __init__(self, *, path: str = "") -> None:
-        self._path = path  # only remember: `--model_args path=…` comes here, and work waits for `open`
+        self._path = path  # set by `--model_args path=…`; do the work in `open`
 
     @property
     def name(self) -> str:
@@ -51,26 +51,26 @@ class @Name@:
         return Traits(abilities=frozenset({"generate"}), window=64)
 
     async def identify(self) -> Mapping[str, str]:
-        """Everything that changes an answer: otherwise the kept answers of another model are taken for these."""
+        """Return everything that affects answers; the response cache uses it as a key."""
         return {"name": self.name, "version": "1", "path": self._path}
 
     async def open(self) -> None:
         """Load weights or connect; import heavy packages here."""
 
     async def answer(self, window: Sequence) -> AsyncIterator:
-        """One outcome per request, each as soon as it is known."""
+        """Yield one outcome per request, in any order."""
         for request in window:
             if not isinstance(request, Generate) or request.prompt.has_media:
-                yield Failure(request_id=request.id, kind="model error", message="only texts are written")
+                yield Failure(request_id=request.id, kind="model error", message="only text generation is supported")
                 continue
             words = request.prompt.text.split()
-            text = words[-1] if words else ""  # your model writes here
+            text = words[-1] if words else ""  # call your model here
             for stop in request.settings.stop:
                 text = text.split(stop)[0]
             yield Response(request_id=request.id, value=text, finish="stop")
 
     async def close(self) -> None:
-        """Let go of what `open` took."""
+        """Release what `open` acquired."""
 ''',
     "tests/test_@name@.py": """import assay
 import pytest
@@ -79,18 +79,18 @@ from assay_@name@ import @Name@
 
 
 @pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
-def test_it_keeps_the_contract(check):
+def test_contract(check):
     check(@Name@)
 
 
-def test_it_answers_a_task(tmp_path):
+def test_answers_a_task(tmp_path):
     run = assay.run(model=@Name@(), tasks=["quickstart_addition"], limit=3, output_path=str(tmp_path))
     assert run.outcomes("quickstart_addition").get("failed", 0) == 0
 """,
 }
 
-METRIC = {
-    "pyproject.toml": _project("metric", "METRIC"),
+METRIC_FILES = {
+    "pyproject.toml": _render_pyproject("metric", "METRIC"),
     "assay_@name@/__init__.py": '''"""The metric `@name@`."""
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ from assay.scoring.metrics import Metric
 
 
 def @name@(*, references, predictions):
-    """What one document is worth: the share of the reference's letters that stand where they should, until you replace it."""
+    """Return the fraction of characters that match the reference. Replace this with your metric."""
     reference, prediction = str(references[0]), str(predictions[0])
     if not reference:
         return float(not prediction)
@@ -112,36 +112,36 @@ METRIC = Metric(name="@name@", function=@name@, aggregation="mean", higher_is_be
 from assay_@name@ import METRIC, @name@
 
 
-def test_it_keeps_the_contract():
+def test_contract():
     check_metric(METRIC, right=("four", "four"), wrong=("four", "five"))
 
 
-def test_what_it_is_worth():
+def test_values():
     assert @name@(references=["four"], predictions=["four"]) == 1.0
     assert @name@(references=["four"], predictions=["fort"]) == 0.5
 """,
 }
 
-FILTER = {
-    "pyproject.toml": _project("filter", "@Name@"),
+FILTER_FILES = {
+    "pyproject.toml": _render_pyproject("filter", "@Name@"),
     "assay_@name@/__init__.py": '''"""The filter `@name@`."""
 
 from __future__ import annotations
 
 
 class @Name@:
-    """Keeps the last line of what was said, until you replace it."""
+    """Keeps the last line of the response. Replace this with your filter."""
 
-    per_document = True  # an answer depends on its own document alone, so it is filtered as soon as it is in
+    per_document = True  # each response is filtered independently, as soon as it arrives
 
     def __init__(self, strip: bool = True) -> None:
-        self._strip = strip  # `- {function: @name@, strip: false}` in a task file comes here
+        self._strip = strip  # set by `- {function: @name@, strip: false}` in a task file
 
     def apply(self, responses, documents):
-        """One entry for each document; each holds one value for each repeat."""
-        return [[self._last(value) for value in values] for values in responses]
+        """Filter the responses: one list per document, with one value per repeat."""
+        return [[self._last_line(value) for value in values] for values in responses]
 
-    def _last(self, value):
+    def _last_line(self, value):
         lines = value.rstrip("\\n").split("\\n")
         return lines[-1].strip() if self._strip else lines[-1]
 ''',
@@ -149,11 +149,11 @@ class @Name@:
 from assay_@name@ import @Name@
 
 
-def test_it_keeps_the_contract():
+def test_contract():
     check_filter(@Name@)
 
 
-def test_what_it_does():
+def test_keeps_the_last_line():
     assert @Name@().apply([["first\\nlast "]], [{}]) == [["last"]]
 """,
 }

@@ -1,0 +1,132 @@
+"""Run all checks of one task in order, skipping those that an earlier error makes impossible."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+
+from assay.checks.config_values import check_config_values
+from assay.checks.data import DataChecker
+from assay.checks.documents import check_documents
+from assay.checks.fewshot import check_example_pool, check_example_source
+from assay.checks.filters import check_filters
+from assay.checks.findings import Finding, Findings, collect_errors
+from assay.checks.functions import FunctionChecker
+from assay.checks.generation import check_dialogue_keys, check_generation
+from assay.checks.groups import CheckJob, ReportedMetrics
+from assay.checks.scoring import check_scoring, list_metric_names
+from assay.checks.task_file import PartialTask, read_partial_task
+from assay.checks.templates import check_templates
+from assay.core.specs import TaskSpec
+
+__all__ = ["CheckOptions", "CheckResult", "TaskChecker"]
+
+
+_BLOCKING_KINDS = frozenset(("package", "parameters", "rounds", "template"))
+"""Kinds of errors after which documents are not rendered, because each document would repeat the error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """How thoroughly to check."""
+
+    data: bool = True
+    """Whether to open datasets; if not, only checks that need no documents run."""
+
+    data_root: str | None = None
+    documents: int = 5
+    """Number of documents to render per task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """The findings of a task and the metrics it reports."""
+
+    findings: tuple[Finding, ...]
+    reported_metrics: ReportedMetrics | None
+
+
+class TaskChecker:
+    """Checks tasks, remembering broken helper files and unavailable datasets between them."""
+
+    def __init__(self, options: CheckOptions) -> None:
+        self._options = options
+        self._functions = FunctionChecker()
+        self._data = DataChecker(options.data_root)
+
+    def check(self, job: CheckJob) -> CheckResult:
+        """Check one task. Never raises an exception of task code."""
+        findings = Findings()
+        with _silence_output():
+            task = read_partial_task(job.source, job.overrides, job.task, findings)
+            if task is not None:
+                with collect_errors(findings, "check", task.spec):
+                    self._check(task, findings)
+        reports = None if task is None else _collect_reported_metrics(task)
+        return CheckResult(findings=tuple(findings), reported_metrics=reports)
+
+    def _check(self, task: PartialTask, findings: Findings) -> None:
+        spec = task.spec
+        check_config_values(spec, findings)
+        check_templates(spec, findings)
+        broken = self._functions.check(spec, findings)
+        if spec.config.get("class") is None:
+            if task.has_valid("output_type", "filter_list"):
+                check_scoring(spec, broken, findings)
+                check_filters(spec, findings)
+            if task.has_valid("output_type", "generation_kwargs", "repeats"):
+                check_generation(spec, findings)
+                check_dialogue_keys(spec, broken, findings)
+            check_example_source(spec, findings)
+        can_read = task.has_valid("dataset", "split", "dataset_path", "dataset_kwargs")
+        if self._options.data and can_read and not broken.key_paths:
+            self._check_data(spec, findings)
+
+    def _check_data(self, spec: TaskSpec, findings: Findings) -> None:
+        if any(finding.severity == "error" and finding.kind in _BLOCKING_KINDS for finding in findings):
+            return
+        task = self._data.open(spec, findings)
+        if task is None:
+            return
+        with collect_errors(findings, "data", spec):
+            _ = len(task.rows)
+            if check_example_pool(task, findings):
+                check_documents(task, self._options.documents, findings)
+
+
+def _collect_reported_metrics(task: PartialTask) -> ReportedMetrics:
+    spec = task.spec
+    own_code = spec.process_results is not None or spec.config.get("class") is not None
+    own_code = own_code or any(callable(entry.metric) for entry in spec.metrics)
+    return ReportedMetrics(
+        metrics=frozenset(list_metric_names(spec)),
+        pipelines=frozenset(pipeline.name for pipeline in spec.pipelines) or frozenset(("none",)),
+        may_report_others=own_code or not task.has_valid("metric_list", "output_type"),
+    )
+
+
+class _NullStream(io.TextIOBase):
+    """Discards all text; never closed, because libraries keep a reference to the stream."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+@contextmanager
+def _silence_output() -> Iterator[None]:
+    """Suppress what helper files and libraries print, log and warn."""
+    disabled = logging.root.manager.disable
+    null_stream = _NullStream()
+    with redirect_stdout(null_stream), redirect_stderr(null_stream), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(disabled)

@@ -1,0 +1,37 @@
+"""Arguments that several commands share: `--in`, `--json`, run names, lists of names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["FOLDERS_KEY", "find_run_folder", "in_option", "json_option", "split_names"]
+
+FOLDERS_KEY = "assay.runs.in"
+"""Where the click context keeps the folders of `assay runs --in DIR`."""
+
+
+def in_option(function: Any) -> Any:
+    """Add `--in DIR`, the folders to search for runs."""
+    return click.option(
+        "--in", "folders", multiple=True, metavar="DIR", help="Folder to search for runs; repeatable."
+    )(function)
+
+
+def json_option(function: Any) -> Any:
+    """Add `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def find_run_folder(word: str, folders: tuple[str, ...]) -> Path:
+    """Return the folder of a run given by id, start of an id, path or `latest`."""
+    from assay.store.finding import find_run
+
+    return find_run(word, folders or click.get_current_context().meta.get(FOLDERS_KEY, ()))
+
+
+def split_names(values: tuple[str, ...]) -> list[str]:
+    """Split option values at commas and return one list of names."""
+    return [name for value in values for name in value.split(",") if name]

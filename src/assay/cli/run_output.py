@@ -1,0 +1,174 @@
+"""Output of commands that execute a run: the start line, results, failures, next steps."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+from typing import Any
+
+import click
+
+from assay.core.endings import ENDINGS
+from assay.core.errors import InvalidOption
+from assay.core.options.run_spec import RunSpec
+from assay.core.secrets import redact
+from assay.core.terminal_text import escape_control_characters
+
+__all__ = ["announce_run", "get_command_line", "report_run", "start_logging"]
+
+_MAX_REASONS = 3
+"""Maximum number of reasons shown per task."""
+
+
+def start_logging(verbosity: str) -> None:
+    """Log messages of this level and above to standard error."""
+    level = logging.getLevelName(verbosity.upper())
+    if not isinstance(level, int):
+        raise InvalidOption(
+            f"invalid log level `{verbosity}`", where="--verbosity", hint="DEBUG, INFO, WARNING or ERROR"
+        )
+    handler = logging.StreamHandler()
+    handler.setFormatter(_RedactingFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+class _RedactingFormatter(logging.Formatter):
+    """Redacts secrets: libraries log server messages, and some servers echo the API key."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
+
+def get_command_line() -> tuple[str, ...]:
+    """Return the command line for the manifest, which redacts secrets."""
+    given = click.get_current_context().obj
+    return ("assay", *given) if isinstance(given, (list, tuple)) else ()
+
+
+def announce_run(plan: Any) -> None:
+    """Print whether a run starts, continues, or is already finished."""
+    from assay.engine.planning.journal_setup import finished_run
+
+    tasks, documents = len(plan.tasks), plan.documents
+    verb = "continuing" if (plan.folder / "journal.sqlite").exists() and not plan.spec.refresh else "running"
+    if finished_run(plan) is not None:
+        verb = "already finished:"
+    click.echo(
+        f"{verb} {plan.model.name} on {tasks} task{'s' if tasks != 1 else ''}, "
+        f"{documents} document{'s' if documents != 1 else ''}  ({plan.folder})",
+        err=True,
+    )
+    for note in plan.notes:
+        click.echo(f"note: {note}", err=True)
+    if plan.programs.isolation is not None:
+        click.echo(f"model-written code runs in the sandbox {plan.programs.isolation}", err=True)
+
+
+def check_failures(run: Any, allowed: float) -> None:
+    """Raise an error if too many requests failed or a task has no score."""
+    from assay.core.errors import TooManyFailures
+
+    failed, asked = run.failed_requests()
+    if failed > allowed * asked:
+        raise TooManyFailures(
+            f"{failed} of {asked} requests failed, more than --max_failures allows ({100 * allowed:g}%)",
+            where=str(run.folder),
+            hint="repeat the command to retry the failed requests",
+        )
+    for task in run.tasks:
+        counts = run.outcomes(task)
+        scored = [estimate.scored for estimate in run.estimates if estimate.task == task]
+        if scored and not any(scored) and set(counts) - {"skipped"}:
+            ended = ", ".join(f"{counts[ending]} {ending}" for ending in ENDINGS if ending in counts)
+            raise TooManyFailures(
+                f"no document of `{task}` has a score: {ended}",
+                where=str(run.folder),
+                hint="see the reasons above",
+            )
+
+
+def report_run(run: Any, *, as_json: bool, max_failures: float | None = None) -> None:
+    """Print the results of a run and raise an error if too many requests failed (default limit: the run's own)."""
+    if as_json:
+        from assay.viewer.exports.lm_eval import build_results
+
+        click.echo(json.dumps(build_results(run), ensure_ascii=False, indent=2, default=str))
+    else:
+        print_run(run)
+    stored_limit = run.facts["spec"].get("max_failures", 0.01)
+    check_failures(run, stored_limit if max_failures is None else max_failures)
+
+
+def print_run(run: Any) -> None:
+    """Print the result table, the run folder, and why documents have no score."""
+    from rich.console import Console
+
+    from assay.viewer.terminal.results_table import build_results_table, format_notes
+
+    console = Console()
+    if not console.is_terminal:
+        click.echo(run.table())
+    else:
+        console.print(build_results_table(run, width=console.width))
+        for line in format_notes(run):
+            click.echo(line)
+    click.echo(f"stored in {run.folder}")
+    for file in run.files[:1]:
+        click.echo(f"results   {file}")
+    _print_reasons(run)
+    click.echo(
+        f"next: `{_build_show_command(run.facts['spec'])}` shows the prompts; `assay ls tasks` lists all tasks"
+    )
+
+
+def _print_reasons(run: Any) -> None:
+    """Print how unscored documents ended and why: a few reasons per task, each with its first document."""
+    from assay.viewer.documents.failure_reasons import summarise_reason
+    from assay.viewer.terminal.results_table import format_outcome_notes
+
+    for line in format_outcome_notes(run):
+        click.echo(escape_control_characters(line))
+    for task in run.tasks:
+        query = (
+            "SELECT min(document), count(*), outcome, why FROM outcomes WHERE task = ? AND why != ''"
+            " GROUP BY outcome, why ORDER BY min(document)"
+        )
+        rows = list(run.journal.query(f"{query} LIMIT {_MAX_REASONS + 1}", (task,)))
+        for document, count, outcome, why in rows[:_MAX_REASONS]:
+            more = f" and {count - 1} more" if count > 1 else ""
+            click.echo(
+                escape_control_characters(
+                    f"{outcome}: {task}, document {document}{more}: {summarise_reason(why)}"
+                )
+            )
+        if len(rows) > _MAX_REASONS:
+            click.echo(
+                f"more reasons: `assay export {shlex.quote(str(run.folder))} --format jsonl` contains all"
+            )
+    for estimate in run.estimates:
+        if estimate.why and estimate.scored:
+            click.echo(
+                escape_control_characters(
+                    f"no value: {estimate.task}, {estimate.metric}: {summarise_reason(estimate.why)}"
+                )
+            )
+
+
+def _build_show_command(spec: Any) -> str:
+    """Return the command that shows the prompts of this run."""
+    words = ["assay", "show", *spec["tasks"]]
+    if spec["model"] != RunSpec().model:
+        words += ["--model", spec["model"]]
+    arguments = spec.get("model_args") or {}
+    if arguments and "***" not in map(str, arguments.values()):
+        words += ["--model_args", json.dumps(arguments)]
+    for folder in spec["include_path"]:
+        words += ["--include_path", folder]
+    for name in ("data_root", "num_fewshot", "system_instruction"):
+        if spec[name] is not None:
+            words += [f"--{name}", str(spec[name])]
+    for name in ("apply_chat_template", "mc_as_generation"):
+        if spec.get(name):
+            words.append(f"--{name}")
+    return shlex.join(words)

@@ -10,12 +10,12 @@ from typing import Any
 from assay.core.errors import InvalidOption
 from assay.core.secrets import register_secret
 
-__all__ = ["KEYRING_SERVICE", "find_key", "key_or_error", "refuse_keys"]
+__all__ = ["KEYRING_SERVICE", "find_key", "reject_key_arguments", "require_key"]
 
 KEYRING_SERVICE = "assay"
 """The service under which a keyring holds keys; the user name is that of the environment variable."""
 
-_KEYS = frozenset({"api_key", "apikey", "api-key", "auth_token", "access_token", "openai_api_key"})
+_KEY_ARGUMENTS = frozenset({"api_key", "apikey", "api-key", "auth_token", "access_token", "openai_api_key"})
 
 
 def find_key(variables: Sequence[str]) -> str | None:
@@ -26,27 +26,27 @@ def find_key(variables: Sequence[str]) -> str | None:
     for variable in variables:
         if found := os.environ.get(variable, "").strip():
             return register_secret(found)
-    keyring = _keyring()
+    keyring = _import_keyring()
     for variable in variables if keyring is not None else ():
-        if kept := _from_keyring(keyring, variable):
+        if kept := _read_keyring(keyring, variable):
             return register_secret(kept)
     return None
 
 
-def key_or_error(variables: Sequence[str], *, who: str) -> str:
+def require_key(variables: Sequence[str], *, service: str) -> str:
     """The key, or an error that says where it is looked for."""
     found = find_key(variables)
     if found is None:
         names = " or ".join(f"`{name}`" for name in variables)
         raise InvalidOption(
-            f"there is no key for {who}",
+            f"there is no key for {service}",
             where="environment",
             hint=f"set {names}, or keep it in a keyring: keyring set {KEYRING_SERVICE} {variables[0]}",
         )
     return found
 
 
-def refuse_keys(
+def reject_key_arguments(
     arguments: Mapping[str, Any], *, variables: Sequence[str], where: str = "--model_args"
 ) -> None:
     """Keys are not taken as arguments: those end up in shell histories, process lists and files.
@@ -55,7 +55,7 @@ def refuse_keys(
         InvalidOption: One of the arguments is a key.
     """
     for name, value in arguments.items():
-        if name.lower() in _KEYS and value not in (None, "", "EMPTY"):
+        if name.lower() in _KEY_ARGUMENTS and value not in (None, "", "EMPTY"):
             register_secret(str(value))
             raise InvalidOption(
                 f"`{name}` is not taken as an argument: it would end up in histories and files",
@@ -65,14 +65,14 @@ def refuse_keys(
             )
 
 
-def _keyring() -> Any:
+def _import_keyring() -> Any:
     try:
         return import_module("keyring")
     except ImportError:
         return None
 
 
-def _from_keyring(keyring: Any, variable: str) -> str | None:
+def _read_keyring(keyring: Any, variable: str) -> str | None:
     try:
         found = keyring.get_password(KEYRING_SERVICE, variable)
     except Exception:  # noqa: BLE001 - a keyring is locked, headless or broken in as many ways as there are keyrings

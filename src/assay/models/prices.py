@@ -21,18 +21,18 @@ from assay.core.errors import InvalidOption
 from assay.core.home import assay_home
 from assay.core.responses import Usage
 
-__all__ = ["Price", "PriceTable", "billed_name", "is_own", "load_prices"]
+__all__ = ["Price", "PriceTable", "build_billed_name", "is_self_hosted", "load_prices"]
 
-_MILLION = 1_000_000
+_TOKENS_PER_PRICE = 1_000_000
 _PROVIDERS = {
     "api.openai.com": "openai",
     "api.anthropic.com": "anthropic",
     "generativelanguage.googleapis.com": "gemini",
 }
-_DATED = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
+_DATE_SUFFIX = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
 
 
-def billed_name(base_url: str, model: str) -> str:
+def build_billed_name(base_url: str, model: str) -> str:
     """What price tables call a model at an address: the provider, or else the host, and the model.
 
     >>> billed_name("https://api.openai.com/v1", "gpt-4o-mini"), billed_name("http://localhost:8000/v1", "llama")
@@ -42,7 +42,7 @@ def billed_name(base_url: str, model: str) -> str:
     return f"{_PROVIDERS.get(host, host)}/{model}"
 
 
-def is_own(billed_as: str) -> bool:
+def is_self_hosted(billed_as: str) -> bool:
     """Whether the host in a name is a machine of one's own, or of one's own network: it charges nothing, unless a table
     of the user's says otherwise.
 
@@ -101,7 +101,7 @@ class Price:
         cheaper = read if self.cached_input is None else read * self.cached_input / (self.input or 1.0)
         cached = min(usage.cached_tokens, usage.input_tokens)
         total = (usage.input_tokens - cached) * read + cached * cheaper + usage.output_tokens * written
-        return total / _MILLION
+        return total / _TOKENS_PER_PRICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class PriceTable:
         A dated name finds the entry of its name without the date, where there is none of its own.
         """
         for layer in self.layers:
-            for name in (billed_as, _DATED.sub("", billed_as)):
+            for name in (billed_as, _DATE_SUFFIX.sub("", billed_as)):
                 fitting = [pattern for pattern in layer if fnmatchcase(name.lower(), pattern.lower())]
                 if fitting:
                     return layer[max(fitting, key=len)]
@@ -131,20 +131,20 @@ def load_prices(path: str | None = None) -> PriceTable:
     """
     layers = []
     if path is not None:
-        layers.append(_read(Path(path).expanduser(), where="--prices"))
+        layers.append(_read_table(Path(path).expanduser(), where="--prices"))
     home = assay_home() / "prices.toml"
     if home.is_file():
-        layers.append(_read(home, where=str(home)))
-    return PriceTable((*layers, _shipped()))
+        layers.append(_read_table(home, where=str(home)))
+    return PriceTable((*layers, _load_shipped_table()))
 
 
 @cache
-def _shipped() -> Mapping[str, Price]:
+def _load_shipped_table() -> Mapping[str, Price]:
     content = files("assay.models").joinpath("prices.toml").read_text("utf-8")
-    return _table(tomllib.loads(content), where="the price table of Assay")
+    return _parse_table(tomllib.loads(content), where="the price table of Assay")
 
 
-def _read(path: Path, *, where: str) -> Mapping[str, Price]:
+def _read_table(path: Path, *, where: str) -> Mapping[str, Price]:
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -152,10 +152,10 @@ def _read(path: Path, *, where: str) -> Mapping[str, Price]:
         raise InvalidOption(f"cannot read the price table `{path}`: {reason}", where=where) from None
     except tomllib.TOMLDecodeError as error:
         raise InvalidOption(f"the price table is not TOML: {error}", where=str(path)) from None
-    return _table(content, where=str(path))
+    return _parse_table(content, where=str(path))
 
 
-def _table(content: Mapping[str, Any], *, where: str) -> Mapping[str, Price]:
+def _parse_table(content: Mapping[str, Any], *, where: str) -> Mapping[str, Price]:
     entries, date = content.get("prices"), str(content.get("date", ""))
     if not isinstance(entries, dict) or not date:
         raise InvalidOption(
@@ -163,10 +163,10 @@ def _table(content: Mapping[str, Any], *, where: str) -> Mapping[str, Price]:
             where=where,
             hint='date = "2026-11-16", then [prices] and "openai/my-model" = { input = 1.0, output = 2.0 }',
         )
-    return {name: _price(name, entry, date, where) for name, entry in entries.items()}
+    return {name: _parse_price(name, entry, date, where) for name, entry in entries.items()}
 
 
-def _price(name: str, entry: Any, date: str, where: str) -> Price:
+def _parse_price(name: str, entry: Any, date: str, where: str) -> Price:
     known = {item.name for item in fields(Price)} - {"date", "where"}
     place = f"{where}, {name}"
     if not isinstance(entry, dict) or not {"input", "output"} <= set(entry):

@@ -13,12 +13,12 @@ from PIL import Image
 from tests.models.hosted.services import KEY, Anthropic, OpenAIBatches, Service, serving
 from tests.models.remote.asking import ask, chat, generate
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.core.messages import Prompt
 from assay.core.requests import Likelihood
 from assay.core.responses import Failure, Outcome, Response
 from assay.models import make_model
-from assay.models.batches.book import BatchBook
+from assay.models.batches.submissions import SubmissionLog
 
 
 @pytest.fixture(autouse=True)
@@ -290,17 +290,17 @@ def test_batch_gpt4_is_a_batch_of_openai(openai: OpenAIBatches) -> None:
     ],
 )
 def test_bad_arguments_are_said(name: str, arguments: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(BadOption, match=complaint):
+    with pytest.raises(InvalidOption, match=complaint):
         make_model(name, arguments, batch_api=True)
 
 
 def test_the_book_forgets_what_no_service_has_any_more(tmp_path: Path) -> None:
-    book = BatchBook("scope", tmp_path / "book.sqlite")
-    book.begin("old", ["a"])
-    book.begin("new", ["b"])
+    book = SubmissionLog("scope", tmp_path / "book.sqlite")
+    book.record_intent("old", ["a"])
+    book.record_intent("new", ["b"])
     with sqlite3.connect(tmp_path / "book.sqlite") as connection:
         connection.execute("UPDATE batches SET at = 0 WHERE key = 'old'")
-    book.tidy()
+    book.delete_expired()
     assert [entry.key for entry in book.find(["a", "b"])] == ["new"]
 
 

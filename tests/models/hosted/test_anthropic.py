@@ -13,12 +13,12 @@ from PIL import Image
 from tests.models.hosted.services import KEY, Anthropic, serving
 from tests.models.remote.asking import ask, chat, generate
 
-from assay.core.errors import BadOption, UserMistake
+from assay.core.errors import InvalidOption, UserError
 from assay.core.messages import Message, Prompt, Text
 from assay.core.requests import Likelihood
 from assay.core.responses import Failure, Response, Usage
 from assay.models import make_model
-from assay.models.anthropic import AnthropicModel
+from assay.models.hosted.anthropic import AnthropicModel
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_an_empty_account_stops_the_run(service: Anthropic) -> None:
     service.trouble = [
         (400, {}, {"type": "error", "error": {"type": "invalid_request_error", "message": said}})
     ]
-    with pytest.raises(UserMistake, match="has no credit left"):
+    with pytest.raises(UserError, match="has no credit left"):
         one(service, generate("What is 1 + 1?"))
 
 
@@ -199,7 +199,7 @@ def test_a_wrong_key_stops_the_run_and_is_not_repeated(
     service: Anthropic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-wrong-key-123456")
-    with pytest.raises(UserMistake, match="does not take the key") as caught:
+    with pytest.raises(UserError, match="does not take the key") as caught:
         one(service, generate("What is 1 + 1?"))
     assert "sk-wrong-key-123456" not in str(caught.value)
     assert "ANTHROPIC_API_KEY" in caught.value.hint
@@ -207,7 +207,7 @@ def test_a_wrong_key_stops_the_run_and_is_not_repeated(
 
 def test_without_a_key_nothing_is_asked(service: Anthropic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    with pytest.raises(BadOption, match="there is no key for anthropic"):
+    with pytest.raises(InvalidOption, match="there is no key for anthropic"):
         one(service, generate("What is 1 + 1?"))
     assert service.calls == []
 
@@ -236,7 +236,7 @@ def test_it_goes_by_the_names_people_know(name: str) -> None:
     ],
 )
 def test_bad_arguments_are_said(arguments: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(BadOption, match=complaint) as caught:
+    with pytest.raises(InvalidOption, match=complaint) as caught:
         AnthropicModel(**arguments)
     assert "sk-12345678" not in str(caught.value)
 

@@ -14,12 +14,12 @@ from PIL import Image
 from tests.models.hosted.services import KEY, Gemini, serving
 from tests.models.remote.asking import ask, chat, generate
 
-from assay.core.errors import BadOption, UserMistake
+from assay.core.errors import InvalidOption, UserError
 from assay.core.messages import Message, Prompt, Text, Video
 from assay.core.responses import Failure, Usage
 from assay.models import make_model
-from assay.models.gemini import GeminiModel
-from assay.tasks.media import audio_part
+from assay.models.hosted.gemini import GeminiModel
+from assay.tasks.prompts.media_parts import to_audio_part
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_every_request_gets_its_own_answer(service: Gemini) -> None:
 
 
 def test_pictures_and_sounds_go_inline(service: Gemini) -> None:
-    sound = audio_part({"array": np.zeros(1600, dtype=np.float32), "sampling_rate": 16_000})
+    sound = to_audio_part({"array": np.zeros(1600, dtype=np.float32), "sampling_rate": 16_000})
     picture = chat("What is 1 + 1?", picture=Image.new("RGB", (8, 6), "red"))
     prompt = Prompt((Message("user", (sound, *picture.messages[0].parts)),), chat=True)
     assert one(service, generate(prompt)).value == "2"
@@ -156,7 +156,7 @@ def test_a_quota_of_the_day_that_is_used_up_stops_the_run(service: Gemini) -> No
     details = [{"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [violation]}]
     error = {"code": 429, "message": "You exceeded your current quota", "details": details}
     service.trouble = [(429, {}, {"error": error})]
-    with pytest.raises(UserMistake, match="has no credit left"):
+    with pytest.raises(UserError, match="has no credit left"):
         one(service, generate("What is 1 + 1?"))
 
 
@@ -170,7 +170,7 @@ def test_a_wrong_key_stops_the_run_and_is_not_repeated(
     service: Gemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "AIza-wrong-key-1234")
-    with pytest.raises(UserMistake, match="does not take the key") as caught:
+    with pytest.raises(UserError, match="does not take the key") as caught:
         one(service, generate("What is 1 + 1?"))
     assert "AIza-wrong-key-1234" not in str(caught.value)
 
@@ -200,5 +200,5 @@ def test_it_goes_by_the_names_people_know(name: str) -> None:
     ],
 )
 def test_bad_arguments_are_said(arguments: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(BadOption, match=complaint):
+    with pytest.raises(InvalidOption, match=complaint):
         GeminiModel(**arguments)

@@ -10,7 +10,7 @@ from assay.core.messages import Message, Prompt, Text
 from assay.core.ports import Model
 from assay.core.requests import Generate, Request, Settings
 from assay.core.responses import Outcome
-from assay.tasks.media import image_part
+from assay.tasks.prompts.media_parts import to_image_part
 
 GREEDY = {"until": ["\n"], "max_gen_toks": 12, "do_sample": False}
 
@@ -35,7 +35,7 @@ def ask(model: Model, requests: Sequence[Request]) -> dict[str, Outcome]:
 
 
 def chat(text: str, *, picture: Any = None, system: str = "") -> Prompt:
-    parts = (Text(text),) if picture is None else (image_part(picture), Text(text))
+    parts = (Text(text),) if picture is None else (to_image_part(picture), Text(text))
     system_message = (Message("system", (Text(system),)),) if system else ()
     return Prompt((*system_message, Message("user", parts)), chat=True)
 

@@ -22,7 +22,7 @@ from assay.core.responses import Failure, Response
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.embedded.engine import Engine
 from assay.models.embedded.sampling import log_softmax
-from assay.tasks.media import image_part
+from assay.tasks.prompts.media_parts import to_image_part
 
 ALL = frozenset("n images logprobs echo zero prompt_logprobs many tokens stop tokenize".split())
 
@@ -165,9 +165,9 @@ class EmbeddedServer:
             case "text" | "input_text" | "output_text":
                 return Text(piece["text"])
             case "image_url":
-                return image_part(piece["image_url"]["url"])
+                return to_image_part(piece["image_url"]["url"])
             case "input_image":
-                return image_part(piece["image_url"])
+                return to_image_part(piece["image_url"])
         raise Refused(f"no {piece['type']} here")
 
     def _write(self, prompt: Prompt, payload: Mapping[str, Any], limit: int, repeat: int) -> Response:

@@ -17,9 +17,9 @@ from typing import Any
 
 from tests.models.remote.scripted_server import Act, Asked, replying, scripted
 
-from assay.models.remote.address import parse_address
-from assay.models.remote.connection import Reply
-from assay.models.remote.http import HttpClient
+from assay.models.remote.transport.address import parse_address
+from assay.models.remote.transport.connection import Reply
+from assay.models.remote.transport.http import HttpClient
 
 POISON = "POISON"
 _POISONED = {
@@ -106,7 +106,7 @@ def failing(upstream: str, *, share: float = 0.1, seed: int = 1) -> Iterator[Fau
 
         async def script(asked: Asked) -> list[Act]:
             path = asked.path.removeprefix("/v1")
-            reply = await client.call(asked.method, path, asked.body, timeout_s=60)
+            reply = await client.request(asked.method, path, asked.body, timeout_s=60)
             if asked.method == "GET":
                 return replying(reply.body, reply.status)
             kind = proxy.fault(asked)

@@ -18,7 +18,7 @@ from assay.models import make_model
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.remote.completions import CompletionsModel
 from assay.models.remote.options import Options
-from assay.models.remote.scores import Piece, Scored, read_scores
+from assay.models.remote.protocol.prompt_logprobs import PromptScore, ScoringPrompt, parse_scores
 from assay.models.tokens import Unanswerable
 
 
@@ -210,12 +210,12 @@ def test_what_cannot_be_scored_says_why() -> None:
             "text_offset": [0, 1],
         },
     }
-    (first,) = read_scores([Piece("ab", 0)], {"choices": [choice]})
+    (first,) = parse_scores([ScoringPrompt("ab", 0)], {"choices": [choice]})
     assert isinstance(first, Unanswerable) and "tokenizer" in str(first)
-    (nothing,) = read_scores([Piece("ab", 2)], {"choices": [choice]})
+    (nothing,) = parse_scores([ScoringPrompt("ab", 2)], {"choices": [choice]})
     assert isinstance(nothing, Unanswerable)
-    (good,) = read_scores([Piece("ab", 1)], {"choices": [choice]})
-    assert good == Scored(LogProbability(-1.0, True), 2)
+    (good,) = parse_scores([ScoringPrompt("ab", 1)], {"choices": [choice]})
+    assert good == PromptScore(LogProbability(-1.0, True), 2)
 
 
 def test_a_start_token_that_counts_as_text_does_not_move_the_border() -> None:
@@ -230,8 +230,8 @@ def test_a_start_token_that_counts_as_text_does_not_move_the_border() -> None:
             "text_offset": [0, 3, 5, 8],
         },
     }
-    (score,) = read_scores([Piece("ab cd", 2)], {"choices": [choice]})
-    assert score == Scored(LogProbability(-1.0, True), 3)
+    (score,) = parse_scores([ScoringPrompt("ab cd", 2)], {"choices": [choice]})
+    assert score == PromptScore(LogProbability(-1.0, True), 3)
 
 
 @pytest.mark.parametrize("name", ["openai-completions", "local-completions"])
@@ -258,5 +258,5 @@ def test_a_reply_with_both_kinds_of_scores_is_read_as_it_was_asked_for() -> None
             {"6": {"logprob": -0.25}},
         ],
     }
-    for piece in (Piece("ab", 1), Piece([1, 5, 6], 2)):
-        assert read_scores([piece], {"choices": [choice]}) == [Scored(LogProbability(-0.25, True), 3)]
+    for piece in (ScoringPrompt("ab", 1), ScoringPrompt([1, 5, 6], 2)):
+        assert parse_scores([piece], {"choices": [choice]}) == [PromptScore(LogProbability(-0.25, True), 3)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.models.remote.embedded_server import EmbeddedServer
 
-from assay.core.ports import Previews, Probes
+from assay.core.ports import SupportsPreview, SupportsProbing
 from assay.models.remote.completions import CompletionsModel
 from assay.models.remote.openai import OpenAIModel
 from assay.testing import MODEL_CHECKS
@@ -31,4 +31,4 @@ def test_every_remote_adapter_keeps_the_contract(
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_remote_adapters_can_be_looked_at(adapter: str) -> None:
     model = ADAPTERS[adapter]("http://localhost:1/v1")
-    assert isinstance(model, Probes) and isinstance(model, Previews)
+    assert isinstance(model, SupportsProbing) and isinstance(model, SupportsPreview)

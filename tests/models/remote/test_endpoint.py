@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from tests.models.remote.scripted_server import Act, Asked, ScriptedServer, replying, scripted
 
-from assay.core.errors import AssayError, UserMistake
-from assay.core.secrets import know_secret
+from assay.core.errors import AssayError, UserError
+from assay.core.secrets import register_secret
 from assay.models.remote import endpoint as module
-from assay.models.remote.address import parse_address
-from assay.models.remote.endpoint import Answered, Endpoint
-from assay.models.remote.faults import BadReply, NotAnswered, Patience
+from assay.models.remote.control.errors import BadReply, CallFailed
+from assay.models.remote.control.retries import RetryPolicy
+from assay.models.remote.endpoint import CallOutcome, Endpoint
+from assay.models.remote.transport.address import parse_address
 
-QUICK = Patience(retries=4, timeout_s=0.3, total_s=20, first_wait_s=0.005, longest_wait_s=0.02)
+QUICK = RetryPolicy(retries=4, timeout_s=0.3, total_timeout_s=20, initial_delay_s=0.005, max_delay_s=0.02)
 
 
 def read_word(value: Any) -> str:
@@ -29,7 +30,7 @@ def asking(
     replies: list[list[Act]],
     use: Callable[[Endpoint, ScriptedServer], Awaitable[Any]] | None = None,
     *,
-    patience: Patience = QUICK,
+    patience: RetryPolicy = QUICK,
     key_variable: str = "",
 ) -> tuple[Any, ScriptedServer]:
     """Call a server that gives these replies in turn, the last one ever after; what came of it, or the error."""
@@ -37,7 +38,7 @@ def asking(
     async def once(endpoint: Endpoint, server: ScriptedServer) -> Any:
         try:
             return await endpoint.post("/say", {"q": 1}, read_word)
-        except (NotAnswered, AssayError) as error:
+        except (CallFailed, AssayError) as error:
             return error
 
     async def go() -> tuple[Any, ScriptedServer]:
@@ -47,7 +48,7 @@ def asking(
             return left.pop(0) if len(left) > 1 else left[0]
 
         async with scripted(script) as server:
-            endpoint = Endpoint(parse_address(server.url), patience=patience, key_variable=key_variable)
+            endpoint = Endpoint(parse_address(server.url), retry_policy=patience, key_variable=key_variable)
             try:
                 return await (use or once)(endpoint, server), server
             finally:
@@ -78,7 +79,7 @@ GOOD = replying({"choices": ["yes"]})
 )
 def test_what_can_heal_is_tried_again(bad: list[Act]) -> None:
     answered, server = asking([bad, bad, GOOD])
-    assert isinstance(answered, Answered), answered
+    assert isinstance(answered, CallOutcome), answered
     assert (answered.value, answered.attempts, len(server.asked)) == ("yes", 3, 3)
 
 
@@ -87,37 +88,39 @@ def test_what_can_heal_is_tried_again(bad: list[Act]) -> None:
 )
 def test_what_cannot_heal_is_asked_once(status: int, kind: str) -> None:
     error, server = asking([replying({"error": {"message": "no"}}, status), GOOD])
-    assert isinstance(error, NotAnswered) and len(server.asked) == 1
-    failure = error.failure("id")
+    assert isinstance(error, CallFailed) and len(server.asked) == 1
+    failure = error.to_failure("id")
     assert (failure.kind, failure.message, failure.attempts) == (kind, f"{status}: no", 1)
 
 
 def test_the_number_of_tries_is_bounded() -> None:
     error, server = asking([replying({}, 500)])
-    assert isinstance(error, NotAnswered)
+    assert isinstance(error, CallFailed)
     assert error.attempts == len(server.asked) == 5
 
 
 def test_all_tries_together_are_bounded_in_time() -> None:
-    patience = Patience(retries=1000, timeout_s=0.05, total_s=0.3, first_wait_s=0.01, longest_wait_s=0.02)
+    patience = RetryPolicy(
+        retries=1000, timeout_s=0.05, total_timeout_s=0.3, initial_delay_s=0.01, max_delay_s=0.02
+    )
     error, server = asking([[30.0]], patience=patience)
-    assert isinstance(error, NotAnswered) and error.fault.kind == "timeout"
+    assert isinstance(error, CallFailed) and error.cause.kind == "timeout"
     assert 2 <= len(server.asked) <= 8
 
 
 def test_a_wrong_key_stops_everything_and_names_the_variable() -> None:
     body = {"error": {"message": "Incorrect API key provided: sk-secret-of-a-test"}}
-    know_secret("sk-secret-of-a-test")
+    register_secret("sk-secret-of-a-test")
     error, _ = asking([replying(body, 401)], key_variable="MY_KEY")
-    assert isinstance(error, UserMistake) and error.exit_code == 2
+    assert isinstance(error, UserError) and error.exit_code == 2
     assert "MY_KEY" in error.hint and "sk-secret" not in str(error)
     error, _ = asking([replying(body, 401)])
-    assert isinstance(error, UserMistake) and "OPENAI_API_KEY" in error.hint
+    assert isinstance(error, UserError) and "OPENAI_API_KEY" in error.hint
 
 
 def test_an_empty_account_stops_everything() -> None:
     error, server = asking([replying({"error": {"code": "insufficient_quota", "message": "pay"}}, 429)])
-    assert isinstance(error, UserMistake) and "no credit" in error.what
+    assert isinstance(error, UserError) and "no credit" in error.what
     assert len(server.asked) == 1
 
 
@@ -161,13 +164,13 @@ def test_a_slow_call_holds_no_other() -> None:
 
 
 def test_a_server_that_is_gone_for_good_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_GONE_AFTER_S", 0.05)
+    monkeypatch.setattr(module, "_UNREACHABLE_LIMIT_S", 0.05)
 
     async def go() -> None:
         async with scripted(lambda asked: []) as server:
             url = server.url
-        patience = Patience(retries=1000, first_wait_s=0.01, longest_wait_s=0.02)
-        endpoint = Endpoint(parse_address(url), patience=patience)
+        patience = RetryPolicy(retries=1000, initial_delay_s=0.01, max_delay_s=0.02)
+        endpoint = Endpoint(parse_address(url), retry_policy=patience)
         with pytest.raises(AssayError, match="any more"):
             await endpoint.post("/say", {}, read_word)
 
@@ -180,7 +183,7 @@ def test_a_call_that_is_cancelled_frees_its_place() -> None:
         await asyncio.sleep(0.05)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        return endpoint.gate.active
+        return endpoint.limiter.in_flight
 
     active, _ = asking([[30.0]], use)
     assert active == 0
@@ -192,11 +195,11 @@ def test_the_next_call_goes_out_before_the_reply_is_read() -> None:
 
     async def use(endpoint: Endpoint, server: ScriptedServer) -> int:
         def read(value: Any) -> str:
-            sent_when_read.append(endpoint.gate.active)
+            sent_when_read.append(endpoint.limiter.in_flight)
             return read_word(value)
 
         await endpoint.post("/say", {}, read)  # the connection is kept
-        endpoint.gate.limit = endpoint.gate.ceiling = 1
+        endpoint.limiter.limit = endpoint.limiter.max_concurrency = 1
         await asyncio.gather(*[endpoint.post("/say", {"n": number}, read) for number in range(3)])
         return server.connections
 
@@ -207,16 +210,16 @@ def test_the_next_call_goes_out_before_the_reply_is_read() -> None:
 
 def test_hundreds_of_waiting_calls_can_be_cancelled_at_once() -> None:
     async def use(endpoint: Endpoint, server: ScriptedServer) -> tuple[int, str]:
-        endpoint.gate.limit = endpoint.gate.ceiling = 1
+        endpoint.limiter.limit = endpoint.limiter.max_concurrency = 1
         tasks = [asyncio.create_task(endpoint.post("/say", {}, read_word)) for _ in range(1500)]
         while not server.asked:
             await asyncio.sleep(0.01)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        return endpoint.gate.active, (await endpoint.post("/say", {}, read_word)).value
+        return endpoint.limiter.in_flight, (await endpoint.post("/say", {}, read_word)).value
 
-    (active, said), server = asking([[30.0], GOOD], use, patience=Patience())
+    (active, said), server = asking([[30.0], GOOD], use, patience=RetryPolicy())
     assert (active, said) == (0, "yes") and len(server.asked) == 2
 
 
@@ -228,7 +231,7 @@ def test_a_call_cancelled_while_it_connects_frees_its_place() -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await asyncio.sleep(0.01)
-        return endpoint.gate.active
+        return endpoint.limiter.in_flight
 
     active, _ = asking([GOOD], use)
     assert active == 0

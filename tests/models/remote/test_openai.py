@@ -13,7 +13,7 @@ from tests.models.remote.asking import ask, chat, generate
 from tests.models.remote.embedded_server import ALL, EmbeddedServer, serving
 from tests.models.remote.scripted_server import Act, Asked, replying, scripted
 
-from assay.core.errors import BadMedia, BadOption, UserMistake
+from assay.core.errors import InvalidOption, MediaError, UserError
 from assay.core.requests import Likelihood
 from assay.core.responses import Failure, Response
 from assay.models import MODELS, make_model
@@ -227,7 +227,7 @@ def test_a_wrong_key_stops_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("TEST_KEY_OF_MINE", "sk-wrong-key-1234")
     with serving(key="sk-right") as guarded:
         model = made(guarded, api_key_env="TEST_KEY_OF_MINE")
-        with pytest.raises(UserMistake) as raised:
+        with pytest.raises(UserError) as raised:
             asyncio.run(model.probe())
         assert raised.value.exit_code == 2
         assert "TEST_KEY_OF_MINE" in raised.value.hint
@@ -237,7 +237,7 @@ def test_a_wrong_key_stops_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_model_the_server_has_not_is_known_before_the_first_request(server: EmbeddedServer) -> None:
-    with pytest.raises(BadOption, match="does not know it") as raised:
+    with pytest.raises(InvalidOption, match="does not know it") as raised:
         asyncio.run(OpenAIModel(model="other", base_url=server.url).probe())
     assert "embedded" in raised.value.hint
 
@@ -266,13 +266,13 @@ def test_a_server_that_is_not_there_is_a_note_in_the_plan_and_an_error_when_aske
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(arguments: dict[str, Any], says: str) -> None:
-    with pytest.raises(BadOption, match=says) as raised:
+    with pytest.raises(InvalidOption, match=says) as raised:
         make_model("openai", arguments)
     assert "sk-secret" not in str(raised.value)
 
 
 def test_openai_itself_wants_a_key_before_the_first_request() -> None:
-    with pytest.raises(BadOption, match="no key") as raised:
+    with pytest.raises(InvalidOption, match="no key") as raised:
         asyncio.run(OpenAIModel(model="gpt-4o").probe())
     assert "OPENAI_API_KEY" in raised.value.hint
 
@@ -335,8 +335,8 @@ def test_sounds_go_as_wav_and_videos_as_frames_or_files(tmp_path: Path) -> None:
 
 
 def test_a_picture_is_encoded_once_and_shrunk_to_what_is_allowed(tmp_path: Path) -> None:
-    from assay.models.remote.media import Look, pack_image
-    from assay.tasks.media import image_part
+    from assay.models.remote.protocol.media import MediaEncoding, encode_image
+    from assay.tasks.prompts.media_parts import to_image_part
 
     path = tmp_path / "noise.png"
     Pictures.effect_noise((300, 200), 90).save(path)
@@ -352,21 +352,21 @@ def test_a_picture_is_encoded_once_and_shrunk_to_what_is_allowed(tmp_path: Path)
 
     from dataclasses import replace
 
-    part = replace(image_part(path), keep=keep)
-    first = pack_image(part, Look())
-    assert pack_image(part, Look()) is first and loads == 1
+    part = replace(to_image_part(path), keep=keep)
+    first = encode_image(part, MediaEncoding())
+    assert encode_image(part, MediaEncoding()) is first and loads == 1
     assert str(first.url).startswith("data:image/png;base64,") and first.nbytes == len(first.data)
-    small = pack_image(part, Look(max_bytes=9000))
+    small = encode_image(part, MediaEncoding(max_bytes=9000))
     assert small.nbytes <= 9000
-    few = image_part(pack_image(part, Look(max_pixels=1000)).url).load()
+    few = to_image_part(encode_image(part, MediaEncoding(max_pixels=1000)).url).load()
     assert few.width * few.height <= 1000
     assert base64.b64decode(first.data) == path.read_bytes(), "a file that can be sent is sent as it is"
-    assert pack_image(part, Look(image_format="png")).data != first.data
+    assert encode_image(part, MediaEncoding(image_format="png")).data != first.data
     path.write_bytes(path.read_bytes()[:-2000])
-    with pytest.raises(BadMedia):
-        pack_image(image_part(path), Look())
-    same = image_part(first.url).load()
-    again = image_part(pack_image(part, Look(image_format="png")).url).load()
+    with pytest.raises(MediaError):
+        encode_image(to_image_part(path), MediaEncoding())
+    same = to_image_part(first.url).load()
+    again = to_image_part(encode_image(part, MediaEncoding(image_format="png")).url).load()
     assert same.tobytes() == again.tobytes(), "what is small enough keeps every pixel"
 
 
@@ -375,6 +375,6 @@ def test_a_picture_is_encoded_once_and_shrunk_to_what_is_allowed(tmp_path: Path)
 )
 def test_calls_begin_modestly_unless_a_number_is_named(given: int | None, first: int, most: int) -> None:
     options = Options(model="m", num_concurrent=given)
-    assert (options.first_at_once, options.most_at_once) == (first, most)
-    endpoint = Options(model="m", base_url="http://localhost:1/v1", num_concurrent=given).endpoint()
-    assert (endpoint.gate.limit, endpoint.gate.ceiling) == (first, most)
+    assert (options.initial_concurrency, options.max_concurrency) == (first, most)
+    endpoint = Options(model="m", base_url="http://localhost:1/v1", num_concurrent=given).open_endpoint()
+    assert (endpoint.limiter.limit, endpoint.limiter.max_concurrency) == (first, most)

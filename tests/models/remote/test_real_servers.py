@@ -20,7 +20,7 @@ from tests.making import write_choices, write_task
 from tests.models.remote.asking import ask, chat, generate
 
 import assay
-from assay.core.errors import CannotAnswer
+from assay.core.errors import UnsupportedRequest
 from assay.core.responses import Response
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.remote.completions import CompletionsModel
@@ -42,10 +42,10 @@ def llama() -> Iterator[str]:
     """llama.cpp's own server on threads of this process."""
     import xllamacpp
 
-    from assay.models.smollm2 import _weights
+    from assay.models.smollm2 import find_weights
 
     parameters = xllamacpp.CommonParams()
-    parameters.model.path = str(_weights())
+    parameters.model.path = str(find_weights())
     parameters.n_ctx, parameters.n_parallel, parameters.port = 2048, 2, 0
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
     parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
@@ -78,7 +78,7 @@ def test_llama_cpp_ignores_echo_and_is_not_believed(llama: str, tmp_path: Path) 
     assert model.traits.abilities == {"generate"}
     assert model.seen["many_prompts"] and model.seen["token_prompts"]
     task = str(write_choices(tmp_path))
-    with pytest.raises(CannotAnswer, match="does not do likelihood"):
+    with pytest.raises(UnsupportedRequest, match="does not do likelihood"):
         assay.run(model=model, tasks=[task], output_path=str(tmp_path / "out"))
 
 

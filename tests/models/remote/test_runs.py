@@ -13,9 +13,9 @@ from tests.models.remote.embedded_server import ALL, EmbeddedServer, serving
 
 import assay
 from assay.api import verify
-from assay.core.errors import AssayError, CannotAnswer, UserMistake
+from assay.core.errors import AssayError, UnsupportedRequest, UserError
 from assay.models.remote.openai import OpenAIModel
-from assay.viewer.tables import results_text
+from assay.viewer.terminal.results_table import format_results
 
 
 def run(folder: Path, server_url: str, task: Path, model: str = "openai", **options: Any) -> Any:
@@ -32,7 +32,7 @@ def test_a_task_the_server_cannot_answer_is_refused_in_the_plan(
     tmp_path: Path, server: EmbeddedServer
 ) -> None:
     before = server.calls["/v1/chat/completions"]
-    with pytest.raises(CannotAnswer, match="does not do likelihood"):
+    with pytest.raises(UnsupportedRequest, match="does not do likelihood"):
         run(tmp_path, server.url, write_choices(tmp_path))
     assert server.calls["/v1/chat/completions"] - before <= 6, "nothing but the probe"
     assert not (tmp_path / "out").exists()
@@ -68,7 +68,7 @@ def test_a_finished_run_is_shown_when_the_server_is_gone(tmp_path: Path) -> None
 
 def test_a_wrong_key_ends_the_run_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-the-right-one")
-    with serving(key="sk-right") as server, pytest.raises(UserMistake) as raised:
+    with serving(key="sk-right") as server, pytest.raises(UserError) as raised:
         run(tmp_path, server.url, write_task(tmp_path))
     assert raised.value.exit_code == 2 and "OPENAI_API_KEY" in raised.value.hint
     assert "sk-not-the-right-one" not in str(raised.value)
@@ -101,7 +101,7 @@ def test_a_server_that_becomes_another_one_during_a_run_is_noticed(
     names = finished.served[""]
     assert names == {"embedded-of-the-server (fp-1)": None, "embedded-of-the-server (fp-2)": 4}
     assert "says it is embedded-of-the-server (fp-2) now" in caplog.text
-    (warning,) = [line for line in results_text(finished).splitlines() if line.startswith("warning:")]
+    (warning,) = [line for line in format_results(finished).splitlines() if line.startswith("warning:")]
     assert "not the same throughout" in warning and "fp-2) for 4 answers" in warning
     kept = finished.journal.query("SELECT count(*) FROM answered WHERE details LIKE '%served%'")
     assert list(kept) == [(4,)], "the usual name is kept once, not with each answer"
@@ -121,7 +121,7 @@ def test_a_server_that_becomes_another_one_during_a_run_is_noticed(
 def test_a_server_that_stays_the_same_is_not_spoken_of(tmp_path: Path, server: EmbeddedServer) -> None:
     finished = run(tmp_path, server.url, write_task(tmp_path))
     assert finished.served == {"": {"embedded-of-the-server (fp-1)": None}}
-    assert "warning" not in results_text(finished)
+    assert "warning" not in format_results(finished)
 
 
 JUDGED = {"metric": "good", "judge": {"kind": "binary"}}
@@ -147,7 +147,7 @@ def test_a_judge_without_a_key_fails_in_the_plan(
     ):
         monkeypatch.delenv(name, raising=False)
     task = write_task(tmp_path, metric_list=[JUDGED])
-    with pytest.raises(UserMistake, match="no key") as raised:
+    with pytest.raises(UserError, match="no key") as raised:
         assay.plan(model="embedded", tasks=[str(task)], judge=[judge], output_path=str(tmp_path / "out"))
     assert variable in raised.value.hint and "judge" in raised.value.where
     assert not (tmp_path / "out").exists()
@@ -173,6 +173,6 @@ def test_a_judge_whose_server_takes_another_key_fails_in_the_plan(
     task = write_task(tmp_path, metric_list=[JUDGED])
     with serving(key="sk-right") as server:
         judge = f"openai,model=embedded,base_url={server.url}"
-        with pytest.raises(UserMistake, match="does not take the key") as raised:
+        with pytest.raises(UserError, match="does not take the key") as raised:
             assay.plan(model="embedded", tasks=[str(task)], judge=[judge], output_path=str(tmp_path / "out"))
     assert "judge" in raised.value.where and "sk-not-the-right-one" not in str(raised.value)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from assay.models.remote.address import parse_address
-from assay.models.remote.connection import Unreachable
-from assay.models.remote.http import HttpClient
+from assay.models.remote.transport.address import parse_address
+from assay.models.remote.transport.connection import ConnectError
+from assay.models.remote.transport.http import HttpClient
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="not installed: openssl")
 
@@ -78,14 +78,14 @@ def served(certificate: tuple[Path, Path], use: Callable[[int], Awaitable[Any]])
 async def called(url: str, times: int = 2, **arguments: Any) -> list[bytes]:
     client = HttpClient(parse_address(url), headers={}, **arguments)
     try:
-        return [(await client.call("POST", "/x", b"{}", timeout_s=10)).body for _ in range(times)]
+        return [(await client.request("POST", "/x", b"{}", timeout_s=10)).body for _ in range(times)]
     finally:
         await client.close()
         await asyncio.sleep(0.01)
 
 
 def test_a_certificate_nobody_trusts_is_refused(certificate: tuple[Path, Path]) -> None:
-    with pytest.raises(Unreachable, match="not trusted"):
+    with pytest.raises(ConnectError, match="not trusted"):
         served(certificate, lambda port: called(f"https://localhost:{port}"))
 
 
@@ -97,7 +97,7 @@ def test_a_file_of_authorities_is_trusted(certificate: tuple[Path, Path]) -> Non
 
 
 def test_another_host_of_the_same_authority_is_not(certificate: tuple[Path, Path]) -> None:
-    with pytest.raises(Unreachable, match="not trusted"):
+    with pytest.raises(ConnectError, match="not trusted"):
         served(
             certificate, lambda port: called(f"https://127.0.0.1:{port}", ca_cert_path=str(certificate[0]))
         )
@@ -154,7 +154,7 @@ def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         proxy = await asyncio.start_server(refuse, "127.0.0.1", 0)
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
         monkeypatch.setenv("no_proxy", "")
-        with pytest.raises(Unreachable, match="refuses: 407"):
+        with pytest.raises(ConnectError, match="refuses: 407"):
             await called("https://models.example")
         proxy.close()
 

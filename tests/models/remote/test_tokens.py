@@ -13,9 +13,9 @@ from tests.models.remote.embedded_server import ALL, EmbeddedServer, serving
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import LogProbability, Response, Tokens
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS
-from assay.models.remote.chat import read_tokens
 from assay.models.remote.completions import CompletionsModel
 from assay.models.remote.openai import OpenAIModel
+from assay.models.remote.protocol.chat import parse_tokens
 from assay.testing.contracts import example_requests
 
 MODELS: dict[str, Callable[[str], Any]] = {
@@ -107,4 +107,4 @@ def test_a_server_that_tells_none_is_not_asked(name: str) -> None:
     ],
 )
 def test_tokens_are_read_in_either_form(told: Any, expected: Tokens | None) -> None:
-    assert read_tokens(told) == expected
+    assert parse_tokens(told) == expected

@@ -1,10 +1,10 @@
-"""Batch APIs: many requests handed in at once, answered within a day, for less money.
+"""Batch APIs: many requests submitted at once, answered within a day at a lower price.
 
-book.py      which request is in which batch, on disk: a run that was killed picks its batches up
-service.py   what is asked of a batch API
-openai.py    OpenAI's: files and batches
-anthropic.py Anthropic's: message batches
-model.py     a `Model` that answers a window by submitting, polling and reading a batch
+submissions.py  which request is in which batch, on disk, so that a killed run finds its batches again
+service.py      interface of a batch API
+openai.py       OpenAI: files and batches
+anthropic.py    Anthropic: message batches
+model.py        a `Model` that answers a window by submitting, polling and reading a batch
 """
 
 from __future__ import annotations

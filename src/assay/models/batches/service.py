@@ -1,4 +1,4 @@
-"""What is asked of a batch API. Each provider's is one class with these members."""
+"""The interface of a batch API. Each provider implements it with one class."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from assay.core.requests import Generate
-from assay.models.remote.chat import Reading
 from assay.models.remote.endpoint import Endpoint
+from assay.models.remote.protocol.chat import ParsedReply
 
-__all__ = ["BatchService", "Line", "Refused", "Status"]
+__all__ = ["BatchLine", "BatchService", "BatchStatus", "LineError"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BatchLine:
     """One request of a batch."""
 
-    name: str
-    """What it is called in the batch: the request's own hash."""
+    request_id: str
+    """Identifies the line in the batch."""
 
     body: bytes
-    """The call, as JSON."""
+    """The payload of the call, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """How a batch is getting on."""
+class BatchStatus:
+    """Progress of a batch."""
 
     state: Literal["running", "ended", "failed"]
-    why: str = ""
-    """Of one that failed as a whole."""
+    reason: str = ""
+    """Why the batch failed as a whole."""
 
     done: int = 0
-    """Lines that came to an end."""
+    """Number of processed lines."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A line of a batch that came to nothing."""
+class LineError:
+    """Why a line of a batch failed."""
 
     kind: str
     message: str
@@ -48,37 +48,39 @@ class BatchService(Protocol):
     """A provider's batch API."""
 
     @property
-    def most_lines(self) -> int:
-        """How many requests a batch may have."""
+    def max_lines(self) -> int:
+        """Maximum number of requests per batch."""
         ...
 
     @property
-    def most_bytes(self) -> int:
-        """How large a batch may be."""
+    def max_bytes(self) -> int:
+        """Maximum size of a batch."""
         ...
 
-    def endpoint(self) -> Endpoint: ...
+    def open_endpoint(self) -> Endpoint: ...
 
-    async def learn(self, endpoint: Endpoint) -> None:
-        """Find out which settings the model refuses: a batch of calls it refuses would be a day lost."""
+    async def probe_settings(self, endpoint: Endpoint) -> None:
+        """Find out which settings the model rejects, because a rejected batch can cost a day."""
         ...
 
-    def body(self, request: Generate) -> bytes:
-        """A request as the service reads it. Called in a thread; media are encoded here."""
+    def write_body(self, request: Generate) -> bytes:
+        """Return the payload of a request. Called in a thread; encodes media."""
         ...
 
-    async def submit(self, endpoint: Endpoint, key: str, lines: Sequence[Line]) -> str:
-        """Hand a batch in, once: no second try of its own. Gives the service's name for it."""
+    async def submit(self, endpoint: Endpoint, key: str, lines: Sequence[BatchLine]) -> str:
+        """Submit a batch without retries. Return the service's id of the batch."""
         ...
 
-    async def find(
+    async def find_batch(
         self, endpoint: Endpoint, key: str, count: int, since: float, known: set[str]
     ) -> str | None:
-        """The name of a batch that was handed in as `key`, if it ever arrived; none of the `known` ones."""
+        """Return the id of the batch that was submitted as `key`, if it arrived; never one of `known`."""
         ...
 
-    async def status(self, endpoint: Endpoint, batch: str) -> Status: ...
+    async def get_status(self, endpoint: Endpoint, batch: str) -> BatchStatus: ...
 
-    def results(self, endpoint: Endpoint, batch: str) -> AsyncIterator[tuple[str, Reading | Refused]]:
-        """What became of each line, in any order; lines may be missing."""
+    def read_results(
+        self, endpoint: Endpoint, batch: str
+    ) -> AsyncIterator[tuple[str, ParsedReply | LineError]]:
+        """Yield the result of each line, in any order; lines may be missing."""
         ...

@@ -1,9 +1,12 @@
-"""Models behind HTTP: one layer that calls, waits, retries and limits; on top of it one adapter per protocol.
+"""Models that are called over HTTP.
 
-address.py     where the server is, and how to get there (TLS, proxies)
-http.py        HTTP/1.1 on asyncio: connections, replies; costs a quarter of what general clients cost
-faults.py      what went wrong with a call, whether it can heal, how long to wait
-traffic.py     how many calls are open: finds the server's limit, honours pauses and budgets
-keys.py        secrets from the environment or a keyring
-endpoint.py    all of that in one call: `await endpoint.post(path, payload, read)`
+transport/       addresses, TLS, proxies, connections and the HTTP client
+control/         concurrency and rate limits, retries, classification of errors
+protocol/        request payloads and reply parsing: chat completions, responses API, prompt log-probabilities, media
+capabilities/    probes that find out what a server supports, and their cache
+endpoint.py      one call with concurrency limit, retries and timeout: `await endpoint.post(path, payload, read)`
+options.py       the arguments of these models
+openai.py        adapter for chat completions and the responses API
+completions.py   adapter for text completions: generation and log-probabilities
+tokenizer.py     client-side tokenizers for servers that accept token ids
 """

@@ -1,4 +1,4 @@
-"""`openai-completions`: texts to go on with, and how likely texts are, by any server of text completions."""
+"""`openai-completions`: generation and log-probabilities from a text completions server."""
 
 from __future__ import annotations
 
@@ -12,60 +12,67 @@ from typing import Any
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
-from assay.models.prices import billed_name
-from assay.models.remote.chat import (
-    FINISHES,
-    Said,
-    further_settings,
-    read_tokens,
-    read_usage,
-    response_of,
-    seed_of,
-    served_name,
-    stops_of,
-)
-from assay.models.remote.completions_probe import look_at_completions
+from assay.models.prices import build_billed_name
+from assay.models.remote.capabilities.cache import ServerCapabilities
+from assay.models.remote.capabilities.chat_probe import ServerUnreachable
+from assay.models.remote.capabilities.completions_probe import probe_completions
+from assay.models.remote.control.concurrency import iterate_completed
+from assay.models.remote.control.errors import BadReply, CallFailed
 from assay.models.remote.endpoint import Endpoint
-from assay.models.remote.faults import BadReply, NotAnswered
-from assay.models.remote.gathering import as_done
-from assay.models.remote.openai import identity_of, no_server, preview_of, seen_model
+from assay.models.remote.openai import build_identity, build_unreachable_error, format_preview, probe_server
 from assay.models.remote.options import read_options
-from assay.models.remote.probe import NoServer
-from assay.models.remote.scores import PATH, Piece, Scored, read_scores, scores_payload
-from assay.models.remote.seen import Seen
-from assay.models.remote.tokenizing import Tokenizer, backend_of, load_tokenizer
+from assay.models.remote.protocol.chat import (
+    FINISH_REASONS,
+    MAX_STOPS,
+    Choice,
+    build_response,
+    collect_stop_strings,
+    compute_seed,
+    format_served_name,
+    parse_tokens,
+    parse_usage,
+    select_extra_settings,
+)
+from assay.models.remote.protocol.prompt_logprobs import (
+    PATH,
+    PromptScore,
+    ScoringPrompt,
+    build_scoring_payload,
+    parse_scores,
+)
+from assay.models.remote.tokenizer import Tokenizer, choose_tokenizer_backend, load_tokenizer
 from assay.models.tokens import Unanswerable, encode_pairs, fit_pair, fit_prompt, rolling_windows
 
 __all__ = ["CompletionsModel", "openai_completions"]
 
 _WINDOW = 32
-_PROMPTS_PER_CALL = 16
-_DEFAULT_LENGTH = 2048
-_ALONE = frozenset({"bad request", "too long", "too large"})
-"""What may be one prompt's fault: the others of its call are asked without it."""
+_DEFAULT_PROMPTS_PER_CALL = 16
+_DEFAULT_MAX_LENGTH = 2048
+_SINGLE_PROMPT_ERRORS = frozenset({"bad request", "too long", "too large"})
+"""Errors that one prompt of a call may cause: each prompt is then sent in a call of its own."""
 
 
 @dataclass(slots=True)
-class _Sum:
-    """A request whose pieces are being scored."""
+class _PendingScore:
+    """A request with unscored prompts."""
 
     request: Request
     missing: int
     total: float = 0.0
     greedy: bool = True
-    tokens: int = 0
+    token_count: int = 0
     failure: Failure | None = None
-    told: list[tuple[int, Tokens | None]] = field(default_factory=list)
-    """The number of each piece, and its tokens where the server tells them."""
+    tokens_by_window: list[tuple[int, Tokens | None]] = field(default_factory=list)
+    """The index of each window, and its tokens if the server returns them."""
 
 
 @dataclass(slots=True)
-class _Work:
-    """Pieces that wait for their scores, each with the request it belongs to."""
+class _ScoringWork:
+    """Prompts to score, each with the request it belongs to."""
 
-    pieces: list[tuple[_Sum, Piece]] = field(default_factory=list)
+    prompts: list[tuple[_PendingScore, ScoringPrompt]] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
-    """What is known already."""
+    """Outcomes that need no call."""
 
 
 class CompletionsModel:
@@ -78,101 +85,101 @@ class CompletionsModel:
     def __init__(self, *, batch_size: Any = None, rpm: Any = None, tpm: Any = None, **arguments: Any) -> None:
         given = {"batch_size": batch_size, "rpm": rpm, "tpm": tpm, **arguments}
         self._options = read_options("openai-completions", given, ())
-        self._seen = Seen()
+        self._capabilities = ServerCapabilities()
         self._endpoint: Endpoint | None = None
         self._tokenizer: Tokenizer | None = None
         self._gives_tokens = False
 
     @property
     def name(self) -> str:
-        """The model as the server calls it."""
+        """The server's name of the model."""
         return self._options.model
 
     @property
     def billed_as(self) -> str:
-        """What the price table calls it; a server of one's own costs nothing."""
-        return billed_name(self._options.address().url, self._options.model)
+        """The name of the model in price tables; a self-hosted server costs nothing."""
+        return build_billed_name(self._options.address().url, self._options.model)
 
     @property
     def traits(self) -> Traits:
-        """What was seen; where nobody looked, everything such servers may do. Chats need a tokenizer with a template."""
+        """Probed capabilities; without a probe, everything such servers may support. Chats need a tokenizer with a template."""
         abilities: set[Ability] = {"generate", "likelihood", "rolling"}
-        if self._seen.generates and not self._scores:
+        if self._capabilities.generates and not self._scoring_input:
             abilities -= {"likelihood", "rolling"}
-        if backend_of(self._options) == "huggingface":
+        if choose_tokenizer_backend(self._options) == "huggingface":
             abilities |= {"chat"}
         return Traits(
             abilities=frozenset(abilities),
             window=_WINDOW,
-            in_flight=self._options.most_at_once,
-            tokens=bool(self._seen.prompt_scores),
+            in_flight=self._options.max_concurrency,
+            tokens=bool(self._capabilities.prompt_scores),
         )
 
     def give_tokens(self) -> None:
-        """Responses bring their tokens: those who score prompts tell them, and those of what they write."""
+        """Return tokens with responses: scored ones, and generated ones if the server scores prompts."""
         self._gives_tokens = True
 
     @property
-    def _scores(self) -> str:
-        """How prompts are scored: as `tokens`, as `text`, or not at all."""
-        seen = self._seen
-        tokens = seen.token_prompts and backend_of(self._options) != "none"
-        if seen.prompt_scores and tokens and self._options.tokenized_requests is not False:
+    def _scoring_input(self) -> str:
+        """The form in which prompts are scored: `tokens`, `text`; empty: the server cannot score them."""
+        capabilities = self._capabilities
+        tokens = capabilities.token_prompts and choose_tokenizer_backend(self._options) != "none"
+        if capabilities.prompt_scores and tokens and self._options.tokenized_requests is not False:
             return "tokens"
-        return "text" if seen.prompt_scores == "echo" else ""
+        return "text" if capabilities.prompt_scores == "echo" else ""
 
     async def identify(self) -> Mapping[str, str]:
-        """Server, model and every argument that shapes an answer. Asks nobody."""
-        return identity_of(self._options, "openai completions")
+        """Server, model and all arguments that affect answers. Makes no call."""
+        return build_identity(self._options, "openai completions")
 
     def preview(self, request: Request) -> str:
-        """The text; a chat as its messages."""
-        return preview_of(request)
+        """Return the text; for a chat, its messages."""
+        return format_preview(request)
 
     async def probe(self) -> Sequence[str]:
-        """Try what the server can do; afterwards `traits` says what was seen."""
-        self._seen, notes = await seen_model(self._options, self._seen, look_at_completions)
-        if self._seen.prompt_scores == "prompt_logprobs" and not self._scores:
-            notes.append(
-                "the server scores prompts only as token numbers: give tokenizer=NAME for likelihoods"
-            )
+        """Find out what the server supports and update `traits`."""
+        self._capabilities, notes = await probe_server(self._options, self._capabilities, probe_completions)
+        if self._capabilities.prompt_scores == "prompt_logprobs" and not self._scoring_input:
+            notes.append("the server scores prompts only as token ids: pass tokenizer=NAME for likelihoods")
         return notes
 
     @property
     def seen(self) -> Mapping[str, Any]:
-        """What the server was seen to do."""
-        return self._seen.facts()
+        """Probed capabilities, for the manifest."""
+        return self._capabilities.to_facts()
 
     async def open(self) -> None:
-        """Connect, and load the tokenizer if there is one on this side."""
-        endpoint = self._options.endpoint()
+        """Connect, and load the client-side tokenizer if there is one."""
+        endpoint = self._options.open_endpoint()
         try:
-            if not self._seen.generates:
+            if not self._capabilities.generates:
                 if self._options.probe:
-                    self._seen = await look_at_completions(endpoint, self._options)
-                else:  # as lm-eval asks
-                    self._seen = Seen(prompt_scores="echo", token_prompts=True, many_prompts=True)
+                    self._capabilities = await probe_completions(endpoint, self._options)
+                else:  # as lm-eval does
+                    self._capabilities = ServerCapabilities(
+                        prompt_scores="echo", token_prompts=True, many_prompts=True
+                    )
             self._tokenizer = await asyncio.to_thread(load_tokenizer, self._options)
-        except NoServer as error:
+        except ServerUnreachable as error:
             await endpoint.close()
-            raise no_server(self._options, error) from None
+            raise build_unreachable_error(self._options, error) from None
         except BaseException:
             await endpoint.close()
             raise
         self._endpoint = endpoint
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
-        """Texts each on their own, scores several prompts to a call."""
+        """Generate texts in one call each; score several prompts per call."""
         works = [self._generate(request) for request in window if isinstance(request, Generate)]
         scored = [request for request in window if not isinstance(request, Generate)]
         if scored:
-            work = await self._cut(scored)
+            work = await self._plan_scoring(scored)
             for outcome in work.outcomes:
                 yield outcome
             size = self._prompts_per_call
-            chunks = [work.pieces[at : at + size] for at in range(0, len(work.pieces), size)]
+            chunks = [work.prompts[start : start + size] for start in range(0, len(work.prompts), size)]
             works += [self._score(chunk) for chunk in chunks]
-        async for outcome in as_done(works):
+        async for outcome in iterate_completed(works):
             yield outcome
 
     async def close(self) -> None:
@@ -187,51 +194,53 @@ class CompletionsModel:
     def _prompts_per_call(self) -> int:
         if self._options.batch_size > 1:
             return self._options.batch_size
-        return _PROMPTS_PER_CALL if self._seen.many_prompts else 1
+        return _DEFAULT_PROMPTS_PER_CALL if self._capabilities.many_prompts else 1
 
     @property
     def _max_length(self) -> int:
-        return self._options.max_length or self._seen.max_length or _DEFAULT_LENGTH
+        return self._options.max_length or self._capabilities.max_length or _DEFAULT_MAX_LENGTH
 
-    async def _cut(self, requests: Sequence[Request]) -> _Work:
-        """What is to be scored of each request; what cannot be is its failure."""
-        if self._scores == "tokens" and self._tokenizer is not None:
-            return await asyncio.to_thread(self._cut_tokens, requests, self._tokenizer)
-        work = _Work()
+    async def _plan_scoring(self, requests: Sequence[Request]) -> _ScoringWork:
+        """Return the prompts to score for each request; a request that cannot be scored fails."""
+        if self._scoring_input == "tokens" and self._tokenizer is not None:
+            return await asyncio.to_thread(self._plan_token_scoring, requests, self._tokenizer)
+        work = _ScoringWork()
         for request in requests:
-            if not self._scores or request.prompt.has_media or request.prompt.chat:
-                why = "the server gives no log-probabilities of a prompt"
-                if self._scores:
-                    why = "chats need tokenizer=NAME, and media are not for text completions"
+            if not self._scoring_input or request.prompt.has_media or request.prompt.chat:
+                why = "the server returns no log-probabilities of prompts"
+                if self._scoring_input:
+                    why = "text completions do not support media, and chats need tokenizer=NAME"
                 work.outcomes.append(Failure(request_id=request.id, kind="bad request", message=why))
                 continue
             text = request.prompt.text
             begin = len(text.rstrip()) if isinstance(request, Likelihood) else 0
             whole = text + request.continuation if isinstance(request, Likelihood) else text
-            work.pieces.append((_Sum(request, 1), Piece(whole, begin)))
+            work.prompts.append((_PendingScore(request, 1), ScoringPrompt(whole, begin)))
         return work
 
-    def _cut_tokens(self, requests: Sequence[Request], tokenizer: Tokenizer) -> _Work:
-        """By lm-eval's rules: one token of the length is for the server to write."""
-        work, room = _Work(), self._max_length - 2
+    def _plan_token_scoring(self, requests: Sequence[Request], tokenizer: Tokenizer) -> _ScoringWork:
+        """Encode prompts by lm-eval's rules: one token of the length is reserved for generation."""
+        work, room = _ScoringWork(), self._max_length - 2
         pairs = [one for one in requests if isinstance(one, Likelihood)]
-        texts = [(self._text(one, tokenizer), one.continuation) for one in pairs]
+        texts = [(self._render_text(one, tokenizer), one.continuation) for one in pairs]
         for request, pair in zip(pairs, encode_pairs(texts, tokenizer.encoder), strict=True):
             try:
                 if isinstance(pair, Unanswerable):
                     raise pair
                 fitted = fit_pair(pair, room)
             except Unanswerable as error:
-                work.outcomes.append(_unanswerable(request, error))
+                work.outcomes.append(_failure_from_unanswerable(request, error))
                 continue
-            piece = Piece(fitted.context + fitted.continuation, len(fitted.context))
-            work.pieces.append((_Sum(request, 1), piece))
+            prompt = ScoringPrompt(fitted.context + fitted.continuation, len(fitted.context))
+            work.prompts.append((_PendingScore(request, 1), prompt))
         for whole in requests:
             if isinstance(whole, RollingLikelihood):
-                self._cut_rolling(whole, tokenizer, room, work)
+                self._plan_rolling(whole, tokenizer, room, work)
         return work
 
-    def _cut_rolling(self, request: RollingLikelihood, tokenizer: Tokenizer, room: int, work: _Work) -> None:
+    def _plan_rolling(
+        self, request: RollingLikelihood, tokenizer: Tokenizer, room: int, work: _ScoringWork
+    ) -> None:
         encoder = tokenizer.encoder
         (tokens,) = encoder([request.prompt.text])
         windows = rolling_windows(tokens, prefix_token=encoder.prefix_token, max_length=room)
@@ -241,84 +250,84 @@ class CompletionsModel:
                 request_id=request.id, value=LogProbability(0.0), usage=Usage(), tokens=nothing
             )
             work.outcomes.append(outcome)
-        waiting = _Sum(request, len(windows))
-        for number, pair in enumerate(windows):
-            piece = Piece(pair.context + pair.continuation, len(pair.context), number)
-            work.pieces.append((waiting, piece))
+        pending = _PendingScore(request, len(windows))
+        for index, pair in enumerate(windows):
+            prompt = ScoringPrompt(pair.context + pair.continuation, len(pair.context), index)
+            work.prompts.append((pending, prompt))
 
-    async def _score(self, chunk: Sequence[tuple[_Sum, Piece]]) -> list[Outcome]:
-        """Score some pieces in one call; the outcomes of the requests that are complete with it."""
-        endpoint = self._connected()
-        pieces = [piece for _, piece in chunk]
-        payload = scores_payload(pieces, self._options, self._seen)
-        tokens = sum(len(piece.prompt) for piece in pieces) if endpoint.lane.tokens else 0
+    async def _score(self, chunk: Sequence[tuple[_PendingScore, ScoringPrompt]]) -> list[Outcome]:
+        """Score some prompts in one call; return the outcomes of the requests that are complete."""
+        endpoint = self._require_endpoint()
+        prompts = [prompt for _, prompt in chunk]
+        payload = build_scoring_payload(prompts, self._options, self._capabilities)
+        tokens = sum(len(prompt.prompt) for prompt in prompts) if endpoint.rate_limit.tokens else 0
         try:
-            read = partial(_read_scores, pieces, told=self._gives_tokens)
+            read = partial(_parse_scores_reply, prompts, with_tokens=self._gives_tokens)
             answered = await endpoint.post(PATH, payload, read, tokens=tokens)
-        except NotAnswered as error:
-            if len(chunk) > 1 and error.fault.kind in _ALONE:
+        except CallFailed as error:
+            if len(chunk) > 1 and error.cause.kind in _SINGLE_PROMPT_ERRORS:
                 found = await asyncio.gather(*[self._score([one]) for one in chunk])
                 return [outcome for outcomes in found for outcome in outcomes]
             return [
                 outcome
-                for waiting, _ in chunk
-                if (outcome := _failed(waiting, error.failure(waiting.request.id))) is not None
+                for pending, _ in chunk
+                if (outcome := _record_failure(pending, error.to_failure(pending.request.id))) is not None
             ]
         scores, served = answered.value
         outcomes = [
-            _added(waiting, piece, score, answered.seconds, served)
-            for (waiting, piece), score in zip(chunk, scores, strict=True)
+            _add_score(pending, prompt, score, answered.seconds, served)
+            for (pending, prompt), score in zip(chunk, scores, strict=True)
         ]
         return [outcome for outcome in outcomes if outcome is not None]
 
     # --- texts -------------------------------------------------------------------------------------
 
     async def _generate(self, request: Generate) -> list[Outcome]:
-        endpoint = self._connected()
+        endpoint = self._require_endpoint()
         if request.prompt.has_media or (request.prompt.chat and self._tokenizer is None):
-            why = "chats need tokenizer=NAME, and media are not for text completions"
+            why = "text completions do not support media, and chats need tokenizer=NAME"
             return [Failure(request_id=request.id, kind="bad request", message=why)]
         try:
-            payload = self._payload(request)
-            answered = await endpoint.post(PATH, payload, _read_text)
+            payload = self._build_payload(request)
+            answered = await endpoint.post(PATH, payload, _parse_text_reply)
         except Unanswerable as error:
-            return [_unanswerable(request, error)]
-        except NotAnswered as error:
-            return [error.failure(request.id)]
-        said, usage, served = answered.value
-        return [response_of(request, said, usage, self._options, answered.seconds, served=served)]
+            return [_failure_from_unanswerable(request, error)]
+        except CallFailed as error:
+            return [error.to_failure(request.id)]
+        choice, usage, served = answered.value
+        return [build_response(request, choice, usage, self._options, answered.seconds, served=served)]
 
-    def _payload(self, request: Generate) -> dict[str, Any]:
+    def _build_payload(self, request: Generate) -> dict[str, Any]:
         options, settings = self._options, request.settings
         limit = options.max_gen_toks if settings.max_tokens is None else settings.max_tokens
         payload: dict[str, Any] = {
             "model": options.model,
-            "prompt": self._prompt(request, limit),
+            "prompt": self._build_prompt(request, limit),
             "max_tokens": limit,
             "temperature": settings.temperature,
         }
-        if stops := stops_of(settings, options):
-            payload["stop"] = list(stops[:4])
-        if (seed := seed_of(settings, options, request.repeat)) is not None:
+        if stops := collect_stop_strings(settings, options):
+            payload["stop"] = list(stops[:MAX_STOPS])
+        if (seed := compute_seed(settings, options, request.repeat)) is not None:
             payload["seed"] = seed
-        if self._gives_tokens and self._seen.prompt_scores:
+        if self._gives_tokens and self._capabilities.prompt_scores:
             payload["logprobs"] = 1
-        return {**payload, **further_settings(settings), **options.extra_body}
+        return {**payload, **select_extra_settings(settings), **options.extra_body}
 
-    def _prompt(self, request: Generate, limit: int) -> list[int] | str:
+    def _build_prompt(self, request: Generate, limit: int) -> list[int] | str:
         tokenizer = self._tokenizer
         if tokenizer is None:
             return request.prompt.text
-        text = self._text(request, tokenizer)
-        if not self._seen.token_prompts or self._options.tokenized_requests is False:
+        text = self._render_text(request, tokenizer)
+        if not self._capabilities.token_prompts or self._options.tokenized_requests is False:
             return text
         (tokens,) = tokenizer.encoder([text])
         return fit_prompt(tokens, self._max_length - 1, limit)
 
-    def _text(self, request: Request, tokenizer: Tokenizer) -> str:
-        return tokenizer.chat(request.prompt) if request.prompt.chat else request.prompt.text
+    def _render_text(self, request: Request, tokenizer: Tokenizer) -> str:
+        return tokenizer.apply_chat_template(request.prompt) if request.prompt.chat else request.prompt.text
 
-    def _connected(self) -> Endpoint:
+    def _require_endpoint(self) -> Endpoint:
         if self._endpoint is None:
             raise RuntimeError("answer() was called before open()")
         return self._endpoint
@@ -327,74 +336,78 @@ class CompletionsModel:
 def openai_completions(
     *, batch_size: Any = None, rpm: Any = None, tpm: Any = None, **arguments: Any
 ) -> CompletionsModel:
-    """OpenAI's own completions: the tokenizer is tiktoken's, as in lm-eval, where no server is named."""
+    """OpenAI's text completions. Uses tiktoken, as lm-eval does, unless `base_url` is given."""
     if "base_url" not in arguments:
         arguments = {"tokenizer_backend": "tiktoken", **arguments}
     return CompletionsModel(batch_size=batch_size, rpm=rpm, tpm=tpm, **arguments)
 
 
-def _read_scores(
-    pieces: Sequence[Piece], value: Any, *, told: bool
-) -> tuple[list[Scored | Unanswerable], str]:
-    served = served_name(value.get("model"), value.get("system_fingerprint"))
-    return read_scores(pieces, value, tokens=told), served
+def _parse_scores_reply(
+    prompts: Sequence[ScoringPrompt], value: Any, *, with_tokens: bool
+) -> tuple[list[PromptScore | Unanswerable], str]:
+    served = format_served_name(value.get("model"), value.get("system_fingerprint"))
+    return parse_scores(prompts, value, with_tokens=with_tokens), served
 
 
-def _read_text(value: Any) -> tuple[Said, Usage | None, str]:
+def _parse_text_reply(value: Any) -> tuple[Choice, Usage | None, str]:
     choices = value["choices"]
     if not choices:
-        raise BadReply("the reply has no choices")
+        raise BadReply('unexpected response format: no "choices"')
     text = choices[0]["text"]
     if not isinstance(text, str):
-        raise BadReply(f"the answer is a {type(text).__name__}, not a text")
-    finish = FINISHES.get(str(choices[0].get("finish_reason") or ""), "")
-    served = served_name(value.get("model"), value.get("system_fingerprint"))
+        raise BadReply(f"unexpected response format: the answer is a {type(text).__name__}, not text")
+    finish = FINISH_REASONS.get(str(choices[0].get("finish_reason") or ""), "")
+    served = format_served_name(value.get("model"), value.get("system_fingerprint"))
     return (
-        Said(text, finish, tokens=read_tokens(choices[0].get("logprobs"))),
-        read_usage(value.get("usage")),
+        Choice(text, finish, tokens=parse_tokens(choices[0].get("logprobs"))),
+        parse_usage(value.get("usage")),
         served,
     )
 
 
-def _added(
-    waiting: _Sum, piece: Piece, score: Scored | Unanswerable, seconds: float, served: str
+def _add_score(
+    pending: _PendingScore,
+    prompt: ScoringPrompt,
+    score: PromptScore | Unanswerable,
+    seconds: float,
+    served: str,
 ) -> Outcome | None:
-    """Count a piece; the outcome when it was the last."""
+    """Add the score of a prompt; return the outcome if it was the last prompt of its request."""
     if isinstance(score, Unanswerable):
-        return _failed(waiting, _unanswerable(waiting.request, score))
-    waiting.missing -= 1
-    waiting.total += score.value.total
-    waiting.greedy = waiting.greedy and score.value.greedy
-    waiting.tokens += score.tokens
-    waiting.told.append((piece.number, score.told))
-    if waiting.missing or waiting.failure is not None:
+        return _record_failure(pending, _failure_from_unanswerable(pending.request, score))
+    pending.missing -= 1
+    pending.total += score.value.total
+    pending.greedy = pending.greedy and score.value.greedy
+    pending.token_count += score.token_count
+    pending.tokens_by_window.append((prompt.window, score.tokens))
+    if pending.missing or pending.failure is not None:
         return None
-    greedy = waiting.greedy and isinstance(waiting.request, Likelihood)
+    greedy = pending.greedy and isinstance(pending.request, Likelihood)
     return Response(
-        request_id=waiting.request.id,
-        value=LogProbability(waiting.total, greedy),
-        usage=Usage(waiting.tokens, 0),
+        request_id=pending.request.id,
+        value=LogProbability(pending.total, greedy),
+        usage=Usage(pending.token_count, 0),
         seconds=seconds,
         served=served,
-        tokens=_told(waiting.told),
+        tokens=_join_tokens(pending.tokens_by_window),
     )
 
 
-def _told(told: list[tuple[int, Tokens | None]]) -> Tokens | None:
-    """The tokens of all pieces in their order; none where one is not known."""
-    known = [one for _, one in sorted(told, key=itemgetter(0)) if one is not None]
-    if len(known) < len(told):
+def _join_tokens(tokens_by_window: list[tuple[int, Tokens | None]]) -> Tokens | None:
+    """Return the tokens of all windows in order; None if those of one window are unknown."""
+    known = [one for _, one in sorted(tokens_by_window, key=itemgetter(0)) if one is not None]
+    if len(known) < len(tokens_by_window):
         return None
     pieces = tuple(piece for one in known for piece in one.pieces)
     return Tokens(pieces, tuple(number for one in known for number in one.logprobs))
 
 
-def _failed(waiting: _Sum, failure: Failure) -> Failure | None:
-    """A piece that failed fails its request, once."""
-    waiting.missing -= 1
-    first, waiting.failure = waiting.failure is None, failure
+def _record_failure(pending: _PendingScore, failure: Failure) -> Failure | None:
+    """Fail the request of a prompt; return the failure only once per request."""
+    pending.missing -= 1
+    first, pending.failure = pending.failure is None, failure
     return failure if first else None
 
 
-def _unanswerable(request: Request, error: Unanswerable) -> Failure:
+def _failure_from_unanswerable(request: Request, error: Unanswerable) -> Failure:
     return Failure(request_id=request.id, kind="bad request", message=str(error))

@@ -1,8 +1,8 @@
-"""One call to a server, with all that belongs to it: its turn, its retries, its time limit, its error.
+"""Calls to a server with concurrency limit, retries, timeouts and error handling.
 
-endpoint = Endpoint(parse_address("http://localhost:8000/v1"), headers={...}, patience=Patience())
-answered = await endpoint.post("/chat/completions", payload, read)
-answered.value          # what `read` made of the JSON; `read` raises BadReply for what is no answer
+endpoint = Endpoint(parse_address("http://localhost:8000/v1"), headers={...}, retry_policy=RetryPolicy())
+outcome = await endpoint.post("/chat/completions", payload, read)
+outcome.value          # the result of `read`, which raises BadReply for a reply without an answer
 await endpoint.close()
 """
 
@@ -17,38 +17,38 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from assay.core.errors import AssayError, UserMistake
-from assay.core.secrets import know_secret, redacted
-from assay.models.remote.address import Address
-from assay.models.remote.attempt import Attempt
-from assay.models.remote.connection import Broken, Reply, TooSlow, Unreachable
-from assay.models.remote.faults import BadReply, Fault, NotAnswered, Patience, fault_of
-from assay.models.remote.http import Call, HttpClient
-from assay.models.remote.traffic import START, Gate, lane_of
+from assay.core.errors import AssayError, UserError
+from assay.core.secrets import redact, register_secret
+from assay.models.remote.control.concurrency import INITIAL_CONCURRENCY, ConcurrencyLimiter, get_rate_limit
+from assay.models.remote.control.errors import BadReply, CallError, CallFailed, error_from_reply
+from assay.models.remote.control.retries import Attempt, RetryPolicy
+from assay.models.remote.transport.address import Address
+from assay.models.remote.transport.connection import ConnectError, ReadTimeout, RemoteProtocolError, Reply
+from assay.models.remote.transport.http import HttpClient, HttpRequest
 
-__all__ = ["Answered", "Endpoint"]
+__all__ = ["CallOutcome", "Endpoint"]
 
 T = TypeVar("T")
 
-_SECRET = ("authorization", "key", "token", "secret", "cookie")
-_GONE_AFTER_S = 120.0
-"""How long nobody may reach the server before the run is stopped."""
+_SECRET_HEADER_WORDS = ("authorization", "key", "token", "secret", "cookie")
+_UNREACHABLE_LIMIT_S = 120.0
+"""The run stops when the server is unreachable for this long."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Generic[T]):
-    """What came of a call."""
+class CallOutcome(Generic[T]):
+    """The result of a successful call."""
 
     value: T
     attempts: int
     seconds: float
-    """What the last try took."""
+    """Duration of the last attempt."""
 
     headers: Mapping[str, str]
 
 
 class Endpoint:
-    """A server, as one model calls it."""
+    """One model's connection to a server."""
 
     def __init__(
         self,
@@ -56,27 +56,29 @@ class Endpoint:
         *,
         headers: Mapping[str, str] | None = None,
         key_variable: str = "",
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         num_concurrent: int = 32,
-        start: int = START,
+        initial_concurrency: int = INITIAL_CONCURRENCY,
         rpm: float | None = None,
         tpm: float | None = None,
         verify_certificate: bool = True,
         ca_cert_path: str = "",
     ) -> None:
         for name, value in (headers or {}).items():
-            if any(word in name.lower() for word in _SECRET):  # a key may also come as a header of the user's
-                know_secret(value.rpartition(" ")[2])
+            if any(
+                word in name.lower() for word in _SECRET_HEADER_WORDS
+            ):  # the user may pass a key as a header
+                register_secret(value.rpartition(" ")[2])
         self.address = address
-        self.patience = patience or Patience()
-        self.lane = lane_of(address.origin)
-        self.lane.limit(rpm, tpm)
-        self.gate = Gate(num_concurrent, self.lane, start=start)
-        self.calls = 0
-        """Calls that went out, retries included."""
+        self.retry_policy = retry_policy or RetryPolicy()
+        self.rate_limit = get_rate_limit(address.origin)
+        self.rate_limit.set_limits(rpm, tpm)
+        self.limiter = ConcurrencyLimiter(num_concurrent, self.rate_limit, initial=initial_concurrency)
+        self.attempts = 0
+        """Number of attempts, retries included."""
 
         self._key_variable = key_variable
-        """Where the key belongs, for whoever has to put it right."""
+        """Environment variable of the key, for error messages."""
 
         self._http = HttpClient(
             address,
@@ -85,7 +87,7 @@ class Endpoint:
             ca_cert_path=ca_cert_path,
         )
         self._jitter = random.Random()
-        self._gone_since = 0.0
+        self._unreachable_since = 0.0
 
     async def post(
         self,
@@ -94,136 +96,148 @@ class Endpoint:
         read: Callable[[Any], T],
         *,
         tokens: int = 0,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         content_type: str = "application/json",
-    ) -> Answered[T]:
-        """Send JSON, read JSON. `tokens` is what the call will probably use, for a budget per minute.
+    ) -> CallOutcome[T]:
+        """Send JSON and parse the JSON reply. `tokens` is the estimated token count, for the rate limit.
 
         Raises:
-            NotAnswered: It came to nothing; `failure(request_id)` says why.
-            UserMistake: The key is wrong, or the account is empty: no call will ever succeed.
+            CallFailed: All attempts failed.
+            UserError: Authentication failed or the account has no credit, so no call can succeed.
         """
         body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-        call = Call("POST", path, body, content_type)
-        return await self._try(call, partial(_json, read), tokens, patience or self.patience)
+        request = HttpRequest("POST", path, body, content_type)
+        return await self._call_with_retries(
+            request, partial(_parse_json, read), tokens, retry_policy or self.retry_policy
+        )
 
     async def get(
-        self, path: str, read: Callable[[Any], T], *, patience: Patience | None = None
-    ) -> Answered[T]:
-        """Read JSON. Raises as `post` does."""
-        return await self._try(Call("GET", path), partial(_json, read), 0, patience or self.patience)
+        self, path: str, read: Callable[[Any], T], *, retry_policy: RetryPolicy | None = None
+    ) -> CallOutcome[T]:
+        """Fetch and parse JSON. Raises the errors of `post`."""
+        return await self._call_with_retries(
+            HttpRequest("GET", path), partial(_parse_json, read), 0, retry_policy or self.retry_policy
+        )
 
-    async def get_text(self, path: str, *, patience: Patience | None = None) -> Answered[str]:
-        """Read a text, whatever it is: a file of JSON lines. Raises as `post` does."""
-        return await self._try(Call("GET", path), _text, 0, patience or self.patience)
+    async def get_text(self, path: str, *, retry_policy: RetryPolicy | None = None) -> CallOutcome[str]:
+        """Fetch text, such as a JSON Lines file. Raises the errors of `post`."""
+        return await self._call_with_retries(
+            HttpRequest("GET", path), _decode_text, 0, retry_policy or self.retry_policy
+        )
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.close()
 
-    # --- one try after the other -------------------------------------------------------------------
+    # --- attempts -------------------------------------------------------------------
 
-    async def _try(
-        self, call: Call, read: Callable[[Reply], T], tokens: int, patience: Patience
-    ) -> Answered[T]:
+    async def _call_with_retries(
+        self, request: HttpRequest, read: Callable[[Reply], T], tokens: int, retry_policy: RetryPolicy
+    ) -> CallOutcome[T]:
         began = time.monotonic()
         failed = 0
         while True:
-            left_s = patience.total_s - (time.monotonic() - began) if failed else patience.total_s
-            timeout_s = min(patience.timeout_s, max(left_s, 0.05))
-            attempt = Attempt(self.gate, self._http, call, timeout_s, tokens)
-            outcome = await self._once(attempt, read)
-            if not isinstance(outcome, Fault):
-                self._gone_since = 0.0
+            elapsed_s = time.monotonic() - began if failed else 0.0
+            timeout_s = min(retry_policy.timeout_s, max(retry_policy.total_timeout_s - elapsed_s, 0.05))
+            attempt = Attempt(self.limiter, self._http, request, timeout_s, tokens)
+            outcome = await self._await_attempt(attempt, read)
+            if not isinstance(outcome, CallError):
+                self._unreachable_since = 0.0
                 value, headers = outcome
-                return Answered(value, failed + 1, attempt.seconds, headers)
+                return CallOutcome(value, failed + 1, attempt.seconds, headers)
             failed += 1
-            await self._wait(outcome, failed, patience, began)
+            await self._wait_or_raise(outcome, failed, retry_policy, began)
 
-    async def _once(
+    async def _await_attempt(
         self, attempt: Attempt, read: Callable[[Reply], T]
-    ) -> tuple[T, Mapping[str, str]] | Fault:
-        """One try: what was read, or what went wrong."""
-        self.calls += 1
+    ) -> tuple[T, Mapping[str, str]] | CallError:
+        """Await one attempt; return the parsed reply with its headers, or the error."""
+        self.attempts += 1
         try:
             reply = await attempt.reply
-            fault = fault_of(reply)
-            return (read(reply), reply.headers) if fault is None else fault
+            failure = error_from_reply(reply)
+            return (read(reply), reply.headers) if failure is None else failure
         except asyncio.CancelledError:
-            attempt.give_up()
+            attempt.cancel()
             raise
-        except TooSlow as error:
-            return Fault("timeout", str(error), heals=True, late=True)
-        except Broken as error:
-            return Fault("connection", f"{self.address.origin}: {error}", heals=True)
+        except ReadTimeout as error:
+            return CallError("timeout", str(error), transient=True, timed_out=True)
+        except RemoteProtocolError as error:
+            return CallError("connection", f"{self.address.origin}: {error}", transient=True)
         except BadReply as error:
-            return Fault("bad reply", str(error), heals=True)
-        except Unreachable as error:
-            self._check_gone(error)
-            return Fault("connection", f"{self.address.origin}: {error}", heals=True)
+            return CallError("bad reply", str(error), transient=True)
+        except ConnectError as error:
+            self._check_unreachable(error)
+            return CallError("connection", f"{self.address.origin}: {error}", transient=True)
 
-    async def _wait(self, fault: Fault, failed: int, patience: Patience, began: float) -> None:
-        """Wait before the next try, or give up."""
-        fault = replace(fault, message=redacted(fault.message))
-        if fault.status == 401 or fault.kind == "no credit":
-            raise self._hopeless(fault)
-        pause_s = patience.pause(failed, fault, self._jitter)
-        if fault.busy and fault.wait_s is not None:
-            self.lane.quiet(fault.wait_s)
+    async def _wait_or_raise(
+        self, error: CallError, failed: int, retry_policy: RetryPolicy, began: float
+    ) -> None:
+        """Wait before the next attempt, or raise if there is none."""
+        error = replace(error, message=redact(error.message))
+        if error.status == 401 or error.kind == "no credit":
+            raise self._build_fatal_error(error)
+        pause_s = retry_policy.compute_delay(failed, error, self._jitter)
+        if error.busy and error.retry_after_s is not None:
+            self.rate_limit.pause(error.retry_after_s)
         spent_s = time.monotonic() - began
-        if not fault.heals or failed > patience.retries or spent_s + pause_s > patience.total_s:
-            raise NotAnswered(fault, failed)
+        if (
+            not error.transient
+            or failed > retry_policy.retries
+            or spent_s + pause_s > retry_policy.total_timeout_s
+        ):
+            raise CallFailed(error, failed)
         await asyncio.sleep(pause_s)
 
-    def _check_gone(self, error: Unreachable) -> None:
-        """A server that nobody reaches for minutes is gone: better to stop than to fail document after document."""
+    def _check_unreachable(self, error: ConnectError) -> None:
+        """Stop the run when the server has been unreachable for minutes, instead of failing every document."""
         now = time.monotonic()
-        self._gone_since = self._gone_since or now
-        if now - self._gone_since > _GONE_AFTER_S:
+        self._unreachable_since = self._unreachable_since or now
+        if now - self._unreachable_since > _UNREACHABLE_LIMIT_S:
             raise AssayError(
-                f"nobody answers at {self.address.origin} any more: {error}",
-                hint="everything answered so far is saved; repeat the command to go on",
+                f"lost the connection to {self.address.origin}: {error}",
+                hint="all answers so far are saved; repeat the command to resume",
             )
 
-    def _hopeless(self, fault: Fault) -> AssayError:
+    def _build_fatal_error(self, error: CallError) -> AssayError:
         server = self.address.origin
-        if fault.kind == "no credit":
-            return UserMistake(
-                f"{server} has no credit left: {fault.message}",
-                hint="everything answered so far is saved; repeat the command to go on",
+        if error.kind == "no credit":
+            return UserError(
+                f"no credit left at {server}: {error.message}",
+                hint="all answers so far are saved; repeat the command to resume",
             )
         name = self._key_variable or "OPENAI_API_KEY"
-        return UserMistake(
-            f"{server} does not take the key, or wants one: {fault.message}",
+        return UserError(
+            f"authentication failed at {server}: {error.message}",
             where="--model_args",
-            hint=f"put the right key into {name}, or name another variable with api_key_env=NAME",
+            hint=f"set {name}, or name another variable with api_key_env=NAME",
         )
 
 
-def _json(read: Callable[[Any], T], reply: Reply) -> T:
-    """What `read` finds in a reply of JSON.
+def _parse_json(read: Callable[[Any], T], reply: Reply) -> T:
+    """Parse a JSON reply with `read`.
 
     Raises:
-        BadReply: It is not JSON, or there is no answer in it.
+        BadReply: The reply is not JSON, or contains no answer.
     """
-    text = _text(reply)
+    text = _decode_text(reply)
     kind = reply.content_type
     if kind and not kind.endswith("json"):
-        raise BadReply(f"the reply is {kind}, not JSON: {text[:80]!r}")
+        raise BadReply(f"unexpected response format: {kind} instead of JSON: {text[:80]!r}")
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise BadReply(f"the reply is not whole JSON: {error}") from None
+        raise BadReply(f"invalid JSON in the response: {error}") from None
     try:
         return read(value)
     except BadReply:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise BadReply(f"the reply has another shape: {type(error).__name__}: {error}") from None
+        raise BadReply(f"unexpected response format: {type(error).__name__}: {error}") from None
 
 
-def _text(reply: Reply) -> str:
+def _decode_text(reply: Reply) -> str:
     try:
         return reply.body.decode()
     except UnicodeDecodeError:
-        raise BadReply("the reply is not a UTF-8 text") from None
+        raise BadReply("the response is not valid UTF-8") from None

@@ -1,4 +1,4 @@
-"""`openai`: any server that speaks OpenAI's chat completions or responses API."""
+"""`openai`: servers with OpenAI's chat completions or responses API."""
 
 from __future__ import annotations
 
@@ -8,134 +8,142 @@ from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
-from assay.core.errors import AssayError, BadMedia
+from assay.core.errors import AssayError, MediaError
 from assay.core.messages import Media, Text
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, Outcome, Response, Usage
-from assay.models.prices import billed_name
-from assay.models.remote.chat import response_of
+from assay.models.prices import build_billed_name
+from assay.models.remote.capabilities.cache import ServerCapabilities
+from assay.models.remote.capabilities.chat_probe import ServerUnreachable, probe_chat
+from assay.models.remote.control.concurrency import iterate_completed
+from assay.models.remote.control.errors import CallFailed
 from assay.models.remote.endpoint import Endpoint
-from assay.models.remote.faults import NotAnswered
-from assay.models.remote.gathering import as_done
-from assay.models.remote.media import Look, prepare, write_aside
 from assay.models.remote.options import Options, read_options
-from assay.models.remote.probe import NoServer, look_at_chat
-from assay.models.remote.seen import Seen
-from assay.models.remote.wording import Wording
+from assay.models.remote.protocol.chat import build_response
+from assay.models.remote.protocol.media import MediaEncoding, prepare_media, write_in_thread
+from assay.models.remote.protocol.payloads import PayloadWriter
 
-__all__ = ["OpenAIModel", "look_of", "no_server", "openai_of_lmms_eval", "seen_model"]
+__all__ = [
+    "OpenAIModel",
+    "build_media_encoding",
+    "build_unreachable_error",
+    "openai_for_lmms_eval",
+    "probe_server",
+]
 
 _WINDOW = 8
 _CHARACTERS_PER_TOKEN = 4
-_FILTERED = ("content_filter", "content_policy", "responsibleaipolicyviolation")
-_NOT_HERE = frozenset(
+_CONTENT_FILTER_CODES = ("content_filter", "content_policy", "responsibleaipolicyviolation")
+_IGNORED = frozenset(
     "tokenizer tokenizer_backend tokenized_requests add_bos_token custom_prefix_token_id revision max_length".split()
 )
-"""Arguments of lm-eval's chat models that decide nothing where the server applies the template."""
+"""Arguments of lm-eval's chat models without effect, because the server applies the chat template."""
 
 
 class OpenAIModel:
-    """A model behind OpenAI's protocol: text, pictures, sounds, videos as frames.
+    """A model on a server with OpenAI's protocol: text, images, audio, video as frames.
 
     >>> OpenAIModel(model="m", base_url="http://localhost:8000/v1/chat/completions").name
     'm'
     """
 
     def __init__(self, *, batch_size: Any = None, rpm: Any = None, tpm: Any = None, **arguments: Any) -> None:
-        arguments = {name: value for name, value in arguments.items() if name not in _NOT_HERE}
+        arguments = {name: value for name, value in arguments.items() if name not in _IGNORED}
         self._options = read_options("openai", {"rpm": rpm, "tpm": tpm, **arguments}, ())
-        self._look = look_of(self._options)
-        self._seen = Seen(long_limit_name=self._options.is_openai)
-        self._wording = Wording(self._options, self._seen, self._look)
+        self._media = build_media_encoding(self._options)
+        self._capabilities = ServerCapabilities(long_limit_name=self._options.is_openai)
+        self._writer = PayloadWriter(self._options, self._capabilities, self._media)
         self._endpoint: Endpoint | None = None
         self._gives_tokens = False
 
     def give_tokens(self) -> None:
-        """Ask for the log-probability of every token, where the server was seen to tell it."""
+        """Request the log-probability of every token, if the server supports it."""
         self._gives_tokens = True
 
     @property
     def name(self) -> str:
-        """The model as the server calls it."""
+        """The server's name of the model."""
         return self._options.model
 
     @property
     def options(self) -> Options:
-        """What it was told."""
+        """The arguments of the model."""
         return self._options
 
     @property
     def billed_as(self) -> str:
-        """What the price table calls it; a server of one's own costs nothing."""
-        return billed_name(self._options.address().url, self._options.model)
+        """The name of the model in price tables; a self-hosted server costs nothing."""
+        return build_billed_name(self._options.address().url, self._options.model)
 
     @property
     def traits(self) -> Traits:
-        """What was seen; where nobody looked, what such servers usually do. Few hear sounds: those have to be seen."""
+        """Probed capabilities; without a probe, what such servers usually support. Audio needs a probe: few support it."""
         abilities: set[Ability] = {"generate", "chat", "image", "video"}
-        if self._seen.images is False:
+        if self._capabilities.images is False:
             abilities -= {"image", "video"}
-        if self._seen.audio or not self._options.probe:
+        if self._capabilities.audio or not self._options.probe:
             abilities |= {"audio"}
-        if self._look.whole_videos:
+        if self._media.whole_videos:
             abilities |= {"video"}
         return Traits(
             abilities=frozenset(abilities),
             window=_WINDOW,
-            in_flight=self._options.most_at_once,
-            tokens=self._tells_tokens,
+            in_flight=self._options.max_concurrency,
+            tokens=self._returns_tokens,
         )
 
     @property
-    def _tells_tokens(self) -> bool:
-        return self._options.api == "chat" and bool(self._seen.logprobs)
+    def _returns_tokens(self) -> bool:
+        return self._options.api == "chat" and bool(self._capabilities.logprobs)
 
     async def identify(self) -> Mapping[str, str]:
-        """Server, model and every argument that shapes an answer. Asks nobody."""
-        return identity_of(self._options, f"openai {self._options.api}")
+        """Server, model and all arguments that affect answers. Makes no call."""
+        return build_identity(self._options, f"openai {self._options.api}")
 
     def preview(self, request: Request) -> str:
-        """The messages; the server's own template is not known here."""
-        return preview_of(request)
+        """Return the messages; the server's chat template is unknown."""
+        return format_preview(request)
 
     async def probe(self) -> Sequence[str]:
-        """Try what the server can do; afterwards `traits` says what was seen."""
-        self._seen, notes = await seen_model(self._options, self._seen, look_at_chat)
+        """Find out what the server supports and update `traits`."""
+        self._capabilities, notes = await probe_server(self._options, self._capabilities, probe_chat)
         return notes
 
     @property
     def seen(self) -> Mapping[str, Any]:
-        """What the server was seen to do."""
-        return self._seen.facts()
+        """Probed capabilities, for the manifest."""
+        return self._capabilities.to_facts()
 
     def prepare(self, part: Media) -> None:
-        """Encode a medium ahead of its call; the engine does it in a thread."""
-        prepare(part, self._look)
+        """Encode a media part ahead of its call; the engine calls this in a thread."""
+        prepare_media(part, self._media)
 
     async def open(self) -> None:
-        """Connect; a server that is not there, or wants another key, is known before the first request."""
-        endpoint = self._options.endpoint()
+        """Connect. An unreachable server or a wrong key is reported before the first request."""
+        endpoint = self._options.open_endpoint()
         try:
-            if self._options.probe and not self._seen.generates:
-                self._seen = await look_at_chat(endpoint, self._options)
-        except NoServer as error:
+            if self._options.probe and not self._capabilities.generates:
+                self._capabilities = await probe_chat(endpoint, self._options)
+        except ServerUnreachable as error:
             await endpoint.close()
-            raise no_server(self._options, error) from None
+            raise build_unreachable_error(self._options, error) from None
         except BaseException:
             await endpoint.close()
             raise
-        tokens = self._gives_tokens and self._tells_tokens
-        self._wording = Wording(self._options, self._seen, self._look, tokens=tokens)
+        tokens = self._gives_tokens and self._returns_tokens
+        self._writer = PayloadWriter(self._options, self._capabilities, self._media, tokens=tokens)
         self._endpoint = endpoint
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
-        """Each request on its own, repeats of one prompt together where the server can."""
+        """Answer each request in its own call; repeats of one prompt in one call if the server supports it."""
         if len(window) == 1:
             for outcome in await self._answer(window):
                 yield outcome
             return
-        async for outcome in as_done([self._answer(group) for group in self._groups(window)]):
+        async for outcome in iterate_completed(
+            [self._answer(group) for group in self._group_repeats(window)]
+        ):
             yield outcome
 
     async def close(self) -> None:
@@ -146,9 +154,9 @@ class OpenAIModel:
 
     # --- one call ----------------------------------------------------------------------------------
 
-    def _groups(self, window: Sequence[Request]) -> list[Sequence[Request]]:
-        """Requests that one call can answer: repeats of one prompt."""
-        if not self._seen.n or self._options.api != "chat":
+    def _group_repeats(self, window: Sequence[Request]) -> list[Sequence[Request]]:
+        """Group requests that one call can answer: repeats of one prompt."""
+        if not self._capabilities.n or self._options.api != "chat":
             return [(request,) for request in window]
         groups: dict[Any, list[Request]] = {}
         for request in window:
@@ -162,84 +170,88 @@ class OpenAIModel:
         if endpoint is None:
             raise RuntimeError("answer() was called before open()")
         if not isinstance(first, Generate):
-            message = "chat completions give no probabilities of a prompt: `openai-completions` does"
+            message = "chat completions return no log-probabilities of prompts; use `openai-completions`"
             return [Failure(request_id=one.id, kind="bad request", message=message) for one in group]
-        wording = self._wording
-        manner = wording.manner(first.settings, first.repeat, len(group))
+        writer = self._writer
+        fields = writer.get_fields(first.settings, first.repeat, len(group))
         try:
             if first.prompt.has_media:
-                body = await write_aside(wording.body, first, manner)
+                body = await write_in_thread(writer.write_body, first, fields)
             else:
-                body = wording.body(first, manner)
-            tokens = manner.max_tokens + len(body) // _CHARACTERS_PER_TOKEN if endpoint.lane.tokens else 0
-            answered = await endpoint.post(wording.path, body, wording.read, tokens=tokens)
-        except BadMedia as error:
+                body = writer.write_body(first, fields)
+            tokens = (
+                fields.max_tokens + len(body) // _CHARACTERS_PER_TOKEN if endpoint.rate_limit.tokens else 0
+            )
+            answered = await endpoint.post(writer.path, body, writer.parse_reply, tokens=tokens)
+        except MediaError as error:
             return [Failure(request_id=one.id, kind="bad media", message=str(error)) for one in group]
-        except NotAnswered as error:
-            return [self._refused(one, error) for one in group]
-        reading = answered.value
-        served = reading.served
-        if tokens and reading.usage is not None:
-            endpoint.lane.settle(tokens, reading.usage.input_tokens + reading.usage.output_tokens)
+        except CallFailed as error:
+            return [self._outcome_from_error(one, error) for one in group]
+        reply = answered.value
+        served = reply.served
+        if tokens and reply.usage is not None:
+            endpoint.rate_limit.correct_tokens(tokens, reply.usage.input_tokens + reply.usage.output_tokens)
         outcomes: list[Outcome] = [
-            response_of(request, said, usage, self._options, answered.seconds, manner.stops, served)  # type: ignore[arg-type]
-            for request, said, usage in zip(group, reading.said, _shares(reading.usage), strict=False)
+            build_response(request, choice, usage, self._options, answered.seconds, fields.stops, served)  # type: ignore[arg-type]
+            for request, choice, usage in zip(group, reply.choices, _split_usage(reply.usage), strict=False)
         ]
-        for request in group[len(reading.said) :]:  # fewer than were asked for: the rest is asked for again
+        for request in group[len(reply.choices) :]:  # fewer choices than requested: ask again
             outcomes += await self._answer((request,))
         return outcomes
 
-    def _refused(self, request: Request, error: NotAnswered) -> Outcome:
-        """A failure; but a filter that stops a prompt is the model's refusal."""
-        fault = error.fault
-        if fault.status == 400 and any(word in f"{fault.code} {fault.message}".lower() for word in _FILTERED):
+    def _outcome_from_error(self, request: Request, error: CallFailed) -> Outcome:
+        """Return the failure; a prompt that a content filter blocked is a refusal."""
+        cause = error.cause
+        if cause.status == 400 and any(
+            word in f"{cause.code} {cause.message}".lower() for word in _CONTENT_FILTER_CODES
+        ):
             return Response(request_id=request.id, value="", finish="refused")
-        return error.failure(request.id)
+        return error.to_failure(request.id)
 
 
-def _shares(usage: Usage | None) -> Iterator[Usage | None]:
-    """What answers of one call used: the first one all of it, the others nothing."""
+def _split_usage(usage: Usage | None) -> Iterator[Usage | None]:
+    """Assign the usage of a call to its first answer, and none to the others."""
     yield usage
     yield from repeat(usage and Usage())
 
 
-def openai_of_lmms_eval(
+def openai_for_lmms_eval(
     *, batch_size: Any = None, rpm: Any = None, tpm: Any = None, **arguments: Any
 ) -> OpenAIModel:
-    """The same under lmms-eval's names, with the length lmms-eval gives where a task says none."""
+    """Return the model with lmms-eval's default answer length."""
     return OpenAIModel(rpm=rpm, tpm=tpm, **{"max_gen_toks": 1024, **arguments})
 
 
 def azure_openai(
     *, batch_size: Any = None, rpm: Any = None, tpm: Any = None, **arguments: Any
 ) -> OpenAIModel:
-    """The same on Azure."""
+    """Return the model on Azure."""
     return OpenAIModel(rpm=rpm, tpm=tpm, **{"azure_openai": True, **arguments})
 
 
 # --- shared with text completions ----------------------------------------------------------------------
 
-_SHAPING = (
+_IDENTITY_OPTIONS = (
     "seed", "max_gen_toks", "max_length", "system_prompt", "eos_string", "think_end_token", "extra_body", "image_format",
     "max_pixels", "max_size_in_mb", "max_frames_num", "fps", "video", "tokenizer", "tokenizer_backend", "add_bos_token",
     "custom_prefix_token_id", "revision",
 )  # fmt: skip
 
 
-def identity_of(options: Options, api: str) -> dict[str, str]:
-    """Who answers: the server, the model and every argument that is not at its default."""
+def build_identity(options: Options, api: str) -> dict[str, str]:
+    """Return server, model and all arguments that differ from their defaults."""
     facts = {"name": options.model, "api": api, "base_url": options.address().url}
     plain = Options(model=options.model)
-    for name in _SHAPING:
+    for name in _IDENTITY_OPTIONS:
         value = getattr(options, name)
         if value != getattr(plain, name):
             facts[name] = json.dumps(value, sort_keys=True, default=dict)
     return facts
 
 
-def look_of(options: Options) -> Look:
-    """How pictures and videos are shown."""
-    return Look(
+def build_media_encoding(options: Options) -> MediaEncoding:
+    """Return how images and videos are encoded."""
+    return MediaEncoding(
         image_format=options.image_format,
         max_pixels=options.max_pixels,
         max_bytes=int(options.max_size_in_mb * 2**20),
@@ -249,8 +261,8 @@ def look_of(options: Options) -> Look:
     )
 
 
-def preview_of(request: Request) -> str:
-    """Messages as people read them, media as placeholders."""
+def format_preview(request: Request) -> str:
+    """Return the messages as readable text, with placeholders for media."""
     lines = []
     for message in request.prompt.messages:
         pieces = [
@@ -261,24 +273,26 @@ def preview_of(request: Request) -> str:
     return "\n".join(lines)
 
 
-async def seen_model(options: Options, seen: Seen, look_at: Any) -> tuple[Seen, list[str]]:
-    """Look at the server while a plan is made. One that is not there is no mistake of the plan: the run may be finished."""
+async def probe_server(
+    options: Options, capabilities: ServerCapabilities, probe: Any
+) -> tuple[ServerCapabilities, list[str]]:
+    """Probe the server during planning. An unreachable server is only a note, because the run may be finished."""
     if not options.probe:
-        return seen, []
-    endpoint = options.endpoint()
+        return capabilities, []
+    endpoint = options.open_endpoint()
     try:
-        found: Seen = await look_at(endpoint, replace(options))
-    except NoServer as error:
-        return seen, [f"nobody answers at {options.address().url}: {error}"]
+        found: ServerCapabilities = await probe(endpoint, replace(options))
+    except ServerUnreachable as error:
+        return capabilities, [f"cannot reach {options.address().url}: {error}"]
     finally:
         await endpoint.close()
     return found, list(found.notes)
 
 
-def no_server(options: Options, error: NoServer) -> AssayError:
-    """The error for a server that is not there when it is needed."""
+def build_unreachable_error(options: Options, error: ServerUnreachable) -> AssayError:
+    """Return the error for a server that does not answer when the run starts."""
     return AssayError(
-        f"nobody answers at {options.address().url}: {error}",
+        f"cannot reach {options.address().url}: {error}",
         where="--model_args base_url",
-        hint="is the server running? repeat the command when it is",
+        hint="start the server, then repeat the command",
     )

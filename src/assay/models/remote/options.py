@@ -1,4 +1,4 @@
-"""The arguments of models behind HTTP, under the names people know from other harnesses."""
+"""Arguments of remote models, with the names that other harnesses use."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
-from assay.core.errors import BadOption
-from assay.core.parsing import parse_switch
-from assay.core.secrets import know_secret
-from assay.models.credentials import find_key, refuse_keys
-from assay.models.remote.address import Address, parse_address
+from assay.core.errors import InvalidOption
+from assay.core.options.parsing import parse_bool
+from assay.core.secrets import register_secret
+from assay.models.credentials import find_key, reject_key_arguments
+from assay.models.remote.control.concurrency import INITIAL_CONCURRENCY
+from assay.models.remote.control.retries import RetryPolicy
 from assay.models.remote.endpoint import Endpoint
-from assay.models.remote.faults import Patience
-from assay.models.remote.traffic import START
+from assay.models.remote.transport.address import Address, parse_address
 
 __all__ = ["Options", "read_options"]
 
-_OTHER_NAMES = {
+_ALIASES = {
     "pretrained": "model",
     "model_version": "model",
     "max_frames": "max_frames_num",
@@ -29,9 +29,9 @@ _OTHER_NAMES = {
     "auth_token_env": "api_key_env",
     "max_new_tokens": "max_gen_toks",
 }
-"""What else an argument is called elsewhere."""
+"""Names that other harnesses use for an argument."""
 
-_WITHOUT_EFFECT = frozenset(
+_IGNORED = frozenset(
     """
     adaptive_concurrency adaptive_decrease_factor adaptive_failure_threshold adaptive_increase_step
     adaptive_max_concurrency adaptive_min_concurrency adaptive_target_latency_s device httpx_trust_env is_qwen3_vl
@@ -39,7 +39,7 @@ _WITHOUT_EFFECT = frozenset(
     use_fast_tokenizer work_dir
     """.split()
 )
-"""Arguments of other harnesses that decide nothing here: concurrency always adapts, media are never left out."""
+"""Arguments of other harnesses without effect here: concurrency always adapts, media are never dropped."""
 
 _HOST_KEYS = {
     "openrouter.ai": "OPENROUTER_API_KEY",
@@ -50,15 +50,15 @@ _HOST_KEYS = {
     "api.mistral.ai": "MISTRAL_API_KEY",
     "api.fireworks.ai": "FIREWORKS_API_KEY",
 }
-_CALLS = ("/chat/completions", "/completions", "/responses")
-_LONGEST_WAIT_S = 30.0
-_AT_ONCE = 32
+_CALL_PATHS = ("/chat/completions", "/completions", "/responses")
+_MAX_RETRY_DELAY_S = 30.0
+_DEFAULT_CONCURRENCY = 32
 _AZURE_VERSION = "2025-03-01-preview"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a model behind HTTP is told."""
+    """Arguments of a remote model."""
 
     model: str = ""
     base_url: str = ""
@@ -66,66 +66,66 @@ class Options:
     """`chat` for chat completions, `responses` for the responses API."""
 
     num_concurrent: int | None = None
-    """The most calls open at once (32); how many really are, the server's answers decide."""
+    """Maximum number of concurrent calls (32); the actual number adapts to the server."""
 
     max_retries: int = 8
-    """Tries after the first."""
+    """Attempts after the first."""
 
     retry_backoff_s: float = 0.5
     timeout: float = 300.0
-    """Seconds one try may take."""
+    """Timeout of one attempt in seconds."""
 
     total_timeout: float = 1800.0
-    """Seconds all tries of one request may take."""
+    """Timeout of all attempts of a request in seconds."""
 
     rpm: float | None = None
-    """Requests per minute; `--rpm` sets it for every model of a run."""
+    """Requests per minute; `--rpm` sets it for all models of a run."""
 
     tpm: float | None = None
     """Tokens per minute."""
 
     seed: int | None = 1234
     max_gen_toks: int = 256
-    """Where a task gives no length."""
+    """Maximum tokens of an answer, for tasks that specify none."""
 
     max_length: int | None = None
-    """Tokens a prompt and its continuation may have together."""
+    """Maximum tokens of a prompt and its continuation together."""
 
     verify_certificate: bool = True
     ca_cert_path: str = ""
     header: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
-    """Further headers of every call. Not kept with the run."""
+    """Additional headers of every call. Not stored with the run."""
 
     api_key_env: str = ""
-    """The environment variable that holds the key."""
+    """Environment variable of the key."""
 
     azure_openai: bool = False
     api_version: str = ""
     system_prompt: str = ""
     eos_string: str = ""
-    """One more stop string."""
+    """Additional stop string."""
 
     think_end_token: str = ""
-    """What ends thinking that a server leaves in the answer."""
+    """Marks the end of reasoning that a server leaves in the answer."""
 
     extra_body: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """Further fields of every call."""
+    """Additional fields of every call."""
 
     image_format: str = "original"
-    """`original` (a file as it is where it can be, else PNG), `png`, `jpeg` or `webp`."""
+    """`original` (the unchanged file if possible, else PNG), `png`, `jpeg` or `webp`."""
 
     max_pixels: int | None = None
     max_size_in_mb: float = 20.0
     max_frames_num: int = 10
     fps: float | None = None
     video: str = "frames"
-    """`frames`, or `file` for servers that take videos whole."""
+    """`frames`, or `file` for servers that accept video files."""
 
     probe: bool = True
-    """Whether to try what the server can do before believing it."""
+    """Whether to probe what the server supports before the run."""
 
     batch_size: int = 1
-    """Prompts in one call, where the server takes several."""
+    """Prompts per call, for servers that accept several."""
 
     tokenizer: str = ""
     tokenizer_backend: str = "auto"
@@ -135,18 +135,22 @@ class Options:
     revision: str = ""
 
     @property
-    def most_at_once(self) -> int:
-        """The most calls open at once."""
-        return _AT_ONCE if self.num_concurrent is None else max(1, self.num_concurrent)
+    def max_concurrency(self) -> int:
+        """Maximum number of concurrent calls."""
+        return _DEFAULT_CONCURRENCY if self.num_concurrent is None else max(1, self.num_concurrent)
 
     @property
-    def first_at_once(self) -> int:
-        """How many to begin with: few, unless somebody who may know the server named a number."""
-        return START if self.num_concurrent is None else min(_AT_ONCE, self.most_at_once)
+    def initial_concurrency(self) -> int:
+        """Initial number of concurrent calls: few, unless the user set a number."""
+        return (
+            INITIAL_CONCURRENCY
+            if self.num_concurrent is None
+            else min(_DEFAULT_CONCURRENCY, self.max_concurrency)
+        )
 
     @property
     def key_variables(self) -> tuple[str, ...]:
-        """Where the key is looked for."""
+        """Environment variables that may contain the key, in order."""
         if self.api_key_env:
             return (self.api_key_env,)
         if self.is_azure:
@@ -160,22 +164,22 @@ class Options:
 
     @property
     def is_openai(self) -> bool:
-        """Whether it is OpenAI's own service, which is stricter than those that speak its protocol."""
+        """Whether the server is OpenAI's own service, which is stricter than compatible servers."""
         return self.is_azure or self.address().host == "api.openai.com"
 
     @property
-    def wants_key(self) -> bool:
-        """Whether the service is known to answer nobody without one."""
+    def requires_key(self) -> bool:
+        """Whether the service is known to require a key."""
         return bool(self.api_key_env) or self.is_openai or self.address().host in _HOST_KEYS
 
     def address(self) -> Address:
-        """Where calls go: given with or without the path of the call itself."""
+        """Return the base address; `base_url` may include the path of a call."""
         if self.azure_openai or ".openai.azure.com" in self.base_url:
             return self._azure_address()
         text = self.base_url or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
         address = parse_address(text or "https://api.openai.com/v1", where="base_url")
         path = address.path
-        for call in _CALLS:
+        for call in _CALL_PATHS:
             path = path.removesuffix(call)
         return Address(address.scheme, address.host, address.port, path or "/v1", address.query)
 
@@ -184,7 +188,7 @@ class Options:
         given = self.base_url or next((os.environ[name] for name in names if os.environ.get(name)), "")
         address = parse_address(given, where="base_url")
         path = address.path
-        for call in _CALLS:
+        for call in _CALL_PATHS:
             path = path.removesuffix(call)
         if "/deployments/" not in path:
             path = f"{path.removesuffix('/openai')}/openai/deployments/{self.model}"
@@ -193,14 +197,14 @@ class Options:
             address.scheme, address.host, address.port, path, address.query or f"api-version={version}"
         )
 
-    def endpoint(self) -> Endpoint:
-        """The server, ready to be called. Reads the key."""
+    def open_endpoint(self) -> Endpoint:
+        """Return an endpoint for the server. Reads the key."""
         key = find_key(self.key_variables)
-        if key is None and self.wants_key:
-            raise BadOption(
-                f"there is no key for {self.address().origin}",
+        if key is None and self.requires_key:
+            raise InvalidOption(
+                f"no API key for {self.address().origin}",
                 where="environment",
-                hint=f"export {self.key_variables[0]}=…, or name another variable with api_key_env=NAME",
+                hint=f"set {self.key_variables[0]}, or name another variable with api_key_env=NAME",
             )
         headers = dict(self.header)
         if key is not None:
@@ -209,15 +213,15 @@ class Options:
             self.address(),
             headers=headers,
             key_variable=self.key_variables[0],
-            patience=Patience(
+            retry_policy=RetryPolicy(
                 retries=self.max_retries,
                 timeout_s=self.timeout,
-                total_s=self.total_timeout,
-                first_wait_s=self.retry_backoff_s,
-                longest_wait_s=min(_LONGEST_WAIT_S, 60 * self.retry_backoff_s),
+                total_timeout_s=self.total_timeout,
+                initial_delay_s=self.retry_backoff_s,
+                max_delay_s=min(_MAX_RETRY_DELAY_S, 60 * self.retry_backoff_s),
             ),
-            num_concurrent=self.most_at_once,
-            start=self.first_at_once,
+            num_concurrent=self.max_concurrency,
+            initial_concurrency=self.initial_concurrency,
             rpm=self.rpm,
             tpm=self.tpm,
             verify_certificate=self.verify_certificate,
@@ -225,40 +229,40 @@ class Options:
         )
 
 
-def _text(value: Any) -> str:
+def _parse_text(value: Any) -> str:
     if isinstance(value, (Mapping, list)):
         raise ValueError
     return "" if value is None else str(value)
 
 
-def _switch(value: Any) -> bool:
-    return value if isinstance(value, bool) else parse_switch(str(value))
+def _parse_switch(value: Any) -> bool:
+    return value if isinstance(value, bool) else parse_bool(str(value))
 
 
-def _count(value: Any) -> int:
+def _parse_count(value: Any) -> int:
     if isinstance(value, bool) or int(value) != float(value) or int(value) < 0:
         raise ValueError
     return int(value)
 
 
-def _amount(value: Any) -> float:
+def _parse_amount(value: Any) -> float:
     if isinstance(value, bool) or not float(value) > 0:
         raise ValueError
     return float(value)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _parse_mapping(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError
     return dict(value)
 
 
-def _headers(value: Any) -> Mapping[str, str]:
-    """Headers may hold keys: none of their values is shown from here on."""
-    return {str(name): know_secret(str(text)) for name, text in _mapping(value).items()}
+def _parse_headers(value: Any) -> Mapping[str, str]:
+    """Register all header values as secrets: they may contain keys."""
+    return {str(name): register_secret(str(text)) for name, text in _parse_mapping(value).items()}
 
 
-def _one_of(*words: str) -> Callable[[Any], str]:
+def _choice_parser(*words: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if str(value).lower() not in words:
             raise ValueError
@@ -267,55 +271,55 @@ def _one_of(*words: str) -> Callable[[Any], str]:
     return read
 
 
-_READERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
-    **dict.fromkeys(("verify_certificate", "azure_openai", "probe", "tokenized_requests", "add_bos_token"), (_switch, "true or false")),
-    **dict.fromkeys(("num_concurrent", "max_retries", "seed", "max_gen_toks", "max_length", "max_pixels", "max_frames_num", "custom_prefix_token_id"), (_count, "a whole number")),
-    **dict.fromkeys(("retry_backoff_s", "timeout", "total_timeout", "rpm", "tpm", "max_size_in_mb", "fps"), (_amount, "a number above 0")),
-    "header": (_headers, "a JSON object of texts"),
-    "extra_body": (_mapping, "a JSON object"),
-    "api": (_one_of("chat", "responses"), "chat or responses"),
-    "image_format": (_one_of("original", "png", "jpeg", "webp"), "original, png, jpeg or webp"),
-    "video": (_one_of("frames", "file"), "frames or file"),
-    "tokenizer_backend": (_one_of("auto", "huggingface", "tiktoken", "remote", "none"), "auto, huggingface, tiktoken, remote or none"),
-    "batch_size": (lambda value: 1 if str(value).startswith("auto") else max(1, _count(value)), "a number"),
+_PARSERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    **dict.fromkeys(("verify_certificate", "azure_openai", "probe", "tokenized_requests", "add_bos_token"), (_parse_switch, "true or false")),
+    **dict.fromkeys(("num_concurrent", "max_retries", "seed", "max_gen_toks", "max_length", "max_pixels", "max_frames_num", "custom_prefix_token_id"), (_parse_count, "a whole number")),
+    **dict.fromkeys(("retry_backoff_s", "timeout", "total_timeout", "rpm", "tpm", "max_size_in_mb", "fps"), (_parse_amount, "a number above 0")),
+    "header": (_parse_headers, "a JSON object of texts"),
+    "extra_body": (_parse_mapping, "a JSON object"),
+    "api": (_choice_parser("chat", "responses"), "chat or responses"),
+    "image_format": (_choice_parser("original", "png", "jpeg", "webp"), "original, png, jpeg or webp"),
+    "video": (_choice_parser("frames", "file"), "frames or file"),
+    "tokenizer_backend": (_choice_parser("auto", "huggingface", "tiktoken", "remote", "none"), "auto, huggingface, tiktoken, remote or none"),
+    "batch_size": (lambda value: 1 if str(value).startswith("auto") else max(1, _parse_count(value)), "a number"),
 }  # fmt: skip
 
 
-def read_options(who: str, arguments: Mapping[str, Any], known: Sequence[str], **defaults: Any) -> Options:
-    """Check and read what a model was given.
+def read_options(
+    model_name: str, arguments: Mapping[str, Any], known: Sequence[str], **defaults: Any
+) -> Options:
+    """Parse the arguments of a model.
 
     Raises:
-        BadOption: A key among the arguments, an argument nobody knows, or one that makes no sense.
+        InvalidOption: An argument is a key, unknown or invalid.
     """
     values: dict[str, Any] = dict(defaults)
-    refuse_keys(arguments, variables=[str(arguments.get("api_key_env") or "OPENAI_API_KEY")])
+    reject_key_arguments(arguments, variables=[str(arguments.get("api_key_env") or "OPENAI_API_KEY")])
     names = [one.name for one in fields(Options)]
     for given, value in arguments.items():
-        name = _OTHER_NAMES.get(given, given)
-        if name in _WITHOUT_EFFECT or (value is None and name != "seed"):
+        name = _ALIASES.get(given, given)
+        if name in _IGNORED or (value is None and name != "seed"):
             continue
         if name not in names or (known and name not in known):
-            raise _unknown(who, given, [*(known or names), *_OTHER_NAMES])
-        reader, wanted = _READERS.get(name, (_text, "a text"))
+            raise _build_unknown_argument_error(model_name, given, [*(known or names), *_ALIASES])
+        reader, wanted = _PARSERS.get(name, (_parse_text, "a text"))
         try:
             values[name] = None if value is None else reader(value)
-        except (TypeError, ValueError, BadOption):
+        except (TypeError, ValueError, InvalidOption):
             shown = "" if name == "header" else f", not {value!r:.60}"
-            raise BadOption(f"`{given}` must be {wanted}{shown}", where="--model_args") from None
+            raise InvalidOption(f"`{given}` must be {wanted}{shown}", where="--model_args") from None
     options = Options(**values)
     if not options.model:
-        raise BadOption(
-            f"the model `{who}` has to be told which one to ask",
-            where="--model_args",
-            hint="model=NAME, as the server calls it",
+        raise InvalidOption(
+            "missing argument: model",
+            where=f"--model_args of `{model_name}`",
+            hint="pass model=NAME, the server's name of the model",
         )
     options.address()
     return options
 
 
-def _unknown(who: str, name: str, known: Sequence[str]) -> BadOption:
+def _build_unknown_argument_error(who: str, name: str, known: Sequence[str]) -> InvalidOption:
     close = get_close_matches(name, known, n=1)
     guess = f"did you mean `{close[0]}`?" if close else f"it takes {', '.join(sorted(known))}"
-    return BadOption(
-        f"the model `{who}` does not know the argument `{name}`", where="--model_args", hint=guess
-    )
+    return InvalidOption(f"the model `{who}` has no argument `{name}`", where="--model_args", hint=guess)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from assay.core.errors import BadOption
-from assay.models.remote.address import parse_address
+from assay.core.errors import InvalidOption
+from assay.models.remote.transport.address import parse_address
 
 
 @pytest.mark.parametrize(
     "text", ["localhost:8000", "ftp://host", "http://", "http://host:port", "http://ho st/", ""]
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(BadOption):
+    with pytest.raises(InvalidOption):
         parse_address(text)
 
 
 def test_an_address_with_a_password_is_refused_without_being_shown() -> None:
-    with pytest.raises(BadOption) as raised:
+    with pytest.raises(InvalidOption) as raised:
         parse_address("https://me:sk-secret@host/v1")
     assert "sk-secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("query", ["key=sk-secret", "a=1&api_key=sk-secret", "access-token=sk-secret"])
 def test_an_address_with_a_key_is_refused_without_being_shown(query: str) -> None:
-    with pytest.raises(BadOption) as raised:
+    with pytest.raises(InvalidOption) as raised:
         parse_address(f"https://host/v1?{query}")
     assert "sk-secret" not in str(raised.value)
 

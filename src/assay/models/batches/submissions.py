@@ -1,11 +1,11 @@
-"""Which request is in which batch: written down before a batch is handed in, so that nothing is asked twice.
+"""Records which request is in which batch, before the batch is submitted, so that no request is paid for twice.
 
-One SQLite file in Assay's home, for all runs. Entries are named by who is asked (`scope`) and by the request's own hash,
-so whichever run asks for the same answer next finds the batch that will have it.
+One SQLite file in Assay's home serves all runs. Entries are keyed by the model's identity (`scope`) and the request's
+hash, so another run that needs the same answer finds the batch.
 
-    begin(key, requests)      durable, before anything is sent
-    submitted(key, batch)     as soon as the service named the batch
-    forget(requests)          answered and kept by the run, or come to nothing: the next to ask asks anew
+    record_intent(key, requests)   durable, before anything is sent
+    record_batch(key, batch)       as soon as the service has returned the id of the batch
+    forget(requests)               after the run has stored the answers, or after a failure
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.core.errors import BadOutput
+from assay.core.errors import OutputError
 from assay.core.home import assay_home
 
-__all__ = ["BatchBook", "Entry"]
+__all__ = ["Submission", "SubmissionLog"]
 
-_KEPT_S = 29 * 86_400.0
-"""Services keep results for about a month."""
+_MAX_AGE_S = 29 * 86_400.0
+"""Services delete results after about a month."""
 
 _CHUNK = 500
 _TABLES = """
@@ -37,30 +37,30 @@ CREATE TABLE IF NOT EXISTS entries (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A batch that holds some of the wanted requests."""
+class Submission:
+    """A batch that contains some of the requests of a run."""
 
     key: str
-    """Our name for it, which goes with it where the service takes one."""
+    """Client-side key, sent with the batch if the service supports it."""
 
     batch: str | None
-    """The service's name for it; None: nobody wrote it down, it may or may not have been handed in."""
+    """The service's id of the batch; None: unknown, the batch may or may not have been submitted."""
 
     count: int
-    at: float
+    submitted_at: float
     requests: tuple[str, ...]
-    """The wanted ones that are in it."""
+    """The requests of the run that are in the batch."""
 
 
-class BatchBook:
-    """The batches of one model. Every call is one transaction."""
+class SubmissionLog:
+    """The submitted batches of one model. Each method is one transaction."""
 
     def __init__(self, scope: str, path: Path | None = None) -> None:
         self._scope = scope
         self._path = path or assay_home() / "batches.sqlite"
 
-    def find(self, requests: Sequence[str]) -> list[Entry]:
-        """The batches that hold some of these requests."""
+    def find(self, requests: Sequence[str]) -> list[Submission]:
+        """Return the batches that contain some of these requests."""
         found: dict[str, list[str]] = {}
         with closing(self._open()) as book:
             for start in range(0, len(requests), _CHUNK):
@@ -73,16 +73,16 @@ class BatchBook:
             for key, held in found.items():
                 query = "SELECT batch, count, at FROM batches WHERE key = ?"
                 batch, count, at = book.execute(query, (key,)).fetchone() or (None, 0, 0.0)
-                entries.append(Entry(key, batch, count, at, tuple(held)))
+                entries.append(Submission(key, batch, count, at, tuple(held)))
         return entries
 
-    def known(self) -> set[str]:
-        """The service's names of every batch in the book."""
+    def list_batches(self) -> set[str]:
+        """Return the service's ids of all recorded batches."""
         with closing(self._open()) as book:
             return {batch for (batch,) in book.execute("SELECT batch FROM batches WHERE batch IS NOT NULL")}
 
-    def begin(self, key: str, requests: Sequence[str]) -> None:
-        """A batch of these requests is about to be handed in."""
+    def record_intent(self, key: str, requests: Sequence[str]) -> None:
+        """Record that a batch of these requests is about to be submitted."""
         with closing(self._open()) as book:
             book.execute("BEGIN IMMEDIATE")
             row = (key, self._scope, None, len(requests), time.time())
@@ -91,13 +91,13 @@ class BatchBook:
             book.executemany("INSERT OR REPLACE INTO entries VALUES (?,?,?)", rows)
             book.execute("COMMIT")
 
-    def submitted(self, key: str, batch: str) -> None:
-        """The service took it, and calls it so."""
+    def record_batch(self, key: str, batch: str) -> None:
+        """Record the service's id of a submitted batch."""
         with closing(self._open()) as book:
             book.execute("UPDATE batches SET batch = ? WHERE key = ?", (batch, key))
 
     def forget(self, requests: Iterable[str]) -> None:
-        """These requests are in no batch any more; a batch without requests is forgotten, too."""
+        """Delete these requests, and batches that contain no other requests."""
         with closing(self._open()) as book:
             book.execute("BEGIN IMMEDIATE")
             rows = [(self._scope, request) for request in requests]
@@ -107,11 +107,11 @@ class BatchBook:
             )
             book.execute("COMMIT")
 
-    def tidy(self) -> None:
-        """Forget batches whose results no service has any more."""
+    def delete_expired(self) -> None:
+        """Delete batches whose results the services no longer store."""
         with closing(self._open()) as book:
             book.execute("BEGIN IMMEDIATE")
-            book.execute("DELETE FROM batches WHERE at < ?", (time.time() - _KEPT_S,))
+            book.execute("DELETE FROM batches WHERE at < ?", (time.time() - _MAX_AGE_S,))
             book.execute("DELETE FROM entries WHERE key NOT IN (SELECT key FROM batches)")
             book.execute("COMMIT")
 
@@ -123,8 +123,8 @@ class BatchBook:
             book.execute("PRAGMA synchronous=FULL")
             book.executescript(_TABLES)
         except (OSError, sqlite3.Error) as error:
-            raise BadOutput(
-                f"cannot write down batches in `{self._path}`: {error}",
-                hint="ASSAY_HOME must be a folder that can be written",
+            raise OutputError(
+                f"cannot record batches in `{self._path}`: {error}",
+                hint="set ASSAY_HOME to a writable folder",
             ) from None
         return book

@@ -11,9 +11,10 @@ import pytest
 from tests.models.remote.scripted_server import Act, Script, replying, scripted
 
 from assay.core.errors import MissingPackage
-from assay.models.remote.address import parse_address
-from assay.models.remote.connection import Broken, Reply, TooSlow, Unreachable
-from assay.models.remote.http import HttpClient
+from assay.core.installation import format_install_command
+from assay.models.remote.transport.address import parse_address
+from assay.models.remote.transport.connection import ConnectError, ReadTimeout, RemoteProtocolError, Reply
+from assay.models.remote.transport.http import HttpClient
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
@@ -28,8 +29,8 @@ def called(script: Script, times: int = 1, timeout_s: float = 5.0) -> tuple[list
             for number in range(times):
                 try:
                     body = f'{{"number": {number}}}'.encode()
-                    results.append(await client.call("POST", "/chat", body, timeout_s=timeout_s))
-                except (Broken, TooSlow, Unreachable) as error:
+                    results.append(await client.request("POST", "/chat", body, timeout_s=timeout_s))
+                except (RemoteProtocolError, ReadTimeout, ConnectError) as error:
                     results.append(error)
             await client.close()
             return results, server
@@ -91,17 +92,17 @@ def test_a_compressed_body_is_unpacked() -> None:
 @pytest.mark.parametrize(
     ("acts", "kind", "says"),
     [
-        ([b""], Broken, "before the reply"),
-        ([HEAD + b'Content-Length: 50\r\n\r\n{"a"', b""], Broken, "in the middle"),
-        ([_CHUNKED + b"5\r\n{", b""], Broken, "in the middle"),
-        ([b"SSH-2.0-server\r\n\r\n", 1.0], Broken, "not an HTTP reply"),
-        ([HEAD + b"Content-Length: many\r\n\r\n", 1.0], Broken, "not an HTTP reply"),
-        ([HEAD + b"Content-Length: -5\r\n\r\n", 1.0], Broken, "not an HTTP reply"),
-        ([_CHUNKED + b"zz\r\n", 1.0], Broken, "not an HTTP reply"),
-        (replying(b"junk", Content_Encoding="gzip"), Broken, "not an HTTP reply"),
-        (replying(b"junk", Content_Encoding="br"), Broken, "not an HTTP reply"),
-        ([30.0], TooSlow, "0.2 s"),
-        ([HEAD + b"Content-Length: 50\r\n\r\n{", 30.0], TooSlow, "0.2 s"),
+        ([b""], RemoteProtocolError, "before the reply"),
+        ([HEAD + b'Content-Length: 50\r\n\r\n{"a"', b""], RemoteProtocolError, "in the middle"),
+        ([_CHUNKED + b"5\r\n{", b""], RemoteProtocolError, "in the middle"),
+        ([b"SSH-2.0-server\r\n\r\n", 1.0], RemoteProtocolError, "not an HTTP reply"),
+        ([HEAD + b"Content-Length: many\r\n\r\n", 1.0], RemoteProtocolError, "not an HTTP reply"),
+        ([HEAD + b"Content-Length: -5\r\n\r\n", 1.0], RemoteProtocolError, "not an HTTP reply"),
+        ([_CHUNKED + b"zz\r\n", 1.0], RemoteProtocolError, "not an HTTP reply"),
+        (replying(b"junk", Content_Encoding="gzip"), RemoteProtocolError, "not an HTTP reply"),
+        (replying(b"junk", Content_Encoding="br"), RemoteProtocolError, "not an HTTP reply"),
+        ([30.0], ReadTimeout, "0.2 s"),
+        ([HEAD + b"Content-Length: 50\r\n\r\n{", 30.0], ReadTimeout, "0.2 s"),
     ],
 )
 def test_what_is_not_a_whole_reply_is_an_error(acts: list[Act], kind: type[Exception], says: str) -> None:
@@ -116,7 +117,7 @@ def test_a_late_reply_never_reaches_the_next_call() -> None:
         return [0.3 if number == 0 else 0.0, *replying({"said": number})]
 
     (late, reply), server = called(script, times=2, timeout_s=0.15)
-    assert isinstance(late, TooSlow)
+    assert isinstance(late, ReadTimeout)
     assert reply.body == b'{"said": 1}'
     assert server.connections == 2
 
@@ -138,8 +139,8 @@ def test_nobody_there_is_unreachable() -> None:
         async with scripted(lambda asked: []) as server:
             port = server.port
         client = HttpClient(parse_address(f"http://127.0.0.1:{port}"), headers={})
-        with pytest.raises(Unreachable):
-            await client.call("GET", "/", timeout_s=1)
+        with pytest.raises(ConnectError):
+            await client.request("GET", "/", timeout_s=1)
 
     asyncio.run(go())
 
@@ -156,7 +157,7 @@ def test_plain_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest
             monkeypatch.delenv("no_proxy", raising=False)
             monkeypatch.delenv("NO_PROXY", raising=False)
             client = HttpClient(parse_address("http://models.example/v1"), headers={})
-            reply = await client.call("POST", "/chat", b"{}", timeout_s=5)
+            reply = await client.request("POST", "/chat", b"{}", timeout_s=5)
             assert reply.body == b'{"via": "proxy"}'
             (asked,) = proxy.asked
             assert asked.path == "http://models.example/v1/chat"
@@ -170,12 +171,12 @@ def test_what_is_not_installed_is_said_before_anybody_is_called(monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "httptools", None)
     client = HttpClient(parse_address("http://127.0.0.1:9"), headers={})
     with pytest.raises(MissingPackage) as caught:
-        asyncio.run(client.call("GET", "/models", timeout_s=1))
-    assert "assay[api]" in caught.value.hint
+        asyncio.run(client.request("GET", "/models", timeout_s=1))
+    assert format_install_command("api") in caught.value.hint
 
 
 def test_a_packed_reply_that_is_cut_off_is_broken() -> None:
     packed = gzip.compress(b'{"said": 1}')[:-9]
     head = HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
     (broken,), _ = called(lambda asked: [head + packed])
-    assert isinstance(broken, Broken) and "cut off" in str(broken)
+    assert isinstance(broken, RemoteProtocolError) and "cut off" in str(broken)

@@ -7,40 +7,40 @@ from types import SimpleNamespace
 
 import pytest
 
-from assay.models.remote import traffic
-from assay.models.remote.traffic import Budget, Gate, Lane, lane_of
+from assay.models.remote.control import concurrency
+from assay.models.remote.control.concurrency import ConcurrencyLimiter, RateLimit, TokenBucket, get_rate_limit
 
 
-async def rounds(gate: Gate, count: int, seconds: float = 0.01) -> None:
+async def rounds(gate: ConcurrencyLimiter, count: int, seconds: float = 0.01) -> None:
     """Full rounds of good answers, as fast as the gate lets them."""
     for _ in range(count):
-        tickets = [await gate.enter() for _ in range(int(gate.limit))]
+        tickets = [await gate.acquire() for _ in range(int(gate.limit))]
         for ticket in tickets:
-            gate.leave(ticket, "ok", seconds)
+            gate.release(ticket, "ok", seconds)
 
 
 def test_it_starts_modestly_and_doubles_up_to_its_ceiling() -> None:
     async def go() -> None:
-        gate = Gate(100)
+        gate = ConcurrencyLimiter(100)
         limits = [gate.limit]
         for _ in range(5):
             await rounds(gate, 1)
             limits.append(gate.limit)
         assert limits == [8, 16, 32, 64, 100, 100]
-        assert Gate(3).limit == 3
+        assert ConcurrencyLimiter(3).limit == 3
 
     asyncio.run(go())
 
 
 def test_a_busy_server_halves_it_once_for_all_calls_of_that_time() -> None:
     async def go() -> None:
-        gate = Gate(64, start=64)
-        tickets = [await gate.enter() for _ in range(64)]
+        gate = ConcurrencyLimiter(64, initial=64)
+        tickets = [await gate.acquire() for _ in range(64)]
         for ticket in tickets[:40]:
-            gate.leave(ticket, "busy")
+            gate.release(ticket, "busy")
         assert gate.limit == 32
         for ticket in tickets[40:]:
-            gate.leave(ticket, "ok", 0.1)
+            gate.release(ticket, "ok", 0.1)
         assert gate.limit <= 34, "what was sent before says nothing about now"
 
     asyncio.run(go())
@@ -48,8 +48,8 @@ def test_a_busy_server_halves_it_once_for_all_calls_of_that_time() -> None:
 
 def test_after_trouble_it_grows_slowly() -> None:
     async def go() -> None:
-        gate = Gate(64, start=20)
-        gate.leave(await gate.enter(), "busy")
+        gate = ConcurrencyLimiter(64, initial=20)
+        gate.release(await gate.acquire(), "busy")
         assert gate.limit == 10
         await rounds(gate, 3)
         assert 10 < gate.limit <= 14
@@ -59,14 +59,14 @@ def test_after_trouble_it_grows_slowly() -> None:
 
 def test_timeouts_shrink_it_too_and_one_call_stays_allowed() -> None:
     async def go() -> None:
-        gate = Gate(8)
+        gate = ConcurrencyLimiter(8)
         for _ in range(30):
-            gate.leave(await gate.enter(), "late")
+            gate.release(await gate.acquire(), "late")
         assert gate.limit == 2
         for _ in range(30):
-            gate.leave(await gate.enter(), "busy")
+            gate.release(await gate.acquire(), "busy")
         assert gate.limit == 1
-        gate.leave(await gate.enter(), "failed")
+        gate.release(await gate.acquire(), "failed")
         assert gate.limit == 1
 
     asyncio.run(go())
@@ -75,17 +75,17 @@ def test_timeouts_shrink_it_too_and_one_call_stays_allowed() -> None:
 def test_a_server_that_only_gets_slower_is_given_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the calls, twice the time each: nothing is gained."""
     now = 1000.0
-    monkeypatch.setattr(traffic, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: now))
 
     async def go() -> None:
         nonlocal now
-        gate = Gate(1000)
+        gate = ConcurrencyLimiter(1000)
         for _ in range(12):
-            tickets = [await gate.enter() for _ in range(int(gate.limit))]
+            tickets = [await gate.acquire() for _ in range(int(gate.limit))]
             seconds = 0.01 * len(tickets)
             now += seconds
             for ticket in tickets:
-                gate.leave(ticket, "ok", seconds)
+                gate.release(ticket, "ok", seconds)
         assert gate.limit < 64, gate.limit
 
     asyncio.run(go())
@@ -93,47 +93,50 @@ def test_a_server_that_only_gets_slower_is_given_no_more(monkeypatch: pytest.Mon
 
 def test_never_more_are_open_than_allowed_and_all_get_their_turn() -> None:
     async def go() -> None:
-        gate = Gate(5)
+        gate = ConcurrencyLimiter(5)
         most = done = 0
 
         async def call() -> None:
             nonlocal most, done
-            ticket = await gate.enter()
-            most = max(most, gate.active)
+            ticket = await gate.acquire()
+            most = max(most, gate.in_flight)
             await asyncio.sleep(0.001)
-            gate.leave(ticket, "ok", 0.001)
+            gate.release(ticket, "ok", 0.001)
             done += 1
 
         await asyncio.gather(*[call() for _ in range(60)])
-        assert (most, done, gate.active) == (5, 60, 0)
+        assert (most, done, gate.in_flight) == (5, 60, 0)
 
     asyncio.run(go())
 
 
 def test_who_stops_waiting_takes_no_place_with_him() -> None:
     async def go() -> None:
-        gate = Gate(1)
-        ticket = await gate.enter()
-        waiting = [asyncio.create_task(gate.enter()) for _ in range(3)]
+        gate = ConcurrencyLimiter(1)
+        ticket = await gate.acquire()
+        waiting = [asyncio.create_task(gate.acquire()) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[0].cancel()
-        gate.leave(ticket, "ok", 0.01)
+        gate.release(ticket, "ok", 0.01)
         waiting[1].cancel()  # it was called in the same moment
         await asyncio.sleep(0.01)
         assert await waiting[2] == 0
-        assert gate.active == 1
+        assert gate.in_flight == 1
 
     asyncio.run(go())
 
 
 def test_a_pause_holds_every_model_on_the_same_server() -> None:
     async def go() -> None:
-        one, other = Gate(4, lane_of("http://test-pause")), Gate(4, lane_of("http://test-pause"))
-        free = Gate(4, lane_of("http://test-elsewhere"))
-        one.lane.quiet(0.08)
+        one, other = (
+            ConcurrencyLimiter(4, get_rate_limit("http://test-pause")),
+            ConcurrencyLimiter(4, get_rate_limit("http://test-pause")),
+        )
+        free = ConcurrencyLimiter(4, get_rate_limit("http://test-elsewhere"))
+        one.rate_limit.pause(0.08)
         began = asyncio.get_running_loop().time()
-        assert free.lane.wait_s(0) == 0
-        await asyncio.gather(one.enter(), other.enter())
+        assert free.rate_limit.wait_s(0) == 0
+        await asyncio.gather(one.acquire(), other.acquire())
         assert asyncio.get_running_loop().time() - began >= 0.079
 
     asyncio.run(go())
@@ -141,25 +144,25 @@ def test_a_pause_holds_every_model_on_the_same_server() -> None:
 
 def test_budgets_per_minute_are_kept_and_the_smaller_one_counts() -> None:
     async def go() -> None:
-        lane = Lane()
-        lane.limit(6000, None)
-        lane.limit(1200, None)
-        lane.limit(9000, None)
-        gate = Gate(100, lane, start=100)
+        lane = RateLimit()
+        lane.set_limits(6000, None)
+        lane.set_limits(1200, None)
+        lane.set_limits(9000, None)
+        gate = ConcurrencyLimiter(100, lane, initial=100)
         began = asyncio.get_running_loop().time()
         for _ in range(26):  # twenty at once, then twenty a second
-            gate.leave(await gate.enter(), "ok", 0.001)
+            gate.release(await gate.acquire(), "ok", 0.001)
         assert asyncio.get_running_loop().time() - began >= 0.25
 
     asyncio.run(go())
 
 
 def test_tokens_are_settled_when_their_number_is_known() -> None:
-    budget = Budget(60_000)
+    budget = TokenBucket(60_000)
     budget.take(600)
     assert budget.wait_s(300) == 0
-    lane = Lane()
+    lane = RateLimit()
     lane.tokens = budget
-    lane.settle(600, 5600)
+    lane.correct_tokens(600, 5600)
     assert 4.5 < budget.wait_s(300) < 5.5
     assert budget.wait_s(10**9) < 10, "a call larger than the budget goes out alone, not never"

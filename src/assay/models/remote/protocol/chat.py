@@ -1,4 +1,4 @@
-"""Chat completions: a prompt as messages, settings as fields, a reply as an answer."""
+"""Chat completions: build payloads and parse replies."""
 
 from __future__ import annotations
 
@@ -9,36 +9,43 @@ from typing import Any
 from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.requests import Generate, Settings
 from assay.core.responses import Finish, Response, Tokens, Usage
-from assay.models.remote.bulk import Bulk
-from assay.models.remote.faults import BadReply
-from assay.models.remote.media import Look, pack_image, pack_sound, pack_video, pack_video_file
+from assay.models.remote.capabilities.cache import ServerCapabilities
+from assay.models.remote.control.errors import BadReply
 from assay.models.remote.options import Options
-from assay.models.remote.seen import Seen
+from assay.models.remote.protocol.json_writer import RawString
+from assay.models.remote.protocol.media import (
+    MediaEncoding,
+    encode_audio,
+    encode_image,
+    encode_video_file,
+    encode_video_frames,
+)
 from assay.models.tokens import cut_at_stops, split_thinking, tokens_of_bytes
 
 __all__ = [
-    "FINISHES",
+    "FINISH_REASONS",
+    "MAX_STOPS",
     "PATH",
-    "Reading",
-    "Said",
-    "chat_fields",
-    "chat_messages",
-    "chat_payload",
-    "further_settings",
-    "read_chat",
-    "read_tokens",
-    "read_usage",
-    "response_of",
-    "seed_of",
-    "served_name",
-    "stops_of",
+    "Choice",
+    "ParsedReply",
+    "build_chat_fields",
+    "build_chat_messages",
+    "build_chat_payload",
+    "build_response",
+    "collect_stop_strings",
+    "compute_seed",
+    "format_served_name",
+    "parse_chat_reply",
+    "parse_tokens",
+    "parse_usage",
+    "select_extra_settings",
 ]
 
 PATH = "/chat/completions"
-MOST_STOPS = 4
-"""What OpenAI takes; the rest is applied here."""
+MAX_STOPS = 4
+"""OpenAI's limit; further stop strings are applied to the answer."""
 
-FINISHES: Mapping[str, Finish] = {
+FINISH_REASONS: Mapping[str, Finish] = {
     "stop": "stop",
     "eos": "stop",
     "end_turn": "stop",
@@ -53,18 +60,18 @@ FINISHES: Mapping[str, Finish] = {
     "refusal": "refused",
     "safety": "refused",
 }
-_OWN = frozenset(
+_HANDLED_SETTINGS = frozenset(
     """
     until stop do_sample temperature seed max_gen_toks max_new_tokens max_tokens max_completion_tokens num_beams
     use_cache image_aspect_ratio early_stopping length_penalty return_dict_in_generate output_scores n
     """.split()
 )
-"""Settings that are sent in another form, or mean nothing to a server."""
+"""Settings that are sent in another form or have no meaning for a server."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One answer in a reply."""
+class Choice:
+    """One answer of a reply."""
 
     text: str
     finish: Finish
@@ -72,88 +79,102 @@ class Said:
     tokens: Tokens | None = None
 
 
-def chat_fields(
-    settings: Settings, options: Options, seen: Seen, repeat: int = 0, n: int = 1, *, tokens: bool = False
+def build_chat_fields(
+    settings: Settings,
+    options: Options,
+    capabilities: ServerCapabilities,
+    repeat: int = 0,
+    n: int = 1,
+    *,
+    tokens: bool = False,
 ) -> dict[str, Any]:
-    """Everything of a call but its messages; `tokens`: the answer is to bring the log-probability of each."""
+    """Return all fields of a call except the messages; `tokens`: request log-probabilities."""
     limit = options.max_gen_toks if settings.max_tokens is None else settings.max_tokens
     fields: dict[str, Any] = {
         "model": options.model,
-        ("max_completion_tokens" if seen.long_limit_name else "max_tokens"): limit,
+        ("max_completion_tokens" if capabilities.long_limit_name else "max_tokens"): limit,
     }
-    if "temperature" not in seen.refused:
+    if "temperature" not in capabilities.refused:
         fields["temperature"] = settings.temperature
-    stops = stops_of(settings, options)
-    if stops and "stop" not in seen.refused:
-        fields["stop"] = list(stops[:MOST_STOPS])
-    seed = seed_of(settings, options, repeat)
-    if seed is not None and "seed" not in seen.refused:
+    stops = collect_stop_strings(settings, options)
+    if stops and "stop" not in capabilities.refused:
+        fields["stop"] = list(stops[:MAX_STOPS])
+    seed = compute_seed(settings, options, repeat)
+    if seed is not None and "seed" not in capabilities.refused:
         fields["seed"] = seed
     if n > 1:
         fields["n"] = n
     if tokens:
         fields["logprobs"] = True
-    return {**fields, **further_settings(settings), **options.extra_body}
+    return {**fields, **select_extra_settings(settings), **options.extra_body}
 
 
-def chat_payload(request: Generate, options: Options, seen: Seen, look: Look) -> dict[str, Any]:
-    """A whole call for one request; media in it are `Bulk`."""
-    fields = chat_fields(request.settings, options, seen, request.repeat)
-    return {**fields, "messages": chat_messages(request.prompt, options, look)}
+def build_chat_payload(
+    request: Generate, options: Options, capabilities: ServerCapabilities, media: MediaEncoding
+) -> dict[str, Any]:
+    """Return the payload for one request; media are `RawString` objects."""
+    fields = build_chat_fields(request.settings, options, capabilities, request.repeat)
+    return {**fields, "messages": build_chat_messages(request.prompt, options, media)}
 
 
-def stops_of(settings: Settings, options: Options) -> tuple[str, ...]:
-    """Every stop string there is; an empty one would stop before the first word."""
+def collect_stop_strings(settings: Settings, options: Options) -> tuple[str, ...]:
+    """Return all non-empty stop strings of the settings and the options."""
     stops = dict.fromkeys([*settings.stop, options.eos_string])
     return tuple(stop for stop in stops if stop)
 
 
-def seed_of(settings: Settings, options: Options, repeat: int) -> int | None:
-    """The seed of a repeat: repeats of one prompt are different draws."""
+def compute_seed(settings: Settings, options: Options, repeat: int) -> int | None:
+    """Return the seed of a repeat; repeats of one prompt use different seeds."""
     seed = options.seed if settings.seed is None else settings.seed
     return None if seed is None else seed + repeat
 
 
-def further_settings(settings: Settings) -> dict[str, Any]:
-    """What the task says beyond length, temperature, stops and seed, as it says it."""
-    return {key: value for key, value in settings.values.items() if key not in _OWN and value is not None}
+def select_extra_settings(settings: Settings) -> dict[str, Any]:
+    """Return the task's settings other than length, temperature, stop strings and seed, unchanged."""
+    return {
+        key: value
+        for key, value in settings.values.items()
+        if key not in _HANDLED_SETTINGS and value is not None
+    }
 
 
 # --- prompts -------------------------------------------------------------------------------------------
 
 
-def chat_messages(prompt: Prompt, options: Options, look: Look) -> list[dict[str, Any]]:
-    """The messages of a prompt; one without a chat template is a single message of the user's."""
-    messages = [{"role": message.role, "content": _content(message, look)} for message in prompt.messages]
+def build_chat_messages(prompt: Prompt, options: Options, media: MediaEncoding) -> list[dict[str, Any]]:
+    """Return the messages of a prompt; a prompt without a chat is a single user message."""
+    messages = [
+        {"role": message.role, "content": _build_content(message, media)} for message in prompt.messages
+    ]
     if options.system_prompt and not (messages and messages[0]["role"] == "system"):
         messages.insert(0, {"role": "system", "content": options.system_prompt})
     return messages
 
 
-def _content(message: Message, look: Look) -> str | list[dict[str, Any]]:
+def _build_content(message: Message, media: MediaEncoding) -> str | list[dict[str, Any]]:
     if len(message.parts) == 1 and isinstance(message.parts[0], Text):
         return message.parts[0].text
     if all(isinstance(part, Text) for part in message.parts):
         return message.text
-    return [piece for part in message.parts for piece in _pieces(part, look)]
+    return [piece for part in message.parts for piece in _build_parts(part, media)]
 
 
-def _pieces(part: Part, look: Look) -> list[dict[str, Any]]:
+def _build_parts(part: Part, media: MediaEncoding) -> list[dict[str, Any]]:
     match part:
         case Text(text=text):
             return [{"type": "text", "text": text}] if text else []
         case Image():
-            return [_image_piece(pack_image(part, look).url)]
+            return [_build_image_part(encode_image(part, media).url)]
         case Audio():
-            sound = pack_sound(part)
+            sound = encode_audio(part)
             return [{"type": "input_audio", "input_audio": {"data": sound.text, "format": "wav"}}]
-        case Video() if look.whole_videos:
-            return [{"type": "video_url", "video_url": {"url": pack_video_file(part).url}}]
+        case Video() if media.whole_videos:
+            return [{"type": "video_url", "video_url": {"url": encode_video_file(part).url}}]
         case Video():
-            return [_image_piece(frame.url) for frame in pack_video(part, look)]
+            return [_build_image_part(frame.url) for frame in encode_video_frames(part, media)]
 
 
-def _image_piece(url: Bulk) -> dict[str, Any]:
+def _build_image_part(url: RawString) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
@@ -161,22 +182,22 @@ def _image_piece(url: Bulk) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """A whole reply."""
+class ParsedReply:
+    """A parsed reply of any of the supported protocols."""
 
-    said: tuple[Said, ...]
+    choices: tuple[Choice, ...]
     usage: Usage | None
     model: str
     system_fingerprint: str
 
     @property
     def served(self) -> str:
-        """Who the server says it is."""
-        return served_name(self.model, self.system_fingerprint)
+        """Model name and system fingerprint that the server reports."""
+        return format_served_name(self.model, self.system_fingerprint)
 
 
-def served_name(model: Any, fingerprint: Any) -> str:
-    """A server's name for itself, on one line.
+def format_served_name(model: Any, fingerprint: Any) -> str:
+    """Return model name and system fingerprint on one line.
 
     >>> served_name("gpt-4o-mini-2024-07-18", "fp_0ba0d124f1")
     'gpt-4o-mini-2024-07-18 (fp_0ba0d124f1)'
@@ -185,47 +206,47 @@ def served_name(model: Any, fingerprint: Any) -> str:
     return f"{name} ({fingerprint})".lstrip() if fingerprint else name
 
 
-def read_chat(value: Any) -> Reading:
-    """The answers in a reply, in the order of their numbers.
+def parse_chat_reply(value: Any) -> ParsedReply:
+    """Parse a chat completions reply; choices are sorted by index.
 
     Raises:
-        BadReply: There is none.
+        BadReply: The reply contains no answer.
     """
     choices = value["choices"]
     if not choices:
-        raise BadReply("the reply has no choices")
+        raise BadReply('unexpected response format: no "choices"')
     if len(choices) > 1:
         choices = sorted(choices, key=lambda choice: choice.get("index", 0))
-    return Reading(
-        tuple([_said(choice) for choice in choices]),
-        read_usage(value.get("usage")),
+    return ParsedReply(
+        tuple([_parse_choice(choice) for choice in choices]),
+        parse_usage(value.get("usage")),
         str(value.get("model") or ""),
         str(value.get("system_fingerprint") or ""),
     )
 
 
-def _said(choice: Mapping[str, Any]) -> Said:
+def _parse_choice(choice: Mapping[str, Any]) -> Choice:
     message = choice["message"]
-    finish = FINISHES.get(str(choice.get("finish_reason") or ""), "")
+    finish = FINISH_REASONS.get(str(choice.get("finish_reason") or ""), "")
     reasoning = message.get("reasoning_content") or message.get("reasoning") or None
     text = message.get("content")
     if isinstance(text, Sequence) and not isinstance(text, str):
         text = "".join([str(piece.get("text", "")) for piece in text])
     if refusal := message.get("refusal"):
-        return Said(text or str(refusal), "refused", reasoning)
+        return Choice(text or str(refusal), "refused", reasoning)
     if text is None:
         if not (reasoning or finish in ("length", "refused") or message.get("tool_calls")):
-            raise BadReply("the reply has a choice without a text")
+            raise BadReply("unexpected response format: a choice without text")
         text = ""
     if not isinstance(text, str):
-        raise BadReply(f"the answer is a {type(text).__name__}, not a text")
-    told = choice.get("logprobs")
+        raise BadReply(f"unexpected response format: the answer is a {type(text).__name__}, not text")
+    logprobs = choice.get("logprobs")
     thought = reasoning if isinstance(reasoning, str) else None
-    return Said(text, finish, thought, read_tokens(told) if told else None)
+    return Choice(text, finish, thought, parse_tokens(logprobs) if logprobs else None)
 
 
-def read_tokens(value: Any) -> Tokens | None:
-    """The tokens of an answer, as chat completions or text completions tell them; None where they do not."""
+def parse_tokens(value: Any) -> Tokens | None:
+    """Parse the token log-probabilities of a chat or text completion; None if there are none."""
     if not isinstance(value, Mapping):
         return None
     listed = value.get("content")
@@ -241,8 +262,8 @@ def read_tokens(value: Any) -> Tokens | None:
     return Tokens(tuple(map(str, names)), tuple(map(float, numbers)))
 
 
-def read_usage(value: Any) -> Usage | None:
-    """Tokens read and written, whatever the API calls them."""
+def parse_usage(value: Any) -> Usage | None:
+    """Parse the token counts of a chat completions or responses API reply."""
     if not isinstance(value, Mapping):
         return None
     read = value.get("prompt_tokens", value.get("input_tokens"))
@@ -257,22 +278,22 @@ def read_usage(value: Any) -> Usage | None:
     )
 
 
-def response_of(
+def build_response(
     request: Generate,
-    said: Said,
+    choice: Choice,
     usage: Usage | None,
     options: Options,
     seconds: float,
     stops: Sequence[str] | None = None,
     served: str = "",
 ) -> Response:
-    """The answer to a request: cut at its stops whether the server did it or not, thinking apart."""
-    text, reasoning, finish = said.text, said.reasoning, said.finish
+    """Return the response to a request: text cut at the stop strings, reasoning separated."""
+    text, reasoning, finish = choice.text, choice.reasoning, choice.finish
     if options.think_end_token:
         thought, text = split_thinking(text, options.think_end_token)
         reasoning = reasoning or thought
     if stops is None:
-        stops = stops_of(request.settings, options)
+        stops = collect_stop_strings(request.settings, options)
     cut = cut_at_stops(text, stops) if stops else text
     if len(cut) < len(text) and finish != "refused":
         finish = "stop"
@@ -284,5 +305,5 @@ def response_of(
         seconds=seconds,
         reasoning=reasoning,
         served=served,
-        tokens=said.tokens,
+        tokens=choice.tokens,
     )

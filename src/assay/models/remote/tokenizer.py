@@ -1,4 +1,4 @@
-"""Tokenizers on this side of the network, for servers that take token numbers."""
+"""Client-side tokenizers for servers that accept token ids."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import BadOption, MissingPackage
+from assay.core.errors import InvalidOption, MissingPackage
 from assay.core.messages import Prompt
 from assay.models.remote.options import Options
 from assay.models.tokens import TextEncoder
 
-__all__ = ["Tokenizer", "backend_of", "load_tokenizer"]
+__all__ = ["Tokenizer", "choose_tokenizer_backend", "load_tokenizer"]
 
 
 class Tokenizer:
-    """Texts to token numbers by lm-eval's rules for API models, and chats to texts."""
+    """Encodes texts by lm-eval's rules for API models, and renders chats as text."""
 
     def __init__(self, encoder: TextEncoder, source: Any = None) -> None:
         self.encoder = encoder
         self._source = source
 
-    def chat(self, prompt: Prompt) -> str:
-        """A chat as the text its template makes of it."""
+    def apply_chat_template(self, prompt: Prompt) -> str:
+        """Render a chat with the tokenizer's chat template."""
         messages = [{"role": message.role, "content": message.text} for message in prompt.messages]
         text: str = self._source.apply_chat_template(
             messages,
@@ -34,10 +34,10 @@ class Tokenizer:
         return text
 
 
-def backend_of(options: Options) -> str:
-    """`huggingface`, `tiktoken`, or `none`: the server's own tokenizer is the only one.
+def choose_tokenizer_backend(options: Options) -> str:
+    """Return `huggingface`, `tiktoken`, or `none` if only the server tokenizes.
 
-    Without a word from the user it is `huggingface` where a tokenizer is named or the model is a folder.
+    The default is `huggingface` if a tokenizer is named or the model is a folder with one, else `none`.
     """
     backend = options.tokenizer_backend
     if options.tokenized_requests is False and not options.tokenizer:
@@ -50,21 +50,21 @@ def backend_of(options: Options) -> str:
 
 
 def load_tokenizer(options: Options) -> Tokenizer | None:
-    """The tokenizer the arguments name; None for the server's own. Slow: for a thread.
+    """Load the tokenizer of the options; None if only the server tokenizes. Slow; call it in a thread.
 
     Raises:
-        MissingPackage: Its package is not installed.
-        BadOption: There is no such tokenizer.
+        MissingPackage: The package of the tokenizer is not installed.
+        InvalidOption: The tokenizer does not exist.
     """
-    match backend_of(options):
+    match choose_tokenizer_backend(options):
         case "huggingface":
-            return _huggingface(options)
+            return _load_huggingface(options)
         case "tiktoken":
-            return _tiktoken(options)
+            return _load_tiktoken(options)
     return None
 
 
-def _huggingface(options: Options) -> Tokenizer:
+def _load_huggingface(options: Options) -> Tokenizer:
     name = options.tokenizer or options.model
     try:
         transformers = import_module("transformers")
@@ -74,7 +74,9 @@ def _huggingface(options: Options) -> Tokenizer:
         source = transformers.AutoTokenizer.from_pretrained(name, revision=options.revision or "main")
     except (OSError, ValueError) as error:
         shown = str(error).partition("\n")[0]
-        raise BadOption(f"there is no tokenizer `{name}`: {shown}", where="--model_args tokenizer") from None
+        raise InvalidOption(
+            f"cannot load the tokenizer `{name}`: {shown}", where="--model_args tokenizer"
+        ) from None
 
     def encode(texts: Sequence[str], special: bool) -> list[list[int]]:
         if not texts:
@@ -83,10 +85,10 @@ def _huggingface(options: Options) -> Tokenizer:
         return [list(ids) for ids in found["input_ids"]]
 
     prefix = source.bos_token_id if source.bos_token_id is not None else source.eos_token_id
-    return Tokenizer(_encoder(options, encode, prefix), source)
+    return Tokenizer(_build_encoder(options, encode, prefix), source)
 
 
-def _tiktoken(options: Options) -> Tokenizer:
+def _load_tiktoken(options: Options) -> Tokenizer:
     try:
         tiktoken = import_module("tiktoken")
     except ImportError:
@@ -94,16 +96,16 @@ def _tiktoken(options: Options) -> Tokenizer:
     try:
         source = tiktoken.encoding_for_model(options.tokenizer or options.model)
     except KeyError as error:
-        raise BadOption(str(error.args[0]), where="--model_args tokenizer") from None
+        raise InvalidOption(str(error.args[0]), where="--model_args tokenizer") from None
 
     def encode(texts: Sequence[str], special: bool) -> list[list[int]]:
         return [source.encode(text, disallowed_special=()) for text in texts]
 
-    return Tokenizer(_encoder(options, encode, source.eot_token))
+    return Tokenizer(_build_encoder(options, encode, source.eot_token))
 
 
-def _encoder(options: Options, encode: Any, prefix: int | None) -> TextEncoder:
-    """lm-eval adds special tokens to what it sends only with `add_bos_token`."""
+def _build_encoder(options: Options, encode: Any, prefix: int | None) -> TextEncoder:
+    """Add special tokens only with `add_bos_token`, as lm-eval does."""
     given = options.custom_prefix_token_id
     return TextEncoder(
         encode=encode,

@@ -9,13 +9,16 @@ from email.utils import formatdate
 
 import pytest
 
-from assay.models.remote.connection import Reply
-from assay.models.remote.faults import Fault, Patience, fault_of, wait_of
+from assay.models.remote.control.errors import CallError, error_from_reply, read_retry_after
+from assay.models.remote.control.retries import RetryPolicy
+from assay.models.remote.transport.connection import Reply
 
 
-def told(status: int, body: object = None, **headers: str) -> Fault | None:
+def told(status: int, body: object = None, **headers: str) -> CallError | None:
     data = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
-    return fault_of(Reply(status, {name.replace("_", "-"): text for name, text in headers.items()}, data))
+    return error_from_reply(
+        Reply(status, {name.replace("_", "-"): text for name, text in headers.items()}, data)
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +44,7 @@ def told(status: int, body: object = None, **headers: str) -> Fault | None:
 def test_every_status_is_one_kind_of_fault(status: int, kind: str, heals: bool, busy: bool) -> None:
     fault = told(status)
     assert fault is not None
-    assert (fault.kind, fault.heals, fault.busy) == (kind, heals, busy)
+    assert (fault.kind, fault.transient, fault.busy) == (kind, heals, busy)
 
 
 def test_a_good_status_is_no_fault() -> None:
@@ -61,7 +64,7 @@ def test_the_servers_own_words_are_kept() -> None:
 
 def test_a_rate_limit_that_is_an_empty_account_does_not_heal() -> None:
     fault = told(429, {"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}})
-    assert fault is not None and (fault.kind, fault.heals) == ("no credit", False)
+    assert fault is not None and (fault.kind, fault.transient) == ("no credit", False)
 
 
 def test_a_prompt_beyond_the_context_has_its_own_name() -> None:
@@ -84,19 +87,19 @@ def test_a_prompt_beyond_the_context_has_its_own_name() -> None:
 def test_the_server_says_how_long_it_wants_to_be_left_alone(
     headers: dict[str, str], wait: float | None
 ) -> None:
-    assert wait_of(headers) == wait
+    assert read_retry_after(headers) == wait
 
 
 def test_a_date_to_retry_after_is_understood() -> None:
-    wait = wait_of({"retry-after": formatdate(time.time() + 20, usegmt=True)})
+    wait = read_retry_after({"retry-after": formatdate(time.time() + 20, usegmt=True)})
     assert wait is not None and 15 < wait < 21
 
 
 def test_pauses_double_with_jitter_and_never_undercut_the_server() -> None:
-    patience = Patience(first_wait_s=1.0, longest_wait_s=10.0)
+    patience = RetryPolicy(initial_delay_s=1.0, max_delay_s=10.0)
     generator = random.Random(1)
-    plain, asked = Fault("x", "", heals=True), Fault("x", "", heals=True, wait_s=7.0)
+    plain, asked = CallError("x", "", transient=True), CallError("x", "", transient=True, retry_after_s=7.0)
     for failed, most in ((1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0), (5, 10.0), (9, 10.0)):
-        pauses = {patience.pause(failed, plain, generator) for _ in range(50)}
+        pauses = {patience.compute_delay(failed, plain, generator) for _ in range(50)}
         assert most / 2 <= min(pauses) and max(pauses) <= most and len(pauses) > 40
-        assert all(7.0 <= patience.pause(failed, asked, generator) <= 8.0 for _ in range(50))
+        assert all(7.0 <= patience.compute_delay(failed, asked, generator) <= 8.0 for _ in range(50))

@@ -1,4 +1,4 @@
-"""Where a server is, and how to get there."""
+"""Server addresses, proxies and TLS settings."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 
-__all__ = ["Address", "Proxy", "parse_address", "tls_context"]
+__all__ = ["Address", "Proxy", "build_tls_context", "parse_address"]
 
 _PORTS = {"http": 80, "https": 443}
-_SECRET = re.compile(r"(^|[&_-])(key|apikey|token|secret|sig|password)=", re.IGNORECASE)
+_SECRET_IN_QUERY = re.compile(r"(^|[&_-])(key|apikey|token|secret|sig|password)=", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy as the environment names it."""
+    """An HTTP proxy, as configured in the environment."""
 
     host: str
     port: int
     authorization: str = ""
-    """The value of `Proxy-Authorization`; empty for none."""
+    """Value of the `Proxy-Authorization` header; empty: none."""
 
     def __repr__(self) -> str:
         return f"Proxy({self.host}:{self.port})"
@@ -35,13 +35,13 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`https://host:port/path?query`, taken apart."""
+    """A parsed base URL: `https://host:port/path?query`."""
 
     scheme: str
     host: str
     port: int
     path: str = ""
-    """What goes before every call's own path; no slash at its end."""
+    """Prefix of every request path, without a trailing slash."""
 
     query: str = ""
 
@@ -52,21 +52,21 @@ class Address:
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port: whoever shares them shares a server."""
+        """Scheme, host and port. Models with the same origin share a server."""
         return f"{self.scheme}://{self.host_header}"
 
     @property
     def url(self) -> str:
-        """The address as people write it."""
+        """The full URL."""
         return f"{self.origin}{self.path}" + (f"?{self.query}" if self.query else "")
 
     @property
     def is_local(self) -> bool:
-        """Whether the server is on this machine."""
+        """Whether the server runs on this machine."""
         return self.host in ("localhost", "::1") or self.host.startswith("127.")
 
-    def proxy(self) -> Proxy | None:
-        """The proxy the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`) names for this server."""
+    def find_proxy(self) -> Proxy | None:
+        """Return the proxy that `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` select for this server."""
         if self.is_local or urllib.request.proxy_bypass(self.host):
             return None
         proxies = urllib.request.getproxies()
@@ -75,10 +75,10 @@ class Address:
             return None
         parts = urlsplit(given if "://" in given else f"http://{given}")
         if parts.scheme != "http" or not parts.hostname:
-            raise BadOption(
-                f"a proxy of the kind `{parts.scheme}` is not known",
+            raise InvalidOption(
+                f"unsupported proxy scheme: `{parts.scheme}`",
                 where=f"{self.scheme.upper()}_PROXY",
-                hint="http://host:port works",
+                hint="use http://host:port",
             )
         authorization = ""
         if parts.username:
@@ -88,31 +88,31 @@ class Address:
 
 
 def parse_address(text: str, *, where: str = "base_url") -> Address:
-    """Take a base URL apart.
+    """Parse a base URL.
 
     >>> parse_address("http://localhost:8000/v1/").url
     'http://localhost:8000/v1'
 
     Raises:
-        BadOption: It is not an address, or holds a password.
+        InvalidOption: The text is not an HTTP URL, or contains a secret.
     """
-    hint = "http://host:port/v1 or https://host/v1"
+    hint = "use http://host:port/v1 or https://host/v1"
     try:
         parts = urlsplit(text.strip())
         port = parts.port
     except ValueError as error:
-        raise BadOption(f"`{where}` is not an address: {error}", where=where, hint=hint) from None
+        raise InvalidOption(f"invalid URL in `{where}`: {error}", where=where, hint=hint) from None
     if parts.scheme not in _PORTS or not parts.hostname or any(ch in text for ch in "\r\n "):
-        raise BadOption(f"`{where}` is not an address", where=where, hint=hint)
+        raise InvalidOption(f"invalid URL in `{where}`", where=where, hint=hint)
     if parts.username or parts.password:
-        raise BadOption(
-            f"`{where}` holds a password, which would be written into every file of the run",
+        raise InvalidOption(
+            f"`{where}` contains a password, which would be stored in the files of the run",
             where=where,
             hint="give it as an environment variable with api_key_env=NAME",
         )
-    if _SECRET.search(parts.query):
-        raise BadOption(
-            f"`{where}` holds a key, which would be written into every file of the run",
+    if _SECRET_IN_QUERY.search(parts.query):
+        raise InvalidOption(
+            f"`{where}` contains a key, which would be stored in the files of the run",
             where=where,
             hint="give it as an environment variable with api_key_env=NAME",
         )
@@ -122,10 +122,10 @@ def parse_address(text: str, *, where: str = "base_url") -> Address:
 
 
 @lru_cache(maxsize=8)
-def tls_context(verify: bool, certificates: str = "") -> Any:
-    """How a server's certificate is checked: by the system's authorities, by a file of them, or not at all."""
+def build_tls_context(verify: bool, certificates: str = "") -> Any:
+    """Return the TLS context: system certificates, certificates of a file, or no verification."""
     if certificates and not Path(certificates).is_file():
-        raise BadOption(f"there is no file `{certificates}`", where="ca_cert_path")
+        raise InvalidOption(f"file not found: `{certificates}`", where="ca_cert_path")
     context = ssl.create_default_context(cafile=certificates or None)
     if not verify:
         context.check_hostname = False

@@ -1,0 +1,1 @@
+"""Hosted services with their own APIs: Anthropic, Gemini, and LiteLLM for others."""

@@ -1,0 +1,1 @@
+"""Probes that find out what a server supports, and a cache of their results."""

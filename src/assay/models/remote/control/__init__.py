@@ -1,0 +1,1 @@
+"""Concurrency limits, rate limits, retries and errors of calls."""

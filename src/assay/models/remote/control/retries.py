@@ -1,0 +1,131 @@
+"""Retry policy, and one attempt of a call.
+
+An attempt is sent synchronously when it gets a slot, and releases the slot synchronously when its reply arrives. With many
+calls in flight replies arrive in groups; waiting for the next loop iteration would leave the server idle meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+
+from assay.models.remote.control.concurrency import CallResult, ConcurrencyLimiter, Waiter
+from assay.models.remote.control.errors import BUSY_STATUSES, CallError, read_retry_after
+from assay.models.remote.transport.connection import Connection, ReadTimeout, Reply
+from assay.models.remote.transport.http import HttpClient, HttpRequest
+
+__all__ = ["Attempt", "RetryPolicy"]
+
+_MAX_PAUSE_S = 60.0
+_REMAINING_HEADERS = ("x-ratelimit-remaining-requests", "anthropic-ratelimit-requests-remaining")
+"""Headers that report the remaining quota."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often and how long a call is retried."""
+
+    retries: int = 8
+    """Attempts after the first."""
+
+    timeout_s: float = 300.0
+    """Timeout of one attempt."""
+
+    total_timeout_s: float = 1800.0
+    """Timeout of all attempts of a call, delays included."""
+
+    initial_delay_s: float = 0.5
+    max_delay_s: float = 30.0
+
+    def compute_delay(self, failed: int, error: CallError, generator: random.Random) -> float:
+        """Return the delay before the next attempt: exponential backoff with jitter, at least what the server asks for."""
+        doubled = min(self.max_delay_s, self.initial_delay_s * 2.0 ** (failed - 1))
+        jittered = doubled * generator.uniform(0.5, 1.0)
+        if error.retry_after_s is None:
+            return jittered
+        return max(error.retry_after_s + jittered * 0.1, jittered * 0.1)
+
+
+class Attempt(Waiter):
+    """One attempt of a call. Await `reply`; call `cancel` to abandon it."""
+
+    __slots__ = (
+        "_connecting", "_connection", "_http", "_limiter", "_request", "_started_at", "_ticket", "_timeout_s", "reply", "seconds",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        limiter: ConcurrencyLimiter,
+        http: HttpClient,
+        request: HttpRequest,
+        timeout_s: float,
+        tokens: int,
+    ) -> None:
+        super().__init__(tokens)
+        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.seconds = 0.0
+        """Duration from the start of the attempt to its end."""
+
+        self._limiter, self._http = limiter, http
+        self._request, self._timeout_s = request, timeout_s
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._ticket = 0
+        self._started_at = 0.0
+        limiter.enqueue(self)
+
+    def start(self, ticket: int) -> None:
+        """Send the request on an idle connection, or open a new one."""
+        self._ticket, self._started_at = ticket, time.monotonic()
+        self._connection = self._http.send_on_idle(self._request, self._timeout_s, self.reply, self._on_end)
+        if self._connection is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+
+    def is_cancelled(self) -> bool:
+        """Return whether the caller was cancelled."""
+        return self.reply.done()
+
+    def cancel(self) -> None:
+        """Abandon the attempt."""
+        if not self.started:
+            self._limiter.withdraw_waiter(self)
+        elif self._connecting is not None:
+            self._connecting.cancel()
+        elif self._connection is not None:
+            self._connection.abandon(self.reply)
+
+    async def _connect(self) -> None:
+        try:
+            connection = await self._http.connect()
+        except BaseException as error:
+            self._connecting = None
+            self._limiter.release(self._ticket, "failed")
+            if not isinstance(error, Exception):
+                raise
+            if not self.reply.done():
+                self.reply.set_exception(error)
+            return
+        self._connecting, self._connection = None, connection
+        self._http.send_on(connection, self._request, self._timeout_s, self.reply, self._on_end)
+
+    def _on_end(self, outcome: Reply | Exception) -> None:
+        """Free the slot for the next call; called by the connection before the reply is parsed."""
+        self.seconds = time.monotonic() - self._started_at
+        self._limiter.release(self._ticket, self._classify(outcome), self.seconds)
+
+    def _classify(self, outcome: Reply | Exception) -> CallResult:
+        """Return the result for the concurrency limiter; apply a pause the server asks for immediately."""
+        if isinstance(outcome, Exception):
+            return "late" if isinstance(outcome, ReadTimeout) else "failed"
+        headers, status = outcome.headers, outcome.status
+        if status in BUSY_STATUSES:
+            if (wait_s := read_retry_after(headers)) is not None:
+                self._limiter.rate_limit.pause(wait_s)
+            return "busy"
+        if (_REMAINING_HEADERS[0] in headers or _REMAINING_HEADERS[1] in headers) and (
+            wait_s := read_retry_after(headers)
+        ):
+            self._limiter.rate_limit.pause(min(wait_s, _MAX_PAUSE_S))
+        return "ok" if 200 <= status < 300 else "failed"

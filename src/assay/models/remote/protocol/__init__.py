@@ -1,0 +1,1 @@
+"""Request payloads and reply parsing for OpenAI's protocols."""

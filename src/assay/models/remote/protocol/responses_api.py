@@ -1,0 +1,113 @@
+"""The responses API: build payloads and parse replies. It has no stop strings and no seeds; stops are applied to the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
+from assay.core.requests import Settings
+from assay.core.responses import Finish
+from assay.models.remote.capabilities.cache import ServerCapabilities
+from assay.models.remote.control.errors import BadReply
+from assay.models.remote.options import Options
+from assay.models.remote.protocol.chat import (
+    FINISH_REASONS,
+    Choice,
+    ParsedReply,
+    parse_usage,
+    select_extra_settings,
+)
+from assay.models.remote.protocol.media import (
+    MediaEncoding,
+    encode_audio,
+    encode_image,
+    encode_video_file,
+    encode_video_frames,
+)
+
+__all__ = ["PATH", "build_responses_fields", "build_responses_input", "parse_responses_reply"]
+
+PATH = "/responses"
+_MIN_OUTPUT_TOKENS = 16
+"""OpenAI rejects a smaller limit."""
+
+
+def build_responses_fields(
+    settings: Settings, options: Options, capabilities: ServerCapabilities
+) -> dict[str, Any]:
+    """Return all fields of a call except the messages."""
+    limit = options.max_gen_toks if settings.max_tokens is None else settings.max_tokens
+    fields: dict[str, Any] = {
+        "model": options.model,
+        "max_output_tokens": max(limit, _MIN_OUTPUT_TOKENS) if options.is_openai else limit,
+        "store": False,
+    }
+    if options.system_prompt:
+        fields["instructions"] = options.system_prompt
+    if "temperature" not in capabilities.refused:
+        fields["temperature"] = settings.temperature
+    return {**fields, **select_extra_settings(settings), **options.extra_body}
+
+
+def build_responses_input(prompt: Prompt, media: MediaEncoding) -> list[dict[str, Any]]:
+    """Return the messages of a prompt."""
+    return [_build_message(message, media) for message in prompt.messages]
+
+
+def _build_message(message: Message, media: MediaEncoding) -> dict[str, Any]:
+    by_assistant = message.role == "assistant"
+    pieces = [piece for part in message.parts for piece in _build_parts(part, media, by_assistant)]
+    return {"role": message.role, "content": pieces}
+
+
+def _build_parts(part: Part, media: MediaEncoding, by_assistant: bool) -> list[dict[str, Any]]:
+    match part:
+        case Text(text=text):
+            return [{"type": "output_text" if by_assistant else "input_text", "text": text}]
+        case Image():
+            return [{"type": "input_image", "image_url": encode_image(part, media).url}]
+        case Audio():
+            sound = encode_audio(part)
+            return [{"type": "input_audio", "input_audio": {"data": sound.text, "format": "wav"}}]
+        case Video() if media.whole_videos:
+            return [{"type": "input_video", "video_url": encode_video_file(part).url}]
+        case Video():
+            return [
+                {"type": "input_image", "image_url": frame.url} for frame in encode_video_frames(part, media)
+            ]
+
+
+def parse_responses_reply(value: Any) -> ParsedReply:
+    """Parse a responses API reply.
+
+    Raises:
+        BadReply: The reply contains no answer.
+    """
+    if error := value.get("error"):
+        raise BadReply(f"the server reports an error: {error.get('message', error)}")
+    texts, thoughts, refusals, messages = [], [], [], 0
+    for item in value["output"]:
+        if item["type"] == "reasoning":
+            pieces = [*(item.get("summary") or ()), *(item.get("content") or ())]
+            thoughts += [str(piece.get("text", "")) for piece in pieces]
+        elif item["type"] == "message":
+            messages += 1
+            for piece in item["content"]:
+                if piece["type"] == "refusal":
+                    refusals.append(str(piece.get("refusal", "")))
+                else:
+                    texts.append(str(piece["text"]))
+    finish = _read_finish_reason(value)
+    if not messages and finish not in ("length", "refused"):
+        raise BadReply('unexpected response format: no "message" in "output"')
+    text = "".join(texts) or "".join(refusals)
+    choice = Choice(text, "refused" if refusals else finish, "\n".join(thoughts) or None)
+    return ParsedReply((choice,), parse_usage(value.get("usage")), str(value.get("model") or ""), "")
+
+
+def _read_finish_reason(value: Mapping[str, Any]) -> Finish:
+    if value.get("status") == "incomplete":
+        details = value.get("incomplete_details") or {}
+        return FINISH_REASONS.get(str(details.get("reason", "")), "length")
+    return FINISH_REASONS.get(str(value.get("status", "")), "")

@@ -1,0 +1,1 @@
+"""Addresses, connections and the HTTP client."""

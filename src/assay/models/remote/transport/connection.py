@@ -1,0 +1,293 @@
+"""One HTTP/1.1 connection.
+
+A connection is closed and never reused after a cancelled request, a timeout or unexpected data, so a reply always belongs
+to the request that was sent last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assay.core.errors import MissingPackage
+
+__all__ = [
+    "ConnectError",
+    "Connection",
+    "ExchangeCallback",
+    "ProxyTunnel",
+    "ReadTimeout",
+    "RemoteProtocolError",
+    "Reply",
+    "create_http_parser",
+]
+
+_MAX_HEAD_BYTES = 64 * 1024
+_MAX_BODY_BYTES = 512 * 2**20
+_MAX_COPIED_BODY_BYTES = 64 * 1024
+"""Largest body that is sent together with the head in one system call."""
+
+ExchangeCallback = Callable[["Reply | Exception"], None]
+"""Called with the result as soon as an exchange ends, before the awaiting task resumes."""
+
+
+class ConnectError(Exception):
+    """The connection could not be opened: refused, unknown host, untrusted certificate."""
+
+
+class RemoteProtocolError(Exception):
+    """The connection closed before the reply was complete, or the server sent invalid HTTP."""
+
+
+class ReadTimeout(Exception):
+    """The reply was not complete within the timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A complete HTTP reply."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Keys are lower case."""
+
+    body: bytes
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+class Connection(asyncio.Protocol):
+    """One connection with at most one exchange at a time. `httptools` parses the replies."""
+
+    __slots__ = (
+        "_body", "_ends_with_connection", "_error", "_future", "_headers", "_is_complete", "_on_end", "_on_release", "_parser", "_size", "_status",
+        "_timer", "alive", "idle_since", "transport",
+    )  # fmt: skip
+
+    def __init__(self, on_release: Callable[[Connection], None] | None = None) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.alive = False
+        self.idle_since = 0.0
+        self._on_release = on_release
+        """Called with the connection when an exchange ends; the connection is reusable if `alive`."""
+
+        self._on_end: ExchangeCallback | None = None
+        self._future: asyncio.Future[Reply] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._parser: Any = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._size = self._status = 0
+        self._is_complete = self._ends_with_connection = False
+        self._error = ""
+
+    # --- exchanges -------------------------------------------------------------------------
+
+    def exchange(
+        self,
+        head: bytes,
+        body: bytes,
+        timeout_s: float,
+        future: asyncio.Future[Reply],
+        on_end: ExchangeCallback | None,
+    ) -> None:
+        """Send a request; the future receives the reply or the error."""
+        self._reset()
+        self._parser = create_http_parser(self)
+        self._future, self._on_end = future, on_end
+        self._timer = asyncio.get_running_loop().call_later(timeout_s, self._on_timeout, timeout_s)
+        assert self.transport is not None
+        if len(body) <= _MAX_COPIED_BODY_BYTES:
+            self.transport.write(head + body)
+        else:
+            self.transport.write(head)
+            self.transport.write(body)
+
+    def abort(self) -> None:
+        """Close the connection immediately."""
+        self._fail(RemoteProtocolError("request cancelled"))
+
+    def abandon(self, future: asyncio.Future[Reply]) -> None:
+        """Close the connection if it still serves this future; the reply may already have arrived."""
+        if self._future is future:
+            self.abort()
+
+    # --- asyncio.Protocol --------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+        self.alive = True
+
+    def data_received(self, data: bytes) -> None:
+        if self._future is None:  # unexpected data
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except Exception as error:  # noqa: BLE001 - the parser raises many types on invalid input
+            if not self._is_complete:
+                self._fail(RemoteProtocolError(f"invalid HTTP reply: {self._error or error}"))
+                return
+            self.alive = False  # data after a complete reply: keep the reply, do not reuse the connection
+        if self._is_complete:
+            self._deliver()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.alive = False
+        if self._future is None:
+            return
+        if self._ends_with_connection and error is None:
+            self._deliver()
+        elif self._status:
+            self._fail(RemoteProtocolError("connection closed in the middle of the reply"))
+        else:
+            why = f": {error}" if error else ""
+            self._fail(RemoteProtocolError(f"connection closed before the reply{why}"))
+
+    # --- parser callbacks ---------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """Reject a second reply."""
+        if self._is_complete:
+            raise ValueError("unexpected second reply")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Store a header."""
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
+        self._check_size(len(name) + len(value), _MAX_HEAD_BYTES, "the head is too large")
+
+    def on_headers_complete(self) -> None:
+        """Determine how the body ends."""
+        headers, self._size = self._headers, 0
+        self._status = status = self._parser.get_status_code()
+        known = "content-length" in headers or headers.get("transfer-encoding", "").lower().endswith(
+            "chunked"
+        )
+        self._ends_with_connection = not known and status not in (204, 304) and status >= 200
+
+    def on_body(self, data: bytes) -> None:
+        """Store a chunk of the body."""
+        self._body.append(data)
+        self._check_size(len(data), _MAX_BODY_BYTES, "the body is too large")
+
+    def on_message_complete(self) -> None:
+        """Finish the reply; skip an interim reply (1xx)."""
+        if self._status < 200:
+            self._reset()
+            return
+        self._is_complete = True
+        self.alive = self._parser.should_keep_alive()  # valid only inside this callback
+
+    def _check_size(self, size: int, max_size: int, why: str) -> None:
+        self._size += size
+        if self._size > max_size:
+            self._error = why
+            raise ValueError(why)
+
+    # --- end of an exchange --------------------------------------------------------------------------------------
+
+    def _deliver(self) -> None:
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        try:
+            body = _decompress(body, self._headers.get("content-encoding", "").lower())
+        except (ValueError, zlib.error) as error:
+            self._fail(RemoteProtocolError(f"invalid HTTP reply: {error}"))
+            return
+        if self._ends_with_connection or not self.alive:
+            self._close()
+        self._finish(Reply(self._status, self._headers, body), None)
+
+    def _on_timeout(self, timeout_s: float) -> None:
+        self._fail(ReadTimeout(f"no complete reply within {timeout_s:g} s"))
+
+    def _fail(self, error: Exception) -> None:
+        self._close()
+        self._finish(None, error)
+
+    def _close(self) -> None:
+        self.alive = False
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _finish(self, reply: Reply | None, error: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._parser = None  # break the reference cycle
+        future, self._future = self._future, None
+        tell, self._on_end = self._on_end, None
+        if future is None:
+            return
+        if self._on_release is not None:
+            self._on_release(self)
+        ended = reply or error
+        assert ended is not None
+        if tell is not None:
+            tell(ended)  # may start the next exchange on this connection
+        if future.done():
+            return
+        if reply is not None:
+            future.set_result(reply)
+        elif error is not None:
+            future.set_exception(error)
+
+
+def create_http_parser(listener: Any) -> Any:
+    """Return an `httptools` reply parser that calls the methods of `listener`.
+
+    Raises:
+        MissingPackage: `httptools` is not installed.
+    """
+    try:
+        from httptools import HttpResponseParser
+    except ImportError:
+        raise MissingPackage.of("httptools", "a remote model", extra="api") from None
+    return HttpResponseParser(listener)
+
+
+def _decompress(body: bytes, encoding: str) -> bytes:
+    if encoding in ("", "identity"):
+        return body
+    if encoding not in ("gzip", "deflate"):
+        raise ValueError(f"unsupported content encoding {encoding!r}")
+    unpacking = zlib.decompressobj(47)
+    unpacked = unpacking.decompress(body, _MAX_BODY_BYTES)
+    if unpacking.unconsumed_tail or not unpacking.eof:
+        raise ValueError("the compressed body is truncated or too large")
+    return unpacked
+
+
+class ProxyTunnel(asyncio.Protocol):
+    """Waits for a proxy's reply to `CONNECT`, which has a head and no body."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def open(cls, transport: asyncio.Transport, request: bytes) -> int:
+        waiting = cls()
+        transport.set_protocol(waiting)
+        transport.write(request)
+        return await waiting.status
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if b"\r\n\r\n" in self._data and not self.status.done():
+            words = self._data.split(b" ", 2)
+            self.status.set_result(int(words[1]) if len(words) > 1 and words[1].isdigit() else 0)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.status.done():
+            self.status.set_result(0)

@@ -10,8 +10,8 @@ from tests.making import Function, make_model, write_task
 
 import assay
 from assay.core.responses import Response
-from assay.store.one_document import DocumentRecord, read_document
-from assay.viewer.web.filter_steps import FilterTrace, filter_traces
+from assay.store.documents.details import DocumentRecord, read_document
+from assay.viewer.web.pages.filter_trace import FilterTrace, build_filter_traces
 
 HELPERS = """
 def loud(responses, documents):
@@ -54,7 +54,7 @@ def record_of(run: Any, position: int) -> DocumentRecord:
 
 
 def traces(run: Any, position: int) -> dict[str, FilterTrace]:
-    listed = filter_traces(record_of(run, position), run.tasks["sums"])
+    listed = build_filter_traces(record_of(run, position), run.tasks["sums"])
     return {trace.name: trace for trace in listed}
 
 
@@ -84,7 +84,7 @@ def test_built_in_filters_are_applied_once_more(run: Any) -> None:
 def test_of_a_run_that_kept_nothing_only_what_is_certain_is_said(run: Any) -> None:
     record = record_of(run, 1)
     older = {key: value for key, value in run.tasks["sums"].items() if key != "filters"}
-    (own, built_in) = filter_traces(
+    (own, built_in) = build_filter_traces(
         DocumentRecord(**{name: getattr(record, name) for name in record.__slots__ if name != "steps"}), older
     )
     assert own.steps[0].values == ("Word8",)

@@ -14,8 +14,9 @@ import assay
 from assay.core.errors import AssayError
 from assay.core.requests import Request
 from assay.core.responses import Failure, Outcome
-from assay.store.cache import ResponseCache
+from assay.store.cache.response_cache import ResponseCache
 from assay.testing import ScriptedModel
+from assay.user_code.executor import DirectExecutor
 
 FAILED = Failure(request_id="", kind="timeout", message="no answer in 120 s")
 
@@ -346,7 +347,7 @@ def test_evidence_that_cannot_be_kept_leaves_its_document_unscored(workspace: Pa
     )
     assert finished.outcomes("sums") == {"scored": 5, "unscored": 1}
     ((why,),) = finished.journal.query("SELECT why FROM verdicts WHERE kind = 'unscored'")
-    assert "cannot be kept in a journal" in why
+    assert "cannot store a value of type" in why
 
 
 def test_progress_counts_what_happened(workspace: Path) -> None:
@@ -354,7 +355,7 @@ def test_progress_counts_what_happened(workspace: Path) -> None:
 
     from assay.core.progress import RunProgress
     from assay.engine import run as engine
-    from assay.store.journal import Journal
+    from assay.store.journal.journal import Journal
 
     def mostly(request: Request) -> Any:
         return FAILED if request.document == 5 else right_answers(request)
@@ -365,7 +366,7 @@ def test_progress_counts_what_happened(workspace: Path) -> None:
         progress = RunProgress()
         journal = Journal.create(plan.folder)
         try:
-            await engine.run(plan, journal, None, progress)
+            await engine.run(plan, journal, None, progress, DirectExecutor())
         finally:
             journal.close()
         return progress
@@ -382,8 +383,8 @@ def test_every_request_that_is_not_asked_again_counts_as_reused(workspace: Path)
 
     from assay.core.progress import RunProgress
     from assay.engine import run as engine
-    from assay.store.cache import ResponseCache
-    from assay.store.journal import Journal
+    from assay.store.cache.response_cache import ResponseCache
+    from assay.store.journal.journal import Journal
 
     twice = [*ROWS, *ROWS]  # the same question for two documents: one response, two requests
 
@@ -395,7 +396,7 @@ def test_every_request_that_is_not_asked_again_counts_as_reused(workspace: Path)
         progress = RunProgress()
         journal = Journal.create(plan.folder)
         try:
-            asyncio.run(engine.run(plan, journal, cache, progress))
+            asyncio.run(engine.run(plan, journal, cache, progress, DirectExecutor()))
         finally:
             journal.close()
         return progress

@@ -1,104 +1,107 @@
-"""Threads of which one runs at a time, and many may wait."""
+"""Tests of the executor: one call runs at a time, many may wait, all in one thread."""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import io
+import os
 import random
+import signal
+import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 
-from assay.user_code.executor import Crew
-from assay.user_code.timeouts import HelperStopped, current_watch
+from assay.user_code.executor import MAX_SUSPENDED_CALLS, DirectExecutor, UserCodeExecutor
+from assay.user_code.timeouts import UserCodeTimeout, current_timer, enforce_time_limit
 
 
-def done_by(crew: Crew, work: Any) -> Any:
-    """What the work gives, done by the crew."""
-    result: Future[Any] = Future()
-
-    def do() -> None:
-        try:
-            result.set_result(work())
-        except BaseException as error:  # noqa: BLE001
-            result.set_exception(error)
-
-    crew.put(do)
-    return result.result(timeout=20)
+@pytest.fixture
+def executor() -> Iterator[UserCodeExecutor]:
+    with UserCodeExecutor().serve_in_thread() as served:
+        yield served
 
 
-class Watch:
-    """Sees that one runs at a time while several wait at a time."""
+def call(executor: UserCodeExecutor, work: Callable[[], Any]) -> Any:
+    return executor.submit(work).result(timeout=20)
 
-    def __init__(self, crew: Crew, answers: int) -> None:
-        self.crew = crew
-        self.running = 0
-        self.gate = threading.Barrier(answers)
-        self.order: list[int] = []
 
-    def piece(self, item: int) -> int:
-        self.running += 1
-        assert self.running == 1, "two pieces of foreign code at once"
-        self.order.append(item)
-        self.running -= 1
-        with self.crew.pause():
-            self.gate.wait(timeout=10)  # passes only when this many wait at the same time
-        self.running += 1
-        assert self.running == 1, "two pieces of foreign code at once"
-        time.sleep(0.001)
-        self.running -= 1
+def complete_later(value: Any = None, seconds: float = 0.005) -> Future[Any]:
+    """Return a future that another thread completes."""
+    future: Future[Any] = Future()
+    threading.Timer(seconds, lambda: future.set_result(value)).start()
+    return future
+
+
+def test_calls_wait_together_but_run_one_at_a_time_in_order(executor: UserCodeExecutor) -> None:
+    running: list[int] = []
+    started: list[int] = []
+    together: list[Future[None]] = []
+
+    def judge(item: int) -> int:
+        started.append(item)
+        running.append(item)
+        assert len(running) == 1
+        running.pop()
+        together.append(Future())
+        if len(together) == 8:  # all eight wait at the same time, or none would ever continue
+            for future in together:
+                future.set_result(None)
+            together.clear()
+        else:
+            executor.wait(together[-1])
+        running.append(item)
+        assert len(running) == 1
+        running.pop()
         return item * item
 
-
-def test_pieces_wait_together_but_run_one_at_a_time_and_results_keep_their_order() -> None:
-    crew = Crew("test")
-    watch = Watch(crew, 8)
-    assert done_by(crew, lambda: crew.each(watch.piece, range(24))) == [n * n for n in range(24)]
-    assert watch.order == list(range(24))
-    crew.close()
+    assert call(executor, lambda: executor.map(judge, range(24))) == [n * n for n in range(24)]
+    assert started == list(range(24))
 
 
-def test_other_work_goes_on_while_pieces_wait() -> None:
-    crew = Crew("test")
-    gate = threading.Event()
+def test_other_work_runs_while_calls_wait(executor: UserCodeExecutor) -> None:
+    reply: Future[None] = Future()
 
-    def waiting(item: int) -> int:
-        with crew.pause():
-            assert gate.wait(timeout=10)
+    def judge(item: int) -> int:
+        executor.wait(reply)
         return item
 
-    result: Future[list[int]] = Future()
-    crew.put(lambda: result.set_result(crew.each(waiting, range(3))))
-    assert done_by(crew, lambda: "rendered") == "rendered"
-    assert not result.done()
-    gate.set()
-    assert result.result(timeout=10) == [0, 1, 2]
-    crew.close()
+    waiting = executor.submit(lambda: executor.map(judge, range(3)))
+    assert call(executor, lambda: "rendered") == "rendered"
+    assert not waiting.done()
+    reply.set_result(None)
+    assert waiting.result(timeout=20) == [0, 1, 2]
 
 
-def test_more_pieces_than_threads_are_done_all_the_same() -> None:
-    crew = Crew("test", threads=2)
+def test_a_bounded_number_of_calls_waits(executor: UserCodeExecutor) -> None:
+    waiting = peak = 0
 
-    def piece(item: int) -> int:
-        with crew.pause():
-            time.sleep(0.002)
+    def judge(item: int) -> int:
+        nonlocal waiting, peak
+        waiting += 1
+        peak = max(peak, waiting)
+        executor.wait(complete_later(seconds=0.002))
+        waiting -= 1
         return item
 
-    assert done_by(crew, lambda: crew.each(piece, range(20))) == list(range(20))
-    crew.close()
+    count = 3 * MAX_SUSPENDED_CALLS
+    assert call(executor, lambda: executor.map(judge, range(count))) == list(range(count))
+    assert 1 < peak <= MAX_SUSPENDED_CALLS
 
 
-def test_whoever_waited_draws_on_as_if_nobody_else_had_drawn() -> None:
-    crew = Crew("test")
-
-    def piece(item: int) -> tuple[float, float]:
+def test_random_generators_continue_where_they_were_before_the_wait(executor: UserCodeExecutor) -> None:
+    def draw(item: int) -> tuple[float, float]:
         random.seed(item)
         numpy.random.seed(item)
         random.random()
-        with crew.pause():
-            time.sleep(0.002 * (item % 3))
+        executor.wait(complete_later(seconds=0.002 * (item % 3)))
         return random.random(), float(numpy.random.rand())
 
     expected = []
@@ -106,113 +109,146 @@ def test_whoever_waited_draws_on_as_if_nobody_else_had_drawn() -> None:
         generator = random.Random(item)
         generator.random()
         expected.append((generator.random(), float(numpy.random.RandomState(item).rand())))
-    assert done_by(crew, lambda: crew.each(piece, range(12))) == expected
-    crew.close()
+    assert call(executor, lambda: executor.map(draw, range(12))) == expected
 
 
-def test_what_a_piece_raises_is_raised_when_all_are_done() -> None:
-    crew = Crew("test")
+def test_an_exception_is_raised_after_all_calls_ended(executor: UserCodeExecutor) -> None:
     finished: list[int] = []
 
-    def piece(item: int) -> int:
-        with crew.pause():
-            time.sleep(0.001)
+    def judge(item: int) -> float:
+        executor.wait(complete_later(seconds=0.001))
         finished.append(item)
-        return 1 // (item - 2)
+        return 1 / (item - 2)
 
     with pytest.raises(ZeroDivisionError):
-        done_by(crew, lambda: crew.each(piece, range(5)))
+        call(executor, lambda: executor.map(judge, range(5)))
     assert sorted(finished) == [0, 1, 2, 3, 4]
-    crew.close()
 
 
-def test_a_thread_that_foreign_code_started_may_wait_without_the_baton() -> None:
-    crew = Crew("test")
+def test_everything_runs_in_one_thread(executor: UserCodeExecutor) -> None:
+    def name(_: int) -> str:
+        before = threading.current_thread().name
+        executor.wait(complete_later())
+        assert threading.current_thread().name == before
+        return before
 
-    def work() -> str:
-        answers: list[str] = []
+    assert set(call(executor, lambda: executor.map(name, range(50)))) == {"assay-user-code"}
 
-        def own_thread() -> None:
-            with crew.pause():
-                answers.append("waited")
 
-        thread = threading.Thread(target=own_thread)
+def test_each_call_has_its_own_context_variables(executor: UserCodeExecutor) -> None:
+    variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=-1)
+
+    def judge(item: int) -> int:
+        variable.set(item)
+        executor.wait(complete_later())
+        return variable.get()
+
+    variable.set(7)
+    assert call(executor, lambda: (executor.map(judge, range(5)), variable.get())) == ([0, 1, 2, 3, 4], 7)
+
+
+def test_a_thread_of_user_code_blocks_while_it_waits(executor: UserCodeExecutor) -> None:
+    def judge() -> str:
+        replies: list[str] = []
+        thread = threading.Thread(target=lambda: replies.append(executor.wait(complete_later("reply"))))
         thread.start()
         thread.join(timeout=10)
-        return answers[0]
+        return replies[0]
 
-    assert done_by(crew, work) == "waited"
-    crew.close()
-
-
-def test_without_waiting_one_thread_does_everything() -> None:
-    crew = Crew("test")
-    names = done_by(crew, lambda: crew.each(lambda _: threading.current_thread().name, range(50)))
-    assert set(names) == {"test-1"}
-    assert crew.each(lambda item: item, []) == []
-    crew.close()
+    assert call(executor, judge) == "reply"
 
 
-def test_a_lock_that_foreign_code_holds_while_it_waits_does_not_stop_everything() -> None:
-    crew = Crew("test", patience_s=0.05)
-    lock = threading.Lock()
+def test_time_spent_waiting_does_not_count(executor: UserCodeExecutor) -> None:
+    def judge(_: int) -> str:
+        with current_timer():
+            executor.wait(complete_later(seconds=1.2))
+        return "done"
 
-    def piece(item: int) -> int:
-        with lock, crew.pause():
-            time.sleep(0.001)
-        return item
-
-    assert done_by(crew, lambda: crew.each(piece, range(4))) == [0, 1, 2, 3]
-    crew.close()
+    with enforce_time_limit(0.3):
+        assert call(executor, lambda: executor.map(judge, range(2))) == ["done", "done"]
 
 
-def test_a_piece_that_hangs_keeps_nobody_waiting_once_the_crew_is_closed() -> None:
-    crew = Crew("test")
-    hangs, asked, never = threading.Event(), threading.Event(), threading.Event()
+def test_a_call_that_hangs_after_its_wait_is_stopped_and_the_others_are_not(
+    executor: UserCodeExecutor,
+) -> None:
+    def judge(item: int) -> str:
+        try:
+            with current_timer():
+                executor.wait(complete_later())
+                while item == 1:
+                    time.sleep(0.01)
+        except UserCodeTimeout:
+            return "timeout"
+        return "done"
 
-    def piece(item: int) -> None:
-        if item == 1:
-            hangs.set()
-            never.wait(timeout=20)
-            return
-        with crew.pause():
-            asked.wait(timeout=20)
-
-    def close() -> None:
-        hangs.wait(
-            timeout=20
-        )  # in another thread than the one that asks for the batch, which waits for it now
-        asked.set()
-        crew.close()
-
-    threading.Thread(target=close, daemon=True).start()
-    with pytest.raises(HelperStopped):
-        done_by(crew, lambda: crew.each(piece, range(4)))
-    assert not never.is_set()
-    never.set()
+    with enforce_time_limit(0.3):
+        assert call(executor, lambda: executor.map(judge, range(3))) == ["done", "timeout", "done"]
 
 
-def test_a_run_that_is_stopped_ends_nobody_who_waits_for_the_baton() -> None:
-    """Its place in the queue would stay taken, and everybody behind it would wait for nobody."""
-    crew = Crew("test")
-    asked = threading.Event()
-    late: list[bool] = []
+def test_closing_stops_calls_that_wait(executor: UserCodeExecutor) -> None:
+    unwound = threading.Event()
 
-    def piece(item: int) -> None:
-        with current_watch() as watch:
-            if item == 0:
-                with crew.pause():
-                    asked.wait(10)
-                    first.append(watch)
-            else:
-                asked.set()
-                while not crew._returning:  # the first one wants to go on, and this one has the baton
-                    time.sleep(0.001)
-                first[0]._stopping = True  # what Ctrl-C does
-                late.append(first[0].is_late)
-                first[0]._stopping = False
+    def judge(_: int) -> None:
+        try:
+            executor.wait(Future())
+        finally:
+            unwound.set()
 
-    first: list[Any] = []
-    done_by(crew, lambda: crew.each(piece, range(2)))
-    crew.close()
-    assert late == [False]
+    executor.submit(lambda: executor.map(judge, range(3)))
+    call(executor, lambda: None)
+    executor.close()
+    assert unwound.wait(timeout=10)
+
+
+def test_output_streams_and_working_directory_are_restored_after_each_call(
+    executor: UserCodeExecutor, tmp_path: Path
+) -> None:
+    before, own = Path.cwd(), io.StringIO()
+
+    def misbehave() -> None:
+        os.chdir(tmp_path)
+        sys.stderr = sys.stdout = own
+
+    call(executor, misbehave)
+    assert call(executor, Path.cwd) == before
+    assert call(executor, lambda: sys.stdout is sys.stderr and sys.stderr is not own)
+
+
+def test_work_from_the_event_loop_returns_its_result_and_its_exception(executor: UserCodeExecutor) -> None:
+    async def several() -> list[int]:
+        results = await asyncio.gather(*(executor.run(lambda n=n: n) for n in range(5)))  # type: ignore[misc]
+        with pytest.raises(ZeroDivisionError):
+            await executor.run(lambda: 1 / 0)
+        return results
+
+    assert asyncio.run(several()) == [0, 1, 2, 3, 4]
+
+
+def test_the_direct_executor_calls_at_once() -> None:
+    executor = DirectExecutor()
+    done: Future[int] = Future()
+    done.set_result(3)
+    assert asyncio.run(executor.run(threading.get_ident)) == threading.get_ident()
+    assert executor.map(lambda item: item + 1, [1, 2]) == [2, 3]
+    assert executor.wait(done) == 3
+
+
+def test_user_code_may_use_signals_where_the_executor_serves_in_the_main_thread() -> None:
+    executor = UserCodeExecutor()
+
+    def alarm(_: int) -> str:
+        before = signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError("own alarm")))
+        executor.wait(complete_later())
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            time.sleep(5)
+        except TimeoutError as error:
+            return str(error)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        return "no alarm"
+
+    result = executor.submit(lambda: executor.map(alarm, range(1)))
+    result.add_done_callback(lambda _: executor.close())
+    executor.serve()
+    assert result.result() == ["own alarm"]

@@ -1,72 +1,73 @@
-"""The table of contents: render, ask, extract, judge, append, summarise, in a stream.
+"""Execute a plan, top to bottom: render, ask, append, judge, summarise, in a stream.
 
     documents -> requests -> (journal? cache?) -> model -> responses -> journal -> answers -> verdicts -> journal
 
-Resume is subtraction: documents the journal has judged are passed over, requests it has answered are not asked.
-A response is durable before its document counts as done.
+Resuming is subtraction: documents the journal has judged are skipped, requests it has answered are not sent again. A response
+is durable before its document counts as done.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from functools import partial
 from itertools import chain
 
 from assay.core.errors import AssayError
 from assay.core.progress import RunProgress, TaskProgress
-from assay.core.requests import Request, fingerprint
+from assay.core.requests import Request, compute_fingerprint
 from assay.core.responses import Failure, Outcome, Response
 from assay.core.verdicts import Estimate
-from assay.engine.judging.context import Court
-from assay.engine.judging.dispatch import Courthouse
-from assay.engine.judging.documents import Judged, OpenDocument, running_score
-from assay.engine.judging.llm_judges import deliberate
+from assay.engine.judging.context import JudgeContext
+from assay.engine.judging.dispatch import JudgeDispatcher
+from assay.engine.judging.documents import list_scores
+from assay.engine.judging.llm_judges import ask_judges
+from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.plan import Plan, PlannedTask
 from assay.engine.results.stop_rules import open_stops, stop_facts
 from assay.engine.results.summary import summarise
-from assay.engine.running.batching import Gathering, short_turns
+from assay.engine.running.batching import ResponseBatcher, shorten_thread_switches
 from assay.engine.running.cost_ledger import open_ledger
-from assay.engine.running.dialogues import go_on
-from assay.engine.running.document_reader import CHUNK, open_chunks
-from assay.engine.running.gc import few_collections
-from assay.engine.running.media_archive import MediaKeeper
+from assay.engine.running.dialogues import advance_dialogues
+from assay.engine.running.document_reader import CHUNK_SIZE, read_chunks
+from assay.engine.running.gc import reduce_collections
+from assay.engine.running.media_archive import MediaArchive
 from assay.engine.running.model_queue import Backlog, ask
-from assay.engine.running.open_documents import Rooms
-from assay.engine.running.prefetch import Prefetch, lightened
-from assay.engine.running.services import ModelServices, first_of, open_model
-from assay.engine.running.token_answers import known_to
+from assay.engine.running.open_documents import OpenDocumentLimiter
+from assay.engine.running.prefetch import MediaPrefetcher, strip_media
+from assay.engine.running.services import ModelServices, first_error, open_model
+from assay.engine.running.token_answers import require_tokens
 from assay.sandboxes.program_runner import permitted
-from assay.store.cache import KnownAnswers
-from assay.store.journal import Journal
-from assay.user_code.runner import Draws, ForeignCode
+from assay.store.cache.response_cache import ResponseSource
+from assay.store.journal.journal import Journal
+from assay.user_code.executor import Executor
+from assay.user_code.random_state import TaskRandomState
 
 __all__ = ["run"]
 
-_MOST_WRITES = 32
-"""Portions handed to the journal before somebody waits for them."""
+MAX_PENDING_WRITES = 32
+"""Batches handed to the journal before the run waits for the disk."""
 
 
 async def run(
     plan: Plan,
     journal: Journal,
-    cache: KnownAnswers | None,
+    cache: ResponseSource | None,
     progress: RunProgress,
-    foreign: ForeignCode | None = None,
+    executor: Executor,
 ) -> list[Estimate]:
-    """Answer and score whatever the journal lacks, then sum it up. Task helpers run where `foreign` says."""
-    stream = _Stream(plan, journal, known_to(plan, cache), progress, foreign or ForeignCode())
-    with few_collections(), short_turns(plan.model), permitted(plan.programs, plan.spec):
+    """Answer and score what the journal lacks, then aggregate. User code runs on the executor."""
+    stream = _RunStream(plan, journal, require_tokens(plan, cache), progress, executor)
+    with reduce_collections(), shorten_thread_switches(plan.model), permitted(plan.programs, plan.spec):
         try:
-            with stream.court:
-                await stream.flow()
+            with stream.judge_context:
+                await stream.execute()
                 if stream.stops:
                     facts = stop_facts(plan, stream.stops, journal.facts())
                     await asyncio.wrap_future(journal.set_facts(facts))
                 progress.stage = "summarise"
-                estimates = await stream.foreign.run(partial(summarise, plan, journal))
+                estimates = await executor.run(partial(summarise, plan, journal))
         finally:
             await stream.close()
     await asyncio.wrap_future(journal.add_estimates(estimates))
@@ -74,237 +75,230 @@ async def run(
     return estimates
 
 
-class _Stream:
-    """One pass through a plan."""
+class _RunStream:
+    """One pass through a plan. Documents flow through the methods in the order of this file."""
 
     def __init__(
         self,
         plan: Plan,
         journal: Journal,
-        cache: KnownAnswers | None,
+        cache: ResponseSource | None,
         progress: RunProgress,
-        foreign: ForeignCode,
+        executor: Executor,
     ) -> None:
         self.plan = plan
         self.journal = journal
         self.cache = cache
         self.progress = progress
+        self.executor = executor
+        self.model_digest = plan.model_digest
+        self.group = asyncio.TaskGroup()
+        self.stops = open_stops(plan, journal)
+        self.random_states = {name: TaskRandomState(plan.spec.seed, name) for name in plan.tasks}
+        # documents to requests
         traits = plan.model.traits
-        self.backlog = Backlog(max(2 * traits.window * traits.in_flight, 2 * CHUNK))
-        self.waiting: dict[str, list[tuple[OpenDocument, int]]] = {}
-        """Fingerprint -> who waits for it: identical requests are asked once."""
+        self.open_documents = OpenDocumentLimiter(
+            max(8 * CHUNK_SIZE, 4 * traits.window * traits.in_flight),
+            dialogues=[name for name, planned in plan.tasks.items() if planned.task.is_dialogue],
+            dialogue_limit=2 * CHUNK_SIZE,
+            rounds=self.stops,
+        )
+        self.media = MediaPrefetcher(plan.spec.media_memory_mb * 2**20, plan.model)
+        self.media_archive = MediaArchive(journal.path.parent, plan.spec.keep_media_mb)
+        # requests to responses
+        self.backlog = Backlog(max(2 * traits.window * traits.in_flight, 2 * CHUNK_SIZE))
+        self.in_flight: dict[str, list[tuple[OpenDocument, int]]] = {}
+        """Fingerprint -> the documents that wait for it: identical requests are sent once."""
 
+        self.ledger = open_ledger(plan.spec, journal)
+        self.account = self.ledger.account(plan.model)
+        self.model_is_open = False
+        # responses to verdicts
         self.arrived: list[Outcome] = []
         self.arrival = asyncio.Event()
-        self.rendered = False
+        self.all_asked = False
+        self.writes: list[Future[None]] = []
         self.held: dict[str, list[OpenDocument]] = {}
         """Complete documents of tasks whose filters look across all documents."""
 
-        self.writes: list[Future[None]] = []
-        self.model_digest = plan.model_digest
-        self.foreign = foreign
-        self.draws = {name: Draws(plan.spec.seed, name) for name in plan.tasks}
-        self.stops = open_stops(plan, journal)
-        self.rooms = Rooms(
-            max(8 * CHUNK, 4 * traits.window * traits.in_flight),
-            dialogues=[name for name, planned in plan.tasks.items() if planned.task.is_dialogue],
-            room_of_dialogues=2 * CHUNK,
-            rounds=self.stops,
-        )
-        self.ledger = open_ledger(plan.spec, journal)
-        self.account = self.ledger.account(plan.model)
         self.services = ModelServices(journal, cache, progress, plan.judges, plan.programs, self.ledger)
-        plan.programs.pause = self.foreign.pause
-        self.court = Court(self.services, self.foreign, plan.house_judges)
-        self.courthouse = Courthouse(plan, self.foreign, self.draws, self.court)
-        self.group = asyncio.TaskGroup()
-        self.opened = False
-        self.media = Prefetch(plan.spec.media_memory_mb * 2**20, plan.model)
-        self.keeper = MediaKeeper(journal.path.parent, plan.spec.keep_media_mb)
+        plan.programs.wait = executor.wait
+        self.judge_context = JudgeContext(self.services, executor, plan.house_judges)
+        self.dispatcher = JudgeDispatcher(plan, executor, self.random_states, self.judge_context)
 
-    # --- the flow ----------------------------------------------------------------------------------
-
-    async def flow(self) -> None:
+    async def execute(self) -> None:
+        """Run all stages at the same time, until every document is judged and written."""
         for name, planned in self.plan.tasks.items():
-            metrics = list(planned.scorer.metrics)
-            self.progress.tasks[name] = TaskProgress(
-                name, planned.documents, metric=metrics[0] if metrics else ""
-            )
+            metric = next(iter(planned.scorer.metrics), "")
+            self.progress.tasks[name] = TaskProgress(name, planned.documents, metric=metric)
         self.progress.stage = "ask"
         try:
             async with asyncio.TaskGroup() as self.group:
-                recorder = self.group.create_task(self._record())
-                producer = self.group.create_task(self._produce())
+                recorder = self.group.create_task(self._append_responses())
+                producer = self.group.create_task(self._render_requests())
                 await self._ask()
-                if self.ledger.reached:
+                if self.ledger.is_exhausted:
                     producer.cancel()
-                self.rendered = True
+                self.all_asked = True
                 self.arrival.set()
                 await recorder
             async with asyncio.TaskGroup() as self.group:
-                for name in list(self.held) if not self.ledger.reached else ():
+                for name in list(self.held) if not self.ledger.is_exhausted else ():
                     documents = self.held.pop(name)
-                    await self.rooms.begin(name, len(documents))
+                    await self.open_documents.add(name, len(documents))
                     await self._judge(name, documents)
-        except* AssayError as several:
-            raise first_of(several) from None
-        await self._written()
-        if self.ledger.reached:
-            raise self.ledger.stopped()
+        except* AssayError as errors:
+            raise first_error(errors) from None
+        await self._flush()
+        if self.ledger.is_exhausted:
+            raise self.ledger.build_error()
 
     async def close(self) -> None:
-        """Stop cleanly, whatever happened: what has arrived is written."""
-        self.foreign.close()
+        """Stop, whatever happened: responses that arrived are written."""
         self.media.close()
         self._append(self._take_arrived())
         await self.services.close()
-        await self.courthouse.close()
-        await self._written(quietly=True)
-        if self.opened:
+        await self.dispatcher.close()
+        await self._flush(ignore_errors=True)
+        if self.model_is_open:
             await self.plan.model.close()
-
-    async def _ask(self) -> None:
-        """Open the model only if there is something to ask."""
-        first = await self.backlog.peek()
-        if first:
-            self.progress.stage = "open"
-            await self.services.open()
-            await open_model(self.plan.model)
-            self.opened = True
-            self.progress.stage = "ask"
-            await ask(self.plan.model, self.backlog, self._receive, self.account.admit)
 
     # --- documents to requests ---------------------------------------------------------------------
 
-    async def _produce(self) -> None:
-        """Open documents task by task; past a task that waits for its judges, helpers or dialogues, the next."""
-        tasks = {name: self._chunks(planned) for name, planned in self.plan.tasks.items()}
+    async def _render_requests(self) -> None:
+        """Read and render documents task by task; if a task reached its limit, continue with the next one."""
+        tasks = {name: self._read_chunks(planned) for name, planned in self.plan.tasks.items()}
         while tasks:
-            name = self.rooms.free(tasks)
-            if name is None:  # nobody fills the model's window up while all wait
-                await self.backlog.hurry()
-                await self.rooms.wait(tasks)
-                await self.backlog.hurry(on=False)
-            elif (chunk := await self.foreign.run(partial(next, tasks[name], None))) is None:
+            name = self.open_documents.choose_task(tasks)
+            if name is None:
+                await self.backlog.release_partial_windows()
+                await self.open_documents.wait(tasks)
+                await self.backlog.release_partial_windows(enabled=False)
+            elif (chunk := await self.executor.run(partial(next, tasks[name], None))) is None:
                 del tasks[name]
             else:
-                await self._admit(self.plan.tasks[name], chunk)
-        await self.backlog.hurry()
-        await self.rooms.wait_for_dialogues()
+                await self._queue_chunk(self.plan.tasks[name], chunk)
+        await self.backlog.release_partial_windows()
+        await self.open_documents.wait_for_dialogues()
         await self.backlog.close()
 
-    def _chunks(self, planned: PlannedTask) -> Iterator[list[OpenDocument]]:
-        """Render what is not finished, a chunk at a time."""
+    def _read_chunks(self, planned: PlannedTask) -> Iterator[list[OpenDocument]]:
         name, media = planned.task.name, self.media
-        return open_chunks(
+        return read_chunks(
             self.plan,
             planned,
-            self._finished(name),
+            self.journal.finished(name, retry_failed=self.plan.spec.retry_failed),
             self.progress.tasks[name],
-            lambda chunk: media.at_once([document.requests for document in chunk], CHUNK // 4),
+            lambda chunk: media.choose_chunk_size([document.requests for document in chunk], CHUNK_SIZE // 4),
             self.stops.get(name),
         )
 
-    def _finished(self, task: str) -> AbstractSet[int]:
-        return self.journal.finished(task, retry_failed=self.plan.spec.retry_failed)
-
-    async def _admit(self, planned: PlannedTask, chunk: list[OpenDocument]) -> None:
-        """Write documents and requests down; answer from memory what can be; queue the rest."""
+    async def _queue_chunk(self, planned: PlannedTask, chunk: list[OpenDocument]) -> None:
+        """Append documents and requests to the journal, answer known requests, queue the others."""
         self._append_documents(chunk)
-        await self.keeper.keep(chunk)
-        if len(self.writes) > _MOST_WRITES:  # nothing to ask, so nothing else waits for the disk
-            await self._written()
-        await self.rooms.begin(planned.task.name, len(chunk))
-        self._show(planned, chunk)
+        await self.media_archive.save(chunk)
+        if len(self.writes) > MAX_PENDING_WRITES:  # a resumed run with nothing to ask waits nowhere else
+            await self._flush()
+        await self.open_documents.add(planned.task.name, len(chunk))
+        self._hold_judge_media(planned, chunk)
         complete, pending = self._look_up(chunk)
-        await self._complete(planned.task.name, complete)
+        await self._advance(planned.task.name, complete)
         await self.backlog.put(pending)
-        await self.media.room(self.backlog)
+        await self.media.wait_for_memory(self.backlog)
 
-    def _show(self, planned: PlannedTask, chunk: Sequence[OpenDocument]) -> None:
-        """Hold on to what juries are to see: within the budget, unless documents wait for each other."""
-        if self.plan.spec.predict_only or not any(jury.spec.media for jury in planned.scorer.juries):
+    def _hold_judge_media(self, planned: PlannedTask, chunk: Sequence[OpenDocument]) -> None:
+        """Keep media for LLM judges that see them: within the memory budget, unless documents wait for each other."""
+        if self.plan.spec.predict_only or not any(panel.spec.media for panel in planned.scorer.juries):
             return
         for document in chunk:
             media = [part for request in document.requests[:1] for part in request.prompt.media]
-            together = not planned.judged_apart
-            document.shown = tuple(media) if together else self.media.hold(document.name, media)
+            per_document = planned.is_judged_per_document
+            document.judge_media = self.media.hold(document.key, media) if per_document else tuple(media)
 
     def _look_up(self, chunk: list[OpenDocument]) -> tuple[list[OpenDocument], Sequence[Request]]:
-        """Answer from memory what can be: the documents that are complete, and the requests to be asked."""
-        new = [document.fingerprints[document.answered :] for document in chunk]
+        """Answer requests from the journal and the cache; return the complete documents and the open requests."""
+        new = [document.fingerprints[document.answered_count :] for document in chunk]
         wanted = list(dict.fromkeys(chain.from_iterable(new)))
         known = self.journal.find(wanted)
-        from_cache: dict[str, Response] = {}
         if self.cache is not None and len(known) < len(wanted):
-            from_cache = self.cache.find([mark for mark in wanted if mark not in known])
-            kept = self.journal.add_responses(from_cache.items(), source="cache", at_leisure=True)
-            self.writes.append(kept)
+            from_cache = self.cache.find([fingerprint for fingerprint in wanted if fingerprint not in known])
+            self.writes.append(
+                self.journal.add_responses(from_cache.items(), source="cache", at_leisure=True)
+            )
             known |= from_cache
         pending: list[Request] = []
         complete: list[OpenDocument] = []
         reused = 0
-        waiting = self.waiting
-        any_media = False
-        for document, marks in zip(chunk, new, strict=True):
+        in_flight = self.in_flight
+        has_media = False
+        for document, fingerprints in zip(chunk, new, strict=True):
             requests = document.requests
-            for at, mark in enumerate(marks, start=len(requests) - len(marks)):
-                if mark in known:
-                    document.outcomes[at] = known[mark]
+            for index, fingerprint in enumerate(fingerprints, start=len(requests) - len(fingerprints)):
+                if fingerprint in known:
+                    document.outcomes[index] = known[fingerprint]
                     document.missing -= 1
                     reused += 1
-                elif mark in waiting:
-                    waiting[mark].append((document, at))
+                elif fingerprint in in_flight:
+                    in_flight[fingerprint].append((document, index))
                 else:
-                    waiting[mark] = [(document, at)]
-                    pending.append(requests[at])
+                    in_flight[fingerprint] = [(document, index)]
+                    pending.append(requests[index])
             if document.missing == 0:
                 complete.append(document)
-            document.requests = lightened(requests)
-            any_media = any_media or document.requests is not requests
+            document.requests = strip_media(requests)
+            has_media = has_media or document.requests is not requests
         self.progress.cached += reused
-        return complete, self.media.share(pending) if any_media else pending
+        return complete, self.media.share(pending) if has_media else pending
 
     def _append_documents(self, chunk: Sequence[OpenDocument]) -> None:
-        """Write down documents with all their requests so far."""
         rows = [(one.document, one.target, one.requests, one.fingerprints) for one in chunk]
         self.writes.append(self.journal.add_documents(rows, at_leisure=True))
 
-    # --- responses to verdicts ---------------------------------------------------------------------
+    # --- requests to responses ---------------------------------------------------------------------
+
+    async def _ask(self) -> None:
+        """Send the queued requests; the model is opened only if there are any."""
+        if await self.backlog.peek():
+            self.progress.stage = "open"
+            await self.services.open()
+            await open_model(self.plan.model)
+            self.model_is_open = True
+            self.progress.stage = "ask"
+            await ask(self.plan.model, self.backlog, self._receive, self.account.admit)
 
     def _receive(self, outcome: Outcome) -> None:
-        self.media.done(outcome.request_id)
+        self.media.release(outcome.request_id)
         arrived = self.arrived
         if not arrived:
             self.arrival.set()
         arrived.append(self.account.charge(outcome) if self.account.billed else outcome)
 
-    async def _record(self) -> None:
-        """Write what arrived, then count it: durable first."""
-        gathering = Gathering()
+    async def _append_responses(self) -> None:
+        """Write responses, then hand them to their documents: durable first."""
+        batcher = ResponseBatcher()
         while True:
             await self.arrival.wait()
-            if not self.rendered:
-                await gathering.wait(len(self.arrived), of=len(self.waiting))
+            if not self.all_asked:
+                await batcher.wait(len(self.arrived), in_flight=len(self.in_flight))
             self.arrival.clear()
             batch = self._take_arrived()
             if batch:
-                with gathering.timed():
+                with batcher.measure():
                     self._append(batch)
-                    await self._written()
+                    await self._flush()
                     await self._distribute(batch)
-            elif self.rendered and not self.arrived:
+            elif self.all_asked and not self.arrived:
                 return
-            if self.rendered:
+            if self.all_asked:
                 self.arrival.set()
 
     def _take_arrived(self) -> list[tuple[str, Outcome]]:
         arrived, self.arrived = self.arrived, []
-        return [(fingerprint(self.model_digest, outcome.request_id), outcome) for outcome in arrived]
+        return [(compute_fingerprint(self.model_digest, outcome.request_id), outcome) for outcome in arrived]
 
     def _append(self, batch: Sequence[tuple[str, Outcome]]) -> None:
-        failures = [(mark, outcome) for mark, outcome in batch if isinstance(outcome, Failure)]
-        responses = [(mark, outcome) for mark, outcome in batch if isinstance(outcome, Response)]
+        failures = [(key, outcome) for key, outcome in batch if isinstance(outcome, Failure)]
+        responses = [(key, outcome) for key, outcome in batch if isinstance(outcome, Response)]
         if responses:
             self.writes.append(self.journal.add_responses(responses, source="model", at_leisure=True))
             if self.cache is not None:
@@ -313,81 +307,92 @@ class _Stream:
             self.writes.append(self.journal.add_failures(failures, at_leisure=True))
 
     async def _distribute(self, batch: Sequence[tuple[str, Outcome]]) -> None:
+        """Hand outcomes to the documents that wait for them, and complete documents to the next stage."""
         complete: dict[str, list[OpenDocument]] = {}
-        waiting = self.waiting
+        in_flight = self.in_flight
         self.progress.count([outcome for _, outcome in batch], billed=self.account.billed)
-        for mark, outcome in batch:
-            for document, at in waiting.pop(mark):
-                document.outcomes[at] = outcome
+        for fingerprint, outcome in batch:
+            for document, index in in_flight.pop(fingerprint):
+                document.outcomes[index] = outcome
                 document.missing -= 1
                 if document.missing == 0:
                     complete.setdefault(document.document.task, []).append(document)
         for task, documents in complete.items():
-            await self._complete(task, documents)
+            await self._advance(task, documents)
 
-    async def _complete(self, task: str, documents: list[OpenDocument]) -> None:
+    # --- responses to verdicts ---------------------------------------------------------------------
+
+    async def _advance(self, task: str, documents: list[OpenDocument]) -> None:
+        """Judge complete documents, or continue their dialogues."""
         if not documents:
             return
         if self.plan.tasks[task].task.is_dialogue:
-            self.group.create_task(self._talk(self.plan.tasks[task], documents))
+            self.group.create_task(self._advance_dialogues(self.plan.tasks[task], documents))
         else:
-            await self._end(task, documents)
+            await self._judge_when_ready(task, documents)
 
-    async def _talk(self, planned: PlannedTask, documents: list[OpenDocument]) -> None:
-        """Let dialogues go on until they end or wait for the model; a helper that is slow holds nothing else up."""
-        task, limit = planned.task.name, self.plan.spec.max_rounds
-        further = partial(go_on, limit=limit, model_digest=self.model_digest)
+    async def _advance_dialogues(self, planned: PlannedTask, documents: list[OpenDocument]) -> None:
+        """Advance dialogues until they end or wait for the model. A slow helper delays nothing else."""
+        task = planned.task.name
+        advance = partial(
+            advance_dialogues,
+            planned,
+            random_state=self.random_states[task],
+            limit=self.plan.spec.max_rounds,
+            model_digest=self.model_digest,
+        )
         while documents:
-            await self.foreign.run(partial(further, planned, documents, self.draws[task]))
-            ended = [document for document in documents if document.missing == 0]
-            await self._end(task, ended)
-            going = [document for document in documents if document.missing]
-            if not going:
+            await self.executor.run(partial(advance, documents))
+            await self._judge_when_ready(task, [document for document in documents if not document.missing])
+            waiting = [document for document in documents if document.missing]
+            if not waiting:
                 return
-            self._append_documents(going)
-            documents, pending = self._look_up(going)
+            self._append_documents(waiting)
+            documents, pending = self._look_up(waiting)
             await self.backlog.put_first(pending)
 
-    async def _end(self, task: str, documents: list[OpenDocument]) -> None:
+    async def _judge_when_ready(self, task: str, documents: list[OpenDocument]) -> None:
+        """Judge documents now, or hold them until all documents of their task are complete."""
         if not documents:
             return
-        if self.plan.tasks[task].judged_apart:
+        if self.plan.tasks[task].is_judged_per_document:
             await self._judge(task, documents)
         else:
             self.held.setdefault(task, []).extend(documents)
-            await self.rooms.end(task, len(documents))  # they wait for each other, not for room
+            await self.open_documents.remove(task, len(documents))  # they wait for each other
 
     async def _judge(self, task: str, documents: list[OpenDocument]) -> None:
         documents.sort(key=lambda document: document.document.index)
-        if self.courthouse.beside(self.plan.tasks[task]):
+        if self.dispatcher.runs_in_background(self.plan.tasks[task]):
             self.group.create_task(self._judge_now(task, documents))
         else:
             await self._judge_now(task, documents)
 
     async def _judge_now(self, task: str, documents: list[OpenDocument]) -> None:
         planned = self.plan.tasks[task]
-        score = not self.plan.spec.predict_only
-        judged = await self.courthouse.judge(task, documents)
-        if planned.scorer.juries and score:
-            await deliberate(planned, documents, judged, self.services, self.foreign, self.courthouse.decide)
+        judged = await self.dispatcher.judge(task, documents)
+        if planned.scorer.juries and not self.plan.spec.predict_only:
+            await ask_judges(
+                planned, documents, judged, self.services, self.executor, self.dispatcher.read_replies
+            )
             for document in documents:
-                self.media.done(document.name)
-        self.writes.append(self._kept(task, judged))
+                self.media.release(document.key)
+        self.writes.append(self._append_verdicts(task, judged))
         if task in self.stops:
             self.stops[task].add(judged.verdicts)
         counters = self.progress.tasks[task]
         counters.done += len(documents)
         counters.endings.update([ending for _, ending, _ in judged.outcomes])
-        counters.add_scores(running_score(judged, planned.scorer.pipelines[0].name, counters.metric))
-        await self.rooms.end(task, len(documents))
+        counters.add_scores(list_scores(judged, planned.scorer.pipelines[0].name, counters.metric))
+        await self.open_documents.remove(task, len(documents))
 
-    def _kept(self, task: str, judged: Judged) -> Future[None]:
+    def _append_verdicts(self, task: str, judged: JudgedBatch) -> Future[None]:
         return self.journal.add_judged(
             task, judged.outcomes, judged.answers, judged.verdicts, judged.repeats, at_leisure=True
         )
 
-    async def _written(self, *, quietly: bool = False) -> None:
-        """Wait until everything handed to the journal is on disk: in one transaction, as far as it is not yet."""
+    async def _flush(self, *, ignore_errors: bool = False) -> None:
+        """Wait until everything handed to the journal is on disk, in one transaction."""
         writes, self.writes = self.writes, []
         if not writes:
             return
@@ -396,5 +401,5 @@ class _Stream:
             for write in writes:
                 write.result()
         except AssayError:
-            if not quietly:
+            if not ignore_errors:
                 raise

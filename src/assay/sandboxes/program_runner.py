@@ -11,14 +11,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
-from assay.core.errors import CannotAnswer
-from assay.core.executing import executing
+from assay.core.errors import UnsupportedRequest
+from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Sandbox
-from assay.core.programs import Execution, Isolation, Program
-from assay.core.runspec import RunSpec
+from assay.core.program_executor import use_executor
+from assay.core.programs import Execution, IsolationReport, Program
 from assay.sandboxes import choose_sandbox
 
 __all__ = ["Programs", "allowed", "permitted", "usable_cores"]
@@ -36,46 +36,45 @@ class Programs:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._room: asyncio.Semaphore | None = None
-        self._chosen: tuple[Sandbox, Isolation] | None = None
-        self._elsewhere: Isolation | None = None
+        self._chosen: tuple[Sandbox, IsolationReport] | None = None
+        self._elsewhere: IsolationReport | None = None
         self.allowed = True
         """False: every program is refused."""
 
         self.executed = 0
         """Programs that came to an end."""
 
-        self.pause: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Around waiting for programs: lets other helper code go on meanwhile."""
+        self.wait: Callable[[Future[Execution]], Execution] = Future.result
+        """Waits for a program. A run replaces it, so that other user code runs meanwhile."""
 
     @property
-    def isolation(self) -> Isolation | None:
+    def isolation(self) -> IsolationReport | None:
         """What the sandbox isolates; None as long as none was needed."""
         return self._chosen[1] if self._chosen is not None else self._elsewhere
 
-    def note(self, executed: int, isolation: Isolation | None) -> None:
+    def note(self, executed: int, isolation: IsolationReport | None) -> None:
         """Programs that came to an end elsewhere, and what isolated them; what is known here goes before."""
         self.executed += executed
         self._elsewhere = self._elsewhere or isolation
 
-    def open(self) -> Isolation:
+    def open(self) -> IsolationReport:
         """Choose the sandbox now.
 
         Raises:
             AssayError: There is none of that name, or it does not work here.
         """
-        chosen: tuple[Sandbox, Isolation] = self._submit(self._choose()).result()
+        chosen: tuple[Sandbox, IsolationReport] = self._submit(self._choose()).result()
         return chosen[1]
 
     async def execute(self, program: Program) -> Execution:
         """As `Services` has it."""
         return await asyncio.wrap_future(self._submit(self._execute(program)))
 
-    def execute_all(self, programs: Sequence[Program]) -> list[Execution]:
+    def execute_programs(self, programs: Sequence[Program]) -> list[Execution]:
         """As code that just calls a function has it."""
         started = [self._submit(self._execute(program)) for program in programs]
         try:
-            with self.pause():
-                return [work.result() for work in started]
+            return [self.wait(work) for work in started]
         finally:
             for work in started:
                 work.cancel()
@@ -93,7 +92,7 @@ class Programs:
     async def _execute(self, program: Program) -> Execution:
         _name_task()
         if not self.allowed:
-            raise CannotAnswer(
+            raise UnsupportedRequest(
                 "the task executes code written by the model, which this run does not allow",
                 hint="add --confirm_run_unsafe_code to allow it",
             )
@@ -104,7 +103,7 @@ class Programs:
         self.executed += 1
         return done
 
-    async def _choose(self) -> tuple[Sandbox, Isolation]:
+    async def _choose(self) -> tuple[Sandbox, IsolationReport]:
         _name_task()
         if self._chosen is None:
             assert self._room is not None
@@ -155,7 +154,7 @@ def permitted(programs: Programs, spec: RunSpec) -> Iterator[None]:
     # the variable is the one the published metric asks for
     programs.allowed = spec.confirm_run_unsafe_code or os.environ.get("HF_ALLOW_CODE_EVAL") == "1"
     try:
-        with executing(programs):
+        with use_executor(programs):
             yield
     finally:
         programs.close()
@@ -165,14 +164,14 @@ def permitted(programs: Programs, spec: RunSpec) -> Iterator[None]:
 def allowed(sandbox: str = "auto", **arguments: Any) -> Iterator[Programs]:
     """Outside of a run: metrics that execute programs may do so in here.
 
-    >>> from assay.scoring.hub import load
+    >>> from assay.scoring.hf_evaluate import load
     >>> with allowed("limits"):
     ...     load("code_eval").compute(predictions=[["x = 1"]], references=["assert x"], k=[1])[0]
     {'pass@1': 1.0}
     """
     programs = Programs(sandbox, arguments)
     try:
-        with executing(programs):
+        with use_executor(programs):
             yield programs
     finally:
         programs.close()

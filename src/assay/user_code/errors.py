@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from assay.core.errors import AssayError, BadTask
+from assay.core.errors import AssayError, TaskError
 from assay.core.specs import TaskSpec
 
 __all__ = ["wrap_user_errors"]
@@ -15,7 +15,7 @@ __all__ = ["wrap_user_errors"]
 
 @contextmanager
 def wrap_user_errors(spec: TaskSpec) -> Iterator[None]:
-    """Raise `BadTask` with file, line and function for any exception of the task's own code."""
+    """Raise `TaskError` with file, line and function for any exception of the task's own code."""
     try:
         yield
     except AssayError:
@@ -26,7 +26,7 @@ def wrap_user_errors(spec: TaskSpec) -> Iterator[None]:
         frame = (own or frames)[-1]
         ending = isinstance(error, SystemExit)
         said = f"ends the program: exit {error}" if ending else f"fails: {type(error).__name__}: {error}"
-        raise BadTask(
+        raise TaskError(
             f"the code of the task `{spec.name}` {said}",
             where=f"{frame.filename}:{frame.lineno}, {frame.name}",
             hint=f"the task is described in {spec.path}",

@@ -1,224 +1,285 @@
-"""Several threads of which one runs at a time: whoever holds the baton.
+"""Run user code serially in one thread, and let calls that wait for a judge or a program overlap.
 
-A piece of foreign code that has to wait for the world (a judge's reply) lays the baton down and takes it up again
-afterwards; meanwhile another thread goes on with what is next. So foreign code never runs twice at once, and many of
-its questions are open at the same time.
+User code never runs twice at once and never leaves its thread: helpers keep state, draw from the global random generators
+and set signal handlers. A call that waits (`wait`) is suspended as a greenlet, and the thread continues with the next call.
+
+    loop thread:   await executor.run(judge_documents)
+    this thread:   executor.serve()  ->  map(judge_one, documents)  ->  wait(judge_reply)  ->  next document
 """
 
 from __future__ import annotations
 
+import asyncio
+import queue
 import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import Context, copy_context
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from assay.user_code.main_thread import borrowed
-from assay.user_code.timeouts import HelperStopped, current_watch
+from greenlet import getcurrent, greenlet
 
-__all__ = ["Crew"]
+from assay.user_code.process_state import ProcessState
+from assay.user_code.timeouts import UserCodeStopped, current_timer
 
-_THREADS = 64
-"""Pieces that may wait for the world at the same time."""
-
-_PATIENCE_S = 60.0
-"""How long one who waited waits for the baton. Whoever has it may be waiting in turn for a lock that this one holds."""
+__all__ = ["DirectExecutor", "Executor", "UserCodeExecutor"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+MAX_SUSPENDED_CALLS = 64
+"""Calls of one `map` that may wait at the same time."""
 
-class Crew:
-    """Does work in the order it is given, one piece at a time, in threads that do not keep the process alive."""
+POLL_INTERVAL_S = 0.1
+"""How often an idle executor looks for signals. Python handles a signal only between two steps of the main thread."""
 
-    def __init__(self, name: str, *, threads: int = _THREADS, patience_s: float = _PATIENCE_S) -> None:
-        self._name = name
-        self._patience_s = patience_s
-        self._most = threads
-        self._turn = threading.Condition()
-        self._work: deque[Callable[[], None]] = deque()
-        self._returning: deque[object] = deque()
-        """Those who waited and want to go on; they come before new work."""
 
-        self._running = 0
-        self._threads = self._paused = 0
-        self._closed = False
-        self._here = threading.local()
+class Executor(Protocol):
+    """Runs the stages of a run that may call a task's own code."""
 
-    def put(self, work: Callable[[], None]) -> None:
-        """Do this when its turn comes, in the context of who asks for it. What it raises is its own business."""
-        with self._turn:
-            self._work.append(partial(copy_context().run, work))
-            self._staff()
-            self._turn.notify_all()
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what the work returns; raise what it raises."""
+        ...
+
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Call the function with each item, in order. Only from inside `run`."""
+        ...
+
+    def wait(self, future: Future[T]) -> T:
+        """Return the result of a future that another thread completes. Only from inside `run`."""
+        ...
 
     def close(self) -> None:
-        """Take no more work. Whatever is running is left to itself."""
-        with self._turn:
-            self._closed = True
-            self._turn.notify_all()
+        """Accept no more work."""
+        ...
 
-    def holds_baton(self) -> bool:
-        """Whether the calling thread is the one that runs."""
-        return getattr(self._here, "holds", False)
 
-    @contextmanager
-    def pause(self) -> Iterator[None]:
-        """Around waiting for the world: others may run; the global generators are afterwards where they were."""
-        if (
-            not self.holds_baton()
-        ):  # a thread that foreign code started itself: it waits without troubling anybody
-            yield
-            return
-        with current_watch().paused():  # nothing may end this half-way: others count on who has the baton
-            states = _generator_states()
-            self._lay_down()
+class DirectExecutor:
+    """Calls everything at once, in the thread of the event loop: for plans without user code."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Call the work."""
+        return work()
+
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Call the function with each item."""
+        return [function(item) for item in items]
+
+    def wait(self, future: Future[T]) -> T:
+        """Block until the future is done. Never called on the event loop: only user code and programs wait."""
+        return future.result()
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class UserCodeExecutor:
+    """Runs work from any thread in the thread that calls `serve`."""
+
+    def __init__(self) -> None:
+        self._inbox: queue.SimpleQueue[_Call | greenlet | None] = queue.SimpleQueue()
+        """New calls, calls whose wait is over, or None when the executor is closed."""
+
+        self._calls: deque[_Call] = deque()
+        self._resumable: deque[greenlet] = deque()
+        self._suspended: set[greenlet] = set()
+        self._thread: int | None = None
+        self._hub: greenlet | None = None
+        self._closed = False
+
+    # --- for the event loop ------------------------------------------------------------------------
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run the work when its turn comes; raise what it raises."""
+        return await asyncio.wrap_future(self.submit(work))
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Queue the work, in the context of the caller."""
+        result: Future[T] = Future()
+
+        def call() -> None:
+            if not result.set_running_or_notify_cancel():
+                return
             try:
-                yield
-            finally:
-                self._take_up()
-                _set_generator_states(states)
+                result.set_result(work())
+            except UserCodeStopped:  # a signal stopped it: the run is being cancelled
+                result.set_exception(CancelledError())
+            except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
+                result.set_exception(error)
 
-    def _lay_down(self) -> None:
-        batch: _Batch[Any, Any] | None = getattr(self._here, "batch", None)
-        self._here.holds = False
-        with self._turn:
-            if batch is not None and batch.offer():
-                self._work.appendleft(partial(copy_context().run, self._go_on, batch))
-            self._running -= 1
-            self._paused += 1
-            if self._work:
-                self._staff()
-            self._turn.notify_all()
+        self._inbox.put(_Call(call, copy_context()))
+        return result
 
-    def _take_up(self) -> None:
-        ticket = object()
-        with self._turn:
-            self._returning.append(ticket)
-            try:
-                self._turn.wait_for(
-                    lambda: self._closed or (not self._running and self._returning[0] is ticket),
-                    self._patience_s,
-                )
-            finally:  # also when Ctrl-C ends the wait: whoever runs is counted, and gives it back at its end
-                self._returning.remove(ticket)
-                self._paused -= 1
-                self._running += 1
-        self._here.holds = True
+    def close(self) -> None:
+        """Accept no more work and end `serve`. Calls that wait are stopped."""
+        self._closed = True
+        self._inbox.put(None)
 
-    def each(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """The function of every item, begun in order; while one waits for the world, the next is begun.
-
-        Called by work of this crew. What an item raises is raised here, once all are done.
-
-        Raises:
-            HelperStopped: The crew was closed before all were done. An item that hangs keeps nobody waiting.
-        """
-        batch = _Batch(function, items)
-        before = getattr(self._here, "batch", None)
-        try:
-            self._go_on(batch)
-        finally:
-            self._here.batch = before
-        if not batch.done:
-            with self.pause(), self._turn:
-                self._turn.wait_for(lambda: batch.done or self._closed)
-        if not batch.done:
-            raise HelperStopped("the run is being stopped")
-        return batch.results()
-
-    def _go_on(self, batch: _Batch[Any, Any]) -> None:
-        self._here.batch = batch
-        batch.offered = False
-        while not self._closed and batch.do_next():
-            pass
-        self._here.batch = None
-        with self._turn:
-            self._turn.notify_all()  # whoever waits for the batch looks whether it is done
-
-    def _staff(self) -> None:
-        """A thread more where all wait for the world, the main one first; called with the lock held."""
-        if self._threads == self._paused and self._threads < self._most:
-            self._threads += 1
-            name = f"{self._name}-{self._threads}"
-            if not borrowed(self._serve):
-                threading.Thread(target=self._serve, name=name, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            with self._turn:
-                self._turn.wait_for(self._may_begin)
-                if not self._work:  # closed
-                    self._threads -= 1
-                    return
-                work = self._work.popleft()
-                self._running += 1
-            self._here.holds = True
-            try:
-                work()
-            finally:
-                self._here.holds = False
-                with self._turn:
-                    self._running -= 1
-                    self._turn.notify_all()
-
-    def _may_begin(self) -> bool:
-        if self._work:
-            return not self._running and not self._returning
-        return self._closed
-
-
-class _Batch(Generic[T, R]):
-    """Items that several threads take from, one after the other; at once only where one lost its patience."""
-
-    def __init__(self, function: Callable[[T], R], items: Sequence[T]) -> None:
-        self._function = function
-        self._items = items
-        self._lock = threading.Lock()
-        self._next = 0
-        self._open = len(items)
-        self._results: dict[int, R] = {}
-        self._errors: dict[int, BaseException] = {}
-        self.offered = False
-        """Whether its remaining items wait in the queue for another thread."""
+    # --- for the thread that runs user code ---------------------------------------------------------
 
     @property
-    def done(self) -> bool:
-        """Whether every item came to its end."""
-        return not self._open
+    def is_running(self) -> bool:
+        """Whether the calling thread runs user code now."""
+        return threading.get_ident() == self._thread and getcurrent() is not self._hub
 
-    def offer(self) -> bool:
-        """Whether the rest has to be put into the queue, which is done once."""
-        if self.offered or self._next >= len(self._items):
-            return False
-        self.offered = True
-        return True
+    def serve(self) -> None:
+        """Run calls in this thread until the executor is closed."""
+        self._thread, self._hub = threading.get_ident(), getcurrent()
+        state = ProcessState()
+        with state.redirect_output():
+            try:
+                while not self._closed:
+                    idle = not self._resumable and not self._calls
+                    self._receive(POLL_INTERVAL_S if idle else 0)
+                    if self._resumable:
+                        self._switch_to(self._resumable.popleft())
+                    elif self._calls:
+                        self._switch_to(self._calls.popleft().to_greenlet())
+                    state.restore()
+            finally:
+                self._stop_suspended()
+                self._thread = self._hub = None
 
-    def do_next(self) -> bool:
-        """Do the next item; False when all have been begun."""
-        with self._lock:
-            if self._next >= len(self._items):
-                return False
-            at = self._next
-            self._next += 1
+    @contextmanager
+    def serve_in_thread(self) -> Iterator[UserCodeExecutor]:
+        """Serve in a daemon thread while the block runs: where the calling thread runs the event loop."""
+        thread = threading.Thread(target=self.serve, name="assay-user-code", daemon=True)
+        thread.start()
         try:
-            self._results[at] = self._function(self._items[at])
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the batch
-            self._errors[at] = error
-        with self._lock:
-            self._open -= 1
-        return True
+            yield self
+        finally:
+            self.close()
+
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Call the function with each item, started in order; while one call waits, the next one starts.
+
+        What a call raises is raised here, after all of them ended.
+        """
+        if not self.is_running:
+            return [function(item) for item in items]
+        batch: _Batch[R] = _Batch(len(items))
+        for index, item in enumerate(items):
+            while batch.started - batch.ended >= MAX_SUSPENDED_CALLS:
+                self.wait(batch.next_end())
+            self._resume_ready()
+            batch.started += 1
+            call = _Call(partial(batch.call, index, function, item), copy_context())
+            self._switch_to(call.to_greenlet())
+        while batch.ended < batch.started:
+            self.wait(batch.next_end())
+        return batch.results()
+
+    def wait(self, future: Future[T]) -> T:
+        """Suspend the calling code until another thread completes the future; other calls run meanwhile.
+
+        The time limit does not count while it waits, and the global random generators continue where they were.
+        A thread that user code started itself blocks.
+        """
+        if future.done() or not self.is_running:
+            return future.result()
+        current = getcurrent()
+        future.add_done_callback(lambda _: self._inbox.put(current))
+        self._suspended.add(current)
+        generators = _get_generator_states()
+        try:
+            with current_timer().pause():
+                assert current.parent is not None
+                current.parent.switch()
+        finally:
+            self._suspended.discard(current)
+            _set_generator_states(generators)
+        return future.result()
+
+    # --- switching ---------------------------------------------------------------------------------
+
+    def _receive(self, timeout_s: float) -> None:
+        """Sort what other threads sent; wait for the first of it if asked to."""
+        try:
+            message = self._inbox.get(timeout=timeout_s) if timeout_s else self._inbox.get_nowait()
+            while True:
+                if isinstance(message, greenlet):
+                    self._resumable.append(message)
+                elif message is not None:
+                    self._calls.append(message)
+                message = self._inbox.get_nowait()
+        except queue.Empty:
+            pass
+
+    def _resume_ready(self) -> None:
+        """Continue the calls whose wait is over: they come before new ones."""
+        self._receive(0)
+        while self._resumable:
+            self._switch_to(self._resumable.popleft())
+
+    def _switch_to(self, call: greenlet) -> None:
+        """Run a call until it ends or waits; then control comes back here."""
+        call.parent = getcurrent()
+        with current_timer().pause():
+            call.switch()
+
+    def _stop_suspended(self) -> None:
+        while self._suspended:
+            call = self._suspended.pop()
+            call.parent = getcurrent()
+            try:
+                call.throw(UserCodeStopped("the run is being stopped"))
+            except UserCodeStopped:
+                pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call that has not started, with the context variables of its caller."""
+
+    function: Callable[[], None]
+    context: Context
+
+    def to_greenlet(self) -> greenlet:
+        call = greenlet(self.function)
+        call.gr_context = self.context
+        return call
+
+
+class _Batch(Generic[R]):
+    """The calls of one `map`."""
+
+    def __init__(self, size: int) -> None:
+        self.started = self.ended = 0
+        self._size = size
+        self._results: dict[int, R] = {}
+        self._errors: dict[int, BaseException] = {}
+        self._end: Future[None] | None = None
+
+    def call(self, index: int, function: Callable[[T], R], item: T) -> None:
+        """Call the function and keep its result or its exception."""
+        try:
+            self._results[index] = function(item)
+        except BaseException as error:  # noqa: BLE001 - raised again by `results`
+            self._errors[index] = error
+        self.ended += 1
+        end, self._end = self._end, None
+        if end is not None:
+            end.set_result(None)
+
+    def next_end(self) -> Future[None]:
+        """Return a future that is done when another call has ended."""
+        if self._end is None:
+            self._end = Future()
+        return self._end
 
     def results(self) -> list[R]:
+        """Return the results in order; raise the first exception."""
         if self._errors:
             raise self._errors[min(self._errors)]
-        return [self._results[at] for at in range(len(self._items))]
+        return [self._results[index] for index in range(self._size)]
 
 
-def _generator_states() -> tuple[Any, Any]:
+def _get_generator_states() -> tuple[Any, Any]:
     import numpy
 
     return random.getstate(), numpy.random.get_state()

@@ -1,11 +1,12 @@
-"""How long a piece of foreign code may take, and how it is ended when it takes longer.
+"""Limit how long user code may run, and stop code that runs longer.
 
-    with current_watch():        # around one document's helper
-        helper(document)
+    with enforce_time_limit(30):
+        with current_timer():        # around the code of one document
+            helper(document)
 
-In the main thread a signal ends what hangs, also in a regular expression, a sleep or a socket: a timer that counts the
-processor's time serves where Python cannot switch threads, a watching thread where nothing runs at all. In other
-threads only code that comes back to Python can be ended.
+In the main thread a signal stops code that hangs, also in a regular expression, a sleep or a socket: a timer of processor
+time where Python cannot switch threads, a watcher thread where nothing runs. In other threads only code that returns to
+Python can be stopped.
 """
 
 from __future__ import annotations
@@ -22,152 +23,155 @@ from typing import Any
 from assay.core.errors import AssayError
 
 __all__ = [
-    "HelperQuit",
-    "HelperStopped",
-    "TookTooLong",
-    "Watch",
-    "current_watch",
-    "wake_main_thread",
-    "watching",
+    "CodeTimer",
+    "UserCodeExit",
+    "UserCodeStopped",
+    "UserCodeTimeout",
+    "current_timer",
+    "enforce_time_limit",
 ]
 
-_TICK_S = 0.5
-_GRACE_S = 3.0
-"""A second blow would hit whoever is just dealing with the first one."""
+_CHECK_INTERVAL_S = 0.5
+_STOP_INTERVAL_S = 3.0
+"""Code that was stopped gets this long to unwind before it is stopped again."""
 
 _SIGNAL = getattr(signal, "SIGVTALRM", None)
-"""The alarm signal itself is left to helpers, some of which use it."""
+"""SIGALRM is left to helpers, some of which use it."""
 
 
-class HelperStopped(BaseException):
-    """Foreign code was ended from outside. No `Exception`: helpers catch those broadly, and would go on."""
+class UserCodeStopped(BaseException):
+    """User code was stopped from outside. Not an `Exception`, because helpers catch those broadly."""
 
 
-class TookTooLong(AssayError):
-    """A piece of foreign code used up its time: what a `with current_watch()` raises then."""
+class UserCodeTimeout(AssayError):
+    """User code exceeded its time limit."""
 
 
-class HelperQuit(AssayError):
-    """A piece of foreign code tried to end the program, or raised what is meant to pass every border."""
+class UserCodeExit(AssayError):
+    """User code tried to end the program, or raised a `BaseException`."""
 
     @classmethod
-    def of(cls, error: BaseException) -> HelperQuit:
+    def from_exception(cls, error: BaseException) -> UserCodeExit:
+        """Describe what the code raised."""
         if isinstance(error, SystemExit):
-            return cls(f"the task's own code ends the program: exit {error.code}")
-        return cls(f"the task's own code raises {type(error).__name__}: {error}")
+            return cls(f"the task's code exits the program: exit {error.code}")
+        return cls(f"the task's code raises {type(error).__name__}: {error}")
 
 
-class Watch:
-    """One thread's watch over the foreign code it runs. Entering costs two assignments."""
+class CodeTimer:
+    """Measures the user code that one thread runs. Entering costs two assignments."""
 
-    __slots__ = ("_own_limit_s", "_patient_until", "_since", "_stopping", "_struck")
+    __slots__ = ("_has_pending_stop", "_limit_override_s", "_next_stop", "_started", "_stopping")
 
     def __init__(self) -> None:
-        self._own_limit_s: float | None = None
-        self._since: float | None = None
+        self._limit_override_s: float | None = None
+        self._started: float | None = None
         self._stopping = False
-        self._patient_until = 0.0
-        """Not struck again before: what was struck needs a moment to come to its end."""
+        self._next_stop = 0.0
+        """Not stopped again before this time."""
 
-        self._struck = False
-        """An exception was sent to this thread and may still be under way."""
+        self._has_pending_stop = False
+        """An exception was sent to this thread and may not have been raised yet."""
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> CodeTimer:
         if self._stopping:
-            raise HelperStopped("the run is being stopped")
-        self._since = time.monotonic()
+            raise UserCodeStopped("the run is being stopped")
+        self._started = time.monotonic()
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        """Whatever ended the piece becomes an ordinary error, unless the run is being stopped."""
-        self._since = None
-        self._patient_until = 0.0
-        if self._struck:  # what was meant for this piece must not hit the next one
-            self._struck = False
-            _send(threading.get_ident(), None)
-        if kind is HelperStopped and not self._stopping:
-            raise TookTooLong(self._reason) from error
-        if not (error is None or isinstance(error, (Exception, HelperStopped, KeyboardInterrupt))):
-            raise HelperQuit.of(error) from error
+        """Turn whatever ended the code into an ordinary error, unless the run is being stopped."""
+        self._started = None
+        self._next_stop = 0.0
+        if self._has_pending_stop:  # it must not hit the next call
+            self._has_pending_stop = False
+            _raise_in_thread(threading.get_ident(), None)
+        if kind is UserCodeStopped and not self._stopping:
+            raise UserCodeTimeout(self._reason) from error
+        if not (error is None or isinstance(error, (Exception, UserCodeStopped, KeyboardInterrupt))):
+            raise UserCodeExit.from_exception(error) from error
 
     @property
-    def is_late(self) -> bool:
-        """Whether what runs now has run too long, or is to stop at once."""
-        since = self._since
-        if since is None:
+    def has_expired(self) -> bool:
+        """Whether the code that runs now exceeded its limit or has to stop."""
+        started = self._started
+        if started is None:
             return False
-        return self._stopping or 0 < self._limit_s < time.monotonic() - since
+        return self._stopping or 0 < self._limit_s < time.monotonic() - started
 
     @property
     def _limit_s(self) -> float:
-        if self._own_limit_s is not None:
-            return self._own_limit_s
-        limits = _limits_s[-1:]  # another run may end meanwhile
+        if self._limit_override_s is not None:
+            return self._limit_override_s
+        limits = _limits_s[-1:]  # another run may end at any moment
         return limits[0] if limits else 0.0
 
-    def stop(self) -> None:
-        """End what runs now, and let nothing more begin in this thread."""
+    def refuse(self) -> None:
+        """Start no more code in this thread; code that runs now has expired."""
         self._stopping = True
-        self.check()
 
-    def check(self) -> None:
-        """Raise in the foreign code if its time is over. Called by the signal handler, in its thread."""
+    def allow(self) -> None:
+        """Start code again."""
+        self._stopping = False
+
+    def raise_if_expired(self) -> None:
+        """Raise in the user code if its time is over. The signal handler calls this, in the thread of the code."""
         now = time.monotonic()
-        if self.is_late and now >= self._patient_until:
-            self._patient_until = now + _GRACE_S
-            raise HelperStopped(self._reason)
+        if self.has_expired and now >= self._next_stop:
+            self._next_stop = now + _STOP_INTERVAL_S
+            raise UserCodeStopped(self._reason)
 
     @property
     def _reason(self) -> str:
         if self._stopping:
             return "the run is being stopped"
-        return f"the task's own code took longer than {self._limit_s:g} s (--helper_timeout)"
+        return f"the task's code exceeded its time limit of {self._limit_s:g} s (--helper_timeout)"
 
     @contextmanager
-    def limit(self, seconds: float) -> Iterator[None]:
-        """Another limit for a while; 0 for none."""
-        before, self._own_limit_s = self._own_limit_s, seconds
+    def override_limit(self, seconds: float) -> Iterator[None]:
+        """Use another limit while the block runs; 0 for none."""
+        before, self._limit_override_s = self._limit_override_s, seconds
         try:
             yield
         finally:
-            self._own_limit_s = before
+            self._limit_override_s = before
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Around waiting for what has limits of its own, as a judge does."""
-        since, self._since = self._since, None
+    def pause(self) -> Iterator[None]:
+        """Do not measure while the block runs: around waiting for something with a limit of its own."""
+        started, self._started = self._started, None
         try:
             yield
         finally:
-            self._since = None if since is None else time.monotonic()
+            self._started = None if started is None else time.monotonic()
 
 
-class _Local(threading.local):
+class _ThreadTimer(threading.local):
     def __init__(self) -> None:
-        self.watch = Watch()
+        self.timer = CodeTimer()
         with _guard:
-            _watches[threading.get_ident()] = self.watch
+            _timers[threading.get_ident()] = self.timer
 
 
 _guard = threading.Lock()
-_watches: dict[int, Watch] = {}
-_local = _Local()
+_timers: dict[int, CodeTimer] = {}
+_thread_timer = _ThreadTimer()
 _limits_s: list[float] = []
-"""The limits of the runs that are going on; the one that was begun last counts."""
+"""The limits of the runs in this process; the one that started last counts."""
 
 
-def current_watch() -> Watch:
-    """The watch of the calling thread."""
-    return _local.watch
+def current_timer() -> CodeTimer:
+    """Return the timer of the calling thread."""
+    return _thread_timer.timer
 
 
 @contextmanager
-def watching(limit_s: float) -> Iterator[None]:
-    """While the block runs, foreign code in any thread is ended after this long; 0 for never."""
+def enforce_time_limit(limit_s: float) -> Iterator[None]:
+    """Stop user code in any thread after this long while the block runs; 0 for no limit."""
     _limits_s.append(limit_s)
     stop = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(stop,), name="assay-watch", daemon=True)
-    with _timer():
+    watcher = threading.Thread(target=_watch_timers, args=(stop,), name="assay-time-limit", daemon=True)
+    with _processor_timer():
         watcher.start()
         try:
             yield
@@ -175,19 +179,19 @@ def watching(limit_s: float) -> Iterator[None]:
             stop.set()
             watcher.join()
             _limits_s.remove(limit_s)
-            for watch in list(_watches.values()):
-                watch._stopping = False
+            for timer in list(_timers.values()):
+                timer.allow()
 
 
 @contextmanager
-def _timer() -> Iterator[None]:
-    """The main thread looks at its watch now and then, however busy it is."""
+def _processor_timer() -> Iterator[None]:
+    """Make the main thread check its timer regularly, however busy it is."""
     if _SIGNAL is None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before: Callable[..., Any] | int | None = signal.signal(_SIGNAL, _look)
+    before: Callable[..., Any] | int | None = signal.signal(_SIGNAL, _check_main_timer)
     signal.siginterrupt(_SIGNAL, False)
-    signal.setitimer(signal.ITIMER_VIRTUAL, _TICK_S, _TICK_S)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _CHECK_INTERVAL_S, _CHECK_INTERVAL_S)
     try:
         yield
     finally:
@@ -195,41 +199,35 @@ def _timer() -> Iterator[None]:
         signal.signal(_SIGNAL, before or signal.SIG_DFL)
 
 
-def _look(_: int, __: FrameType | None) -> None:
-    watch = _watches.get(threading.main_thread().ident or 0)
-    if watch is not None:
-        watch.check()
+def _check_main_timer(_: int, __: FrameType | None) -> None:
+    timer = _timers.get(threading.main_thread().ident or 0)
+    if timer is not None:
+        timer.raise_if_expired()
 
 
-def _watch(stop: threading.Event) -> None:
-    """Wake those who sleep too long."""
+def _watch_timers(stop: threading.Event) -> None:
+    """Interrupt threads whose code exceeded its limit and uses no processor time."""
     main = threading.main_thread().ident
-    while not stop.wait(_TICK_S):
-        for thread, watch in list(_watches.items()):
-            if not watch.is_late:
+    while not stop.wait(_CHECK_INTERVAL_S):
+        for thread, timer in list(_timers.items()):
+            if not timer.has_expired:
                 continue
-            if thread == main and _SIGNAL is not None and signal.getsignal(_SIGNAL) is _look:
-                _interrupt(thread, _SIGNAL)
+            if thread == main and _SIGNAL is not None and signal.getsignal(_SIGNAL) is _check_main_timer:
+                _interrupt_system_call(thread, _SIGNAL)
             else:
-                watch._struck = True
-                _send(thread, HelperStopped)
+                timer._has_pending_stop = True
+                _raise_in_thread(thread, UserCodeStopped)
 
 
-def wake_main_thread() -> None:
-    """End what the main thread waits for, so that it attends to signals; nothing where nobody is watching."""
-    if _SIGNAL is not None and signal.getsignal(_SIGNAL) is _look:
-        _interrupt(threading.main_thread().ident or 0, _SIGNAL)
-
-
-def _interrupt(thread: int, number: signal.Signals) -> None:
-    """End a system call of this thread. At other times the signal lets system calls go on, whoever made them."""
+def _interrupt_system_call(thread: int, number: signal.Signals) -> None:
+    """Interrupt the system call of a thread. At other times this signal lets system calls continue."""
     signal.siginterrupt(number, True)
     signal.pthread_kill(thread, number)
-    time.sleep(_TICK_S / 10)
+    time.sleep(_CHECK_INTERVAL_S / 10)
     signal.siginterrupt(number, False)
 
 
-def _send(thread: int, error: type[BaseException] | None) -> None:
-    """Have a thread raise this when it next runs Python; None takes it back."""
+def _raise_in_thread(thread: int, error: type[BaseException] | None) -> None:
+    """Make a thread raise this when it next runs Python; None withdraws it."""
     sent = ctypes.py_object(error) if error is not None else None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), sent)

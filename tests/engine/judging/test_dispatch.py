@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from assay.engine.judging.dispatch import _together
+from assay.engine.judging.dispatch import _gather_or_cancel
 
 
 def test_where_one_piece_fails_the_others_have_been_stopped_when_it_is_told() -> None:
@@ -23,7 +23,7 @@ def test_where_one_piece_fails_the_others_have_been_stopped_when_it_is_told() ->
 
     async def work() -> None:
         with pytest.raises(ValueError, match="out of luck"):
-            await _together(piece(number) for number in range(3))
+            await _gather_or_cancel(piece(number) for number in range(3))
         assert stopped == [0, 2]
 
     asyncio.run(work())
@@ -36,6 +36,6 @@ def test_pieces_are_put_together_in_their_order() -> None:
         return number
 
     async def work() -> list[int]:
-        return await _together(piece(number) for number in range(5))
+        return await _gather_or_cancel(piece(number) for number in range(5))
 
     assert asyncio.run(work()) == [0, 1, 2, 3, 4]

@@ -11,7 +11,8 @@ from tests.making import Function, make_model, planned, write_choices, write_tas
 
 from assay.core.responses import Failure, LogProbability, Outcome, Response
 from assay.core.verdicts import Score, Unscored
-from assay.engine.judging.documents import Judged, OpenDocument, judge, running_score
+from assay.engine.judging.documents import judge_documents, list_scores
+from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.plan import PlannedTask
 
 
@@ -32,7 +33,7 @@ def documents(task: PlannedTask, values: Sequence[Sequence[Any]]) -> list[OpenDo
     return opened
 
 
-def scores(judged: Judged) -> dict[tuple[int, str, str], Any]:
+def scores(judged: JudgedBatch) -> dict[tuple[int, str, str], Any]:
     return {
         (verdict.document, verdict.pipeline, verdict.metric): verdict.value
         for verdict in judged.verdicts
@@ -45,7 +46,7 @@ FAILED = Failure(request_id="", kind="timeout", message="no answer in 120 s")
 
 def test_right_and_wrong_answers_are_scored(workspace: Path) -> None:
     task = plan_of(write_task(workspace))
-    judged = judge(task, documents(task, [["1"], ["7"]]))
+    judged = judge_documents(task, documents(task, [["1"], ["7"]]))
     assert scores(judged) == {(0, "none", "exact_match"): 1.0, (1, "none", "exact_match"): 0.0}
     assert judged.outcomes == [(0, "scored", ""), (1, "scored", "")]
     assert [answer.values for answer in judged.answers] == [("1",), ("7",)]
@@ -54,7 +55,7 @@ def test_right_and_wrong_answers_are_scored(workspace: Path) -> None:
 def test_a_failed_request_makes_its_document_failed_and_no_other(workspace: Path) -> None:
     task = plan_of(write_choices(workspace))
     good = [LogProbability(-1.0), LogProbability(-2.0)]
-    judged = judge(task, documents(task, [[good[0], FAILED], good]))
+    judged = judge_documents(task, documents(task, [[good[0], FAILED], good]))
     assert judged.outcomes == [(0, "failed", "timeout: no answer in 120 s"), (1, "scored", "")]
     assert {document for document, _, _ in scores(judged)} == {1}
 
@@ -69,7 +70,7 @@ def test_repeats_are_filtered_together_and_choices_apart(workspace: Path) -> Non
         ],
     )
     task = plan_of(path)
-    judged = judge(task, documents(task, [["7", "1", "1"], ["2", "2", "7"]]))
+    judged = judge_documents(task, documents(task, [["7", "1", "1"], ["2", "2", "7"]]))
     assert scores(judged) == {
         (0, "first", "exact_match"): 0.0,
         (0, "vote", "exact_match"): 1.0,
@@ -82,19 +83,19 @@ def test_repeats_are_filtered_together_and_choices_apart(workspace: Path) -> Non
 def test_likelihoods_reach_filters_as_lm_eval_gives_them(workspace: Path) -> None:
     helpers = "def results(doc, results):\n    assert results == [(-1.0, True), (-2.0, False)], results\n    return {'acc': 1}\n"
     task = plan_of(write_choices(workspace, helpers=helpers, process_results=Function("utils.results")))
-    judged = judge(task, documents(task, [[LogProbability(-1.0, True), LogProbability(-2.0)]]))
+    judged = judge_documents(task, documents(task, [[LogProbability(-1.0, True), LogProbability(-2.0)]]))
     assert scores(judged) == {(0, "none", "acc"): 1}
     helpers = "def results(doc, results):\n    assert results == [-3.0], results\n    return {'word_perplexity': 1}\n"
     task = plan_of(
         write_texts(workspace / "texts", helpers=helpers, process_results=Function("utils.results"))
     )
-    assert scores(judge(task, documents(task, [[LogProbability(-3.0)]])))
+    assert scores(judge_documents(task, documents(task, [[LogProbability(-3.0)]])))
 
 
 def test_helper_code_that_raises_leaves_its_document_unscored_with_the_traceback(workspace: Path) -> None:
     helpers = "def results(doc, results):\n    return {'exact_match': 1 / (int(doc['answer']) - 2)}\n"
     task = plan_of(write_task(workspace, helpers=helpers, process_results=Function("utils.results")))
-    judged = judge(task, documents(task, [["x"], ["x"], ["x"]]))
+    judged = judge_documents(task, documents(task, [["x"], ["x"], ["x"]]))
     assert [outcome for _, outcome, _ in judged.outcomes] == ["scored", "unscored", "scored"]
     (unscored,) = [verdict for verdict in judged.verdicts if isinstance(verdict, Unscored)]
     assert (unscored.document, unscored.metric, unscored.pipeline) == (1, "exact_match", "none")
@@ -106,7 +107,7 @@ def test_helper_code_that_raises_leaves_its_document_unscored_with_the_traceback
 def test_a_target_that_cannot_be_made_leaves_its_document_unscored(workspace: Path) -> None:
     helpers = "def target(doc):\n    return {'1': '1'}[doc['answer']]\n"
     task = plan_of(write_task(workspace, helpers=helpers, doc_to_target=Function("utils.target")))
-    judged = judge(task, documents(task, [["1"], ["2"]]))
+    judged = judge_documents(task, documents(task, [["1"], ["2"]]))
     assert [outcome for _, outcome, _ in judged.outcomes] == ["scored", "unscored"]
 
 
@@ -129,14 +130,14 @@ def fussy(folder: Path, *, per_document: bool) -> PlannedTask:
 
 def test_a_filter_that_raises_spoils_only_the_document_it_raised_for(workspace: Path) -> None:
     task = fussy(workspace, per_document=True)
-    judged = judge(task, documents(task, [["1"], ["bad"], ["3"]]))
+    judged = judge_documents(task, documents(task, [["1"], ["bad"], ["3"]]))
     assert [outcome for _, outcome, _ in judged.outcomes] == ["scored", "unscored", "scored"]
     assert scores(judged) == {(0, "fussy", "exact_match"): 1.0, (2, "fussy", "exact_match"): 1.0}
 
 
 def test_a_filter_that_looks_at_all_documents_and_raises_leaves_all_unscored(workspace: Path) -> None:
     task = fussy(workspace, per_document=False)
-    judged = judge(task, documents(task, [["1"], ["bad"], ["3"]]))
+    judged = judge_documents(task, documents(task, [["1"], ["bad"], ["3"]]))
     assert [outcome for _, outcome, _ in judged.outcomes] == ["unscored"] * 3
     assert all("a bad answer" in verdict.why for verdict in judged.verdicts if isinstance(verdict, Unscored))
     assert len(judged.verdicts) == 3, "each document counts as unscored under its metric"
@@ -144,7 +145,7 @@ def test_a_filter_that_looks_at_all_documents_and_raises_leaves_all_unscored(wor
 
 def test_without_scoring_the_answers_are_kept_and_nothing_is_judged(workspace: Path) -> None:
     task = plan_of(write_task(workspace))
-    judged = judge(task, documents(task, [["1"], [FAILED]]), score=False)
+    judged = judge_documents(task, documents(task, [["1"], [FAILED]]), score=False)
     assert judged.verdicts == []
     assert [answer.values for answer in judged.answers] == [("1",)]
     assert sorted(judged.outcomes) == [
@@ -161,7 +162,7 @@ def test_helper_code_may_scribble_on_its_document(workspace: Path) -> None:
     )
     task = plan_of(path)
     opened = documents(task, [["1"]])
-    judge(task, opened)
+    judge_documents(task, opened)
     assert opened[0].document.fields["answer"] == "1"
 
 
@@ -169,7 +170,7 @@ def test_the_running_score_is_of_one_metric_and_one_pipeline() -> None:
     def score(document: int, metric: str, pipeline: str, value: float) -> Score:
         return Score(document=document, metric=metric, pipeline=pipeline, value=value)
 
-    judged = Judged(
+    judged = JudgedBatch(
         verdicts=[score(0, "acc", "none", 1.0), score(0, "acc", "other", 0.0), score(0, "f1", "none", 0.5)]
     )
-    assert running_score(judged, "none", "acc") == [1.0]
+    assert list_scores(judged, "none", "acc") == [1.0]

@@ -11,10 +11,10 @@ from tests.making import ROWS, Function, make_model, right_answers, write_task
 import assay
 from assay import api
 from assay.core.requests import Request
-from assay.store.runs import Run
-from assay.viewer.exports.rows import table_rows
-from assay.viewer.lm_eval_files import results_document
-from assay.viewer.tables import results_text
+from assay.store.runs.run import Run
+from assay.viewer.exports.lm_eval import build_results
+from assay.viewer.exports.rows import iterate_table_rows
+from assay.viewer.terminal.results_table import format_results
 
 SAMPLED = {"until": ["\n"], "do_sample": True, "temperature": 1.0}
 
@@ -67,9 +67,9 @@ def test_exports_have_every_answer_and_their_mean(workspace: Path) -> None:
     assert first["repeats"] == [
         {"filter": "none", "answers": [0, 1, 2, 1], "scores": {"exact_match": [0.0, 1.0, 0.0, 1.0]}}
     ]
-    row = next(table_rows(run, ["sums"]))
+    row = next(iterate_table_rows(run, ["sums"]))
     assert (row["exact_match"], row["exact_match.mean"]) == (0.0, 0.5)
-    assert results_document(run)["repeats"] == run.facts["repeats"]
+    assert build_results(run)["repeats"] == run.facts["repeats"]
 
 
 def test_filters_that_select_differently_judge_single_answers_alike(workspace: Path) -> None:
@@ -81,7 +81,7 @@ def test_filters_that_select_differently_judge_single_answers_alike(workspace: P
     first, vote = run.facts["repeats"]
     assert first | {"pipeline": ""} == vote | {"pipeline": ""}
     assert run.results["sums"]["exact_match,vote"] == numbers_of(first)["maj@4"] == 1.0
-    assert sum("first, vote" in line for line in results_text(run).splitlines()) == 1
+    assert sum("first, vote" in line for line in format_results(run).splitlines()) == 1
 
 
 def numbers_of(about: dict[str, Any]) -> dict[str, float]:
@@ -106,7 +106,7 @@ def test_where_no_single_answer_is_judged_there_are_no_repeats(workspace: Path, 
     run = asked(workspace, right_in(0), **keys)
     assert "repeats" not in run.facts
     assert list(run.journal.repeats("sums")) == []
-    assert "pass@k" not in results_text(run)
+    assert "pass@k" not in format_results(run)
 
 
 def test_a_tasks_own_code_judges_repeats_too(workspace: Path) -> None:

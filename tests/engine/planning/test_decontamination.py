@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import assay
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.testing import ScriptedModel
 
 ROWS = [
@@ -80,13 +80,13 @@ def test_a_folder_of_texts_is_a_corpus_too(task: Path, tmp_path: Path) -> None:
 
 
 def test_a_corpus_that_is_not_there_is_found_in_the_plan(task: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadOption, match="no corpus"):
+    with pytest.raises(InvalidOption, match="no corpus"):
         run(task, tmp_path / "nowhere")
 
 
 def test_a_jsonl_line_without_text_is_told_with_its_place(task: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "bad.jsonl"
     corpus.write_text('{"text": "fine"}\n{"no": 1}\n')
-    with pytest.raises(BadOption, match="must be an object with `text`") as caught:
+    with pytest.raises(InvalidOption, match="must be an object with `text`") as caught:
         run(task, corpus)
     assert caught.value.where.endswith("bad.jsonl:2")

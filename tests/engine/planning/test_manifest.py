@@ -12,7 +12,7 @@ import pytest
 from tests.making import ROWS, Function, make_model, planned, write_task
 
 import assay
-from assay.core.errors import AssayError, BadData, BadOption
+from assay.core.errors import AssayError, DatasetError, InvalidOption
 from assay.engine.planning.environment import commits, hardware, versions
 from assay.engine.planning.manifest import make_manifest
 from assay.engine.planning.manifest_diff import KINDS, compare_manifests
@@ -200,14 +200,14 @@ def test_paths_lead_where_they_led_from_the_first_folder(
 )
 def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DatasetError, match=message):
         read_manifest(tmp_path / "manifest.json")
 
 
 def test_an_option_nobody_knows_is_refused(task: Path) -> None:
     kept = manifest(task.parent)
     kept["options"]["warp_speed"] = 9
-    with pytest.raises(BadOption, match="warp_speed"):
+    with pytest.raises(InvalidOption, match="warp_speed"):
         recall(kept, {})
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.making import Function, make_model, planned, write_choices, write_task, write_texts
 
 import assay
-from assay.core.ports import ToldTargets
+from assay.core.ports import SupportsTargets
 from assay.models.oracle import OracleModel
 
 MARKS = [
@@ -108,8 +108,8 @@ def test_every_repeat_is_right(workspace: Path) -> None:
 
 
 def test_no_other_model_is_told() -> None:
-    assert isinstance(OracleModel(), ToldTargets)
-    assert not isinstance(make_model(), ToldTargets)
+    assert isinstance(OracleModel(), SupportsTargets)
+    assert not isinstance(make_model(), SupportsTargets)
 
 
 def test_a_target_that_changed_is_not_answered_from_the_cache(workspace: Path) -> None:

@@ -11,19 +11,19 @@ from tests.making import ROWS, Function, make_model, planned, write_choices, wri
 
 from assay.core.errors import (
     AssayError,
-    BadData,
-    BadOption,
-    BadOutput,
-    BadTask,
-    CannotAnswer,
-    Problems,
+    DatasetError,
+    ErrorGroup,
+    InvalidOption,
+    OutputError,
+    TaskError,
     UnknownName,
+    UnsupportedRequest,
 )
 from assay.testing import ScriptedModel
 
 
 def problems(error: AssayError) -> list[AssayError]:
-    return list(error.problems) if isinstance(error, Problems) else [error]
+    return list(error.errors) if isinstance(error, ErrorGroup) else [error]
 
 
 # --- what is wrong -------------------------------------------------------------------------------------
@@ -34,26 +34,26 @@ def test_every_problem_is_reported_at_once(workspace: Path) -> None:
     write_task(workspace / "tasks", "wrong_column", doc_to_text="{{qestion}}")
     write_task(workspace / "tasks", "no_data", dataset_kwargs={"data_files": {"test": "gone.jsonl"}})
     (workspace / "file").write_text("in the way")
-    with pytest.raises(Problems) as caught:
+    with pytest.raises(ErrorGroup) as caught:
         planned(
             model_args={"wieghts": "x"},
             tasks=["misspelt", "wrong_column", "no_data"],
             include_path=["tasks"],
             output_path="file/results",
         )
-    kinds = sorted(type(problem).__name__ for problem in caught.value.problems)
-    assert kinds == ["BadData", "BadOption", "BadOutput", "BadTask", "UnknownName"]
+    kinds = sorted(type(problem).__name__ for problem in caught.value.errors)
+    assert kinds == ["DatasetError", "InvalidOption", "OutputError", "TaskError", "UnknownName"]
 
 
 def test_unknown_names_come_with_the_other_unknown_names(workspace: Path) -> None:
-    with pytest.raises(Problems) as caught:
+    with pytest.raises(ErrorGroup) as caught:
         planned(model="embeded", tasks=["quickstart_adition", "nothing_like_it"])
-    assert [problem.what for problem in caught.value.problems] == [
+    assert [problem.what for problem in caught.value.errors] == [
         "no task is called `quickstart_adition`",
         "no task is called `nothing_like_it`",
         "no model is called `embeded`",
     ]
-    assert "did you mean `quickstart_addition`?" in caught.value.problems[0].hint
+    assert "did you mean `quickstart_addition`?" in caught.value.errors[0].hint
 
 
 def test_one_problem_is_raised_as_itself(workspace: Path) -> None:
@@ -67,9 +67,9 @@ def test_the_same_problem_is_said_once(workspace: Path) -> None:
 
 
 def test_a_model_that_cannot_be_identified_is_one_of_the_problems(workspace: Path) -> None:
-    with pytest.raises(Problems) as caught:
+    with pytest.raises(ErrorGroup) as caught:
         planned(model_args={"weights": str(workspace / "nowhere")}, tasks=["unheard_of"])
-    assert [type(problem) for problem in caught.value.problems] == [UnknownName, BadData]
+    assert [type(problem) for problem in caught.value.errors] == [UnknownName, DatasetError]
 
 
 @pytest.mark.parametrize(
@@ -84,29 +84,29 @@ def test_a_task_the_model_cannot_answer_is_refused(
     workspace: Path, write: Callable[[Path], Path], abilities: Any, missing: str
 ) -> None:
     model = ScriptedModel(abilities=frozenset(abilities))
-    with pytest.raises(CannotAnswer, match=f"it does not do {missing}"):
+    with pytest.raises(UnsupportedRequest, match=f"it does not do {missing}"):
         planned(model, tasks=[str(write(workspace))])
     assert model.opened == 0
 
 
 def test_pictures_and_chat_are_abilities_too(workspace: Path) -> None:
     model = ScriptedModel(abilities=frozenset({"generate"}))
-    with pytest.raises(CannotAnswer, match="it does not do image"):
+    with pytest.raises(UnsupportedRequest, match="it does not do image"):
         planned(model, tasks=["quickstart_shapes"])
-    with pytest.raises(CannotAnswer, match="it does not do chat"):
+    with pytest.raises(UnsupportedRequest, match="it does not do chat"):
         planned(model, tasks=["quickstart_addition"], apply_chat_template=True)
 
 
 FAULTS = [
-    ({"doc_to_text": Function("utils.gone")}, "def text(doc): ...\n", BadTask, "no function `gone`"),
-    ({"doc_to_text": Function("nowhere.text")}, "", BadTask, "no helper file"),
-    ({"doc_to_text": Function("utils.text")}, "def text(doc:\n", BadTask, "not Python"),
+    ({"doc_to_text": Function("utils.gone")}, "def text(doc): ...\n", TaskError, "no function `gone`"),
+    ({"doc_to_text": Function("nowhere.text")}, "", TaskError, "no helper file"),
+    ({"doc_to_text": Function("utils.text")}, "def text(doc:\n", TaskError, "not Python"),
     ({"doc_to_text": Function("utils.text")}, "import no_such_package\n", AssayError, "no_such_package"),
-    ({"doc_to_text": Function("utils.text")}, "def text(doc): return doc['x']\n", BadTask, "KeyError: 'x'"),
+    ({"doc_to_text": Function("utils.text")}, "def text(doc): return doc['x']\n", TaskError, "KeyError: 'x'"),
     (
         {"process_docs": Function("utils.pick")},
         "def pick(rows): return 1 / 0\n",
-        BadTask,
+        TaskError,
         "ZeroDivisionError",
     ),
     ({"process_docs": Function("utils.pick")}, "def pick(rows): return []\n", AssayError, "no documents"),
@@ -126,20 +126,20 @@ FAULTS = [
     (
         {"filter_list": [{"name": "x", "filter": [{"function": "regex", "patern": "a"}]}]},
         "",
-        BadTask,
+        TaskError,
         "`regex`",
     ),
     (
         {"filter_list": [{"name": "x", "filter": [{"function": "regex", "regex_pattern": "("}]}]},
         "",
-        BadTask,
+        TaskError,
         "`regex`",
     ),
-    ({"doc_to_text": "{{question"}, "", BadTask, "not a valid template"),
-    ({"test_split": "dev"}, "", BadData, "no split `dev`"),
-    ({"output_type": "multiple_chioce"}, "", BadTask, "not an output type"),
-    ({"num_fewshot": 7}, "", BadTask, "7 few-shot examples"),
-    ({"unsafe_code": True}, "", CannotAnswer, "executes code"),
+    ({"doc_to_text": "{{question"}, "", TaskError, "not a valid template"),
+    ({"test_split": "dev"}, "", DatasetError, "no split `dev`"),
+    ({"output_type": "multiple_chioce"}, "", TaskError, "not an output type"),
+    ({"num_fewshot": 7}, "", TaskError, "7 few-shot examples"),
+    ({"unsafe_code": True}, "", UnsupportedRequest, "executes code"),
 ]
 
 
@@ -180,7 +180,7 @@ def test_samples_name_documents_that_are_there(workspace: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_refused_and_nothing_is_made(workspace: Path) -> None:
     path = str(write_task(workspace / "tasks"))
     (workspace / "file").write_text("in the way")
-    with pytest.raises(BadOutput, match="is not a folder"):
+    with pytest.raises(OutputError, match="is not a folder"):
         planned(make_model(), tasks=[path], output_path="file/results")
     planned(make_model(), tasks=[path], output_path="new/results")
     assert not (workspace / "new").exists()
@@ -208,9 +208,9 @@ def test_counting_names_every_task_with_a_document_that_cannot_be_rendered(works
         for name in ("one", "two")
     ]
     plan = planned(make_model(), tasks=list(map(str, paths)))
-    with pytest.raises(Problems) as caught:
+    with pytest.raises(ErrorGroup) as caught:
         plan.count_requests()
-    assert ["`one`" in caught.value.problems[0].what, "`two`" in caught.value.problems[1].what] == [
+    assert ["`one`" in caught.value.errors[0].what, "`two`" in caught.value.errors[1].what] == [
         True,
         True,
     ]
@@ -344,11 +344,11 @@ def test_what_can_change_a_score_changes_the_name(workspace: Path, options: dict
 
 
 def test_every_option_that_shapes_results_is_in_one_of_these_tables() -> None:
-    from assay.core.runspec import run_options
+    from assay.core.options.run_spec import list_options
 
     told = {*OTHER, "mc_as_generation", "model", "model_args", "tasks", "fewshot_as_multiturn", "metadata"}
     switches = {"trust_remote_code", "confirm_run_unsafe_code"}
-    assert {option for option, _, details in run_options() if details.shapes_result} == told | switches
+    assert {option for option, _, details in list_options() if details.affects_results} == told | switches
 
 
 @pytest.mark.parametrize(
@@ -404,9 +404,9 @@ def test_the_same_task_from_another_folder_is_the_same_run(
 
 
 def test_bad_options_are_bad_options(workspace: Path) -> None:
-    with pytest.raises(BadOption, match="cannot be used together"):
+    with pytest.raises(InvalidOption, match="cannot be used together"):
         planned(make_model(), tasks=["quickstart"], limit=3, samples={"quickstart_facts": [0]})
-    with pytest.raises(BadOption, match="the task folder `nowhere` is not there"):
+    with pytest.raises(InvalidOption, match="the task folder `nowhere` is not there"):
         planned(make_model(), tasks=["quickstart"], include_path=["nowhere"])
 
 
@@ -418,7 +418,7 @@ def test_one_mistake_in_a_task_file_does_not_hide_the_others(workspace: Path) ->
         "doc_to_txt: '{{q}}'\ndoc_to_target: a\nfilter_list: [{name: x, filter: [{function: take_frist}]}]\n"
         "metric_list: [{metric: exact_macth}]\n"
     )
-    with pytest.raises(Problems) as caught:
+    with pytest.raises(ErrorGroup) as caught:
         planned(make_model(), tasks=[str(path)])
     told = str(caught.value)
     for word in ("doc_to_txt", "take_frist", "exact_macth", "tset"):

@@ -10,7 +10,7 @@ import pytest
 from tests.making import make_model, right_answers, write_choices, write_task, write_texts
 
 import assay
-from assay.core.errors import BadData, BadOption, UnknownName
+from assay.core.errors import DatasetError, InvalidOption, UnknownName
 from assay.core.responses import Failure
 from assay.engine.results.replay import ReplayModel
 
@@ -97,7 +97,7 @@ def test_it_is_prompted_as_the_model_it_stands_for(workspace: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [{}, {"run": "latest", "file": "samples.jsonl"}])
 def test_it_needs_one_source(arguments: dict[str, str]) -> None:
-    with pytest.raises(BadOption, match="either a run or a file"):
+    with pytest.raises(InvalidOption, match="either a run or a file"):
         ReplayModel(**arguments)
 
 
@@ -217,10 +217,10 @@ def test_a_file_that_is_no_samples_file_is_an_error_with_its_line(
 ) -> None:
     path = workspace / "samples_x.jsonl"
     path.write_text(content)
-    with pytest.raises(BadData, match=message):
+    with pytest.raises(DatasetError, match=message):
         replay_file(path, [str(write_task(workspace))])
 
 
 def test_a_folder_without_samples_is_an_error(workspace: Path) -> None:
-    with pytest.raises(BadData, match="no samples file"):
+    with pytest.raises(DatasetError, match="no samples file"):
         replay_file(workspace, [str(write_task(workspace))])

@@ -10,7 +10,7 @@ from tests.making import Function, make_model, planned, write_task
 
 import assay
 from assay.core.ports import Model
-from assay.core.secrets import without_secrets
+from assay.core.secrets import redact_fields
 from assay.engine.results.run_facts import facts_of, shared_facts
 
 
@@ -18,7 +18,7 @@ from assay.engine.results.run_facts import facts_of, shared_facts
     "key", ["api_key", "OPENAI_API_KEY", "token", "hf_token", "password", "client_secret", "headers"]
 )
 def test_secrets_are_not_kept(key: str) -> None:
-    assert without_secrets({key: "s3cret", "model": "m"}) == {key: "***", "model": "m"}
+    assert redact_fields({key: "s3cret", "model": "m"}) == {key: "***", "model": "m"}
 
 
 def test_the_facts_are_json_and_tell_what_was_run(workspace: Path) -> None:

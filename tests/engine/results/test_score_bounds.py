@@ -11,7 +11,7 @@ from tests.making import Function, make_model, right_answers, write_task
 import assay
 from assay.core.requests import Request
 from assay.core.responses import Failure, Response
-from assay.viewer.tables import accounts
+from assay.viewer.results.notes import format_outcome_notes
 
 ROWS = [{"question": f"What is {number} + 1?", "answer": str(number + 1)} for number in range(10)]
 NUMBER = [
@@ -56,11 +56,11 @@ def test_a_task_where_all_is_well_has_no_bounds(workspace: Path) -> None:
     path = write_task(workspace, rows=ROWS)
     finished = assay.run(model=make_model(), tasks=[str(path)])
     assert finished.estimates[0].bounds is None
-    assert accounts(finished) == []
+    assert format_outcome_notes(finished) == []
 
 
 def test_the_account_is_shown(workspace: Path) -> None:
-    (line,) = accounts(run(workspace))
+    (line,) = format_outcome_notes(run(workspace))
     assert line == (
         "sums: 5 scored, 1 unparsed, 1 truncated, 1 empty, 1 refused, 1 failed; "
         "if those were all wrong or all right: exact_match (number) between 0.5000 and 1.0000"
@@ -110,7 +110,7 @@ def test_where_nothing_was_scored_nobody_knows_what_the_number_might_be(workspac
     metrics = [{"metric": "length", "aggregation": "mean", "higher_is_better": True}]
     finished = run(workspace, helpers=helpers, process_results=Function("utils.length"), metric_list=metrics)
     assert [(estimate.value, estimate.bounds) for estimate in finished.estimates] == [(None, None)]
-    assert accounts(finished) == ["sums: 9 unscored, 1 failed"]
+    assert format_outcome_notes(finished) == ["sums: 9 unscored, 1 failed"]
 
 
 def test_a_task_whose_filter_looks_across_documents_is_taken_as_it_is_too(workspace: Path) -> None:

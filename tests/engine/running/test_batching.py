@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from assay.engine.running.batching import Gathering, short_turns
+from assay.engine.running.batching import ResponseBatcher, shorten_thread_switches
 from assay.testing import ScriptedModel
 
 
@@ -23,28 +23,28 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waited
 
 
-def after(seconds: float) -> Gathering:
-    gathering = Gathering()
-    with gathering.timed():
+def after(seconds: float) -> ResponseBatcher:
+    gathering = ResponseBatcher()
+    with gathering.measure():
         time.sleep(seconds)
     return gathering
 
 
 def test_nobody_waits_for_company_before_it_is_known_what_a_group_costs(waits: list[float]) -> None:
-    asyncio.run(Gathering().wait(1, of=100))
+    asyncio.run(ResponseBatcher().wait(1, in_flight=100))
     assert waits == []
 
 
 def test_few_wait_as_long_as_the_last_group_makes_worthwhile_and_never_long(waits: list[float]) -> None:
-    asyncio.run(after(0.002).wait(1, of=100))
-    asyncio.run(after(0.02).wait(1, of=100))
+    asyncio.run(after(0.002).wait(1, in_flight=100))
+    asyncio.run(after(0.02).wait(1, in_flight=100))
     assert 0.008 <= waits[0] <= 0.025 and waits[1] == 0.025
 
 
 def test_many_do_not_wait_and_neither_do_the_last(waits: list[float]) -> None:
     gathering = after(0.002)
-    asyncio.run(gathering.wait(64, of=1000))
-    asyncio.run(gathering.wait(3, of=3))
+    asyncio.run(gathering.wait(64, in_flight=1000))
+    asyncio.run(gathering.wait(3, in_flight=3))
     assert waits == []
 
 
@@ -54,7 +54,7 @@ def test_threads_take_short_turns_only_where_many_calls_are_open(in_flight: int,
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.005)
     try:
-        with short_turns(model):
+        with shorten_thread_switches(model):
             assert sys.getswitchinterval() == pytest.approx(turn_s)
         assert sys.getswitchinterval() == pytest.approx(0.005)
     finally:

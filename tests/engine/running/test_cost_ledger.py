@@ -10,10 +10,10 @@ import pytest
 from tests.making import ROWS, write_task
 
 import assay
-from assay.core.errors import BadOption, CostReached
+from assay.core.errors import BudgetExceeded, InvalidOption
 from assay.core.requests import Request
 from assay.core.responses import Failure, Response, Usage
-from assay.engine.running.cost_ledger import Ledger
+from assay.engine.running.cost_ledger import CostLedger
 from assay.models.prices import Price, PriceTable
 from assay.testing import ScriptedModel
 
@@ -128,12 +128,12 @@ def test_what_comes_from_the_cache_costs_nothing(workspace: Path) -> None:
 
 def test_a_limit_stops_the_run_which_goes_on_with_a_higher_one(workspace: Path) -> None:
     model = Paid(window=1)
-    with pytest.raises(CostReached, match="--max_cost") as caught:
+    with pytest.raises(BudgetExceeded, match="--max_cost") as caught:
         run(workspace, model, max_cost=3.5 * EACH)
     assert caught.value.exit_code == 4
     asked = len(model.asked)
     assert asked == 3
-    with pytest.raises(CostReached):
+    with pytest.raises(BudgetExceeded):
         run(workspace, model, max_cost=3.5 * EACH)
     assert len(model.asked) == asked
     done = run(workspace, model, max_cost=6.5 * EACH)
@@ -159,7 +159,7 @@ def test_what_fits_only_after_the_first_answers_is_asked_then(workspace: Path) -
 
 def test_a_window_is_cut_where_the_money_ends(workspace: Path) -> None:
     model = Paid(window=64)
-    with pytest.raises(CostReached):
+    with pytest.raises(BudgetExceeded):
         run(workspace, model, max_cost=0.000_2)
     assert 1 <= len(model.asked) < 6
 
@@ -168,7 +168,7 @@ def test_a_limit_needs_a_price(workspace: Path) -> None:
     class Unheard(Paid):
         billed = "openai/unheard-of"
 
-    with pytest.raises(BadOption, match="no price is known for `openai/unheard-of`"):
+    with pytest.raises(InvalidOption, match="no price is known for `openai/unheard-of`"):
         run(workspace, Unheard(), max_cost=5)
 
 
@@ -194,7 +194,7 @@ def test_judges_are_counted_apart_and_against_the_same_limit(workspace: Path) ->
     assert asked >= 1
     assert spent.cost_usd == pytest.approx(asked * (2000 * 0.15 + 100 * 0.60) / 1e6)
     limited = Judge(name="judge", window=1)
-    with pytest.raises(CostReached):
+    with pytest.raises(BudgetExceeded):
         assay.run(
             model=Paid(),
             judge=limited,
@@ -208,7 +208,7 @@ def test_judges_are_counted_apart_and_against_the_same_limit(workspace: Path) ->
 
 def test_what_is_on_its_way_is_set_aside() -> None:
     prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
-    ledger = Ledger(prices, limit_usd=25.0)
+    ledger = CostLedger(prices, limit_usd=25.0)
     account = ledger.account(_Named("x/y"))
     (requests,) = _requests(6)
 
@@ -227,7 +227,7 @@ def test_what_is_on_its_way_is_set_aside() -> None:
 
 def test_estimates_are_corrected_by_what_was_charged() -> None:
     prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
-    ledger = Ledger(prices, limit_usd=25.0)
+    ledger = CostLedger(prices, limit_usd=25.0)
     account = ledger.account(_Named("x/y"))
     (requests,) = _requests(6)
     (first,) = asyncio.run(account.admit(requests[:1]))
@@ -238,7 +238,7 @@ def test_estimates_are_corrected_by_what_was_charged() -> None:
 
 def test_a_failure_frees_what_was_set_aside() -> None:
     prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
-    ledger = Ledger(prices, limit_usd=15.0)
+    ledger = CostLedger(prices, limit_usd=15.0)
     account = ledger.account(_Named("x/y"))
     (requests,) = _requests(2)
     asyncio.run(account.admit(requests[:1]))

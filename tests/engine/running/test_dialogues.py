@@ -301,7 +301,7 @@ def test_what_goes_first_is_taken_first_and_a_hurried_backlog_gives_what_it_has(
         waiting = asyncio.create_task(backlog.take(3))
         await asyncio.sleep(0)
         assert not waiting.done(), "a full window may still come"
-        await backlog.hurry()
+        await backlog.release_partial_windows()
         taken.append(await waiting)
         return taken  # type: ignore[return-value]
 

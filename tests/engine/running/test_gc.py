@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from assay.engine.running.gc import few_collections
+from assay.engine.running.gc import reduce_collections
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def test_sweeps_are_rare_inside_and_as_before_afterwards() -> None:
     seen = []
 
     def fail() -> None:
-        with few_collections():
+        with reduce_collections():
             seen.append((gc.get_threshold(), gc.get_freeze_count() > 0))
             raise ValueError("x")
 
@@ -35,13 +35,13 @@ def test_sweeps_are_rare_inside_and_as_before_afterwards() -> None:
 @pytest.mark.parametrize("threshold", [0, 100_000])
 def test_a_collector_somebody_set_to_sweep_less_is_left_alone(threshold: int) -> None:
     gc.set_threshold(threshold, 5, 5)
-    with few_collections():
+    with reduce_collections():
         assert gc.get_threshold() == (threshold, 5, 5)
 
 
 def test_a_collector_that_is_off_stays_off() -> None:
     gc.disable()
-    with few_collections():
+    with reduce_collections():
         assert not gc.isenabled()
     assert not gc.isenabled()
 
@@ -58,7 +58,7 @@ def test_cycles_are_still_collected_inside() -> None:
             Node.alive -= 1
 
     gc.set_threshold(700, 10, 10)
-    with few_collections():
+    with reduce_collections():
         for _ in range(120_000):
             Node()
         assert Node.alive < 110_000

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from assay.core.errors import AssayError, BadData, BadOption
+from assay.core.errors import AssayError, DatasetError, InvalidOption
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.responses import Failure, LogProbability, Outcome, Response
@@ -194,13 +194,13 @@ def test_an_answer_in_between_starts_the_count_again() -> None:
 
 def test_a_model_may_stop_the_run_with_a_reason_of_its_own() -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
-        asked(Odd(lambda window: [BadOption("the key is not valid")]), [generate(0)])
-    assert caught.group_contains(BadOption, match="the key is not valid")
+        asked(Odd(lambda window: [InvalidOption("the key is not valid")]), [generate(0)])
+    assert caught.group_contains(InvalidOption, match="the key is not valid")
 
 
 def test_a_medium_that_cannot_be_read_is_its_requests_failure_not_the_end() -> None:
     requests = [generate(number) for number in range(2)]
-    outcomes = asked(Odd(lambda window: [BadData("the picture cannot be read")], window=1), requests)
+    outcomes = asked(Odd(lambda window: [DatasetError("the picture cannot be read")], window=1), requests)
     for request in requests:
         failure = outcomes[request.id]
         assert isinstance(failure, Failure)

@@ -14,28 +14,28 @@ import assay
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Request, Settings
 from assay.core.responses import Outcome
-from assay.engine.running.model_queue import arranged
-from assay.engine.running.open_documents import Rooms
+from assay.engine.running.model_queue import sort_window
+from assay.engine.running.open_documents import OpenDocumentLimiter
 from assay.testing import ScriptedModel
 
 
 def test_the_first_task_with_room_goes_on() -> None:
     async def scene() -> list[str | None]:
-        rooms = Rooms(3, dialogues=["talk"], room_of_dialogues=1)
-        said = [rooms.free(["a", "talk", "b"])]
-        await rooms.begin("a", 3)
-        said.append(rooms.free(["a", "talk", "b"]))
-        await rooms.begin("talk", 1)
-        said.append(rooms.free(["a", "talk", "b"]))
-        await rooms.begin("b", 4)
-        said.append(rooms.free(["a", "talk", "b"]))
+        rooms = OpenDocumentLimiter(3, dialogues=["talk"], dialogue_limit=1)
+        said = [rooms.choose_task(["a", "talk", "b"])]
+        await rooms.add("a", 3)
+        said.append(rooms.choose_task(["a", "talk", "b"]))
+        await rooms.add("talk", 1)
+        said.append(rooms.choose_task(["a", "talk", "b"]))
+        await rooms.add("b", 4)
+        said.append(rooms.choose_task(["a", "talk", "b"]))
         waiting = asyncio.ensure_future(rooms.wait(["a", "talk", "b"]))
         await asyncio.sleep(0)
         assert not waiting.done()
-        await rooms.end("talk", 1)
+        await rooms.remove("talk", 1)
         await waiting
         await rooms.wait_for_dialogues()
-        said.append(rooms.free(["a", "talk", "b"]))
+        said.append(rooms.choose_task(["a", "talk", "b"]))
         return said
 
     assert asyncio.run(scene()) == ["a", "talk", "b", None, "talk"]
@@ -96,4 +96,4 @@ def test_a_window_holds_what_begins_alike_together() -> None:
 
     texts = ["b" * 300, "a", "b" * 300 + "!", "a", "c"]
     window = [ask(text, at) for at, text in enumerate(texts)]
-    assert [request.document for request in arranged(window)] == [1, 3, 2, 0, 4]
+    assert [request.document for request in sort_window(window)] == [1, 3, 2, 0, 4]

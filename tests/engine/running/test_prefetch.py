@@ -14,13 +14,13 @@ from tests.making import Function, write_task
 from tests.making_media import png
 
 import assay
-from assay.core.errors import BadMedia
+from assay.core.errors import MediaError
 from assay.core.messages import Image, Media, Message, Prompt, Text, Video
 from assay.core.requests import Generate, Request, Settings
 from assay.core.responses import Failure
 from assay.engine import run
 from assay.engine.running.model_queue import Backlog
-from assay.engine.running.prefetch import Prefetch, held_bytes, lightened, size_bytes
+from assay.engine.running.prefetch import MediaPrefetcher, count_decoded_bytes, count_media_bytes, strip_media
 from assay.media import Clip, picture
 from assay.testing import ScriptedModel
 
@@ -45,11 +45,11 @@ class Counting:
         return Pictures.new("RGB", (self.size, self.size))
 
 
-def settled(prefetch: Prefetch) -> None:
+def settled(prefetch: MediaPrefetcher) -> None:
     """Wait until the threads have nothing more to do."""
     for _ in range(1000):
         with prefetch._lock:
-            if not prefetch._busy and (not prefetch._ahead or prefetch._total >= prefetch._budget):
+            if not prefetch._busy and (not prefetch._decode_queue or prefetch._total >= prefetch._budget):
                 return
         threading.Event().wait(0.005)
     raise AssertionError("the decoders do not come to rest")
@@ -57,10 +57,10 @@ def settled(prefetch: Prefetch) -> None:
 
 @pytest.fixture
 def make_prefetch() -> Any:
-    made: list[Prefetch] = []
+    made: list[MediaPrefetcher] = []
 
-    def make(budget: int = MB, model: Any = None) -> Prefetch:
-        made.append(Prefetch(budget, model or ScriptedModel()))
+    def make(budget: int = MB, model: Any = None) -> MediaPrefetcher:
+        made.append(MediaPrefetcher(budget, model or ScriptedModel()))
         return made[-1]
 
     yield make
@@ -68,7 +68,7 @@ def make_prefetch() -> Any:
         prefetch.close()
 
 
-Make = Callable[..., Prefetch]
+Make = Callable[..., MediaPrefetcher]
 
 
 def test_a_request_stays_what_it_is(make_prefetch: Make) -> None:
@@ -103,10 +103,10 @@ def test_a_medium_is_dropped_after_its_last_use(make_prefetch: Make) -> None:
     first, second = prefetch.share([request(0, one.part), request(1, one.part)])
     settled(prefetch)
     assert prefetch._total == 16 * 16 * 4
-    prefetch.done(first.id)
+    prefetch.release(first.id)
     assert prefetch._total == 16 * 16 * 4
-    prefetch.done(second.id)
-    prefetch.done(second.id)
+    prefetch.release(second.id)
+    prefetch.release(second.id)
     assert (prefetch._total, prefetch._shared, prefetch._needed) == (0, {}, {})
     with pytest.raises(RuntimeError, match="let go"):
         second.prompt.media[0].load()
@@ -137,7 +137,7 @@ def test_only_as_much_is_decoded_ahead_as_the_budget_allows(make_prefetch: Make)
     assert [one.loads for one in pictures[:ahead]] == [1] * ahead, "in the order of the requests"
     for each in shared:
         each.prompt.media[0].load()
-        prefetch.done(each.id)
+        prefetch.release(each.id)
         settled(prefetch)
     assert [one.loads for one in pictures] == [1] * 20
     assert prefetch._total == 0
@@ -162,12 +162,12 @@ def test_what_cannot_be_decoded_is_told_to_each_who_looks(make_prefetch: Make) -
 
     def load() -> Any:
         tries.append(1)
-        raise BadMedia("the picture cannot be read", where="x.png")
+        raise MediaError("the picture cannot be read", where="x.png")
 
     prefetch = make_prefetch()
     broken = Image(digest="a", load=load)
     for each in prefetch.share([request(0, broken), request(1, broken)]):
-        with pytest.raises(BadMedia, match=r"x\.png"):
+        with pytest.raises(MediaError, match=r"x\.png"):
             each.prompt.media[0].load()
     assert len(tries) == 1
 
@@ -179,17 +179,17 @@ def test_rendering_waits_while_the_parts_themselves_hold_too_much(make_prefetch:
         shared = prefetch.share(
             [request(number, Counting(str(number), held=1024).part) for number in range(2)]
         )
-        assert prefetch.full
+        assert prefetch.is_full
 
         async def produce() -> None:
-            await prefetch.room(Backlog(8))
+            await prefetch.wait_for_memory(Backlog(8))
             order.append("rendered")
 
         task = asyncio.create_task(produce())
         await asyncio.sleep(0)
         for each in shared:
             order.append("answered")
-            prefetch.done(each.id)
+            prefetch.release(each.id)
         await task
         return order
 
@@ -201,7 +201,7 @@ def test_documents_are_rendered_together_as_far_as_they_are_light(
     make_prefetch: Make, held: int, expected: int
 ) -> None:
     last = [(request(number, Counting(str(number), held=held).part),) for number in range(4)]
-    assert make_prefetch(2**18).at_once(last, 256) == expected
+    assert make_prefetch(2**18).choose_chunk_size(last, 256) == expected
 
 
 def test_a_picture_that_a_part_holds_is_counted_once(make_prefetch: Make) -> None:
@@ -225,15 +225,15 @@ def test_a_picture_that_a_part_holds_is_counted_once(make_prefetch: Make) -> Non
     ],
 )
 def test_the_size_of_what_was_decoded_is_known(value: Any, size: int) -> None:
-    assert size_bytes(value) == size
+    assert count_decoded_bytes(value) == size
 
 
 def test_what_requests_hold_is_counted_and_can_be_let_go_of() -> None:
     part = Counting("a", held=1024).part
     requests: tuple[Request, ...] = (request(0, part), request(1, part), request(2))
-    assert held_bytes(requests) == 1024
-    light = lightened(requests)
-    assert held_bytes(light) == 0
+    assert count_media_bytes(requests) == 1024
+    light = strip_media(requests)
+    assert count_media_bytes(light) == 0
     assert [one.id for one in light] == [one.id for one in requests]
     with pytest.raises(RuntimeError, match="let go"):
         light[0].prompt.media[0].load()
@@ -306,8 +306,8 @@ def test_documents_that_wait_for_a_barrier_hold_no_pictures(
     held: list[int] = []
 
     def seen(requests: Any) -> Any:
-        held.append(held_bytes(requests))
-        return lightened(requests)
+        held.append(count_media_bytes(requests))
+        return strip_media(requests)
 
     monkeypatch.setattr(run, "lightened", seen)
     rows = write_pictures(workspace, 4)

@@ -13,10 +13,10 @@ from tests.making import ROWS, Function, make_model, planned, write_choices, wri
 
 import assay
 from assay import api
-from assay.core.errors import AssayError, BadOption, BadTask, CannotAnswer, Problems
+from assay.core.errors import AssayError, ErrorGroup, InvalidOption, TaskError, UnsupportedRequest
 from assay.core.requests import Request
 from assay.core.responses import Failure, Outcome, Response, Usage
-from assay.engine.running.services import _LINGER_S, _Tray
+from assay.engine.running.services import MAX_WINDOW_WAIT_S, _JudgeBacklog
 from assay.testing import ScriptedModel
 
 BINARY = [{"metric": "judged", "judge": {"kind": "binary"}}]
@@ -171,7 +171,7 @@ def test_a_judge_that_cannot_be_opened_stops_the_run_before_the_first_request(wo
 
 
 def test_a_judged_metric_without_a_judge_is_a_problem_of_the_plan(workspace: Path) -> None:
-    with pytest.raises((BadOption, Problems), match="none is named") as caught:
+    with pytest.raises((InvalidOption, ErrorGroup), match="none is named") as caught:
         planned_with(write_task(workspace, metric_list=BINARY))
     assert "--judge" in caught.value.hint
 
@@ -194,7 +194,7 @@ def test_what_would_fail_later_fails_in_the_plan(workspace: Path, keys: dict[str
 
 
 def test_a_judge_must_be_able_to_write_and_to_see(workspace: Path) -> None:
-    with pytest.raises(CannotAnswer, match="cannot judge"):
+    with pytest.raises(UnsupportedRequest, match="cannot judge"):
         planned_with(write_task(workspace), judge_of(abilities=frozenset(("likelihood",))))
     with pytest.raises(AssayError, match="writes nothing"):
         planned_with(write_choices(workspace, metric_list=BINARY), judge_of())
@@ -202,7 +202,7 @@ def test_a_judge_must_be_able_to_write_and_to_see(workspace: Path) -> None:
 
 def test_arguments_of_a_judge_need_a_judge_and_several_may_be_named(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
-    with pytest.raises(BadOption, match="no judge"):
+    with pytest.raises(InvalidOption, match="no judge"):
         planned(make_model(), tasks=[str(path)], judge_args={"seed": 1})
     plan = planned(make_model(), tasks=[str(path)], judge=["embedded,seed=1", "embedded,seed=2"])
     assert list(plan.judges) == ["embedded", "embedded (2)"]
@@ -393,10 +393,10 @@ def test_two_judges_of_one_name_that_helpers_bring_are_told_apart(workspace: Pat
 
 def test_those_who_stop_waiting_for_a_full_window_leave_the_tray_to_others() -> None:
     async def cancelled_while_they_linger(ticks: int) -> None:
-        tray = _Tray(100)
+        tray = _JudgeBacklog(100)
         await tray.put([cast(Any, "a request")])
         takers = [asyncio.create_task(tray.take(2)) for _ in range(5)]
-        await asyncio.sleep(_LINGER_S)
+        await asyncio.sleep(MAX_WINDOW_WAIT_S)
         for _ in range(ticks):
             await asyncio.sleep(0)
         for taker in takers:
@@ -417,22 +417,22 @@ def test_those_who_stop_waiting_for_a_full_window_leave_the_tray_to_others() -> 
 
 
 def test_a_misplaced_judge_is_found_by_check(workspace: Path) -> None:
-    from assay.checks.checking import check
-    from assay.tasks.index import TaskIndex
+    from assay.checks.checker import check_tasks
+    from assay.tasks.files.index import TaskIndex
 
     path = write_task(workspace, metric_list=[{"metric": "m", "judge": {"kind": "rubric"}}])
-    (subject,) = check([str(path)], TaskIndex.build([])).subjects
+    (subject,) = check_tasks([str(path)], TaskIndex.build([])).subjects
     (finding,) = [one for one in subject.findings if one.severity == "error"]
     assert "`criteria`" in finding.what and "metric_list[0].judge" in finding.where
     unknown = write_task(
         workspace, "u", metric_list=[{"metric": "m", "judge": {"kind": "binary", "model": "x"}}]
     )
-    (subject,) = check([str(unknown)], TaskIndex.build([])).subjects
+    (subject,) = check_tasks([str(unknown)], TaskIndex.build([])).subjects
     assert "no model is called `x`" in {one.what for one in subject.findings if one.severity == "error"}
     fine = write_task(workspace, "fine", metric_list=BINARY)
-    (subject,) = check([str(fine)], TaskIndex.build([])).subjects
+    (subject,) = check_tasks([str(fine)], TaskIndex.build([])).subjects
     assert not [one for one in subject.findings if one.severity != "note"]
-    assert issubclass(BadTask, AssayError)
+    assert issubclass(TaskError, AssayError)
 
 
 def test_a_judged_run_is_scored_again_by_another_judge_and_its_model_is_not_asked(workspace: Path) -> None:

@@ -1,8 +1,8 @@
-"""The door through which a task's own code asks judges: synchronous, one document at a time.
+"""How a task's own code asks LLM judges: synchronously, for one document at a time.
 
-While `process_results` judges a document, a `Sitting` is open in its thread. What is asked through it goes to
-`Services`; the baton is laid down meanwhile, so that other documents go on. A question nobody answered leaves the
-document unscored, also where the task's code would have made a 0 of it.
+While `process_results` judges a document, a `DocumentJudgeContext` is current. Its calls go to `Services`, and the executor
+runs other documents while they wait. If a judge does not answer, the document stays unscored, even where the task's code
+would have turned the failure into a 0.
 """
 
 from __future__ import annotations
@@ -19,140 +19,131 @@ from assay.core.ports import Model
 from assay.core.requests import Generate, Settings
 from assay.core.responses import Failure, Outcome
 from assay.engine.running.services import ModelServices
-from assay.user_code.runner import ForeignCode
+from assay.user_code.executor import Executor
 
-__all__ = ["Court", "Sitting", "current_sitting", "seated"]
+__all__ = ["DocumentJudgeContext", "JudgeContext", "current_judge_context", "use_judge_context"]
 
-
-class _Here(threading.local):
-    sitting: Sitting | None = None
-
-
-_HERE = _Here()
-_OUTSIDE: list[Sitting] = []
-"""For threads that foreign code starts itself: the run that was begun last."""
-
-_RUN: ContextVar[Sitting | None] = ContextVar("run", default=None)
-"""For aggregations: the run they belong to, of which several may go on at once."""
+_CURRENT: ContextVar[DocumentJudgeContext | None] = ContextVar("judge_context", default=None)
+_OPEN: list[DocumentJudgeContext] = []
+"""Contexts of the runs in this process, for threads that user code starts: they inherit no context variables."""
 
 
-def current_sitting() -> Sitting | None:
-    """The sitting the calling code belongs to; None outside of a run."""
-    if _HERE.sitting is not None:
-        return _HERE.sitting
-    outside = _RUN.get() or (_OUTSIDE[-1] if _OUTSIDE else None)
-    return None if outside is None else outside.inner()
+def current_judge_context() -> DocumentJudgeContext | None:
+    """Return the context the calling code belongs to; None outside of a run."""
+    current = _CURRENT.get() or (_OPEN[-1] if _OPEN else None)
+    return None if current is None else current.resolve()
 
 
 @contextmanager
-def seated(sitting: Sitting) -> Iterator[None]:
-    """While this is open, the calling thread belongs to this sitting, and so do threads it starts."""
-    _HERE.sitting = sitting
-    _OUTSIDE.append(sitting)
+def use_judge_context(context: DocumentJudgeContext) -> Iterator[None]:
+    """Make this the current context of the calling code and of threads it starts."""
+    token = _CURRENT.set(context)
+    _OPEN.append(context)
     try:
         yield
     finally:
-        _HERE.sitting = None
-        _OUTSIDE.remove(sitting)
+        _CURRENT.reset(token)
+        _OPEN.remove(context)
 
 
-class Court:
-    """The sittings of one run."""
+class JudgeContext:
+    """Access of one run's user code to its judges."""
 
-    def __init__(self, services: ModelServices, foreign: ForeignCode, judges: Sequence[str]) -> None:
+    def __init__(self, services: ModelServices, executor: Executor, judges: Sequence[str]) -> None:
         self.services = services
-        self.foreign = foreign
+        self.executor = executor
         self.judges = tuple(judges)
-        """The judges the run names for whoever wants one, the first one first."""
+        """The judges `--judge` names, for code that names none; the first one first."""
 
         self.loop = asyncio.get_running_loop()
-        self.asked: set[str] = set()
-        """Tasks whose own code asked a judge."""
+        self.tasks_with_judge_calls: set[str] = set()
+        self.active: DocumentJudgeContext | None = None
+        """The context of the document whose code runs now."""
 
-        self.running: Sitting | None = None
-        """That of the document whose code runs at the moment."""
+        self._outside = DocumentJudgeContext(self, "", -1)
+        self._token: Token[DocumentJudgeContext | None]
 
-        self._outside = Sitting(self, "", -1)
-        self._before: Token[Sitting | None]
-
-    def __enter__(self) -> Court:
-        _OUTSIDE.append(self._outside)
-        self._before = _RUN.set(self._outside)
+    def __enter__(self) -> JudgeContext:
+        _OPEN.append(self._outside)
+        self._token = _CURRENT.set(self._outside)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _RUN.reset(self._before)
-        _OUTSIDE.remove(self._outside)
+        _CURRENT.reset(self._token)
+        _OPEN.remove(self._outside)
 
     @contextmanager
-    def sitting(self, task: str, document: int) -> Iterator[Sitting]:
-        """Open while a task's own code judges a document."""
-        sitting = Sitting(self, task, document)
-        _HERE.sitting = self.running = sitting
+    def open_document(self, task: str, document: int) -> Iterator[DocumentJudgeContext]:
+        """Make a context current while a task's own code judges a document."""
+        context = DocumentJudgeContext(self, task, document)
+        token = _CURRENT.set(context)
+        self.active = context
         try:
-            yield sitting
+            yield context
         finally:
-            _HERE.sitting = self.running = None
+            self.active = None
+            _CURRENT.reset(token)
 
 
-class Sitting:
+class DocumentJudgeContext:
     """What a task's own code may ask while it judges one document."""
 
-    def __init__(self, court: Court, task: str, document: int) -> None:
-        self._court = court
+    def __init__(self, run: JudgeContext, task: str, document: int) -> None:
+        self._run = run
         self._task, self._document = task, document
-        self._asked: Counter[tuple[str, str]] = Counter()
-        self._unanswered: dict[tuple[str, str], str] = {}
+        self._calls: Counter[tuple[str, str]] = Counter()
+        self._failures: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
 
     @property
     def judges(self) -> tuple[str, ...]:
         """The judges `--judge` names."""
-        return self._court.judges
+        return self._run.judges
 
     @property
-    def failed(self) -> str:
-        """Why a question was never answered; empty when all were, at the first try or later."""
-        return next((f"judge failed: {why}" for why in self._unanswered.values()), "")
+    def failure(self) -> str:
+        """Why a call was never answered; empty when all were answered, at the first attempt or later."""
+        return next((f"judge failed: {why}" for why in self._failures.values()), "")
 
-    def inner(self) -> Sitting:
-        """The sitting that stands for this one right now."""
-        return self._court.running or self
+    def resolve(self) -> DocumentJudgeContext:
+        """Return the context of the document that is judged now: a thread of user code knows only the run's."""
+        if self is self._run._outside and self._run.active is not None:
+            return self._run.active
+        return self
 
     def ask(self, judge: str | Model, prompt: Prompt, settings: Settings) -> Outcome:
-        """Ask a judge of the run by name, or a model the caller brings. Waits; other documents go on."""
-        asked = asyncio.run_coroutine_threadsafe(self._ask(judge, prompt, settings), self._court.loop)
-        with self._court.foreign.pause():
-            outcome = asked.result()
-        if self._court.running is None or _HERE.sitting is self:
-            self._court.running = _HERE.sitting
+        """Ask a judge of the run by name, or a model the caller brings. Other documents are judged meanwhile."""
+        call = asyncio.run_coroutine_threadsafe(self._ask(judge, prompt, settings), self._run.loop)
+        outcome = self._run.executor.wait(call)
+        if _CURRENT.get() is self:
+            self._run.active = self
         return outcome
 
     async def ask_async(self, judge: str | Model, prompt: Prompt, settings: Settings) -> Outcome:
-        """The same from a loop that the caller's code runs."""
-        asked = asyncio.run_coroutine_threadsafe(self._ask(judge, prompt, settings), self._court.loop)
-        return await asyncio.wrap_future(asked)
+        """Ask from an event loop that the caller's code runs."""
+        call = asyncio.run_coroutine_threadsafe(self._ask(judge, prompt, settings), self._run.loop)
+        return await asyncio.wrap_future(call)
 
-    def takes_chat(self, judge: str) -> bool:
-        """Whether a judge of the run is asked in messages."""
-        return "chat" in self._court.services.traits(judge).abilities
+    def accepts_chat(self, judge: str) -> bool:
+        """Whether a judge of the run takes chat messages."""
+        return "chat" in self._run.services.traits(judge).abilities
 
-    def refuse(self, why: str) -> None:
-        """Say that something could not even be asked."""
+    def record_failure(self, why: str) -> None:
+        """Record that a call could not even be made."""
         with self._lock:
-            self._unanswered[("", why)] = why
+            self._failures[("", why)] = why
 
     async def _ask(self, judge: str | Model, prompt: Prompt, settings: Settings) -> Outcome:
-        services = self._court.services
-        self._court.asked.add(self._task)
+        services = self._run.services
+        self._run.tasks_with_judge_calls.add(self._task)
         if isinstance(judge, str):
             name = judge
         else:
-            name = services.seat(judge.name, judge, await judge.identify())
+            name = services.add_judge(judge.name, judge, await judge.identify())
         key = (prompt.digest, settings.digest)
         with self._lock:
-            repeat, number = self._asked[key], self._asked.total()
-            self._asked[key] += 1
+            repeat, number = self._calls[key], self._calls.total()
+            self._calls[key] += 1
         request = Generate(
             task=self._task,
             document=self._document,
@@ -164,7 +155,7 @@ class Sitting:
         outcome = await services.ask(name, request)
         with self._lock:
             if isinstance(outcome, Failure):
-                self._unanswered[key] = f"{name}: {outcome.kind}: {outcome.message}"
+                self._failures[key] = f"{name}: {outcome.kind}: {outcome.message}"
             else:
-                self._unanswered.pop(key, None)
+                self._failures.pop(key, None)
         return outcome

@@ -1,8 +1,8 @@
-"""Where documents are judged: in this process, or on workers (`--workers`).
+"""Decide where documents are judged: in this process, or on workers (`--workers`).
 
-Workers judge what runs a task's own code: `process_results`, own metrics and filters, programs the model wrote. They read what
-the judges of a jury replied. What its own code asks judges for and what needs other documents is judged here, as is everything
-that does not survive being sent.
+Workers judge tasks that run code: `process_results`, the task's own metrics and filters, programs the model wrote. They also
+parse the replies of LLM judges. This process judges code that calls judges, filters that need all documents, and everything
+that cannot be serialized.
 """
 
 from __future__ import annotations
@@ -13,178 +13,198 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from assay.core.ports import StandsIn
+from assay.core.ports import SupportsPromptedAs
 from assay.core.verdicts import Unscored
-from assay.engine.judging.context import Court
-from assay.engine.judging.documents import Judged, OpenDocument, judge
-from assay.engine.judging.llm_judges import Hearing, decided
+from assay.engine.judging.context import JudgeContext
+from assay.engine.judging.documents import judge_documents
+from assay.engine.judging.llm_judges import JudgeReplies, read_replies
 from assay.engine.judging.repeats import judge_repeats
+from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.plan import Plan, PlannedTask
-from assay.engine.running.dialogues import Ended
-from assay.scoring.judges.jury import Decision
-from assay.user_code.runner import Draws, ForeignCode
+from assay.engine.running.dialogues import FinishedDialogues
+from assay.scoring.judges.panel import Decision
+from assay.user_code.executor import Executor
+from assay.user_code.random_state import TaskRandomState
 
 if TYPE_CHECKING:
-    from assay.models.replicas.pool import Pool
+    from assay.models.replicas.worker_pool import WorkerPool
 
-__all__ = ["Courthouse"]
+__all__ = ["JudgeDispatcher"]
 
 T = TypeVar("T")
 
-_DEATHS_ALLOWED = 3
-"""Workers a document may cost before it is left unscored."""
+MAX_WORKER_DEATHS = 3
+"""Workers that may die on a document before it stays unscored."""
 
 
-class Courthouse:
-    """`extract` and `judge` for a run."""
+class JudgeDispatcher:
+    """Judges the complete documents of a run."""
 
-    def __init__(self, plan: Plan, foreign: ForeignCode, draws: Mapping[str, Draws], court: Court) -> None:
-        self._plan, self._foreign, self._draws, self._court = plan, foreign, draws, court
-        self._pool: Pool | None = None
+    def __init__(
+        self,
+        plan: Plan,
+        executor: Executor,
+        random_states: Mapping[str, TaskRandomState],
+        context: JudgeContext,
+    ) -> None:
+        self._plan, self._executor, self._random_states = plan, executor, random_states
+        self._context = context
+        self._pool: WorkerPool | None = None
 
-    def beside(self, planned: PlannedTask) -> bool:
-        """Whether judging may wait for the world, and must not hold up what the model answers meanwhile."""
-        return bool(planned.scorer.juries) or planned.waits_for_the_world or self._goes_away(planned)
+    def runs_in_background(self, planned: PlannedTask) -> bool:
+        """Whether judging may wait for judges, programs or workers, and must not delay the model."""
+        return bool(planned.scorer.juries) or planned.uses_services or self._uses_workers(planned)
 
-    async def judge(self, task: str, documents: Sequence[OpenDocument]) -> Judged:
+    async def judge(self, task: str, documents: Sequence[OpenDocument]) -> JudgedBatch:
         """Judge complete documents of one task."""
         planned = self._plan.tasks[task]
-        if self._goes_away(planned):
-            return await self._judge_away(planned, documents)
-        return await self._judge_here(planned, documents)
+        if self._uses_workers(planned):
+            return await self._judge_on_workers(planned, documents)
+        return await self._judge_locally(planned, documents)
 
-    async def decide(self, planned: PlannedTask, hearings: Sequence[Hearing]) -> Sequence[Decision]:
-        """What a task's juries make of what they heard: their judges' replies are read on workers, if there are any."""
-        if self._plan.spec.workers and hearings:
-            return await self._decide_away(planned, hearings)
-        juries = planned.scorer.juries
-        return [decided(juries[hearing.jury], hearing) for hearing in hearings]
+    async def read_replies(self, planned: PlannedTask, replies: Sequence[JudgeReplies]) -> Sequence[Decision]:
+        """Parse the replies of a task's judge panels, on workers if there are any."""
+        if self._plan.spec.workers and replies:
+            batches = (self._read_batch_on_worker(planned, batch, 0) for batch in self._split(replies))
+            return [decision for batch in await _gather_or_cancel(batches) for decision in batch]
+        return _read_locally(planned, replies)
 
     async def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         pool, self._pool = self._pool, None
         if pool is not None:
             await pool.close()
 
-    async def _judge_here(self, planned: PlannedTask, documents: Sequence[OpenDocument]) -> Judged:
-        score, draws, court = not self._plan.spec.predict_only, self._draws[planned.task.name], self._court
-        judged = await self._foreign.run(
-            lambda: judge(planned, documents, score=score, draws=draws, court=court)
-        )
-        if planned.spec.repeats > 1 and score:
-            await self._foreign.run(lambda: judge_repeats(planned, documents, judged, draws, court))
-        return judged
+    async def _judge_locally(self, planned: PlannedTask, documents: Sequence[OpenDocument]) -> JudgedBatch:
+        score, context = not self._plan.spec.predict_only, self._context
+        random_state = self._random_states[planned.task.name]
+
+        def judge() -> JudgedBatch:
+            judged = judge_documents(
+                planned, documents, score=score, random_state=random_state, context=context
+            )
+            if planned.spec.repeats > 1 and score:
+                judge_repeats(planned, documents, judged, random_state, context)
+            return judged
+
+        return await self._executor.run(judge)
 
     # --- on workers --------------------------------------------------------------------------------
 
-    def _goes_away(self, planned: PlannedTask) -> bool:
+    def _uses_workers(self, planned: PlannedTask) -> bool:
         spec, scorer = self._plan.spec, planned.scorer
-        if not spec.workers or spec.predict_only or isinstance(self._plan.model, StandsIn):
+        if not spec.workers or spec.predict_only or isinstance(self._plan.model, SupportsPromptedAs):
             return False
-        steps = (step for pipeline in scorer.pipelines for step in pipeline.steps)
-        own = planned.waits_for_the_world or scorer.runs_own_code
-        own = own or any(not step.make.__module__.startswith("assay.") for step in steps)
-        return own and planned.judged_apart
+        has_code = planned.uses_services or scorer.runs_task_code or planned.has_custom_filters
+        return has_code and planned.is_judged_per_document
 
-    async def _judge_away(self, planned: PlannedTask, documents: Sequence[OpenDocument]) -> Judged:
-        """Pieces to whoever is free; put together again in the order of the documents."""
-        found = await _together(self._sent(planned, piece, 0) for piece in self._pieces(documents))
-        whole = Judged()
-        for judged in (one for piece in found for one in piece):
-            whole.outcomes += judged.outcomes
-            whole.answers += judged.answers
-            whole.verdicts += judged.verdicts
-            whole.repeats += judged.repeats
+    async def _judge_on_workers(self, planned: PlannedTask, documents: Sequence[OpenDocument]) -> JudgedBatch:
+        """Judge batches on free workers; the result is in the order of the documents."""
+        batches = (self._judge_batch_on_worker(planned, batch, 0) for batch in self._split(documents))
+        whole = JudgedBatch()
+        for judged in [one for batch in await _gather_or_cancel(batches) for one in batch]:
+            whole.extend(judged)
         return whole
 
-    async def _decide_away(self, planned: PlannedTask, hearings: Sequence[Hearing]) -> list[Decision]:
-        found = await _together(self._ruled(planned, piece, 0) for piece in self._pieces(hearings))
-        return [decision for piece in found for decision in piece]
-
-    async def _ruled(self, planned: PlannedTask, hearings: Sequence[Hearing], deaths: int) -> list[Decision]:
-        """What a worker makes of what some juries heard; after its death, of each alone."""
-        from assay.engine.judging.worker import packed, unpacked
-        from assay.models.replicas.pool import WorkerDied
-
-        juries = planned.scorer.juries
-        try:
-            order = packed(self._order(planned, hearings=hearings))
-        except Exception:  # noqa: BLE001 - a kind of judge may be anything: what cannot be sent is read here
-            return [decided(juries[hearing.jury], hearing) for hearing in hearings]
-        try:
-            found = unpacked(await self._opened_pool().do("assay.engine.judging.worker:decide_away", order))
-        except WorkerDied as death:
-            if len(hearings) == 1 and deaths + 1 >= _DEATHS_ALLOWED:
-                why = f"{deaths + 1} workers died over it; the last: {death}"
-                return [decided(juries[hearings[0].jury], replace(hearings[0], without=why))]
-            each = [await self._ruled(planned, [hearing], deaths + 1) for hearing in hearings]
-            return [decision for found in each for decision in found]
-        return [
-            decided(juries[hearing.jury], hearing) if decision is None else decision
-            for hearing, decision in zip(hearings, found, strict=True)
-        ]
-
-    def _pieces(self, things: Sequence[T]) -> list[Sequence[T]]:
-        size = math.ceil(len(things) / (2 * self._plan.spec.workers))
-        return [things[at : at + size] for at in range(0, len(things), size)]
-
-    async def _sent(
-        self, planned: PlannedTask, documents: Sequence[OpenDocument], deaths: int
-    ) -> list[Judged]:
-        """What a worker makes of some documents; after its death, of each alone."""
-        from assay.engine.judging.worker import Finding, packed, unpacked
-        from assay.models.replicas.pool import WorkerDied
+    async def _read_batch_on_worker(
+        self, planned: PlannedTask, replies: Sequence[JudgeReplies], deaths: int
+    ) -> list[Decision]:
+        """Parse a batch on a worker; if the worker dies, parse its replies one by one."""
+        from assay.engine.judging.worker import deserialize, serialize
+        from assay.models.replicas.worker_pool import WorkerDied
 
         try:
-            order = packed(self._order(planned, [_told(document) for document in documents]))
-        except Exception:  # noqa: BLE001 - a document may hold anything: what cannot be sent is judged here
-            return [await self._judge_here(planned, [document]) for document in documents]
+            job = serialize(self._build_job(planned, replies=replies))
+        except Exception:  # noqa: BLE001 - plugins define judges: what cannot be serialized is parsed here
+            return _read_locally(planned, replies)
         try:
-            finding: Finding = unpacked(
-                await self._opened_pool().do("assay.engine.judging.worker:judge_away", order)
+            decisions = deserialize(
+                await self._get_pool().run("assay.engine.judging.worker:run_reply_job", job)
             )
         except WorkerDied as death:
-            if len(documents) == 1 and deaths + 1 >= _DEATHS_ALLOWED:
-                return [
-                    _given_up(planned, documents[0], f"{deaths + 1} workers died over it; the last: {death}")
-                ]
-            each = [await self._sent(planned, [document], deaths + 1) for document in documents]
-            return [judged for found in each for judged in found]
-        self._plan.programs.note(finding.executed, finding.isolation)
+            if len(replies) == 1 and deaths + 1 >= MAX_WORKER_DEATHS:
+                return _read_locally(
+                    planned, [replace(replies[0], failure=_describe_deaths(deaths + 1, death))]
+                )
+            batches = [await self._read_batch_on_worker(planned, [one], deaths + 1) for one in replies]
+            return [decision for batch in batches for decision in batch]
         return [
-            await self._judge_here(planned, [document]) if judged is None else judged
-            for document, judged in zip(documents, finding.judged, strict=True)
+            _read_locally(planned, [one])[0] if decision is None else decision
+            for one, decision in zip(replies, decisions, strict=True)
         ]
 
-    def _order(
-        self, planned: PlannedTask, documents: Sequence[OpenDocument] = (), hearings: Sequence[Hearing] = ()
+    def _split(self, items: Sequence[T]) -> list[Sequence[T]]:
+        size = math.ceil(len(items) / (2 * self._plan.spec.workers))
+        return [items[start : start + size] for start in range(0, len(items), size)]
+
+    async def _judge_batch_on_worker(
+        self, planned: PlannedTask, documents: Sequence[OpenDocument], deaths: int
+    ) -> list[JudgedBatch]:
+        """Judge a batch on a worker; if the worker dies, judge its documents one by one."""
+        from assay.engine.judging.worker import JudgeJobResult, deserialize, serialize
+        from assay.models.replicas.worker_pool import WorkerDied
+
+        try:
+            stripped = [_strip_for_transfer(document) for document in documents]
+            job = serialize(self._build_job(planned, documents=stripped))
+        except Exception:  # noqa: BLE001 - documents hold anything: what cannot be serialized is judged here
+            return [await self._judge_locally(planned, [document]) for document in documents]
+        try:
+            result: JudgeJobResult = deserialize(
+                await self._get_pool().run("assay.engine.judging.worker:run_judge_job", job)
+            )
+        except WorkerDied as death:
+            if len(documents) == 1 and deaths + 1 >= MAX_WORKER_DEATHS:
+                return [_mark_unscored(planned, documents[0], _describe_deaths(deaths + 1, death))]
+            batches = [await self._judge_batch_on_worker(planned, [one], deaths + 1) for one in documents]
+            return [judged for batch in batches for judged in batch]
+        self._plan.programs.note(result.executed, result.isolation)
+        return [
+            await self._judge_locally(planned, [document]) if judged is None else judged
+            for document, judged in zip(documents, result.judged, strict=True)
+        ]
+
+    def _build_job(
+        self,
+        planned: PlannedTask,
+        *,
+        documents: Sequence[OpenDocument] = (),
+        replies: Sequence[JudgeReplies] = (),
     ) -> object:
-        from assay.engine.judging.worker import Order
+        from assay.engine.judging.worker import JudgeJob
 
         model = self._plan.model
         about = {"name": model.name, "abilities": sorted(model.traits.abilities), "identity": {}}
-        return Order(
+        return JudgeJob(
             spec=self._plan.spec,
             task=planned.task.name,
             digest=planned.digest,
             model=about,
             documents=documents,
-            hearings=hearings,
-            seats={jury.spec.metric: jury.seats for jury in planned.scorer.juries},
+            replies=replies,
+            panel_members={panel.spec.metric: panel.seats for panel in planned.scorer.juries},
         )
 
-    def _opened_pool(self) -> Pool:
+    def _get_pool(self) -> WorkerPool:
         if self._pool is None:
-            from assay.models.replicas import Cluster, Pool, processors_for
+            from assay.models.replicas import Cluster, WorkerPool, count_cpus
 
             spec = self._plan.spec
-            cpus = processors_for(spec.replicas, spec.replica_resources) + spec.workers
-            self._pool = Pool(spec.workers, Cluster(spec.ray, cpus=cpus, store_bytes=2**28))
+            cpus = count_cpus(spec.replicas, spec.replica_resources) + spec.workers
+            self._pool = WorkerPool(spec.workers, Cluster(spec.ray, cpus=cpus, store_bytes=2**28))
         return self._pool
 
 
-async def _together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All of it at once; where one fails, the others are stopped before it is told: nobody asks for workers that are gone."""
+def _read_locally(planned: PlannedTask, replies: Sequence[JudgeReplies]) -> list[Decision]:
+    return [read_replies(planned.scorer.juries[one.panel], one) for one in replies]
+
+
+def _describe_deaths(count: int, last: Exception) -> str:
+    return f"{count} workers died while judging it; the last: {last}"
+
+
+async def _gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Await all of it at once; if one fails, cancel the others before raising."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
         return await asyncio.gather(*tasks)
@@ -194,15 +214,15 @@ async def _together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _told(document: OpenDocument) -> OpenDocument:
-    """A document as it travels: without what only juries look at, and with what its dialogues came to."""
-    talks = None if document.talks is None else Ended(document.talks.answers)
-    return replace(document, shown=(), talks=talks)
+def _strip_for_transfer(document: OpenDocument) -> OpenDocument:
+    """Drop what only LLM judges see, and keep only the results of dialogues."""
+    dialogues = None if document.dialogues is None else FinishedDialogues(list(document.dialogues.answers))
+    return replace(document, judge_media=(), dialogues=dialogues)
 
 
-def _given_up(planned: PlannedTask, document: OpenDocument, why: str) -> Judged:
+def _mark_unscored(planned: PlannedTask, document: OpenDocument, why: str) -> JudgedBatch:
     index = document.document.index
-    judged = Judged(outcomes=[(index, "unscored", why)])
+    judged = JudgedBatch(outcomes=[(index, "unscored", why)])
     judged.verdicts += [
         Unscored(document=index, metric=metric, pipeline=pipeline.name, why=why)
         for pipeline in planned.scorer.pipelines

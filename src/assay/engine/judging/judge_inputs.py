@@ -8,16 +8,16 @@ from typing import Any
 from assay.core.documents import Document
 from assay.core.messages import Media
 from assay.core.requests import Request
-from assay.scoring.judges.jury import Jury
+from assay.scoring.judges.panel import Jury
 from assay.scoring.judges.prompts import as_text
 from assay.scoring.judges.records import Case
-from assay.tasks.makers import loan
+from assay.tasks.prompts.field_compilers import loan
 from assay.tasks.task import Task
 
-__all__ = ["make_case"]
+__all__ = ["build_judge_input"]
 
 
-def make_case(
+def build_judge_input(
     task: Task,
     jury: Jury,
     document: Document,
@@ -29,7 +29,7 @@ def make_case(
     """What a jury is given of a document; `media` are those the model saw.
 
     Raises:
-        BadTask: The texts the judge is to read cannot be made.
+        TaskError: The texts the judge is to read cannot be made.
     """
     spec = jury.spec
     fields = document.fields
@@ -45,14 +45,14 @@ def make_case(
         reference = _reference(task, fields, target)
     return Case(
         question=question,
-        response=_written(response),
+        response=_join_turns(response),
         reference=reference,
         fields=fields,
         media=tuple(media) if spec.media else (),
     )
 
 
-def _written(response: Any) -> str:
+def _join_turns(response: Any) -> str:
     """What the model wrote; the answers of a dialogue one after the other."""
     return "\n\n".join(map(str, response)) if isinstance(response, (list, tuple)) else str(response)
 

@@ -10,18 +10,18 @@ import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from assay.core.errors import AssayError, BadTask
+from assay.core.errors import AssayError, TaskError
 from assay.core.ports import Services
 from assay.core.verdicts import Answer, Unscored
-from assay.engine.judging.documents import Judged, OpenDocument
-from assay.engine.judging.judge_inputs import make_case
+from assay.engine.judging.judge_inputs import build_judge_input
+from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.plan import PlannedTask
-from assay.scoring.judges.jury import Decision, Heard, Jury
+from assay.scoring.judges.panel import Decision, Heard, Jury
 from assay.scoring.judges.records import Case
 from assay.tasks.task import Task
-from assay.user_code.runner import ForeignCode
+from assay.user_code.executor import Executor
 
-__all__ = ["JUDGE_FAILED", "Decide", "Hearing", "decided", "deliberate"]
+__all__ = ["JUDGE_FAILED", "JudgeReplies", "ReadReplies", "ask_judges", "read_replies"]
 
 JUDGE_FAILED = "judge-failed"
 """How a document ended whose judge did not answer: without a score, and judged again by the next start."""
@@ -30,40 +30,40 @@ _WITHOUT_ANSWER = frozenset(("unscored", "judge-failed", "failed", "skipped"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hearing:
+class JudgeReplies:
     """What a jury heard about one answer."""
 
-    jury: int
+    panel: int
     """Which of the task's juries."""
 
     document: int
     pipeline: str
-    heard: Sequence[Heard] = ()
-    without: str = ""
+    replies: Sequence[Heard] = ()
+    failure: str = ""
     """Why nothing could be asked, where that is so."""
 
 
-Decide = Callable[[PlannedTask, Sequence[Hearing]], Awaitable[Sequence[Decision]]]
+ReadReplies = Callable[[PlannedTask, Sequence[JudgeReplies]], Awaitable[Sequence[Decision]]]
 
 
-def decided(jury: Jury, hearing: Hearing) -> Decision:
+def read_replies(jury: Jury, hearing: JudgeReplies) -> Decision:
     """What a jury makes of what it heard."""
     document, pipeline = hearing.document, hearing.pipeline
-    if hearing.without:
-        return jury.without(hearing.without, document, pipeline)
+    if hearing.failure:
+        return jury.without(hearing.failure, document, pipeline)
     try:
-        return jury.decide(hearing.heard, document=document, pipeline=pipeline)
+        return jury.decide(hearing.replies, document=document, pipeline=pipeline)
     except Exception:  # noqa: BLE001 - border: a kind of judge may be somebody's plugin
         return jury.without(traceback.format_exc(limit=-3), document, pipeline)
 
 
-async def deliberate(
+async def ask_judges(
     planned: PlannedTask,
     documents: Sequence[OpenDocument],
-    judged: Judged,
+    judged: JudgedBatch,
     services: Services,
-    foreign: ForeignCode,
-    decide: Decide,
+    executor: Executor,
+    decide: ReadReplies,
 ) -> None:
     """Add what the juries say to what the other metrics said. A document that is unscored already is left alone."""
     task, juries = planned.task, planned.scorer.juries
@@ -72,12 +72,12 @@ async def deliberate(
     todo = [
         (at, answer) for answer in judged.answers if answer.document in scored for at in range(len(juries))
     ]
-    cases = await foreign.run(  # the task's own templates and functions may be needed
-        lambda: [_make_case(task, juries[at], by_index[answer.document], answer) for at, answer in todo]
+    cases = await executor.run(  # the task's own templates and functions may be needed
+        lambda: [_build_input(task, juries[at], by_index[answer.document], answer) for at, answer in todo]
     )
     hearings = await asyncio.gather(
         *(
-            _hear(juries, at, case, answer, services, task.name)
+            _ask_panel(juries, at, case, answer, services, task.name)
             for (at, answer), case in zip(todo, cases, strict=True)
         )
     )
@@ -94,11 +94,11 @@ async def deliberate(
     ]
 
 
-def _make_case(task: Task, jury: Jury, opened: OpenDocument, answer: Answer) -> Case | str:
+def _build_input(task: Task, jury: Jury, opened: OpenDocument, answer: Answer) -> Case | str:
     """The case, or why there is none."""
     try:
-        return make_case(
-            task, jury, opened.document, opened.requests, answer.values[0], opened.target, opened.shown
+        return build_judge_input(
+            task, jury, opened.document, opened.requests, answer.values[0], opened.target, opened.judge_media
         )
     except AssayError as error:
         return str(error)
@@ -106,19 +106,19 @@ def _make_case(task: Task, jury: Jury, opened: OpenDocument, answer: Answer) -> 
         return traceback.format_exc(limit=-3)
 
 
-async def _hear(
+async def _ask_panel(
     juries: Sequence[Jury], at: int, case: Case | str, answer: Answer, services: Services, task: str
-) -> Hearing:
+) -> JudgeReplies:
     document, pipeline = answer.document, answer.pipeline
     heard: Sequence[Heard] = ()
     why = case if isinstance(case, str) else ""
     if not isinstance(case, str):
         try:
             heard = await juries[at].hear(case, services, task=task, document=document)
-        except BadTask as error:  # its prompt cannot be made of this document
+        except TaskError as error:  # its prompt cannot be made of this document
             why = str(error)
         except AssayError:
             raise  # not this document's trouble: the judge cannot be opened, the journal cannot be written
         except Exception:  # noqa: BLE001 - border: a kind of judge may be somebody's plugin
             why = traceback.format_exc(limit=-3)
-    return Hearing(jury=at, document=document, pipeline=pipeline, heard=heard, without=why)
+    return JudgeReplies(panel=at, document=document, pipeline=pipeline, replies=heard, failure=why)

@@ -10,31 +10,36 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from assay.core.verdicts import Answer, Repeated, Score
-from assay.engine.judging.context import Court
-from assay.engine.judging.documents import Bench, Judged, OpenDocument, by_request
+from assay.core.verdicts import Answer, RepeatScores, Score
+from assay.engine.judging.context import JudgeContext
+from assay.engine.judging.documents import DocumentScorer, group_responses
+from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.plan import Plan, PlannedTask
 from assay.scoring.pipelines import Pipeline
 from assay.stats.repeats import RepeatTable, repeat_summary
-from assay.store.journal import Journal
-from assay.user_code.runner import Draws
-from assay.user_code.timeouts import current_watch
+from assay.store.journal.journal import Journal
+from assay.user_code.random_state import TaskRandomState
+from assay.user_code.timeouts import current_timer
 
-__all__ = ["judge_repeats", "repeat_facts"]
+__all__ = ["judge_repeats", "summarise_repeats"]
 
 
 def judge_repeats(
-    planned: PlannedTask, documents: Sequence[OpenDocument], judged: Judged, draws: Draws, court: Court
+    planned: PlannedTask,
+    documents: Sequence[OpenDocument],
+    judged: JudgedBatch,
+    random_state: TaskRandomState,
+    court: JudgeContext,
 ) -> None:
     """Judge each repeat of the documents that were scored; `judged` learns their scores.
 
     Left out is what cannot be had for nothing or makes no sense: metrics that models judge, programs that are executed,
     pipelines that look across documents, and those that keep all answers instead of selecting one.
     """
-    if planned.spec.unsafe_code or planned.task.name in court.asked or planned.scorer.juries:
+    if planned.spec.unsafe_code or planned.task.name in court.tasks_with_judge_calls or planned.scorer.juries:
         return
     scored = {verdict.document for verdict in judged.verdicts if isinstance(verdict, Score)}
-    complete = [one for one in documents if one.document.index in scored and one.talks is None]
+    complete = [one for one in documents if one.document.index in scored and one.dialogues is None]
     chosen = {
         (answer.document, answer.pipeline)
         for answer in judged.answers
@@ -44,13 +49,13 @@ def judge_repeats(
         if not pipeline.per_document:
             continue
         wanted = [one for one in complete if (one.document.index, pipeline.name) in chosen]
-        for document, answers in _extracted(pipeline, wanted, losses=planned.spec.dialect == "lmms_eval"):
-            draws.judging(document.document.index)
-            scores = _scores(planned, document, pipeline.name, answers)
+        for document, answers in _extract_each(pipeline, wanted, losses=planned.spec.dialect == "lmms_eval"):
+            random_state.seed_for_document(document.document.index)
+            scores = _score_each(planned, document, pipeline.name, answers)
             if scores:
                 known: dict[Any, int] = {}
                 judged.repeats.append(
-                    Repeated(
+                    RepeatScores(
                         document=document.document.index,
                         pipeline=pipeline.name,
                         answers=tuple(known.setdefault(answer, len(known)) for answer in answers),
@@ -59,15 +64,15 @@ def judge_repeats(
                 )
 
 
-def _extracted(
+def _extract_each(
     pipeline: Pipeline, documents: Sequence[OpenDocument], *, losses: bool
 ) -> Iterator[tuple[OpenDocument, list[Any]]]:
     """What the pipeline makes of each answer alone; nothing of documents one of whose answers it cannot take."""
     for document in documents:
-        (responses,) = by_request(document, losses=losses)
+        (responses,) = group_responses(document, negate_likelihoods=losses)
         fields = [document.document.fields] * len(responses)
         try:
-            with current_watch():
+            with current_timer():
                 answers = pipeline.apply([[response] for response in responses], fields)
         except Exception:  # noqa: BLE001 - helper border: a filter may want several answers
             continue
@@ -75,15 +80,15 @@ def _extracted(
             yield document, answers
 
 
-def _scores(
+def _score_each(
     planned: PlannedTask, document: OpenDocument, pipeline: str, answers: Sequence[Any]
 ) -> dict[str, tuple[float, ...]]:
     """The scores of each answer, by metric: of metrics that have a number for every one of them."""
     found: dict[str, list[float]] = {}
     for answer in answers:
-        judged, index = Judged(), document.document.index
+        judged, index = JudgedBatch(), document.document.index
         alone = Answer(document=index, pipeline=pipeline, values=(answer,))
-        Bench(planned, judged).judge(document, alone)
+        DocumentScorer(planned, judged).score(document, alone)
         for verdict in judged.verdicts:
             if isinstance(verdict, Score):
                 found.setdefault(verdict.metric, []).append(float(verdict.value))
@@ -94,7 +99,7 @@ def _scores(
     }
 
 
-def repeat_facts(plan: Plan, journal: Journal) -> list[dict[str, Any]]:
+def summarise_repeats(plan: Plan, journal: Journal) -> list[dict[str, Any]]:
     """What repeats say, for the journal: of every task that has some, each filter and metric."""
     facts = []
     for name, planned in plan.tasks.items():

@@ -1,213 +1,209 @@
-"""`judge` in another process, perhaps on another machine: orders in, what judging made of some documents out.
+"""Judge documents in a worker process, perhaps on another machine: jobs in, results out.
 
-The process reads the task as the driver did and compares what it read; it judges document by document, on the same draws. It
-executes programs in a sandbox of its own. It cannot ask judges: a document whose code wants to goes back to the driver. What the
-judges of a jury replied to the driver is read here.
+The worker loads the task as the driver did and compares digests; it judges one document at a time with the same seeds, and
+executes programs in its own sandbox. It cannot ask judges: a document whose code calls a judge is returned to the driver.
+Replies of LLM judges, which the driver received, are parsed here.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NoReturn, cast
 
-from assay.core.errors import BadOption
-from assay.core.executing import executing
-from assay.core.programs import Isolation
-from assay.core.runspec import RunSpec
-from assay.engine.judging.context import Court, Sitting, seated
-from assay.engine.judging.documents import Judged, OpenDocument, judge
-from assay.engine.judging.llm_judges import Hearing, decided
+from assay.core.errors import InvalidOption
+from assay.core.options.run_spec import RunSpec
+from assay.core.program_executor import use_executor
+from assay.core.programs import IsolationReport
+from assay.engine.judging.context import DocumentJudgeContext, JudgeContext, use_judge_context
+from assay.engine.judging.documents import judge_documents
+from assay.engine.judging.llm_judges import JudgeReplies, read_replies
 from assay.engine.judging.repeats import judge_repeats
+from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.plan import PlannedTask, plan_one
 from assay.engine.planning.recorded_plan import RememberedModel
 from assay.sandboxes.program_runner import Programs, permitted
-from assay.scoring.judges.jury import Decision, Seat
-from assay.user_code.runner import Draws
-from assay.user_code.timeouts import watching
+from assay.scoring.judges.panel import Decision, Seat
+from assay.user_code.executor import DirectExecutor
+from assay.user_code.random_state import TaskRandomState
+from assay.user_code.timeouts import enforce_time_limit
 
-__all__ = ["Finding", "Order", "decide_away", "judge_away", "packed", "unpacked"]
+__all__ = ["JudgeJob", "JudgeJobResult", "deserialize", "run_judge_job", "run_reply_job", "serialize"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class JudgeJob:
     """Documents of one task, and everything needed to judge them."""
 
     spec: RunSpec
     task: str
     digest: str
-    """The task as the driver read it."""
+    """The digest of the task as the driver loaded it."""
 
     model: Mapping[str, Any]
     """Name and abilities of the model: prompts depend on them."""
 
     documents: Sequence[OpenDocument] = ()
-    hearings: Sequence[Hearing] = ()
-    """Instead of documents: what the task's juries heard."""
+    replies: Sequence[JudgeReplies] = ()
+    """Instead of documents: replies of the task's judge panels."""
 
-    seats: Mapping[str, tuple[Seat, ...]]
-    """Who judges each metric that models judge: judges are not planned here."""
+    panel_members: Mapping[str, tuple[Seat, ...]]
+    """The judges of each metric that LLM judges score: the worker plans none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What became of an order."""
+class JudgeJobResult:
+    """The result of a job."""
 
-    judged: Sequence[Judged | None]
+    judged: Sequence[JudgedBatch | None]
     """One per document; None where the driver has to judge."""
 
     executed: int
-    isolation: Isolation | None
+    isolation: IsolationReport | None
 
 
 @dataclass(slots=True, kw_only=True)
-class _Desk:
-    """A task, ready to be judged in this process."""
+class _WorkerTask:
+    """A task that is loaded in this process."""
 
     planned: PlannedTask
     programs: Programs
-    draws: Draws
+    random_state: TaskRandomState
 
 
-_CANNOT_TRAVEL = (pickle.PicklingError, TypeError, AttributeError)
-"""What pickle raises for things it does not know."""
+_PICKLE_ERRORS = (pickle.PicklingError, TypeError, AttributeError)
+"""What pickle raises for objects it cannot serialize."""
 
-_desks: dict[tuple[str, str], _Desk] = {}
-
-
-def judge_away(data: bytes) -> bytes:
-    """Carry out an order; both are bytes."""
-    order: Order = pickle.loads(data)
-    with watching(order.spec.helper_timeout):
-        desk = _desk_for(order)
-        before = desk.programs.executed
-        with permitted(desk.programs, order.spec):
-            judged = [_judged(desk, document) for document in order.documents]
-    executed = desk.programs.executed - before
-    return packed(Finding(judged=judged, executed=executed, isolation=desk.programs.isolation))
+_worker_tasks: dict[tuple[str, str], _WorkerTask] = {}
 
 
-def decide_away(data: bytes) -> bytes:
-    """What juries make of what they heard; None where that cannot travel."""
-    order: Order = pickle.loads(data)
-    with watching(order.spec.helper_timeout):
-        desk = _desk_for(order)
-        juries = desk.planned.scorer.juries
-        return packed([_travelling(decided(juries[one.jury], one)) for one in order.hearings])
+def run_judge_job(data: bytes) -> bytes:
+    """Judge the documents of a serialized job; return the serialized result."""
+    job: JudgeJob = pickle.loads(data)
+    with enforce_time_limit(job.spec.helper_timeout):
+        task = _get_worker_task(job)
+        before = task.programs.executed
+        with permitted(task.programs, job.spec):
+            judged = [_judge_document(task, document) for document in job.documents]
+    executed = task.programs.executed - before
+    return serialize(JudgeJobResult(judged=judged, executed=executed, isolation=task.programs.isolation))
 
 
-def _travelling(decision: Decision) -> Decision | None:
+def run_reply_job(data: bytes) -> bytes:
+    """Parse the judge replies of a serialized job; None in place of a decision that cannot be serialized."""
+    job: JudgeJob = pickle.loads(data)
+    with enforce_time_limit(job.spec.helper_timeout):
+        panels = _get_worker_task(job).planned.scorer.juries
+        return serialize([_keep_if_picklable(read_replies(panels[one.panel], one)) for one in job.replies])
+
+
+def _keep_if_picklable(decision: Decision) -> Decision | None:
     try:
-        packed(decision)
-    except _CANNOT_TRAVEL:
+        serialize(decision)
+    except _PICKLE_ERRORS:
         return None
     return decision
 
 
-def _desk_for(order: Order) -> _Desk:
-    return _desks.get((order.task, order.digest)) or _open_desk(order)
+def _get_worker_task(job: JudgeJob) -> _WorkerTask:
+    return _worker_tasks.get((job.task, job.digest)) or _load_worker_task(job)
 
 
-def _open_desk(order: Order) -> _Desk:
-    """Read the task as the driver did.
+def _load_worker_task(job: JudgeJob) -> _WorkerTask:
+    """Load the task as the driver did.
 
     Raises:
-        BadOption: It is another one here.
+        InvalidOption: The task or its data differ on this machine.
     """
-    spec = replace(order.spec, replicas=1, ray=None, workers=0)
+    spec = replace(job.spec, replicas=1, ray=None, workers=0)
     programs = Programs(spec.sandbox, spec.sandbox_args, at_once=1)
-    manifest = {"model": order.model, "options": {"token_logprobs": spec.token_logprobs}}
-    with executing(programs):
-        planned = plan_one(spec, order.task, RememberedModel(manifest), programs)
-    if planned.digest != order.digest:
-        raise BadOption(
-            f"the task `{order.task}` is another one on {os.uname().nodename}",
+    manifest = {"model": job.model, "options": {"token_logprobs": spec.token_logprobs}}
+    with use_executor(programs):
+        planned = plan_one(spec, job.task, RememberedModel(manifest), programs)
+    if planned.digest != job.digest:
+        raise InvalidOption(
+            f"the task `{job.task}` differs on {os.uname().nodename}",
             where="--workers",
-            hint="its files and its data have to be the same on every machine",
+            hint="task files and data must be the same on every machine",
         )
-    planned.scorer.seat(lambda judge: order.seats[judge.metric])
-    desk = _Desk(planned=planned, programs=programs, draws=Draws(spec.seed, order.task))
-    _desks[order.task, order.digest] = desk
-    return desk
+    planned.scorer.seat(lambda judge: job.panel_members[judge.metric])
+    random_state = TaskRandomState(spec.seed, job.task)
+    task = _WorkerTask(planned=planned, programs=programs, random_state=random_state)
+    _worker_tasks[job.task, job.digest] = task
+    return task
 
 
-def _judged(desk: _Desk, document: OpenDocument) -> Judged | None:
-    """What judging makes of one document; None where it wants a judge, or where the result cannot travel."""
-    away = _AwayCourt()
-    court = cast("Court", away)
+def _judge_document(task: _WorkerTask, document: OpenDocument) -> JudgedBatch | None:
+    """Judge one document; None where its code calls a judge or the result cannot be serialized."""
+    worker_context = _WorkerJudgeContext()
+    context = cast("JudgeContext", worker_context)
     try:
-        judged = judge(desk.planned, [document], draws=desk.draws, court=court)
-        if desk.planned.spec.repeats > 1:
-            judge_repeats(desk.planned, [document], judged, desk.draws, court)
-        packed(judged)
-    except _CANNOT_TRAVEL:
+        judged = judge_documents(task.planned, [document], random_state=task.random_state, context=context)
+        if task.planned.spec.repeats > 1:
+            judge_repeats(task.planned, [document], judged, task.random_state, context)
+        serialize(judged)
+    except _PICKLE_ERRORS:
         return None
-    return None if away.asked else judged
+    return None if worker_context.has_judge_calls else judged
 
 
-class _NobodyToAsk(BaseException):
-    """A document's code asked for a judge. Not an `Exception`, which helpers make something else of."""
+class _JudgeCallInWorker(BaseException):
+    """The code of a document called a judge. Not an `Exception`, because helpers catch those."""
 
 
-class _AwayCourt:
-    """A court without judges, in which everything is done at once."""
+class _WorkerJudgeContext:
+    """A judge context without judges."""
 
-    asked = False
-    """Whether somebody wanted a judge: what was made of the document without one does not count."""
-
-    @property
-    def foreign(self) -> _AwayCourt:
-        return self
-
-    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        """One after the other."""
-        return [function(item) for item in items]
+    def __init__(self) -> None:
+        self.executor = DirectExecutor()
+        self.tasks_with_judge_calls: set[str] = set()
+        self.has_judge_calls = False
+        """Whether code called a judge: its verdict does not count then."""
 
     @contextmanager
-    def sitting(self, task: str, document: int) -> Iterator[Sitting]:
-        """Open while a task's own code judges a document."""
-        sitting = cast("Sitting", _AwaySitting(self))
-        with seated(sitting):
-            yield sitting
+    def open_document(self, task: str, document: int) -> Iterator[DocumentJudgeContext]:
+        """Make a context current in which every judge call fails."""
+        context = cast("DocumentJudgeContext", _WorkerDocumentContext(self))
+        with use_judge_context(context):
+            yield context
 
 
-class _AwaySitting:
-    """Whoever asks here is sent back."""
+class _WorkerDocumentContext:
+    """Raises on every judge call."""
 
-    failed = ""
+    failure = ""
 
-    def __init__(self, court: _AwayCourt) -> None:
-        self._court = court
+    def __init__(self, run: _WorkerJudgeContext) -> None:
+        self._run = run
 
-    def inner(self) -> _AwaySitting:
+    def resolve(self) -> _WorkerDocumentContext:
         return self
 
     def __getattr__(self, name: str) -> NoReturn:
-        self._court.asked = True
-        raise _NobodyToAsk(name)
+        self._run.has_judge_calls = True
+        raise _JudgeCallInWorker(name)
 
 
 class _Pickler(pickle.Pickler):
     dispatch_table = cast(Any, {MappingProxyType: lambda mapping: (dict, (dict(mapping),))})
 
 
-def packed(thing: Any) -> bytes:
-    """Anything of the engine, in bytes.
+def serialize(value: Any) -> bytes:
+    """Serialize a job, a result or a part of one.
 
     Raises:
-        Exception: What pickle raises for what it cannot keep.
+        Exception: What pickle raises for objects it cannot serialize.
     """
-    import io
-
     stream = io.BytesIO()
-    _Pickler(stream, 5).dump(thing)
+    _Pickler(stream, 5).dump(value)
     return stream.getvalue()
 
 
-def unpacked(data: bytes) -> Any:
-    """The thing again."""
+def deserialize(data: bytes) -> Any:
+    """Return what `serialize` was given."""
     return pickle.loads(data)

@@ -16,7 +16,7 @@ from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import Usage
 from assay.engine.planning.capabilities import ability
 from assay.engine.planning.plan import Plan
-from assay.engine.running.cost_ledger import billed_as
+from assay.engine.running.cost_ledger import get_billing_name
 from assay.models.prices import load_prices
 from assay.user_code.errors import wrap_user_errors
 
@@ -124,7 +124,7 @@ def forecast(plan: Plan) -> Forecast:
     if problems:
         raise problems[0] if len(problems) == 1 else ErrorGroup(problems)
     prices = load_prices(plan.spec.prices)
-    billed = billed_as(plan.model, prices)
+    billed = get_billing_name(plan.model, prices)
     price = prices.find(billed) if billed else None
     found = Forecast(tasks=tasks, billed_as=billed, cost_usd=None)
     if price is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from assay.core.errors import InvalidOption
 from assay.engine.planning.plan import Plan
 from assay.scoring.decontamination import find_overlaps
-from assay.tasks.makers import loan
+from assay.tasks.prompts.field_compilers import loan
 
 __all__ = ["SUFFIX", "contaminated_documents", "read_corpus"]
 

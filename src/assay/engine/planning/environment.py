@@ -17,9 +17,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from assay.core.entry_points import find_entry_points
 from assay.core.fingerprints import digest_bytes, digest_text
 from assay.core.installation import DISTRIBUTION, assay_version
-from assay.core.plugins import find_entry_points
 from assay.core.secrets import redact_assignments
 
 __all__ = ["code_digests", "commits", "hardware", "versions"]

@@ -9,10 +9,10 @@ from assay.core.errors import AssayError, CorruptStore
 from assay.engine.planning.manifest import continued, make_manifest, write_manifest
 from assay.engine.planning.plan import Plan
 from assay.engine.results.run_facts import facts_of
-from assay.store.journal import FILE_NAME, Journal
-from assay.store.lock import RunLock
-from assay.store.runs import Run
-from assay.store.salvage import set_aside
+from assay.store.database.locks import RunLock
+from assay.store.integrity.repair import set_aside
+from assay.store.journal.journal import FILE_NAME, Journal
+from assay.store.runs.run import Run
 
 __all__ = ["finished_run", "open_journal"]
 

@@ -11,17 +11,17 @@ from typing import Any
 from assay.core.errors import AssayError, ErrorGroup, InvalidOption, UnsupportedRequest
 from assay.core.fingerprints import canonical_json
 from assay.core.messages import Audio, Image, Video
-from assay.core.parsing import parse_arguments
+from assay.core.options.parsing import parse_arguments
+from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Ability, Model
-from assay.core.runspec import RunSpec
 from assay.core.specs import TaskSpec
-from assay.engine.judging.judge_inputs import make_case
+from assay.engine.judging.judge_inputs import build_judge_input
 from assay.engine.planning.model_setup import budgets_of, probed
 from assay.models import make_model
-from assay.scoring.judges.jury import Seat
+from assay.scoring.judges.panel import Seat
 from assay.scoring.judges.spec import JudgeSpec, Juror
 from assay.scoring.scorer import Scorer
-from assay.tasks.functions import HelperFunction, compatibility_layers
+from assay.tasks.files.helper_functions import HelperFunction, compatibility_layers
 from assay.tasks.task import Task
 
 __all__ = ["Bench", "PlannedJudge"]
@@ -74,7 +74,7 @@ class Bench:
         document, requests = first
         for jury in scorer.juries:
             target = task.target(dict(document.fields)) if jury.spec.reference is None else None
-            case = make_case(task, jury, document, requests, "…", target, requests[0].prompt.media)
+            case = build_judge_input(task, jury, document, requests, "…", target, requests[0].prompt.media)
             asked = jury.requests(case, task.name, document.index)
             for seat, rounds in asked:
                 media = {_KINDS[type(part)] for part in rounds[0][0].prompt.media}

@@ -21,7 +21,7 @@ from assay.core.specs import TaskSpec
 from assay.engine.planning.environment import code_digests, commits, hardware, versions
 from assay.engine.planning.plan import Plan, PlannedTask, functions_in
 from assay.engine.results.run_facts import kept_options
-from assay.tasks.functions import HelperFunction
+from assay.tasks.files.helper_functions import HelperFunction
 
 __all__ = ["FILE_NAME", "FORMAT", "continued", "make_manifest", "scoring_digests", "write_manifest"]
 

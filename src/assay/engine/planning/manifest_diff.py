@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay.core.runspec import run_options
+from assay.core.options.run_spec import list_options
 
 __all__ = ["KINDS", "Drift", "changed_scoring", "compare_manifests"]
 
@@ -85,7 +85,7 @@ def _judges(then: Manifest, now: Manifest) -> Iterator[Drift]:
 
 def _options(then: Manifest, now: Manifest) -> Iterator[Drift]:
     old, new = then.get("options", {}), now.get("options", {})
-    for name, _, option in run_options():
+    for name, _, option in list_options():
         if (
             option.affects_results
             and name in old

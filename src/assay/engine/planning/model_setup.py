@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model, SupportsProbing, SupportsTokenLogprobs
-from assay.core.runspec import RunSpec
 from assay.models import make_model
 
 __all__ = ["asked_model", "budgets_of", "model_of", "probed"]
@@ -19,11 +19,11 @@ def asked_model(spec: RunSpec, given: Model | None = None) -> Model:
     if spec.replicas == 1 and spec.ray is None:
         return model
     from assay.engine.planning.recorded_plan import RememberedModel  # it knows the plan, which asks here
-    from assay.models.replicas import ReplicatedModel, Wishes  # few runs need them
+    from assay.models.replicas import ReplicaConfig, ReplicatedModel  # few runs need them
 
     if isinstance(given, RememberedModel):
         return given
-    wishes = Wishes(
+    wishes = ReplicaConfig(
         replicas=spec.replicas,
         address=spec.ray,
         resources=spec.replica_resources,

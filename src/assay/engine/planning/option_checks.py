@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from assay.core.errors import AssayError, InvalidOption, OutputError, UnsupportedRequest
-from assay.core.runspec import RunSpec
+from assay.core.options.run_spec import RunSpec
+from assay.core.options.stop_rules import parse_stop_rule
 from assay.core.specs import TaskSpec
-from assay.core.stop_rules import parse_stop_rule
 from assay.engine.planning.run_names import output_folder
 from assay.sandboxes.program_runner import Programs
-from assay.store.finding import DEFAULT_FOLDER, find_run
+from assay.store.runs.lookup import DEFAULT_FOLDER, find_run
 
 __all__ = ["check_options", "check_programs", "check_writable"]
 

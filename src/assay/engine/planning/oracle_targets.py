@@ -11,10 +11,10 @@ from assay.core.requests import Generate, Request
 from assay.core.responses import LogProbability
 from assay.core.specs import TaskSpec
 from assay.tasks.task import Task
-from assay.user_code.timeouts import current_watch
+from assay.user_code.timeouts import current_timer
 
 if TYPE_CHECKING:
-    from assay.engine.judging.documents import OpenDocument
+    from assay.engine.open_document import OpenDocument
     from assay.engine.planning.plan import PlannedTask
 
 __all__ = ["right_answers", "says_nothing", "tell_targets"]
@@ -31,7 +31,7 @@ def tell_targets(model: Model, planned: PlannedTask, documents: Iterable[OpenDoc
         return
     for opened in documents:
         try:
-            with current_watch():
+            with current_timer():
                 answers = right_answers(planned.task, opened.document, opened.requests, opened.target)
         except Exception:  # noqa: BLE001 - helper border: choices may be made by a task's own code
             answers = []

@@ -13,11 +13,11 @@ from typing import Any
 
 from assay.core.documents import Document
 from assay.core.errors import AssayError, ErrorGroup, InvalidOption, TaskError
-from assay.core.executing import use_executor
 from assay.core.fingerprints import digest_json
+from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model, SupportsPromptedAs
+from assay.core.program_executor import use_executor
 from assay.core.requests import Request
-from assay.core.runspec import RunSpec
 from assay.core.specs import GroupSpec, TaskSpec
 from assay.engine.planning.capabilities import check_abilities
 from assay.engine.planning.judge_setup import Bench, PlannedJudge
@@ -25,18 +25,18 @@ from assay.engine.planning.model_setup import asked_model, probed
 from assay.engine.planning.option_checks import check_options, check_programs
 from assay.engine.planning.run_names import output_folder, run_digest, run_name, task_digests
 from assay.engine.planning.warnings import notes_on
-from assay.engine.running.cost_ledger import check_costs
+from assay.engine.running.cost_ledger import check_prices
 from assay.sandboxes.program_runner import Programs
 from assay.scoring.scorer import Scorer
-from assay.tasks.dialogue import check_dialogue
-from assay.tasks.functions import HelperFunction
-from assay.tasks.index import TaskIndex, default_roots
-from assay.tasks.lettered import LetteredTask, lettered_groups, lettered_notes
-from assay.tasks.makers import loan
-from assay.tasks.selection import Selection, select
+from assay.tasks.dialogues import check_dialogue
+from assay.tasks.files.helper_functions import HelperFunction
+from assay.tasks.files.index import TaskIndex, find_task_roots
+from assay.tasks.files.selection import Selection, select
+from assay.tasks.letter_choices import LetterChoiceTask, add_letter_metrics, describe_letter_tasks
+from assay.tasks.prompts.field_compilers import loan
 from assay.tasks.task import Rendering, Task, open_task
 from assay.user_code.errors import wrap_user_errors
-from assay.user_code.runner import seed_globals
+from assay.user_code.random_state import seed_global_generators
 
 __all__ = ["Plan", "PlannedTask", "check_functions", "functions_in", "make_plan", "plan_one"]
 
@@ -62,12 +62,30 @@ class PlannedTask:
         return self.task.spec
 
     @property
-    def waits_for_the_world(self) -> bool:
+    def has_user_code(self) -> bool:
+        """Whether judging or rendering its documents calls code that is not Assay's."""
+        return (
+            self.spec.unsafe_code
+            or self.task.is_dialogue
+            or self.spec.config.get("class") is not None
+            or bool(functions_in(self.spec.config))
+            or self.scorer.runs_task_code
+            or self.has_custom_filters
+        )
+
+    @property
+    def has_custom_filters(self) -> bool:
+        """Whether a filter is not one of Assay's."""
+        steps = (step for pipeline in self.scorer.pipelines for step in pipeline.steps)
+        return any(not step.make.__module__.startswith("assay.") for step in steps)
+
+    @property
+    def uses_services(self) -> bool:
         """Its own code may ask judges or execute programs while it judges a document."""
         return self.spec.process_results is not None or self.spec.unsafe_code
 
     @property
-    def judged_apart(self) -> bool:
+    def is_judged_per_document(self) -> bool:
         """Whether each document is judged without the others: no filter looks across them."""
         return all(pipeline.per_document for pipeline in self.scorer.pipelines)
 
@@ -102,6 +120,14 @@ class Plan:
     @property
     def model_digest(self) -> str:
         return digest_json(dict(self.identity))
+
+    @property
+    def has_user_code(self) -> bool:
+        """Whether any task or group brings Python code: then the run needs a thread for it."""
+        aggregations = (metric.aggregation for group in self.groups.values() for metric in group.metrics)
+        return any(planned.has_user_code for planned in self.tasks.values()) or any(
+            map(callable, aggregations)
+        )
 
     @property
     def documents(self) -> int:
@@ -172,7 +198,7 @@ async def make_plan(
         identity = await model.identify() if model is not None else {}
         seated = await bench.identify() if bench is not None else {}
         if model is not None:
-            check_costs(spec, [model, *(judge.model for judge in seated.values())])
+            check_prices(spec, [model, *(judge.model for judge in seated.values())])
     except AssayError as error:
         _collect(problems, error)
     if problems or model is None or bench is None:
@@ -190,7 +216,7 @@ async def make_plan(
         model=model,
         identity=identity,
         tasks=tasks,
-        groups=lettered_groups(selection.groups, selection.leaves, opened),
+        groups=add_letter_metrics(selection.groups, selection.leaves, opened),
         top=tuple(selection.top),
         run_id=run_id,
         digest=digest,
@@ -202,7 +228,7 @@ async def make_plan(
             *selection.notes,
             *bench.notes,
             *notes_on(spec, model, tasks),
-            *lettered_notes(opened),
+            *describe_letter_tasks(opened),
         ),
         programs=programs,
     )
@@ -211,7 +237,7 @@ async def make_plan(
 def _select(spec: RunSpec, index: TaskIndex | None, problems: list[AssayError]) -> Selection:
     """What was asked for; where a part of it is wrong, the rest, so that its problems are found too."""
     try:
-        index = index or TaskIndex.build(default_roots(spec.include_path))
+        index = index or TaskIndex.build(find_task_roots(spec.include_path))
         return select(spec.tasks, index)
     except AssayError as error:
         _collect(problems, error)
@@ -229,7 +255,7 @@ def _select(spec: RunSpec, index: TaskIndex | None, problems: list[AssayError]) 
 
 def _look_on(spec: RunSpec, word: str, index: TaskIndex, problems: list[AssayError]) -> None:
     """A task file with one mistake that hides the others: find those too, as `assay check` does."""
-    from assay.checks.checking import (  # it knows the plan, so it is asked from here
+    from assay.checks.checker import (  # it knows the plan, so it is asked from here
         CheckOptions,
         check_tasks,
     )
@@ -259,7 +285,7 @@ def _plan_task(
 ) -> PlannedTask:
     """Check one task as far as its first document; collect its problems."""
     problems: list[AssayError] = []
-    seed_globals(
+    seed_global_generators(
         spec.seed
     )  # for each task alone, so that its data do not depend on which tasks come before it
     try:
@@ -301,7 +327,7 @@ def _opened(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Task:
         task_spec = replace(task_spec, repeats=spec.repeats)
     task = open_task(task_spec, rendering_of(spec, task_spec.name, model))
     letters = spec.mc_as_generation and task_spec.output_type == "multiple_choice"
-    return LetteredTask(task) if letters else task
+    return LetterChoiceTask(task) if letters else task
 
 
 def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:

@@ -10,12 +10,12 @@ from typing import Any, get_args
 
 from assay.core.errors import CorruptStore, DatasetError, InvalidOption
 from assay.core.fingerprints import digest_json
+from assay.core.options.run_spec import RunSpec, list_options
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Request
 from assay.core.responses import Failure, Outcome
-from assay.core.runspec import RunSpec, run_options
 from assay.engine.planning.manifest import FILE_NAME, FORMAT
-from assay.store.runs import Run
+from assay.store.runs.run import Run
 
 __all__ = [
     "NOT_ASKED",
@@ -115,7 +115,7 @@ class Recalled:
 
 def recall(manifest: Mapping[str, Any], overrides: Mapping[str, Any]) -> Recalled:
     """The options of a manifest, those given beside it on top; arguments of the model are merged key by key."""
-    known = {name for name, _, _ in run_options()}
+    known = {name for name, _, _ in list_options()}
     unknown = sorted(set(manifest["options"]) - known)
     if unknown:
         raise InvalidOption(f"the manifest has options this Assay does not know: {', '.join(unknown)}")

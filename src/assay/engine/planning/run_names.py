@@ -10,9 +10,9 @@ from typing import Any
 
 from assay.core.fingerprints import digest_json
 from assay.core.installation import assay_version
-from assay.core.runspec import RunSpec
+from assay.core.options.run_spec import RunSpec
 from assay.core.specs import TaskSpec
-from assay.tasks.digests import data_digest, spec_digest
+from assay.tasks.digests import digest_data, digest_spec
 from assay.tasks.task import Task
 
 __all__ = ["kept_beside", "output_folder", "run_digest", "run_name", "shape_of", "task_digests"]
@@ -47,7 +47,7 @@ def shape_of(spec: RunSpec) -> dict[str, Any]:
 def task_digests(spec: RunSpec, task_spec: TaskSpec, task: Task) -> dict[str, str]:
     """The hashes of a task as a run asks it: of the file with its helpers, of the data, and of both with the way of
     asking. Apart, so that a later look can say what changed."""
-    config, data = spec_digest(task_spec), data_digest(task)
+    config, data = digest_spec(task_spec), digest_data(task)
     whole = digest_json({"spec": config, "data": data, "shape": shape_of(spec)})
     return {"digest": whole, "config_digest": config, "data_digest": data}
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError, ErrorGroup, InvalidOption, UnknownName
-from assay.core.runspec import RunSpec, run_options
+from assay.core.options.run_spec import RunSpec, list_options
 from assay.engine.planning.config_files import read_yaml
 
 __all__ = ["Cell", "Sweep", "read_sweep"]
@@ -174,7 +174,7 @@ def _part(entry: Any, where: str, *, needs_name: bool = True) -> tuple[str, dict
     """The name and the options of a model or a setting."""
     options = {str(key).replace("-", "_"): value for key, value in _mapping(entry, where).items()}
     name = str(options.pop("name", "") or "")
-    known = {option for option, _, _ in run_options()} - set(_NOT_SWEPT)
+    known = {option for option, _, _ in list_options()} - set(_NOT_SWEPT)
     for key in options:
         if key in _NOT_SWEPT:
             raise InvalidOption(

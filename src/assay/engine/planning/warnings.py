@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from assay.core.options.run_spec import RunSpec
+from assay.core.options.stop_rules import parse_stop_rule
 from assay.core.ports import Model, SupportsTargets
-from assay.core.runspec import RunSpec
-from assay.core.stop_rules import parse_stop_rule
 from assay.engine.planning.oracle_targets import says_nothing
 from assay.engine.results.stop_metrics import stop_notes
-from assay.tasks.makers import unread_template
+from assay.tasks.prompts.field_compilers import find_unrendered_template
 
 if TYPE_CHECKING:
     from assay.engine.planning.plan import PlannedTask
@@ -48,7 +48,7 @@ def _without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str
     """Options that reach no prompt of a task, though they were asked for."""
     given = {"--num_fewshot": spec.num_fewshot, "--system_instruction": spec.system_instruction}
     flags = " and ".join(flag for flag, value in given.items() if value)
-    alone = [name for name, planned in tasks.items() if planned.task.asks_alone]
+    alone = [name for name, planned in tasks.items() if planned.task.bypasses_context]
     if not flags or not alone:
         return []
     return [
@@ -58,7 +58,9 @@ def _without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str
 
 def _unread(tasks: Mapping[str, PlannedTask]) -> list[str]:
     """Choices that were meant as templates, and are asked with their braces."""
-    found = [name for name, one in tasks.items() if unread_template(one.spec.config.get("doc_to_choice"))]
+    found = [
+        name for name, one in tasks.items() if find_unrendered_template(one.spec.config.get("doc_to_choice"))
+    ]
     if not found:
         return []
     return [

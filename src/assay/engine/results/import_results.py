@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.core.entry_points import find_entry_points
 from assay.core.errors import UnknownName
-from assay.core.fingerprints import digest_of
-from assay.core.plugins import plugins
+from assay.core.fingerprints import digest_json
 from assay.core.verdicts import Estimate
 from assay.stats.intervals import mean_interval
 from assay.stats.sums import plain_floats
-from assay.store.finding import DEFAULT_FOLDER
-from assay.store.foreign_runs import ForeignRun, write_foreign_run
-from assay.store.journal import FILE_NAME
-from assay.store.sheets import Sheet, SheetSource
+from assay.store.documents.score_tables import Sheet, SheetSource
+from assay.store.journal.journal import FILE_NAME
+from assay.store.runs.imported_runs import ForeignRun, write_foreign_run
+from assay.store.runs.lookup import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +38,7 @@ def import_results(path: str | Path, output_path: str | Path | None = None) -> t
 
     Raises:
         UnknownName: Nothing there is a result.
-        BadData: A file is not what it should be.
+        DatasetError: A file is not what it should be.
     """
     place = Path(path).expanduser()
     opened = _opened(place)
@@ -58,8 +58,8 @@ def import_results(path: str | Path, output_path: str | Path | None = None) -> t
 
 
 def _opened(path: Path) -> tuple[ForeignRun, SheetSource] | None:
-    for plugin in plugins("assay.compat"):
-        found = plugin.load().open_foreign_run(path)
+    for plugin in find_entry_points("assay.compat"):
+        found = plugin.load().open_imported_run(path)
         if found is not None:
             return found, found.files
     return None
@@ -69,7 +69,7 @@ def _name(run: ForeignRun) -> str:
     tasks = list(run.about["tasks"])
     words = [run.model, tasks[0], *([str(len(tasks) - 1)] if len(tasks) > 1 else [])]
     slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)
-    return f"{slug[:60]}-{digest_of(dict(run.identity))[:8]}"
+    return f"{slug[:60]}-{digest_json(dict(run.identity))[:8]}"
 
 
 def _estimates(source: SheetSource) -> list[Estimate]:

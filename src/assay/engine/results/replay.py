@@ -19,15 +19,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
-from assay.core.errors import BadOption
-from assay.core.fingerprints import digest_of
+from assay.core.errors import InvalidOption
+from assay.core.fingerprints import digest_json
 from assay.core.ports import Ability, Traits
-from assay.core.requests import Request, fingerprint
+from assay.core.requests import Request, compute_fingerprint
 from assay.core.responses import Failure, Outcome, Response
 from assay.engine.planning.recorded_plan import manifest_of
 from assay.engine.results.sample_files import NotFound, SamplesFiles, samples_paths
-from assay.store.finding import find_run
-from assay.store.runs import Run
+from assay.store.runs.lookup import find_run
+from assay.store.runs.run import Run
 
 __all__ = ["ReplayModel"]
 
@@ -45,7 +45,7 @@ class ReplayModel:
         """`run`: the id, the start of the id or the folder of a run, or `latest`. `file`: a samples file, or a folder of
         them."""
         if bool(run) == bool(file):
-            raise BadOption(
+            raise InvalidOption(
                 "the model `replay` needs either a run or a file",
                 where="--model_args",
                 hint="--model_args run=latest, or file=samples_gsm8k.jsonl",
@@ -94,8 +94,8 @@ class ReplayModel:
             yield outcome
 
     def _from_run(self, window: Sequence[Request]) -> list[Outcome]:
-        digest = digest_of(dict(self._about["identity"]))
-        marks = {request.id: fingerprint(digest, request.id) for request in window}
+        digest = digest_json(dict(self._about["identity"]))
+        marks = {request.id: compute_fingerprint(digest, request.id) for request in window}
         known = self._source.journal.find(list(marks.values()))
         outcomes: list[Outcome] = []
         for request in window:

@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import BadOption, BadOutput, UnknownName, UserMistake
+from assay.core.errors import InvalidOption, OutputError, UnknownName, UserError
 from assay.core.progress import RunProgress
 from assay.core.responses import Response
 from assay.core.specs import FilterStep, MetricSpec, PipelineSpec, TaskSpec
@@ -29,10 +29,10 @@ from assay.engine.results.run_facts import facts_of
 from assay.scoring.filters import FILTERS
 from assay.scoring.metrics import METRICS
 from assay.scoring.scorer import Scorer
-from assay.store.cache import KnownAnswers
-from assay.store.journal import Journal
-from assay.store.runs import SCORINGS, Run
-from assay.user_code.runner import ForeignCode
+from assay.store.cache.response_cache import ResponseSource
+from assay.store.journal.journal import Journal
+from assay.store.runs.run import SCORINGS, Run
+from assay.user_code.executor import Executor
 
 __all__ = ["Scoring", "Wanted", "rescore"]
 
@@ -72,8 +72,8 @@ async def rescore(
     manifests: Manifests,
     whole: Plan,
     wanted: Wanted,
-    cache: KnownAnswers | None,
-    foreign: ForeignCode,
+    cache: ResponseSource | None,
+    executor: Executor,
     folder: Path | None = None,
 ) -> Scoring:
     """Score a run again; into a folder of its own, or where `folder` says (a trial).
@@ -81,7 +81,7 @@ async def rescore(
     `whole` is the plan of the run as its tasks are now, made with a model that only stands for the real one.
 
     Raises:
-        UserMistake: The questions changed: the answers the run has belong to others.
+        UserError: The questions changed: the answers the run has belong to others.
     """
     plan = _only(whole, run, wanted)
     place = folder or _next_folder(run.folder)
@@ -91,7 +91,7 @@ async def rescore(
         try:
             changed = _changed(manifests, plan)
             await _fill(
-                journal, run, manifests[1], plan, {"changed": changed, **_said(run, wanted)}, cache, foreign
+                journal, run, manifests[1], plan, {"changed": changed, **_said(run, wanted)}, cache, executor
             )
         finally:
             journal.close()
@@ -119,15 +119,15 @@ async def _fill(
     manifest: Mapping[str, Any],
     plan: Plan,
     about: Mapping[str, Any],
-    cache: KnownAnswers | None,
-    foreign: ForeignCode,
+    cache: ResponseSource | None,
+    executor: Executor,
 ) -> None:
     """Let the engine judge what the run has."""
     started = time.monotonic()
     journal.set_facts({**facts_of(plan), "manifest": manifest, "scoring": about}).result()
     write_manifest(plan.folder, manifest)
     answers = _RunAnswers(run.journal, plan.model_digest, cache)
-    await engine.run(plan, journal, answers, RunProgress(), foreign)
+    await engine.run(plan, journal, answers, RunProgress(), executor)
     await asyncio.to_thread(_check_same_questions, plan, run.journal, journal)
     journal.set_facts({"ended": time.time(), "seconds": time.monotonic() - started}).result()
 
@@ -135,7 +135,7 @@ async def _fill(
 class _RunAnswers:
     """The answers of a run, and for its judges also those of the shared cache."""
 
-    def __init__(self, journal: Journal, model_digest: str, cache: KnownAnswers | None) -> None:
+    def __init__(self, journal: Journal, model_digest: str, cache: ResponseSource | None) -> None:
         self._journal = journal
         self._model = model_digest[:16]
         self._cache = cache
@@ -182,7 +182,7 @@ def _narrowed(planned: PlannedTask, wanted: Wanted) -> PlannedTask:
         spec = replace(spec, pipelines=tuple(_pipeline(spec, planned, name) for name in wanted.filters))
     if wanted.metrics:
         if spec.process_results is not None:
-            raise BadOption(
+            raise InvalidOption(
                 f"the metrics of `{spec.name}` come out of its own `process_results`",
                 where="--metric",
                 hint="leave --metric out, or name other tasks with --tasks",
@@ -226,7 +226,7 @@ def _next_folder(folder: Path) -> Path:
         except FileExistsError:
             number += 1
         except OSError as error:
-            raise BadOutput(
+            raise OutputError(
                 f"cannot write into `{folder}`: {error.strerror}", hint="--dry_run writes nothing"
             ) from None
 
@@ -244,7 +244,7 @@ def _check_same_questions(plan: Plan, before: Journal, after: Journal) -> None:
             and (ended[document] != "failed" if document in ended else not unfinished)
         ]
         if lost:
-            raise UserMistake(
+            raise UserError(
                 f"{len(lost)} of {plan.tasks[task].documents} documents of `{task}` are asked otherwise now than "
                 f"when the run was made: the answers it has belong to other prompts (first: document {lost[0]})",
                 hint="`assay verify` shows what changed; `assay run --from` asks anew; --tasks leaves this task out",

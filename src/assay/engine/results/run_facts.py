@@ -11,14 +11,14 @@ from typing import Any
 
 from assay.core.codec import to_plain
 from assay.core.installation import assay_version
-from assay.core.runspec import RunSpec
+from assay.core.options.run_spec import RunSpec
 from assay.core.secrets import redact_assignments, redact_fields
 from assay.engine.planning.plan import Plan, PlannedTask
-from assay.engine.running.cost_ledger import billed_as
+from assay.engine.running.cost_ledger import get_billing_name
 from assay.models.prices import load_prices
 from assay.scoring.pipelines import Pipeline
-from assay.tasks.functions import HelperFunction
-from assay.tasks.lettered import is_lettered
+from assay.tasks.files.helper_functions import HelperFunction
+from assay.tasks.letter_choices import asks_for_letters
 
 __all__ = ["facts_of", "kept_options", "sandbox_facts", "shared_facts", "start_facts", "task_shots"]
 
@@ -71,7 +71,7 @@ def billing_facts(plan: Plan) -> dict[str, Any]:
     prices = load_prices(plan.spec.prices)
     facts = {}
     for name, model in {"": plan.model, **{key: judge.model for key, judge in plan.judges.items()}}.items():
-        if billed := billed_as(model, prices):
+        if billed := get_billing_name(model, prices):
             price = prices.find(billed)
             known = {} if price is None else {"date": price.date, "from": price.where}
             facts[name] = {"billed_as": billed, **known}
@@ -96,7 +96,7 @@ def _task_facts(planned: PlannedTask) -> dict[str, Any]:
         "alias": spec.alias,
         "path": spec.path,
         "output_type": spec.output_type,
-        **({"asked_for": "letters"} if is_lettered(task) else {}),
+        **({"asked_for": "letters"} if asks_for_letters(task) else {}),
         "version": spec.version,
         "n_shot": task_shots(planned),
         "documents": planned.documents,

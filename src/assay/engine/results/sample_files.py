@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import BadData
+from assay.core.errors import DatasetError
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import LogProbability
-from assay.store.rows import prompt_text
+from assay.store.journal.rows import prompt_text
 
 __all__ = ["NotFound", "SamplesFiles", "answer_value", "samples_paths"]
 
@@ -50,7 +50,7 @@ class SamplesFiles:
         """Read them.
 
         Raises:
-            BadData: A line is not JSON, or not of such a file.
+            DatasetError: A line is not JSON, or not of such a file.
         """
         self._exact: dict[tuple[str, ...], _Kept] = {}
         self._settings: dict[str, list[str]] = {}
@@ -64,7 +64,7 @@ class SamplesFiles:
                 try:
                     self._keep(path, row)
                 except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-                    raise BadData(
+                    raise DatasetError(
                         f"the row is not one of a samples file: {type(error).__name__}: {error}",
                         where=f"{path}:{number}",
                         hint="`file` names a samples file that lm-eval, lmms-eval or Assay wrote",
@@ -133,13 +133,13 @@ def samples_paths(path: Path) -> list[Path]:
     """The file, or the samples files in a folder.
 
     Raises:
-        BadData: There is none.
+        DatasetError: There is none.
     """
     if path.is_file():
         return [path]
     found = sorted(path.glob("**/*samples_*.jsonl")) if path.is_dir() else []
     if not found:
-        raise BadData(
+        raise DatasetError(
             "there is no samples file",
             where=str(path),
             hint="`file` names one, or a folder with samples_*.jsonl",
@@ -154,12 +154,12 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 if line.strip():
                     row = json.loads(line)
                     if not isinstance(row, dict):
-                        raise BadData("the line is not a JSON object", where=f"{path}:{number}")
+                        raise DatasetError("the line is not a JSON object", where=f"{path}:{number}")
                     yield number, row
     except OSError as error:
-        raise BadData(f"the samples file cannot be read: {error.strerror}", where=str(path)) from None
+        raise DatasetError(f"the samples file cannot be read: {error.strerror}", where=str(path)) from None
     except ValueError as error:
-        raise BadData(f"the samples file is not JSON lines: {error}", where=str(path)) from None
+        raise DatasetError(f"the samples file is not JSON lines: {error}", where=str(path)) from None
 
 
 def _task_of(path: Path) -> str:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assay.core.endings import DOUBT_SHARE
+from assay.core.endings import MIN_UNSCORED_SHARE_FOR_BOUNDS
 from assay.core.verdicts import Estimate
 from assay.engine.planning.plan import PlannedTask
 from assay.stats.aggregations import aggregation_name
 from assay.stats.groups import Part, pool
-from assay.store.journal import Journal
+from assay.store.journal.journal import Journal
 
 __all__ = ["pooled_bounds", "with_bounds"]
 
@@ -24,7 +24,7 @@ def with_bounds(planned: PlannedTask, estimates: Sequence[Estimate], journal: Jo
     endings = journal.outcomes(planned.task.name)
     total = sum(endings.values()) - endings.get("skipped", 0)
     in_doubt = total - endings.get("scored", 0)
-    if in_doubt <= DOUBT_SHARE * total:
+    if in_doubt <= MIN_UNSCORED_SHARE_FOR_BOUNDS * total:
         return list(estimates)
     sums = _certain_sums(planned, journal)
     bounded = []

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.core.errors import BadOption
-from assay.core.stop_rules import StopRule
+from assay.core.errors import InvalidOption
+from assay.core.options.stop_rules import StopRule
 from assay.stats.aggregations import aggregation_name
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Watched:
 def watched(planned: PlannedTask, rule: StopRule) -> Watched | str:
     """What the rule watches of a task; a text says why there is nothing."""
     scorer = planned.scorer
-    if not planned.judged_apart:
+    if not planned.is_judged_per_document:
         return "its filters look at all documents together, so all have to be asked"
     name, _, pipeline = rule.metric.partition(",")
     pipelines = [one.name for one in scorer.pipelines]
@@ -69,13 +69,13 @@ def stop_notes(rule: StopRule, tasks: Mapping[str, PlannedTask]) -> list[str]:
     """What the rule watches, and the tasks that are asked to the end for all that.
 
     Raises:
-        BadOption: It can be applied to no task at all.
+        InvalidOption: It can be applied to no task at all.
     """
     found = {name: watched(planned, rule) for name, planned in tasks.items()}
     refused = {name: why for name, why in found.items() if isinstance(why, str)}
     if refused and len(refused) == len(found):
         first = next(iter(refused))
-        raise BadOption(
+        raise InvalidOption(
             f"no task can be stopped by this rule: {first}: {refused[first]}",
             where="--stop_when",
             hint="leave it out, or name a metric that is a mean: `METRIC: ci<=1.0`",

@@ -13,17 +13,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from assay.core.errors import BadOption
-from assay.core.stop_rules import StopRule, read_stop_rule
+from assay.core.errors import InvalidOption
+from assay.core.options.stop_rules import StopRule, parse_stop_rule
 from assay.core.verdicts import Score, Unscored, Verdict
 from assay.engine.planning.plan import Plan, PlannedTask
 from assay.engine.planning.run_names import output_folder
 from assay.engine.results.stop_metrics import Watched, watched
 from assay.stats.intervals import Interval
 from assay.stats.sequences import ConfidenceSequence
-from assay.store.finding import DEFAULT_FOLDER, find_run
-from assay.store.journal import Journal
-from assay.store.runs import Run
+from assay.store.journal.journal import Journal
+from assay.store.runs.lookup import DEFAULT_FOLDER, find_run
+from assay.store.runs.run import Run
 
 __all__ = ["Stop", "open_stops", "stop_facts"]
 
@@ -160,11 +160,11 @@ def open_stops(plan: Plan, journal: Journal) -> dict[str, Stop]:
     """The rule for each task, with what the journal knows of its scores already.
 
     Raises:
-        BadOption: The rule names a run that cannot be compared with.
+        InvalidOption: The rule names a run that cannot be compared with.
     """
     if plan.spec.stop_when is None:
         return {}
-    rule = read_stop_rule(plan.spec.stop_when)
+    rule = parse_stop_rule(plan.spec.stop_when)
     baseline = _baseline(plan, rule)
     stops: dict[str, Stop] = {}
     for name, planned in plan.tasks.items():
@@ -204,14 +204,14 @@ def _baseline_scores(baseline: Run, planned: PlannedTask, found: Watched) -> dic
     """What the baseline scored, by document.
 
     Raises:
-        BadOption: It was not asked the same documents.
+        InvalidOption: It was not asked the same documents.
     """
     name, manifest = planned.task.name, baseline.facts.get("manifest")
     about = manifest.get("tasks", {}).get(name) if isinstance(manifest, dict) else None
     if about is None:
-        raise BadOption(f"the run `{baseline.id}` has no task `{name}`", where="--stop_when")
+        raise InvalidOption(f"the run `{baseline.id}` has no task `{name}`", where="--stop_when")
     if about.get("dataset", {}).get("digest") != planned.data_digest:
-        raise BadOption(
+        raise InvalidOption(
             f"the run `{baseline.id}` asked other documents of `{name}`",
             where="--stop_when",
             hint="a baseline is the same task over the same data",
@@ -229,7 +229,7 @@ def _baseline_scores(baseline: Run, planned: PlannedTask, found: Watched) -> dic
 
 def stop_facts(plan: Plan, stops: Mapping[str, Stop], facts: Mapping[str, Any]) -> dict[str, Any]:
     """What a journal says at the end: what the rules came to, and how many documents were asked."""
-    rule = read_stop_rule(plan.spec.stop_when or "")
+    rule = parse_stop_rule(plan.spec.stop_when or "")
     refused = {
         name: (planned.documents, why)
         for name, planned in plan.tasks.items()

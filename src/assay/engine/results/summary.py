@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from assay.core.runspec import RunSpec
+from assay.core.options.run_spec import RunSpec
 from assay.core.specs import GroupMetric, GroupSpec, TaskSpec
 from assay.core.verdicts import Estimate
-from assay.engine.judging.repeats import repeat_facts
+from assay.engine.judging.repeats import summarise_repeats
 from assay.engine.planning.decontamination import SUFFIX, contaminated_documents
 from assay.engine.planning.plan import Plan, PlannedTask
 from assay.engine.results.confidence_intervals import group_interval, task_interval
@@ -25,8 +25,8 @@ from assay.stats.clusters import clustered_error, plain_error, scores_in
 from assay.stats.groups import Part, pool
 from assay.stats.uncertainty import Draws, standard_error
 from assay.stats.values import Values
-from assay.store.journal import Journal
-from assay.user_code.timeouts import current_watch
+from assay.store.journal.journal import Journal
+from assay.user_code.timeouts import current_timer
 
 __all__ = ["estimate_group", "estimate_task", "summarise"]
 
@@ -37,7 +37,7 @@ _AGGREGATION_PATIENCE = 10
 
 def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
     """Every estimate of a run: tasks in plan order, then groups."""
-    with current_watch().limit(_AGGREGATION_PATIENCE * plan.spec.helper_timeout):
+    with current_timer().override_limit(_AGGREGATION_PATIENCE * plan.spec.helper_timeout):
         return _estimates(plan, journal)
 
 
@@ -48,7 +48,7 @@ def _estimates(plan: Plan, journal: Journal) -> list[Estimate]:
     contaminated = contaminated_documents(plan, Path(corpus)) if corpus else {}
     if contaminated:
         journal.set_facts({"contaminated": contaminated}).result()
-    if repeats := repeat_facts(plan, journal):
+    if repeats := summarise_repeats(plan, journal):
         journal.set_facts({"repeats": repeats}).result()
     for name, planned in plan.tasks.items():
         failed = journal.outcomes(name).get("failed", 0)
@@ -160,7 +160,7 @@ def _estimate(
     if values:
         try:
             listed = values.items if is_ours(aggregation) else values.as_list()
-            with current_watch():
+            with current_timer():
                 value = aggregate(_with_arguments(aggregation, arguments), listed)
                 stderr, method = standard_error(
                     aggregation, listed, metric=metric, iterations=iterations, draws=draws
@@ -259,7 +259,7 @@ def _estimate_group(
     value: Any = None
     why = ""
     try:
-        with current_watch():
+        with current_timer():
             value = wanted.aggregation([one.value for one in members], sizes, wanted.weight_by_size)
     except Exception:  # noqa: BLE001 - helper border: an aggregation may be the group's own
         why = traceback.format_exc(limit=-2)

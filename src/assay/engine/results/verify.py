@@ -10,15 +10,15 @@ from typing import Any
 
 from assay.core.documents import Document
 from assay.core.errors import AssayError
-from assay.core.requests import fingerprint
-from assay.core.runspec import RunSpec
+from assay.core.options.run_spec import RunSpec
+from assay.core.requests import compute_fingerprint
 from assay.engine.planning.manifest import make_manifest
 from assay.engine.planning.manifest_diff import Drift, compare_manifests
 from assay.engine.planning.model_setup import model_of
 from assay.engine.planning.plan import Plan, PlannedTask
-from assay.store import rows
-from assay.store.runs import Run
-from assay.user_code.runner import Draws
+from assay.store.journal import rows
+from assay.store.runs.run import Run
+from assay.user_code.random_state import TaskRandomState
 
 __all__ = ["Verification", "current_identity", "verify"]
 
@@ -139,16 +139,16 @@ def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _Differences:
 
 def _rendered(plan: Plan, planned: PlannedTask) -> Iterator[tuple[Document, Any, Any]]:
     """(document, target, requests), as a run renders them; a text in the place of requests that cannot be made."""
-    task, draws = planned.task, Draws(plan.spec.seed, planned.task.name)
+    task, random_state = planned.task, TaskRandomState(plan.spec.seed, planned.task.name)
     rendering, documents = task.begin(), iter(task.documents())
     digest = plan.model_digest
     while batch := list(islice(documents, _TOGETHER)):
         made: list[tuple[Document, Any, Any]] = []
-        with draws.rendering():
+        with random_state.continue_rendering():
             for document in batch:
                 try:
                     requests = rendering.requests(document)
-                    marks = [fingerprint(digest, request.id) for request in requests]
+                    marks = [compute_fingerprint(digest, request.id) for request in requests]
                     content: Any = json.loads(rows.requests_text(requests, marks))
                 except Exception as error:  # noqa: BLE001 - helper border: a template or helper may fail on any one document
                     content = f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-"""Answers that come one by one are kept and judged in small groups.
+"""Process responses in small batches.
 
-Writing to the disk and a turn of the thread that judges cost the same for one answer as for twenty. A model behind a
-network sends hundreds a second, each at its own moment; dealt with singly they cost twice the processor time.
+Writing and judging cost the same for one response as for twenty. A model behind a network sends hundreds a second; processed
+one by one they take twice the processor time.
 """
 
 from __future__ import annotations
@@ -14,49 +14,49 @@ from contextlib import contextmanager
 
 from assay.core.ports import Model
 
-__all__ = ["Gathering", "short_turns"]
+__all__ = ["ResponseBatcher", "shorten_thread_switches"]
 
-_FEW = 64
-"""So many are a group."""
+FULL_BATCH = 64
+"""Responses that are not delayed to wait for more."""
 
-_SHARE = 4.0
-"""Wait so many times as long as the last group took: little where keeping is quick."""
+WAIT_FACTOR = 4.0
+"""Wait this many times as long as the last batch took."""
 
-_LONGEST_S = 0.025
+MAX_WAIT_S = 0.025
 
 
-_TURN_S = 0.001
+SWITCH_INTERVAL_S = 0.001
 
 
 @contextmanager
-def short_turns(model: Model) -> Iterator[None]:
-    """Where many calls are open, let threads take turns more often than Python's five milliseconds.
+def shorten_thread_switches(model: Model) -> Iterator[None]:
+    """Shorten Python's thread switch interval while many calls are in flight.
 
-    Each thread that renders, encodes or writes may hold a reply up for a whole turn, and there are several.
+    Each thread that renders, encodes or writes may delay a reply by a whole interval.
     """
     before = sys.getswitchinterval()
-    if model.traits.in_flight > 1 and before > _TURN_S:
-        sys.setswitchinterval(_TURN_S)
+    if model.traits.in_flight > 1 and before > SWITCH_INTERVAL_S:
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         yield
     finally:
         sys.setswitchinterval(before)
 
 
-class Gathering:
-    """Waits a moment for company."""
+class ResponseBatcher:
+    """Waits briefly so that more responses arrive."""
 
     def __init__(self) -> None:
         self._took_s = 0.0
 
-    async def wait(self, arrived: int, *, of: int) -> None:
-        """Let a few more arrive, if there are few and more to come; nobody waits for the first."""
-        if arrived < _FEW and arrived < of and self._took_s:
-            await asyncio.sleep(min(_SHARE * self._took_s, _LONGEST_S))
+    async def wait(self, arrived: int, *, in_flight: int) -> None:
+        """Wait for more responses if few arrived and more can come; the first batch never waits."""
+        if arrived < FULL_BATCH and arrived < in_flight and self._took_s:
+            await asyncio.sleep(min(WAIT_FACTOR * self._took_s, MAX_WAIT_S))
 
     @contextmanager
-    def timed(self) -> Iterator[None]:
-        """While a group is dealt with."""
+    def measure(self) -> Iterator[None]:
+        """Measure how long a batch takes."""
         began = time.monotonic()
         yield
         self._took_s = time.monotonic() - began

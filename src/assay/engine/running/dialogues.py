@@ -1,7 +1,7 @@
-"""Dialogues: what the answers to a document's questions lead to is asked too, through the same journal and cache.
+"""Advance dialogues: answers lead to further requests, through the same journal and cache.
 
-Nothing of a dialogue is kept but its requests and responses. A continued run makes it anew and hears the kept
-answers again, so a helper must say the same to the same answers.
+The journal holds only the requests and responses of a dialogue. A resumed run starts the dialogue again and replays the stored
+responses, so a helper must return the same for the same answers.
 """
 
 from __future__ import annotations
@@ -9,34 +9,32 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from assay.core.dialogues import Dialogue, Finished
+from assay.core.dialogues import Dialogue, DialogueResult
 from assay.core.documents import Document
-from assay.core.errors import AssayError, BadMedia, MissingPackage
-from assay.core.messages import Prompt, Text, made_now
-from assay.core.requests import Generate, Request, fingerprint
+from assay.core.errors import AssayError, MediaError, MissingPackage
+from assay.core.messages import Prompt, Text, compute_uncached
+from assay.core.requests import Generate, Request, compute_fingerprint
 from assay.core.responses import Failure, Outcome
+from assay.engine.open_document import OpenDocument
 from assay.engine.planning.plan import PlannedTask
 from assay.tasks.task import Task
-from assay.user_code.runner import Draws
-from assay.user_code.timeouts import current_watch
+from assay.user_code.random_state import TaskRandomState
+from assay.user_code.timeouts import current_timer
 
-if TYPE_CHECKING:
-    from assay.engine.judging.documents import OpenDocument
-
-__all__ = ["Ended", "Talks", "go_on"]
+__all__ = ["DocumentDialogues", "FinishedDialogues", "advance_dialogues"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """Dialogues of which only the end is left, as another process needs to know them."""
+class FinishedDialogues:
+    """The results of dialogues, as a worker process gets them."""
 
     answers: list[Any]
 
 
-class Talks:
-    """The dialogues about one document, one per repeat; they go on side by side, turn by turn."""
+class DocumentDialogues:
+    """The dialogues about one document, one per repeat; they advance together, turn by turn."""
 
     def __init__(self, task: Task, document: Document, first: Sequence[Request]) -> None:
         self._document = document.index
@@ -45,77 +43,88 @@ class Talks:
             assert isinstance(request, Generate)
             self._dialogues.append(task.dialogue(document, request))
         self._turns: list[list[str]] = [[] for _ in self._dialogues]
-        self._ends: list[Finished | None] = [None for _ in self._dialogues]
-        self._heard = 0
+        self._results: list[DialogueResult | None] = [None for _ in self._dialogues]
+        self._processed = 0
 
     @property
     def answers(self) -> list[Any]:
-        """What the dialogues came to."""
-        return [end.answer for end in self._ends if end is not None]
+        """The results of the dialogues that ended."""
+        return [end.answer for end in self._results if end is not None]
 
-    def go_on(
-        self, requests: Sequence[Request], outcomes: Sequence[Outcome | None], draws: Draws, limit: int | None
+    def advance(
+        self,
+        requests: Sequence[Request],
+        outcomes: Sequence[Outcome | None],
+        random_state: TaskRandomState,
+        limit: int | None,
     ) -> list[Generate] | Failure:
-        """What to ask next after the responses so far; nothing at the end; why it cannot go on, where it cannot."""
-        for request, outcome in zip(requests[self._heard :], outcomes[self._heard :], strict=True):
+        """Return the next requests after the responses so far; none at the end; a failure if it cannot continue."""
+        for request, outcome in zip(requests[self._processed :], outcomes[self._processed :], strict=True):
             if isinstance(outcome, Failure):
                 return outcome
             assert outcome is not None and isinstance(outcome.value, str)
             self._turns[request.repeat].append(outcome.value)
-        self._heard = len(requests)
+        self._processed = len(requests)
         following: list[Generate] = []
         for repeat, dialogue in enumerate(self._dialogues):
             turns = self._turns[repeat]
-            if self._ends[repeat] is not None:
+            if self._results[repeat] is not None:
                 continue
-            draws.talking(self._document, repeat, len(turns))
+            random_state.seed_for_turn(self._document, repeat, len(turns))
             try:
-                with current_watch():
+                with current_timer():
                     step = dialogue.next(turns)
             except MissingPackage:
-                raise  # no document can do without
-            except Exception as error:  # noqa: BLE001 - helper border: a helper may fail in any round
+                raise  # every document needs it
+            except Exception as error:  # noqa: BLE001 - user code: a helper may fail in any round
                 why = str(error) if isinstance(error, AssayError) else traceback.format_exc(limit=-3)
-                kind = "bad media" if isinstance(error, BadMedia) else "not rendered"
+                kind = "bad media" if isinstance(error, MediaError) else "not rendered"
                 return Failure(request_id="", kind=kind, message=f"round {len(turns)}: {why}")
-            if isinstance(step, Finished):
-                self._ends[repeat] = step
+            if isinstance(step, DialogueResult):
+                self._results[repeat] = step
             elif limit is not None and len(turns) >= limit:
-                return _too_long(limit)
+                return _build_round_limit_failure(limit)
             else:
                 following.append(step)
         return following
 
 
-def go_on(
-    planned: PlannedTask, documents: Sequence[OpenDocument], draws: Draws, *, limit: int, model_digest: str
+def advance_dialogues(
+    planned: PlannedTask,
+    documents: Sequence[OpenDocument],
+    *,
+    random_state: TaskRandomState,
+    limit: int,
+    model_digest: str,
 ) -> None:
-    """Let the dialogues of complete documents go on. Those with more to ask are not complete any more."""
+    """Advance the dialogues of complete documents. Those with further requests are no longer complete."""
     own_limit = planned.spec.output_type == "generate_until_agentic"  # `max_agentic_steps`
     for document in documents:
-        if not isinstance(document.talks, Talks) or document.failure is not None:
+        if not isinstance(document.dialogues, DocumentDialogues) or document.failure is not None:
             continue
-        following = document.talks.go_on(
-            document.requests, document.outcomes, draws, None if own_limit else limit
+        following = document.dialogues.advance(
+            document.requests, document.outcomes, random_state, None if own_limit else limit
         )
         if isinstance(following, Failure):
             document.outcomes.append(following)
             continue
-        document.requests = (*map(_without_media, document.requests), *following)
-        document.fingerprints += tuple(fingerprint(model_digest, request.id) for request in following)
+        document.requests = (*map(_release_media, document.requests), *following)
+        document.fingerprints += tuple(compute_fingerprint(model_digest, request.id) for request in following)
         document.outcomes += [None] * len(following)
         document.missing = len(following)
 
 
-def _without_media(request: Request) -> Request:
-    """The same request, for the journal alone: the media of a round that was answered need not be held."""
-    if not any(part.load is not _let_go for part in request.prompt.media):
+def _release_media(request: Request) -> Request:
+    """Release the media of a round that was answered: only the journal still needs the request."""
+    if not any(part.load is not _raise_released for part in request.prompt.media):
         return request
     messages = [
         replace(
             message,
             parts=tuple(
-                part if isinstance(part, Text) else replace(part, load=_let_go, held_bytes=0, keep=made_now)
+                part
+                if isinstance(part, Text)
+                else replace(part, load=_raise_released, held_bytes=0, keep=compute_uncached)
                 for part in message.parts
             ),
         )
@@ -124,12 +133,10 @@ def _without_media(request: Request) -> Request:
     return replace(request, prompt=Prompt(tuple(messages), chat=request.prompt.chat))
 
 
-def _let_go() -> Any:
-    raise AssayError("the medium of a round that was answered is not held any more")
+def _raise_released() -> Any:
+    raise AssayError("the media of this round were released after it was answered")
 
 
-def _too_long(limit: int) -> Failure:
-    message = (
-        f"the dialogue did not end within {limit} rounds; --max_rounds allows more, and the run goes on there"
-    )
+def _build_round_limit_failure(limit: int) -> Failure:
+    message = f"the dialogue did not end within {limit} rounds; raise --max_rounds and resume the run"
     return Failure(request_id="", kind="too many rounds", message=message)

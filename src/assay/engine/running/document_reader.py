@@ -1,77 +1,118 @@
-"""Documents of a task as they are opened: in the dataset's order, a chunk at a time, without those that are finished."""
+"""Read and render the documents of a task: in dataset order, in chunks, without those that are finished."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from itertools import islice
 
+from assay.core.documents import Document
+from assay.core.errors import AssayError, MediaError, MissingPackage
 from assay.core.progress import TaskProgress
-from assay.engine.judging.documents import OpenDocument
+from assay.core.requests import compute_fingerprint
+from assay.core.responses import Failure
+from assay.engine.open_document import OpenDocument
 from assay.engine.planning.oracle_targets import tell_targets
 from assay.engine.planning.plan import Plan, PlannedTask
 from assay.engine.results.stop_rules import Stop
-from assay.engine.running.prefetch import FIRST_WITH_MEDIA
-from assay.engine.running.rendering import open_document, pass_over
-from assay.user_code.runner import Draws
+from assay.engine.running.dialogues import DocumentDialogues
+from assay.engine.running.prefetch import FIRST_MEDIA_CHUNK_SIZE
+from assay.tasks.task import Pass
+from assay.user_code.random_state import TaskRandomState
+from assay.user_code.timeouts import UserCodeExit, UserCodeTimeout, current_timer
 
-__all__ = ["CHUNK", "open_chunks"]
+__all__ = ["CHUNK_SIZE", "read_chunks", "render_document"]
 
-CHUNK = 256
-"""Documents rendered, looked up and judged together."""
+CHUNK_SIZE = 256
+"""Documents that are rendered, looked up and judged together."""
 
 
-def open_chunks(
+def read_chunks(
     plan: Plan,
     planned: PlannedTask,
     finished: AbstractSet[int],
     counters: TaskProgress,
-    at_once: Callable[[list[OpenDocument]], int],
+    choose_chunk_size: Callable[[list[OpenDocument]], int],
     stop: Stop | None,
 ) -> Iterator[list[OpenDocument]]:
-    """Render what is not finished; with a rule for stopping, round by round."""
-    if not planned.judged_apart and len(finished) < planned.documents:
-        finished = frozenset()  # its documents are judged together, or not at all
+    """Render the documents that are not finished; with a stop rule, round by round."""
+    if not planned.is_judged_per_document and len(finished) < planned.documents:
+        finished = frozenset()  # its documents are judged together or not at all
     if stop is None:
-        yield from _pass(plan, planned, finished, None, counters, at_once)
+        yield from _read_pass(plan, planned, finished, None, counters, choose_chunk_size)
         return
-    for wanted in stop.rounds():
-        stop.left -= sum(document in finished for document in wanted)
-        for chunk in _pass(plan, planned, finished, wanted, counters, at_once):
+    for selected in stop.rounds():
+        stop.left -= sum(document in finished for document in selected)
+        for chunk in _read_pass(plan, planned, finished, selected, counters, choose_chunk_size):
             stop.left -= len(chunk)
             yield chunk
     counters.total = stop.asked
 
 
-def _pass(
+def _read_pass(
     plan: Plan,
     planned: PlannedTask,
     finished: AbstractSet[int],
-    wanted: AbstractSet[int] | None,
+    selected: AbstractSet[int] | None,
     counters: TaskProgress,
-    at_once: Callable[[list[OpenDocument]], int],
+    choose_chunk_size: Callable[[list[OpenDocument]], int],
 ) -> Iterator[list[OpenDocument]]:
-    """One pass over the documents; those that are not wanted or finished are passed over, so that the others are rendered
-    as in a whole pass."""
+    """Read all documents once. Skipped ones still advance the few-shot sampler, so that the others get the same prompts."""
     rendering, digest = planned.task.begin(), plan.model_digest
     documents = iter(planned.task.documents())
-    draws = Draws(plan.spec.seed, planned.task.name)
-    count = FIRST_WITH_MEDIA if planned.task.has_media else CHUNK
-    left = None if wanted is None else len(wanted)
-    while (left is None or left > 0) and (batch := list(islice(documents, count))):
-        chosen = batch if wanted is None else [one for one in batch if one.index in wanted]
-        open_now = {one.index for one in chosen if not finished or one.index not in finished}
-        with draws.rendering():
+    random_state = TaskRandomState(plan.spec.seed, planned.task.name)
+    size = FIRST_MEDIA_CHUNK_SIZE if planned.task.has_media else CHUNK_SIZE
+    left = None if selected is None else len(selected)
+    while (left is None or left > 0) and (batch := list(islice(documents, size))):
+        chosen = batch if selected is None else [one for one in batch if one.index in selected]
+        unfinished = {one.index for one in chosen if not finished or one.index not in finished}
+        with random_state.continue_rendering():
             chunk = [
-                open_document(planned, rendering, document, digest)
+                render_document(planned, rendering, document, digest)
                 for document in batch
-                if document.index in open_now or not pass_over(rendering, document)
+                if document.index in unfinished or not _skip_document(rendering, document)
             ]
         tell_targets(plan.model, planned, chunk)
         counters.done += len(chosen) - len(chunk)
         counters.reused += len(chosen) - len(chunk)
         left = None if left is None else left - len(chosen)
         if planned.task.has_media:
-            count = at_once(chunk)
+            size = choose_chunk_size(chunk)
         if chunk:
             yield chunk
+
+
+def render_document(
+    planned: PlannedTask, rendering: Pass, document: Document, model_digest: str
+) -> OpenDocument:
+    """Render the requests of a document; one that cannot be rendered is complete, with its failure."""
+    task, timer = planned.task, current_timer()
+    try:
+        with timer:
+            requests = rendering.requests(document)
+        dialogues = DocumentDialogues(task, document, requests) if task.is_dialogue else None
+    except MissingPackage:
+        raise  # every document needs it
+    except Exception as error:  # noqa: BLE001 - user code: a template or helper may fail on any document
+        why = str(error) if isinstance(error, AssayError) else traceback.format_exc(limit=-3)
+        kind = "bad media" if isinstance(error, MediaError) else "not rendered"
+        failure = Failure(request_id="", kind=kind, message=why)
+        return OpenDocument(document, (), (), [failure], 0)
+    fingerprints = tuple([compute_fingerprint(model_digest, request.id) for request in requests])
+    target = None
+    try:
+        with timer:
+            target = task.target(task.lend(document.fields))
+    except Exception:  # noqa: BLE001 - user code: judging reports a target that fails
+        pass
+    count = len(requests)
+    return OpenDocument(document, requests, fingerprints, [None] * count, count, target, (), dialogues)
+
+
+def _skip_document(rendering: Pass, document: Document) -> bool:
+    """Skip a finished document, even one whose code times out. Always true."""
+    with suppress(UserCodeTimeout, UserCodeExit), current_timer():
+        rendering.skip(document)
+    return True

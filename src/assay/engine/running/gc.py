@@ -1,7 +1,7 @@
-"""Fewer sweeps of the garbage collector while a run streams.
+"""Run the garbage collector less often while a run streams.
 
-Documents, requests and responses come by the million and hold no cycles, so counting references frees them; sweeps that
-look for cycles among them find nothing and cost a quarter of the harness's time.
+Documents, requests and responses come by the million and hold no cycles: reference counting frees them. Searching them for
+cycles takes a quarter of the harness's time.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["few_collections"]
+__all__ = ["reduce_collections"]
 
-_ALLOCATIONS = 50_000
-"""New containers between two sweeps of the young ones. Helper code may make cycles, so there is an end."""
+ALLOCATIONS_PER_COLLECTION = 50_000
+"""New containers between two collections. User code may create cycles, so collection does not stop."""
 
 
 @contextmanager
-def few_collections() -> Iterator[None]:
-    """Sweep seldom, and pass over everything that is there already; afterwards as before."""
+def reduce_collections() -> Iterator[None]:
+    """Collect less often and ignore existing objects while the block runs."""
     before = gc.get_threshold()
-    if not gc.isenabled() or before[0] == 0 or before[0] >= _ALLOCATIONS:
+    if not gc.isenabled() or before[0] == 0 or before[0] >= ALLOCATIONS_PER_COLLECTION:
         yield
         return
     gc.freeze()
-    gc.set_threshold(_ALLOCATIONS, *before[1:])
+    gc.set_threshold(ALLOCATIONS_PER_COLLECTION, *before[1:])
     try:
         yield
     finally:

@@ -18,19 +18,19 @@ from assay.core.errors import AssayError
 from assay.core.messages import Audio, Image, Media, Video
 from assay.core.requests import Request
 from assay.media.pictures import is_picture
-from assay.store.media_files import content_type, write_media
-from assay.store.runs import SCORINGS
+from assay.store.runs.media_files import content_type, write_media
+from assay.store.runs.run import SCORINGS
 
-__all__ = ["MediaKeeper"]
+__all__ = ["MediaArchive"]
 
-_LARGEST = 256 * 2**20
-_FRAMES = 8
+MAX_FILE_BYTES = 256 * 2**20
+MAX_FRAMES = 8
 """Of a video that came as single pictures."""
 
-_LARGE_PIXELS = 512 * 512
+MAX_LOSSLESS_PIXELS = 512 * 512
 
 
-class MediaKeeper:
+class MediaArchive:
     """Writes each medium once, up to a budget."""
 
     def __init__(self, run_folder: Path, budget_mb: int) -> None:
@@ -38,7 +38,7 @@ class MediaKeeper:
         self._left = 0 if run_folder.parent.name == SCORINGS else budget_mb * 2**20
         self._seen: set[str] = set()
 
-    async def keep(self, documents: Iterable[Any]) -> None:
+    async def save(self, documents: Iterable[Any]) -> None:
         """Write down what the requests of some documents show."""
         if self._left <= 0:
             return
@@ -60,43 +60,43 @@ class MediaKeeper:
     def _write(self, media: list[Media]) -> None:
         for part in media:
             try:
-                for name, data in _shown(part):
+                for name, data in _list_viewable_files(part):
                     if len(data) <= self._left and content_type(data[:32]):
                         self._left -= len(data) * write_media(self._folder, name, data)
             except (AssayError, OSError, ValueError, MemoryError):
                 continue  # the model is told about it, in its own way
 
 
-def _shown(part: Media) -> Iterator[tuple[str, bytes]]:
+def _list_viewable_files(part: Media) -> Iterator[tuple[str, bytes]]:
     """What a browser can show of a medium, under the names it is kept by."""
     if part.source.startswith(("http:", "https:")):
         return  # nobody fetches it twice
-    as_it_is = _file(part)
+    as_it_is = _read_file(part)
     if as_it_is is not None and content_type(as_it_is[:32]):
         yield part.digest, as_it_is
     elif isinstance(part, Image):
-        yield part.digest, _picture(part.load())
+        yield part.digest, _encode_image(part.load())
     elif isinstance(part, Audio):
-        yield part.digest, _sound(*part.load())
+        yield part.digest, _encode_audio(*part.load())
     elif isinstance(part, Video):
         frames = part.load()
         if isinstance(frames, list):
-            step = max(1, len(frames) // _FRAMES)
-            for at, frame in enumerate(frames[::step][:_FRAMES]):
-                yield f"{part.digest}-{at}", _picture(frame)
+            step = max(1, len(frames) // MAX_FRAMES)
+            for at, frame in enumerate(frames[::step][:MAX_FRAMES]):
+                yield f"{part.digest}-{at}", _encode_image(frame)
 
 
-def _file(part: Media) -> bytes | None:
+def _read_file(part: Media) -> bytes | None:
     """The bytes of the file a medium comes from, where there is one and it is not too large."""
     if isinstance(part, Image) and part.file is not None:
         return part.file()
     if isinstance(part, Video):
         loaded = part.load()
         if isinstance(loaded, bytes):
-            return loaded if len(loaded) <= _LARGEST else None
+            return loaded if len(loaded) <= MAX_FILE_BYTES else None
     path = Path(part.source)
     try:
-        if part.source and path.is_file() and path.stat().st_size <= _LARGEST:
+        if part.source and path.is_file() and path.stat().st_size <= MAX_FILE_BYTES:
             data = path.read_bytes()
             return data if hashlib.sha256(data).hexdigest() == part.digest else None
     except (OSError, ValueError):
@@ -104,12 +104,12 @@ def _file(part: Media) -> bytes | None:
     return None
 
 
-def _picture(picture: Any) -> bytes:
+def _encode_image(picture: Any) -> bytes:
     """A decoded picture as a file: exactly where it is small, nearly where it is large."""
     if not is_picture(picture):
         raise ValueError("not a picture")
     buffer = io.BytesIO()
-    if picture.mode == "RGB" and picture.size[0] * picture.size[1] > _LARGE_PIXELS:
+    if picture.mode == "RGB" and picture.size[0] * picture.size[1] > MAX_LOSSLESS_PIXELS:
         picture.save(buffer, "JPEG", quality=90)
     else:
         modes = ("1", "L", "LA", "P", "RGB", "RGBA")
@@ -117,7 +117,7 @@ def _picture(picture: Any) -> bytes:
     return buffer.getvalue()
 
 
-def _sound(samples: Any, rate_hz: int) -> bytes:
+def _encode_audio(samples: Any, rate_hz: int) -> bytes:
     """Samples as a WAV file of 16 bits."""
     import numpy as np
 

@@ -20,17 +20,23 @@ from functools import partial
 from typing import Any
 
 from assay.core.messages import Image, Media, Message, Part, Prompt, Text, Video
-from assay.core.ports import Model, Prepares
+from assay.core.ports import Model, SupportsMediaPreparation
 from assay.core.requests import Request
 from assay.engine.running.model_queue import Backlog
 from assay.media.pictures import is_picture, picture_bytes
 
-__all__ = ["FIRST_WITH_MEDIA", "Prefetch", "held_bytes", "lightened", "size_bytes"]
+__all__ = [
+    "FIRST_MEDIA_CHUNK_SIZE",
+    "MediaPrefetcher",
+    "count_decoded_bytes",
+    "count_media_bytes",
+    "strip_media",
+]
 
 _THREADS = 2
 """Decoders at work beside the model; Pillow, PyAV and soundfile let others run meanwhile."""
 
-FIRST_WITH_MEDIA = 16
+FIRST_MEDIA_CHUNK_SIZE = 16
 """Documents of a task with media that are rendered together at first: nobody knows what they hold."""
 
 _CHUNK_SHARE = 8
@@ -38,7 +44,7 @@ _CHUNK_SHARE = 8
 
 
 @dataclass(slots=True)
-class _Shared:
+class _SharedMedium:
     """One medium that requests on their way to the model need."""
 
     part: Media
@@ -49,19 +55,19 @@ class _Shared:
     made: dict[str, Future[Any]] = field(default_factory=dict)
 
 
-class Prefetch:
+class MediaPrefetcher:
     """The media of the requests between rendering and their outcome."""
 
     def __init__(self, budget_bytes: int, model: Model) -> None:
         self._budget = budget_bytes
         self._prepare: Callable[[Media], object] = (
-            model.prepare if isinstance(model, Prepares) else _load_picture
+            model.prepare if isinstance(model, SupportsMediaPreparation) else _load_image
         )
-        self._shared: dict[str, _Shared] = {}
+        self._shared: dict[str, _SharedMedium] = {}
         self._needed: dict[str, tuple[str, ...]] = {}
         """Request id, or who else holds them -> the media that are needed."""
 
-        self._ahead: deque[str] = deque()
+        self._decode_queue: deque[str] = deque()
         self._busy = 0
         self._total = 0
         self._lock = threading.RLock()
@@ -82,34 +88,36 @@ class Prefetch:
             ordered.append((place, self._admit(request, keys) if keys else request))
         ordered.sort(key=lambda pair: pair[0])
         for _, request in ordered:
-            self._ahead.extend(self._needed.get(request.id, ()))
-        self._pump()
+            self._decode_queue.extend(self._needed.get(request.id, ()))
+        self._start_decoding()
         return [request for _, request in ordered]
 
     def hold(self, name: str, media: Sequence[Media]) -> tuple[Media, ...]:
         """The media, shared, for somebody who looks at them after the model: until `done(name)`."""
         if media:
-            self._need(name, media, tuple(dict.fromkeys(_key(part) for part in media)))
-        return tuple(self._sharing(part) for part in media)
+            self._register(name, media, tuple(dict.fromkeys(_key(part) for part in media)))
+        return tuple(self._share_part(part) for part in media)
 
     def _admit(self, request: Request, keys: tuple[str, ...]) -> Request:
-        self._need(request.id, request.prompt.media, keys)
-        return replace(request, prompt=_with_parts(request.prompt, self._sharing))
+        self._register(request.id, request.prompt.media, keys)
+        return replace(request, prompt=_change_media(request.prompt, self._share_part))
 
-    def _need(self, name: str, media: Sequence[Media], keys: tuple[str, ...]) -> None:
+    def _register(self, name: str, media: Sequence[Media], keys: tuple[str, ...]) -> None:
         with self._lock:
             self._needed[name] = keys
             for part in media:
                 if _key(part) not in self._shared:
-                    self._shared[_key(part)] = _Shared(part, size=part.held_bytes)
+                    self._shared[_key(part)] = _SharedMedium(part, size=part.held_bytes)
                     self._total += part.held_bytes
             for key in keys:
                 self._shared[key].uses += 1
 
-    def _sharing(self, part: Media) -> Media:
+    def _share_part(self, part: Media) -> Media:
         """A part that holds nothing itself: a model that remembers its requests remembers no pictures."""
         key = _key(part)
-        shared = replace(part, load=partial(self._load, key), keep=partial(self._keep, key), held_bytes=0)
+        shared = replace(
+            part, load=partial(self._load, key), keep=partial(self._get_or_make, key), held_bytes=0
+        )
         if isinstance(shared, Image) and shared.file is not None:
             shared = replace(shared, file=partial(self._file, key))
         return shared
@@ -117,15 +125,15 @@ class Prefetch:
     def _load(self, key: str) -> Any:
         with self._lock:
             shared = self._shared.get(key)
-        return _gone() if shared is None else self._keep(key, "load", shared.part.load)
+        return _raise_released() if shared is None else self._get_or_make(key, "load", shared.part.load)
 
     def _file(self, key: str) -> bytes:
         with self._lock:
             shared = self._shared.get(key)
         part = None if shared is None else shared.part
-        return part.file() if isinstance(part, Image) and part.file is not None else bytes(_gone())
+        return part.file() if isinstance(part, Image) and part.file is not None else bytes(_raise_released())
 
-    def done(self, request_id: str) -> None:
+    def release(self, request_id: str) -> None:
         """The request has its outcome: media nobody else needs are dropped."""
         if not self._needed or (keys := self._needed.pop(request_id, None)) is None:
             return
@@ -137,42 +145,42 @@ class Prefetch:
                     del self._shared[key]
                     self._total -= shared.size
         self._freed.set()
-        self._pump()
+        self._start_decoding()
 
-    async def room(self, backlog: Backlog) -> None:
+    async def wait_for_memory(self, backlog: Backlog) -> None:
         """Wait while more is held than the budget allows: for whoever renders further documents.
 
         Meanwhile the model takes what there is; nobody fills its window up.
         """
         waited = False
-        while self.full:
+        while self.is_full:
             if not waited:
-                await backlog.hurry()
+                await backlog.release_partial_windows()
             waited = True
             self._freed.clear()
             await self._freed.wait()
         if waited:
-            await backlog.hurry(on=False)
+            await backlog.release_partial_windows(enabled=False)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether further documents have to wait."""
         return self._total >= self._budget - self._budget // _CHUNK_SHARE and bool(self._needed)
 
     def close(self) -> None:
         """Decode nothing more."""
-        self._ahead.clear()
+        self._decode_queue.clear()
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def at_once(self, documents: Sequence[Sequence[Request]], most: int) -> int:
+    def choose_chunk_size(self, documents: Sequence[Sequence[Request]], most: int) -> int:
         """How many documents to render together, by what the requests of the last ones hold."""
-        held = held_bytes(request for requests in documents for request in requests)
+        held = count_media_bytes(request for requests in documents for request in requests)
         return max(1, min(most, self._budget // _CHUNK_SHARE * len(documents) // held)) if held else most
 
     # --- decoding ----------------------------------------------------------------------------------
 
-    def _keep(self, key: str, how: str, make: Callable[[], Any]) -> Any:
+    def _get_or_make(self, key: str, how: str, make: Callable[[], Any]) -> Any:
         """What `make` makes of a medium, made once while requests need it. Called from any thread."""
         with self._lock:
             shared = self._shared.get(key)
@@ -186,7 +194,7 @@ class Prefetch:
             self._make(shared, key, future, make)
         return future.result()
 
-    def _make(self, shared: _Shared, key: str, future: Future[Any], make: Callable[[], Any]) -> None:
+    def _make(self, shared: _SharedMedium, key: str, future: Future[Any], make: Callable[[], Any]) -> None:
         try:
             value = make()
         except Exception as error:  # noqa: BLE001 - handed on, to each who looks at the medium
@@ -195,34 +203,34 @@ class Prefetch:
         except BaseException:
             future.cancel()
             raise
-        size = max(0, size_bytes(value) - shared.part.held_bytes)
+        size = max(0, count_decoded_bytes(value) - shared.part.held_bytes)
         with self._lock:
             if self._shared.get(key) is shared:
                 shared.size += size
                 self._total += size
         future.set_result(value)
 
-    def _pump(self) -> None:
+    def _start_decoding(self) -> None:
         """Set threads to work on what comes next, while the budget allows."""
         with self._lock:
-            while self._ahead and self._busy < _THREADS and self._total < self._budget:
-                shared = self._shared.get(self._ahead.popleft())
+            while self._decode_queue and self._busy < _THREADS and self._total < self._budget:
+                shared = self._shared.get(self._decode_queue.popleft())
                 if shared is None or shared.made:
                     continue  # answered already, or already looked at
                 if self._pool is None:
                     self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="assay-media")
                 self._busy += 1
-                self._pool.submit(self._decode, self._sharing(shared.part))
+                self._pool.submit(self._decode, self._share_part(shared.part))
 
     def _decode(self, part: Media) -> None:
         with suppress(Exception):  # the model meets the same error, where it can be told
             self._prepare(part)
         with self._lock:
             self._busy -= 1
-        self._pump()
+        self._start_decoding()
 
 
-def _load_picture(part: Media) -> object:
+def _load_image(part: Media) -> object:
     """What every model does with a picture; of sounds and videos only the model knows what it wants."""
     return part.load() if isinstance(part, Image) else None
 
@@ -232,20 +240,20 @@ def _key(part: Media) -> str:
     return f"{type(part).__name__}:{part.digest}{stretch}"
 
 
-def _with_parts(prompt: Prompt, change: Callable[[Media], Media]) -> Prompt:
+def _change_media(prompt: Prompt, change: Callable[[Media], Media]) -> Prompt:
     """The same prompt, its media changed; what it is named by stays."""
     messages = tuple(
-        Message(message.role, tuple(_changed(part, change) for part in message.parts))
+        Message(message.role, tuple(_change_part(part, change) for part in message.parts))
         for message in prompt.messages
     )
     return Prompt(messages, chat=prompt.chat).with_digest_of(prompt)
 
 
-def _changed(part: Part, change: Callable[[Media], Media]) -> Part:
+def _change_part(part: Part, change: Callable[[Media], Media]) -> Part:
     return part if isinstance(part, Text) else change(part)
 
 
-def size_bytes(value: Any) -> int:
+def count_decoded_bytes(value: Any) -> int:
     """The memory that decoded media take: pictures, arrays, bytes, and whatever holds those."""
     if isinstance(value, (bytes, bytearray)):
         return len(value)
@@ -254,17 +262,17 @@ def size_bytes(value: Any) -> int:
     if is_picture(value):
         return picture_bytes(value)
     if isinstance(value, (list, tuple)):
-        return sum(size_bytes(one) for one in value)
-    return size_bytes(getattr(value, "frames", ()))
+        return sum(count_decoded_bytes(one) for one in value)
+    return count_decoded_bytes(getattr(value, "frames", ()))
 
 
-def held_bytes(requests: Iterable[Request]) -> int:
+def count_media_bytes(requests: Iterable[Request]) -> int:
     """The memory that goes with the media of some requests, each medium counted once."""
     media = {id(part): part.held_bytes for request in requests for part in request.prompt.media}
     return sum(media.values())
 
 
-def lightened(requests: tuple[Request, ...]) -> tuple[Request, ...]:
+def strip_media(requests: tuple[Request, ...]) -> tuple[Request, ...]:
     """The requests without what their media hold: for documents, which wait for answers, and then for their verdicts."""
     for request in requests:  # no generator: this is asked of every document
         if request.prompt.plain is None and request.prompt.has_media:
@@ -272,17 +280,17 @@ def lightened(requests: tuple[Request, ...]) -> tuple[Request, ...]:
     else:
         return requests
     return tuple(
-        replace(request, prompt=_with_parts(request.prompt, _without_content))
+        replace(request, prompt=_change_media(request.prompt, _strip_part))
         if request.prompt.has_media
         else request
         for request in requests
     )
 
 
-def _without_content(part: Media) -> Media:
-    light = replace(part, load=_gone, held_bytes=0)
+def _strip_part(part: Media) -> Media:
+    light = replace(part, load=_raise_released, held_bytes=0)
     return replace(light, file=None) if isinstance(light, Image) else light
 
 
-def _gone() -> Any:
+def _raise_released() -> Any:
     raise RuntimeError("the medium was let go of when its request was answered")

@@ -7,22 +7,22 @@ from concurrent.futures import Future
 
 from assay.core.responses import Response
 from assay.engine.planning.plan import Plan
-from assay.store.cache import KnownAnswers
+from assay.store.cache.response_cache import ResponseSource
 
-__all__ = ["known_to"]
+__all__ = ["require_tokens"]
 
 
-def known_to(plan: Plan, known: KnownAnswers | None) -> KnownAnswers | None:
+def require_tokens(plan: Plan, known: ResponseSource | None) -> ResponseSource | None:
     """The known answers as a plan may use them: with tokens, where it keeps them and its model tells them."""
     if known is None or not plan.spec.token_logprobs or not plan.model.traits.tokens:
         return known
-    return _WithTokens(known, plan.model_digest[:16])
+    return _TokenCache(known, plan.model_digest[:16])
 
 
-class _WithTokens:
+class _TokenCache:
     """Known answers, those of the model with their tokens; judges need none."""
 
-    def __init__(self, known: KnownAnswers, model: str) -> None:
+    def __init__(self, known: ResponseSource, model: str) -> None:
         self._known = known
         self._model = model
         """How the fingerprints of the model's answers begin."""

@@ -1,10 +1,8 @@
-"""Helpers that draw from the global generators, change their rows, import one another, or fail at the end."""
+"""Tests of user code that draws from the global generators, changes rows, imports modules, or fails."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 import assay
 from assay.core.responses import Failure
 from assay.testing import ScriptedModel
-from assay.user_code.runner import Draws, ForeignCode
+from assay.user_code.random_state import TaskRandomState
 
 TASK = """
 task: drawn
@@ -107,33 +105,13 @@ def test_an_aggregation_that_fails_costs_its_own_number_only(task: Path) -> None
     assert numbers["extra"].value == 1.0
 
 
-def test_foreign_code_runs_one_piece_at_a_time_and_its_errors_come_back() -> None:
-    inside: list[int] = []
-
-    def piece() -> str:
-        inside.append(1)
-        assert len(inside) == 1
-        inside.pop()
-        return threading.current_thread().name
-
-    async def several() -> set[str]:
-        foreign = ForeignCode()
-        names = set(await asyncio.gather(*(foreign.run(piece) for _ in range(20))))
-        with pytest.raises(ZeroDivisionError):
-            await foreign.run(lambda: 1 / 0)
-        foreign.close()
-        return names
-
-    assert asyncio.run(several()) == {"assay-foreign-code-1"}
-
-
-def test_judging_a_document_starts_from_that_document() -> None:
+def test_judging_a_document_is_seeded_by_that_document() -> None:
     import random
 
-    draws = Draws((0, 1234, 1234, 1234), "t")
-    draws.judging(3)
+    state = TaskRandomState((0, 1234, 1234, 1234), "t")
+    state.seed_for_document(3)
     first = random.random()
-    draws.judging(4)
+    state.seed_for_document(4)
     assert random.random() != first
-    draws.judging(3)
+    state.seed_for_document(3)
     assert random.random() == first

@@ -1,0 +1,80 @@
+"""A document on its way through a run, and what judging makes of it: the records that stages hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from assay.core.documents import Document
+from assay.core.messages import Media
+from assay.core.requests import Request
+from assay.core.responses import Failure, Outcome
+from assay.core.verdicts import Answer, RepeatScores, Verdict
+
+__all__ = ["Dialogues", "JudgedBatch", "OpenDocument"]
+
+
+class Dialogues(Protocol):
+    """The dialogues about one document, under way or finished."""
+
+    @property
+    def answers(self) -> Sequence[Any]:
+        """The result of each dialogue that ended."""
+        ...
+
+
+@dataclass(slots=True)
+class OpenDocument:
+    """A document that waits for its responses."""
+
+    document: Document
+    requests: tuple[Request, ...]
+    fingerprints: tuple[str, ...]
+    outcomes: list[Outcome | None]
+    missing: int
+    target: Any = None
+    """The value of `doc_to_target`; None where there is none or it failed."""
+
+    judge_media: tuple[Media, ...] = ()
+    """The media of its first prompt, if an LLM judge gets them too."""
+
+    dialogues: Dialogues | None = None
+    """Its dialogues, if answers lead to further requests."""
+
+    @property
+    def key(self) -> str:
+        """Its name within the run."""
+        return f"{self.document.task}:{self.document.index}"
+
+    @property
+    def answered_count(self) -> int:
+        """How many of its requests have an outcome; those are the first ones."""
+        return len(self.requests) - self.missing
+
+    @property
+    def failure(self) -> Failure | None:
+        """The first failed request, if any."""
+        for outcome in self.outcomes:
+            if type(outcome) is Failure:
+                return outcome
+        return None
+
+
+@dataclass(slots=True)
+class JudgedBatch:
+    """The result of judging some documents of one task."""
+
+    outcomes: list[tuple[int, str, str]] = field(default_factory=list)
+    """(document, ending, reason)."""
+
+    answers: list[Answer] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    repeats: list[RepeatScores] = field(default_factory=list)
+
+    def extend(self, other: JudgedBatch) -> None:
+        """Add the results of other documents."""
+        self.outcomes += other.outcomes
+        self.answers += other.answers
+        self.verdicts += other.verdicts
+        self.repeats += other.repeats

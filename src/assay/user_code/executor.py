@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -226,10 +226,8 @@ class UserCodeExecutor:
         while self._suspended:
             call = self._suspended.pop()
             call.parent = getcurrent()
-            try:
+            with suppress(UserCodeStopped):
                 call.throw(UserCodeStopped("the run is being stopped"))
-            except UserCodeStopped:
-                pass
 
 
 @dataclass(frozen=True, slots=True)

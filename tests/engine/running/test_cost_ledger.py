@@ -220,7 +220,7 @@ def test_what_is_on_its_way_is_set_aside() -> None:
         account.charge(Response(request_id=requests[0].id, value="", usage=Usage(0, 10)))
         account.charge(Response(request_id=requests[1].id, value="", usage=Usage(0, 10)))
         assert await waiting == []
-        assert ledger.reached
+        assert ledger.is_exhausted
 
     asyncio.run(asyncio.wait_for(use(), 5))
 

@@ -48,8 +48,8 @@ def test_identical_requests_are_asked_once(workspace: Path) -> None:
     assert len(model.asked) == len(ROWS)
     assert finished.outcomes("one") == {"scored": 18}
     assert finished.outcomes("two") == {"scored": 6}
-    assert finished.journal.count("requests") == 24
-    assert finished.journal.count("responses") == 6
+    assert finished.journal.count_rows("requests") == 24
+    assert finished.journal.count_rows("responses") == 6
 
 
 def test_repeats_are_asked_one_by_one(workspace: Path) -> None:
@@ -131,7 +131,7 @@ def test_only_failed_requests_are_asked_again(workspace: Path) -> None:
     assert sorted(request.document for request in model.asked) == [1, 4]
     assert second.outcomes("sums") == {"scored": 6}
     assert second.failed_requests() == (0, 6)
-    assert second.journal.count("failures") == 2, "what went wrong stays on record"
+    assert second.journal.count_rows("failures") == 2, "what went wrong stays on record"
 
 
 def test_a_failed_choice_costs_its_document_and_only_that_choice_is_asked_again(workspace: Path) -> None:
@@ -314,7 +314,7 @@ def test_a_model_that_keeps_breaking_stops_the_run_and_what_was_answered_is_kept
     path = write_task(
         workspace, rows=[{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(20)]
     )
-    with pytest.raises(AssayError, match="broke 3 times in a row"):
+    with pytest.raises(AssayError, match="failed 3 times in a row"):
         run(Dying(right_answers, window=2), path, no_cache=True)
     model = make_model()
     assert run(model, path, no_cache=True).outcomes("sums") == {"scored": 20}
@@ -364,7 +364,7 @@ def test_progress_counts_what_happened(workspace: Path) -> None:
 
     async def once() -> RunProgress:
         progress = RunProgress()
-        journal = Journal.create(plan.folder)
+        journal = Journal.open_for_writing(plan.folder)
         try:
             await engine.run(plan, journal, None, progress, DirectExecutor())
         finally:
@@ -394,7 +394,7 @@ def test_every_request_that_is_not_asked_again_counts_as_reused(workspace: Path)
     def once(folder: str) -> RunProgress:
         plan = planned(make_model(), tasks=[path], output_path=folder)
         progress = RunProgress()
-        journal = Journal.create(plan.folder)
+        journal = Journal.open_for_writing(plan.folder)
         try:
             asyncio.run(engine.run(plan, journal, cache, progress, DirectExecutor()))
         finally:

@@ -20,7 +20,7 @@ from tests.flows.test_code import write_code_task
 from tests.making import Function, write_task
 
 import assay
-from assay.core.errors import AssayError, BadOption
+from assay.core.errors import AssayError, InvalidOption
 from assay.engine.judging import dispatch
 from assay.models.dummy import DummyModel
 from assay.testing import ScriptedModel
@@ -200,7 +200,7 @@ class ClosedModel(MortalModel):
 
 
 def test_a_replica_with_another_model_is_refused(workspace: Path) -> None:
-    with pytest.raises(BadOption, match=r"the model `slow` is another one on .*: revision differ"):
+    with pytest.raises(InvalidOption, match=r"the model `slow` is another one on .*: revision differ"):
         asked(workspace / "runs", model=OtherModel(workspace / "log"), tasks=[sums(workspace)], **ONE)
 
 
@@ -213,13 +213,13 @@ class OtherModel(MortalModel):
 
 @pytest.mark.parametrize("model", ["oracle", "human"])
 def test_models_without_copies_are_refused(workspace: Path, model: str) -> None:
-    with pytest.raises(BadOption, match="has no copies"):
+    with pytest.raises(InvalidOption, match="has no copies"):
         assay.run(model=model, tasks=[sums(workspace)], replicas=2)
 
 
 def test_resources_this_machine_has_not_are_refused(workspace: Path) -> None:
     options: dict[str, Any] = {"tasks": [sums(workspace)], "replicas": 2, "replica_resources": {"gpu": 1}}
-    with pytest.raises(BadOption, match=r"no room for a replica: GPU=1 \(it has 0\)"):
+    with pytest.raises(InvalidOption, match=r"no room for a replica: GPU=1 \(it has 0\)"):
         asked(workspace / "runs", model=MortalModel(workspace / "log"), **options)
 
 
@@ -238,9 +238,9 @@ def judged(doc, results):
 def asking(doc, results):
     from assay.core.messages import Prompt
     from assay.core.requests import Settings
-    from assay.engine.judging.context import current_sitting
+    from assay.engine.judging.context import current_judge_context
 
-    sitting = current_sitting()
+    sitting = current_judge_context()
     said = sitting.ask(sitting.judges[0], Prompt.of_text(doc["question"]), Settings({"max_gen_toks": 4}))
     return {"exact_match": float(len(said.value)), "luck": random.random()}
 """
@@ -335,7 +335,7 @@ def test_dialogues_are_judged_on_workers(workspace: Path) -> None:
 
 
 PROGRAMS = """
-from assay.scoring.hub.code import code_eval
+from assay.scoring.hf_evaluate.code_eval import code_eval
 
 def pass_at_k(references, predictions, k):
     return code_eval(references=references, predictions=predictions, k=k)[0]

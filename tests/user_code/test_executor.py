@@ -203,12 +203,13 @@ def test_closing_stops_calls_that_wait(executor: UserCodeExecutor) -> None:
 def test_output_streams_and_working_directory_are_restored_after_each_call(
     executor: UserCodeExecutor, tmp_path: Path
 ) -> None:
-    before, own = Path.cwd(), io.StringIO()
+    own = io.StringIO()
 
     def misbehave() -> None:
         os.chdir(tmp_path)
         sys.stderr = sys.stdout = own
 
+    before = call(executor, Path.cwd)
     call(executor, misbehave)
     assert call(executor, Path.cwd) == before
     assert call(executor, lambda: sys.stdout is sys.stderr and sys.stderr is not own)

@@ -38,7 +38,7 @@ from assay.engine.running.open_documents import OpenDocumentLimiter
 from assay.engine.running.prefetch import MediaPrefetcher, strip_media
 from assay.engine.running.services import ModelServices, first_error, open_model
 from assay.engine.running.token_answers import require_tokens
-from assay.sandboxes.program_runner import permitted
+from assay.sandboxes.program_runner import programs_for_run
 from assay.store.cache.response_cache import ResponseSource
 from assay.store.journal.journal import Journal
 from assay.user_code.executor import Executor
@@ -59,12 +59,16 @@ async def run(
 ) -> list[Estimate]:
     """Answer and score what the journal lacks, then aggregate. User code runs on the executor."""
     stream = _RunStream(plan, journal, require_tokens(plan, cache), progress, executor)
-    with reduce_collections(), shorten_thread_switches(plan.model), permitted(plan.programs, plan.spec):
+    with (
+        reduce_collections(),
+        shorten_thread_switches(plan.model),
+        programs_for_run(plan.programs, plan.spec),
+    ):
         try:
             with stream.judge_context:
                 await stream.execute()
                 if stream.stops:
-                    facts = stop_facts(plan, stream.stops, journal.facts())
+                    facts = stop_facts(plan, stream.stops, journal.read_facts())
                     await asyncio.wrap_future(journal.set_facts(facts))
                 progress.stage = "summarise"
                 estimates = await executor.run(partial(summarise, plan, journal))
@@ -187,7 +191,7 @@ class _RunStream:
         return read_chunks(
             self.plan,
             planned,
-            self.journal.finished(name, retry_failed=self.plan.spec.retry_failed),
+            self.journal.finished_documents(name, retry_failed=self.plan.spec.retry_failed),
             self.progress.tasks[name],
             lambda chunk: media.choose_chunk_size([document.requests for document in chunk], CHUNK_SIZE // 4),
             self.stops.get(name),
@@ -208,7 +212,7 @@ class _RunStream:
 
     def _hold_judge_media(self, planned: PlannedTask, chunk: Sequence[OpenDocument]) -> None:
         """Keep media for LLM judges that see them: within the memory budget, unless documents wait for each other."""
-        if self.plan.spec.predict_only or not any(panel.spec.media for panel in planned.scorer.juries):
+        if self.plan.spec.predict_only or not any(panel.spec.media for panel in planned.scorer.panels):
             return
         for document in chunk:
             media = [part for request in document.requests[:1] for part in request.prompt.media]
@@ -222,9 +226,7 @@ class _RunStream:
         known = self.journal.find(wanted)
         if self.cache is not None and len(known) < len(wanted):
             from_cache = self.cache.find([fingerprint for fingerprint in wanted if fingerprint not in known])
-            self.writes.append(
-                self.journal.add_responses(from_cache.items(), source="cache", at_leisure=True)
-            )
+            self.writes.append(self.journal.add_responses(from_cache.items(), source="cache", deferred=True))
             known |= from_cache
         pending: list[Request] = []
         complete: list[OpenDocument] = []
@@ -252,7 +254,7 @@ class _RunStream:
 
     def _append_documents(self, chunk: Sequence[OpenDocument]) -> None:
         rows = [(one.document, one.target, one.requests, one.fingerprints) for one in chunk]
-        self.writes.append(self.journal.add_documents(rows, at_leisure=True))
+        self.writes.append(self.journal.add_documents(rows, deferred=True))
 
     # --- requests to responses ---------------------------------------------------------------------
 
@@ -300,11 +302,11 @@ class _RunStream:
         failures = [(key, outcome) for key, outcome in batch if isinstance(outcome, Failure)]
         responses = [(key, outcome) for key, outcome in batch if isinstance(outcome, Response)]
         if responses:
-            self.writes.append(self.journal.add_responses(responses, source="model", at_leisure=True))
+            self.writes.append(self.journal.add_responses(responses, source="model", deferred=True))
             if self.cache is not None:
                 self.cache.add(responses, model=self.plan.model.name)
         if failures:
-            self.writes.append(self.journal.add_failures(failures, at_leisure=True))
+            self.writes.append(self.journal.add_failures(failures, deferred=True))
 
     async def _distribute(self, batch: Sequence[tuple[str, Outcome]]) -> None:
         """Hand outcomes to the documents that wait for them, and complete documents to the next stage."""
@@ -371,7 +373,7 @@ class _RunStream:
     async def _judge_now(self, task: str, documents: list[OpenDocument]) -> None:
         planned = self.plan.tasks[task]
         judged = await self.dispatcher.judge(task, documents)
-        if planned.scorer.juries and not self.plan.spec.predict_only:
+        if planned.scorer.panels and not self.plan.spec.predict_only:
             await ask_judges(
                 planned, documents, judged, self.services, self.executor, self.dispatcher.read_replies
             )
@@ -388,7 +390,7 @@ class _RunStream:
 
     def _append_verdicts(self, task: str, judged: JudgedBatch) -> Future[None]:
         return self.journal.add_judged(
-            task, judged.outcomes, judged.answers, judged.verdicts, judged.repeats, at_leisure=True
+            task, judged.outcomes, judged.answers, judged.verdicts, judged.repeats, deferred=True
         )
 
     async def _flush(self, *, ignore_errors: bool = False) -> None:
@@ -397,7 +399,7 @@ class _RunStream:
         if not writes:
             return
         try:
-            await asyncio.wrap_future(self.journal.settle())
+            await asyncio.wrap_future(self.journal.flush())
             for write in writes:
                 write.result()
         except AssayError:

@@ -14,7 +14,9 @@ from assay.core.responses import Failure, LogProbability, Outcome, Response
 __all__ = ["ScriptedModel"]
 
 Answer = str | LogProbability | Failure | Response
-_ALL: frozenset[Ability] = frozenset(("generate", "likelihood", "rolling", "chat", "image", "audio", "video"))
+_ALL_ABILITIES: frozenset[Ability] = frozenset(
+    ("generate", "likelihood", "rolling", "chat", "image", "audio", "video")
+)
 
 
 class ScriptedModel:
@@ -29,7 +31,7 @@ class ScriptedModel:
         answers: Mapping[str, Answer] | Callable[[Request], Answer] | None = None,
         *,
         name: str = "scripted",
-        abilities: frozenset[Ability] = _ALL,
+        abilities: frozenset[Ability] = _ALL_ABILITIES,
         window: int = 64,
         in_flight: int = 1,
     ) -> None:
@@ -59,7 +61,7 @@ class ScriptedModel:
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         for request in window:
             self.asked.append(request)
-            value = self._value(request)
+            value = self.choose_answer(request)
             if isinstance(value, Failure):
                 yield Failure(request_id=request.id, kind=value.kind, message=value.message)
             elif isinstance(value, Response):
@@ -72,8 +74,8 @@ class ScriptedModel:
     async def close(self) -> None:
         """Nothing to let go of."""
 
-    def _value(self, request: Request) -> Answer:
-        missing = _needed(request) - self._traits.abilities
+    def choose_answer(self, request: Request) -> Answer:
+        missing = _list_required_abilities(request) - self._traits.abilities
         if missing:
             return Failure(
                 request_id="", kind="bad request", message=f"it does not do {', '.join(sorted(missing))}"
@@ -94,7 +96,7 @@ class ScriptedModel:
         return LogProbability(-1.0 - number % 10_000 / 1000, bool(number & 1))
 
 
-def _needed(request: Request) -> set[str]:
+def _list_required_abilities(request: Request) -> set[str]:
     """The abilities an honest model would need."""
     kind = (
         "generate"

@@ -105,7 +105,7 @@ def numbers_of(about: dict[str, Any]) -> dict[str, float]:
 def test_where_no_single_answer_is_judged_there_are_no_repeats(workspace: Path, keys: dict[str, Any]) -> None:
     run = asked(workspace, right_in(0), **keys)
     assert "repeats" not in run.facts
-    assert list(run.journal.repeats("sums")) == []
+    assert list(run.journal.read_repeats("sums")) == []
     assert "pass@k" not in format_results(run)
 
 
@@ -129,7 +129,7 @@ def same(doc, results):
 """
     run = asked(workspace, right_in(0, 1), process_results=Function("utils.same"), helpers=code)
     assert run.results["sums"]["exact_match,none"] == 1.0
-    assert [one.document for one in run.journal.repeats("sums")] == [0, 1, 3, 4, 5]
+    assert [one.document for one in run.journal.read_repeats("sums")] == [0, 1, 3, 4, 5]
 
 
 def test_a_run_scored_again_has_its_repeats_again(workspace: Path) -> None:

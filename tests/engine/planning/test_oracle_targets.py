@@ -89,7 +89,7 @@ def test_a_task_without_target_fails_and_says_so_before(workspace: Path) -> None
     assert [note for note in plan.notes if "nothing to answer with" in note]
     assert not planned(make_model(), tasks=[str(path)]).notes
     run = assay.run(model="oracle", tasks=[str(path)])
-    assert run.journal.outcomes("sums") == {"failed": 6}
+    assert run.journal.count_outcomes("sums") == {"failed": 6}
     ((why,),) = run.journal.query("SELECT DISTINCT why FROM outcomes")
     assert why.startswith("no target")
 

@@ -49,7 +49,7 @@ def test_what_the_run_was_not_asked_fails_and_says_so(workspace: Path) -> None:
     path = str(write_task(workspace))
     first = assay.run(model=make_model(), tasks=[path], limit=4)
     again = ask(first.folder, tasks=[path])
-    assert again.journal.outcomes("sums") == {"scored": 4, "failed": 2}
+    assert again.journal.count_outcomes("sums") == {"scored": 4, "failed": 2}
     (why,) = whys(again)
     assert "not found" in why and first.id in why and "was not asked this" in why
 
@@ -57,7 +57,7 @@ def test_what_the_run_was_not_asked_fails_and_says_so(workspace: Path) -> None:
 def test_another_prompt_is_another_question(workspace: Path) -> None:
     first = assay.run(model=make_model(), tasks=[str(write_task(workspace))])
     changed = str(write_task(workspace, doc_to_text="{{question}} "))
-    assert ask(first.folder, tasks=[changed]).journal.outcomes("sums") == {"failed": 6}
+    assert ask(first.folder, tasks=[changed]).journal.count_outcomes("sums") == {"failed": 6}
 
 
 def test_what_the_model_did_not_answer_is_not_answered_now(workspace: Path) -> None:
@@ -69,7 +69,7 @@ def test_what_the_model_did_not_answer_is_not_answered_now(workspace: Path) -> N
         return right_answers(request)
 
     first = assay.run(model=make_model(answer), tasks=[path], max_failures=1)
-    assert ask(first.folder, tasks=[path]).journal.outcomes("sums") == {"scored": 5, "failed": 1}
+    assert ask(first.folder, tasks=[path]).journal.count_outcomes("sums") == {"scored": 5, "failed": 1}
 
 
 def test_a_new_metric_is_applied_to_old_answers(workspace: Path) -> None:
@@ -156,7 +156,7 @@ def test_other_settings_are_named(workspace: Path) -> None:
 def test_other_choices_are_not_found(workspace: Path) -> None:
     assay.run(model=make_model(None), tasks=[str(write_choices(workspace))], output_path="out")
     task = str(write_choices(workspace, doc_to_choice='["nope", "yes"]'))
-    assert replay_file(workspace / "out", [task]).journal.outcomes("choices") == {"failed": 4}
+    assert replay_file(workspace / "out", [task]).journal.count_outcomes("choices") == {"failed": 4}
 
 
 def test_the_same_question_of_several_documents_gets_the_answer_of_its_own(workspace: Path) -> None:
@@ -186,7 +186,7 @@ def lmms_file(workspace: Path, row: dict[str, Any]) -> Path:
 def test_samples_of_lmms_eval_are_found_by_document_and_question(workspace: Path) -> None:
     task = str(write_task(workspace))
     run = replay_file(lmms_file(workspace, LMMS), [task])
-    assert run.journal.outcomes("sums") == {"scored": 1, "failed": 5}
+    assert run.journal.count_outcomes("sums") == {"scored": 1, "failed": 5}
     run = replay_file(lmms_file(workspace, {**LMMS, "input": "Something else"}), [task], limit=1)
     assert "was asked something else" in next(iter(whys(run)))
 

@@ -63,7 +63,7 @@ def test_the_account_is_shown(workspace: Path) -> None:
     (line,) = format_outcome_notes(run(workspace))
     assert line == (
         "sums: 5 scored, 1 unparsed, 1 truncated, 1 empty, 1 refused, 1 failed; "
-        "if those were all wrong or all right: exact_match (number) between 0.5000 and 1.0000"
+        "with the others all wrong or all right: exact_match (number) between 0.5000 and 1.0000"
     )
 
 

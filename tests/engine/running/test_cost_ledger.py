@@ -28,7 +28,7 @@ class Paid(ScriptedModel):
     def billed_as(self) -> str:
         return self.billed
 
-    def _value(self, request: Request) -> Any:
+    def choose_answer(self, request: Request) -> Any:
         usage = Usage(1000, 100, batched=self.batched)
         return Response(request_id="", value="2", finish="stop", usage=usage)
 
@@ -48,7 +48,7 @@ def test_every_response_is_priced_and_summed(workspace: Path) -> None:
     assert done.spent_by_task["sums"] == done.spent
     assert done.usage["tasks"]["sums"]["cost_usd"] == pytest.approx(6 * EACH)
     assert done.usage["billing"][""]["billed_as"] == "openai/gpt-4o-mini"
-    assert "6000 tokens read, 600 written; $0.0013 by prices of 20" in done.table()
+    assert "6000 input tokens, 600 output tokens; $0.0013 by prices of 20" in done.table()
     assert assay.open_run(done.folder).spent == done.spent
 
 
@@ -68,7 +68,7 @@ def test_a_model_without_a_bill_costs_nothing_and_says_nothing(workspace: Path) 
 
     done = run(workspace, Own())
     assert done.spent.cost_usd is None
-    assert "6000 tokens read, 600 written" in done.table()
+    assert "6000 input tokens, 600 output tokens" in done.table()
     assert "$" not in done.table()
     assert "cost" not in done.table()
 
@@ -105,7 +105,7 @@ def test_prices_of_the_user_count(workspace: Path) -> None:
 
 def test_a_cost_the_service_names_itself_goes_before_the_table(workspace: Path) -> None:
     class Told(Paid):
-        def _value(self, request: Request) -> Any:
+        def choose_answer(self, request: Request) -> Any:
             return Response(request_id="", value="2", finish="stop", usage=Usage(10, 1, cost_usd=0.5))
 
     assert run(workspace, Told()).spent.cost_usd == pytest.approx(3.0)
@@ -148,7 +148,7 @@ def test_a_limit_that_is_not_reached_changes_nothing(workspace: Path) -> None:
 
 def test_what_fits_only_after_the_first_answers_is_asked_then(workspace: Path) -> None:
     class Short(Paid):
-        def _value(self, request: Request) -> Any:
+        def choose_answer(self, request: Request) -> Any:
             return Response(request_id="", value="2", finish="stop", usage=Usage(8, 1))
 
     model = Short(window=64)
@@ -178,7 +178,7 @@ def test_a_model_that_costs_nothing_has_no_limit(workspace: Path) -> None:
 
 def test_judges_are_counted_apart_and_against_the_same_limit(workspace: Path) -> None:
     class Judge(Paid):
-        def _value(self, request: Request) -> Any:
+        def choose_answer(self, request: Request) -> Any:
             return Response(request_id="", value="VERDICT: CORRECT", finish="stop", usage=Usage(2000, 100))
 
     path = write_task(

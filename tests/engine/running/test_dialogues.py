@@ -43,7 +43,7 @@ def test_a_dialogue_goes_on_until_its_helper_ends_it(workspace: Path) -> None:
     assert finished.outcomes("guessing") == {"scored": 8}
     assert finished.results["guessing"]["found,none"] == 1.0
     assert rounds_asked(model) == {0: 8, 1: 7, 2: 5, 3: 1}
-    assert finished.journal.count("requests") == finished.journal.count("responses") == 21
+    assert finished.journal.count_rows("requests") == finished.journal.count_rows("responses") == 21
 
 
 def test_every_round_is_kept_and_shown_with_its_prompt(workspace: Path) -> None:
@@ -280,9 +280,7 @@ def test_a_dialogue_without_end_is_stopped_said_and_can_go_on(workspace: Path) -
     assert cut.outcomes("guessing") == {"scored": 3, "failed": 5}
     query = "SELECT DISTINCT why FROM outcomes WHERE outcome = 'failed'"
     ((why,),) = cut.journal.query(query)
-    assert why.startswith(
-        "too many rounds: the dialogue did not end within 2 rounds; --max_rounds allows more"
-    )
+    assert why.startswith("too many rounds: the dialogue did not end within 2 rounds; raise --max_rounds")
     model = ScriptedModel(halve)
     whole = run(model, path, no_cache=True)
     assert whole.outcomes("guessing") == {"scored": 8}

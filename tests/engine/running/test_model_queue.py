@@ -177,7 +177,7 @@ def test_three_broken_windows_in_a_row_stop_the_run() -> None:
         asked(Odd(outcomes, window=2), [generate(number) for number in range(20)])
     (error,) = caught.value.exceptions
     assert isinstance(error, AssayError)
-    assert "broke 3 times in a row: RuntimeError: out of memory" in error.what
+    assert "failed 3 times in a row: RuntimeError: out of memory" in error.what
     assert "saved" in error.hint
     assert len(calls) == 3
 
@@ -214,7 +214,7 @@ def test_a_request_without_an_answer_is_a_failure() -> None:
     for request in requests[1:]:
         failure = outcomes[request.id]
         assert isinstance(failure, Failure)
-        assert failure.message == "the model gave no answer"
+        assert failure.message == "the model returned no response"
 
 
 def test_answers_nobody_asked_for_and_second_answers_are_dropped() -> None:
@@ -231,11 +231,11 @@ ROLLING = RollingLikelihood(task="t", document=0, prompt=PROMPT)
 WRONG: list[tuple[Request, Any, str]] = [
     (LIKELIHOOD, LogProbability(math.nan), "not a number"),
     (ROLLING, LogProbability(math.nan), "not a number"),
-    (LIKELIHOOD, "yes", "a str does not answer a Likelihood"),
-    (ROLLING, "yes", "a str does not answer a RollingLikelihood"),
-    (generate(0), LogProbability(-1.0), "a LogProbability does not answer a Generate"),
-    (generate(0), None, "a NoneType does not answer a Generate"),
-    (LIKELIHOOD, -1.0, "a float does not answer a Likelihood"),
+    (LIKELIHOOD, "yes", "unexpected value for a Likelihood request: str"),
+    (ROLLING, "yes", "unexpected value for a RollingLikelihood request: str"),
+    (generate(0), LogProbability(-1.0), "unexpected value for a Generate request: LogProbability"),
+    (generate(0), None, "unexpected value for a Generate request: NoneType"),
+    (LIKELIHOOD, -1.0, "unexpected value for a Likelihood request: float"),
 ]
 
 

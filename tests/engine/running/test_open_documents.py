@@ -59,8 +59,8 @@ def test_a_task_that_waits_for_its_judge_does_not_stall_the_next_and_does_not_pi
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The judge of the first task says nothing until the second task has been asked in full."""
-    for module in ("run", "chunks"):
-        monkeypatch.setattr(f"assay.engine.{module}.CHUNK", 4)
+    for module in ("run", "running.document_reader"):
+        monkeypatch.setattr(f"assay.engine.{module}.CHUNK_SIZE", 4)
     metric = {
         "metric": "correct",
         "aggregation": "mean",

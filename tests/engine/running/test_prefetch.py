@@ -309,7 +309,7 @@ def test_documents_that_wait_for_a_barrier_hold_no_pictures(
         held.append(count_media_bytes(requests))
         return strip_media(requests)
 
-    monkeypatch.setattr(run, "lightened", seen)
+    monkeypatch.setattr(run, "strip_media", seen)
     rows = write_pictures(workspace, 4)
     task = write_task(
         workspace, "seen", rows, doc_to_visual=Function("utils.doc_to_visual"), doc_to_text="{{question}}",

@@ -56,8 +56,8 @@ def test_a_judge_is_asked_once_for_each_document_and_kept_apart_from_the_model(w
     first = run(path, judge, model)
     assert (estimate(first).value, estimate(first).scored) == (1.0, 6)
     assert (len(judge.asked), len(model.asked)) == (6, 6)
-    assert first.journal.count("requests") == 6
-    assert first.journal.count("judge_requests") == 6
+    assert first.journal.count_rows("requests") == 6
+    assert first.journal.count_rows("judge_requests") == 6
     sources = list(first.journal.query("SELECT source, count(*) FROM responses GROUP BY source"))
     assert sources == [("judge", 6), ("model", 6)]
     assert first.judges["judge"]["requests"] == 6
@@ -108,7 +108,7 @@ def test_tokens_of_the_judge_are_its_own(workspace: Path) -> None:
 
     done = run(write_task(workspace, metric_list=BINARY), Costly(name="judge"))
     assert done.judges["judge"]["input_tokens"] == 600
-    assert "600 tokens read, 42 written" in done.table()
+    assert "600 input tokens, 42 output tokens" in done.table()
 
 
 # --- what goes wrong ---------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def test_a_metric_that_fails_leaves_nothing_to_the_judge(workspace: Path) -> Non
 TWO_SERVERS = """
 from assay.core.messages import Message, Prompt, Text
 from assay.core.requests import Settings
-from assay.engine.judging.context import current_sitting
+from assay.engine.judging.context import current_judge_context
 from assay.testing import ScriptedModel
 
 class Served(ScriptedModel):
@@ -374,7 +374,7 @@ SERVERS = [server("here"), server("there")]
 
 def process(doc, results):
     prompt = Prompt((Message("user", (Text(doc["question"]),)),))
-    said = [current_sitting().ask(one, prompt, Settings({"until": []})).value for one in SERVERS]
+    said = [current_judge_context().ask(one, prompt, Settings({"until": []})).value for one in SERVERS]
     return {"both": float(said == ["here", "there"])}
 """
 

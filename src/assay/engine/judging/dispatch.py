@@ -22,7 +22,7 @@ from assay.engine.judging.repeats import judge_repeats
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.plan import Plan, PlannedTask
 from assay.engine.running.dialogues import FinishedDialogues
-from assay.scoring.judges.panel import Decision
+from assay.scoring.judges.panel import PanelDecision
 from assay.user_code.executor import Executor
 from assay.user_code.random_state import TaskRandomState
 
@@ -53,7 +53,7 @@ class JudgeDispatcher:
 
     def runs_in_background(self, planned: PlannedTask) -> bool:
         """Whether judging may wait for judges, programs or workers, and must not delay the model."""
-        return bool(planned.scorer.juries) or planned.uses_services or self._uses_workers(planned)
+        return bool(planned.scorer.panels) or planned.uses_services or self._uses_workers(planned)
 
     async def judge(self, task: str, documents: Sequence[OpenDocument]) -> JudgedBatch:
         """Judge complete documents of one task."""
@@ -62,7 +62,9 @@ class JudgeDispatcher:
             return await self._judge_on_workers(planned, documents)
         return await self._judge_locally(planned, documents)
 
-    async def read_replies(self, planned: PlannedTask, replies: Sequence[JudgeReplies]) -> Sequence[Decision]:
+    async def read_replies(
+        self, planned: PlannedTask, replies: Sequence[JudgeReplies]
+    ) -> Sequence[PanelDecision]:
         """Parse the replies of a task's judge panels, on workers if there are any."""
         if self._plan.spec.workers and replies:
             batches = (self._read_batch_on_worker(planned, batch, 0) for batch in self._split(replies))
@@ -108,7 +110,7 @@ class JudgeDispatcher:
 
     async def _read_batch_on_worker(
         self, planned: PlannedTask, replies: Sequence[JudgeReplies], deaths: int
-    ) -> list[Decision]:
+    ) -> list[PanelDecision]:
         """Parse a batch on a worker; if the worker dies, parse its replies one by one."""
         from assay.engine.judging.worker import deserialize, serialize
         from assay.models.replicas.worker_pool import WorkerDied
@@ -158,7 +160,7 @@ class JudgeDispatcher:
                 return [_mark_unscored(planned, documents[0], _describe_deaths(deaths + 1, death))]
             batches = [await self._judge_batch_on_worker(planned, [one], deaths + 1) for one in documents]
             return [judged for batch in batches for judged in batch]
-        self._plan.programs.note(result.executed, result.isolation)
+        self._plan.programs.record_remote(result.executed, result.isolation)
         return [
             await self._judge_locally(planned, [document]) if judged is None else judged
             for document, judged in zip(documents, result.judged, strict=True)
@@ -182,7 +184,7 @@ class JudgeDispatcher:
             model=about,
             documents=documents,
             replies=replies,
-            panel_members={panel.spec.metric: panel.seats for panel in planned.scorer.juries},
+            panel_members={panel.spec.metric: panel.members for panel in planned.scorer.panels},
         )
 
     def _get_pool(self) -> WorkerPool:
@@ -195,8 +197,8 @@ class JudgeDispatcher:
         return self._pool
 
 
-def _read_locally(planned: PlannedTask, replies: Sequence[JudgeReplies]) -> list[Decision]:
-    return [read_replies(planned.scorer.juries[one.panel], one) for one in replies]
+def _read_locally(planned: PlannedTask, replies: Sequence[JudgeReplies]) -> list[PanelDecision]:
+    return [read_replies(planned.scorer.panels[one.panel], one) for one in replies]
 
 
 def _describe_deaths(count: int, last: Exception) -> str:

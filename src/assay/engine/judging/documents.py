@@ -17,9 +17,9 @@ from assay.core.verdicts import Answer, Evidence, Score, Unscored
 from assay.engine.judging.context import JudgeContext
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.plan import PlannedTask
-from assay.scoring.generations import Call
+from assay.scoring.generations import MetricCall
 from assay.scoring.pipelines import Pipeline
-from assay.tasks.prompts.field_compilers import loan
+from assay.tasks.prompts.field_compilers import copy_fields
 from assay.user_code.random_state import TaskRandomState
 from assay.user_code.timeouts import current_timer
 
@@ -137,7 +137,7 @@ def _extract(
             fields += [document.document.fields] * count
     try:
         with current_timer():
-            trace: list[list[Any]] | None = [] if pipeline.traced else None
+            trace: list[list[Any]] | None = [] if pipeline.keeps_trace else None
             values, nothing = pipeline.extract(responses, fields, trace)
     except Exception:  # noqa: BLE001 - user code: a custom filter may raise anything
         if pipeline.per_document and len(documents) > 1:  # find the document that raises
@@ -194,7 +194,7 @@ class DocumentScorer:
     def __init__(self, planned: PlannedTask, judged: JudgedBatch) -> None:
         task = planned.task
         lend: Callable[[Mapping[str, Any]], Mapping[str, Any]] = (
-            loan if planned.scorer.runs_task_code else task.lend
+            copy_fields if planned.scorer.runs_task_code else task.copy_for_code
         )
         self._planned = planned
         self._fields = (lambda fields: lend(task.scoring_fields(fields))) if task.media_columns else lend
@@ -231,8 +231,8 @@ class DocumentScorer:
                     multiple_targets=targets,
                     question=task.question(fields) if inputs else None,
                 )
-            verdicts = scorer.verdicts(answer.document, answer.pipeline, raw)
-            if not verdicts and scorer.metrics and not scorer.juries:
+            verdicts = scorer.to_verdicts(answer.document, answer.pipeline, raw)
+            if not verdicts and scorer.metrics and not scorer.panels:
                 self.mark_unscored(answer.document, answer.pipeline, "no metric has a value")
                 return
             for verdict in verdicts:
@@ -243,7 +243,7 @@ class DocumentScorer:
             why = traceback.format_exc(limit=-3)
             self.mark_unscored(answer.document, answer.pipeline, why)
 
-    def _score_text(self, metric: Call, target: Any, answer: Answer) -> bool:
+    def _score_text(self, metric: MetricCall, target: Any, answer: Answer) -> bool:
         """Score a text with the only metric, the common case; False if this case is not that."""
         values, value = answer.values, None
         if len(values) != 1 or type(values[0]) is not str or type(target) is not str:
@@ -270,7 +270,7 @@ class DocumentScorer:
         ]
 
 
-def _find_single_text_metric(planned: PlannedTask) -> Call | None:
+def _find_single_text_metric(planned: PlannedTask) -> MetricCall | None:
     """Return the metric of a task that only compares texts with one of Assay's metrics; None for all others."""
     task, metric = planned.task, planned.scorer.single_metric
     try:

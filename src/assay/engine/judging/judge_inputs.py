@@ -8,10 +8,10 @@ from typing import Any
 from assay.core.documents import Document
 from assay.core.messages import Media
 from assay.core.requests import Request
-from assay.scoring.judges.panel import Jury
-from assay.scoring.judges.prompts import as_text
-from assay.scoring.judges.records import Case
-from assay.tasks.prompts.field_compilers import loan
+from assay.scoring.judges.panel import JudgePanel
+from assay.scoring.judges.prompts import to_text
+from assay.scoring.judges.records import JudgeInput
+from assay.tasks.prompts.field_compilers import copy_fields
 from assay.tasks.task import Task
 
 __all__ = ["build_judge_input"]
@@ -19,13 +19,13 @@ __all__ = ["build_judge_input"]
 
 def build_judge_input(
     task: Task,
-    jury: Jury,
+    jury: JudgePanel,
     document: Document,
     requests: Sequence[Request],
     response: Any,
     target: Any,
     media: Sequence[Media] = (),
-) -> Case:
+) -> JudgeInput:
     """What a jury is given of a document; `media` are those the model saw.
 
     Raises:
@@ -37,13 +37,13 @@ def build_judge_input(
     if spec.question is not None:
         question = spec.question(fields)
     else:
-        asked = task.question(loan(fields)) if task.spec.doc_to_messages is None else None
+        asked = task.question(copy_fields(fields)) if task.spec.doc_to_messages is None else None
         question = asked if isinstance(asked, str) else prompt.text
     if spec.reference is not None:
         reference = spec.reference(fields)
     else:
         reference = _reference(task, fields, target)
-    return Case(
+    return JudgeInput(
         question=question,
         response=_join_turns(response),
         reference=reference,
@@ -60,8 +60,8 @@ def _join_turns(response: Any) -> str:
 def _reference(task: Task, fields: Any, target: Any) -> str:
     """The task's target; of a choice, its text."""
     if target is None:
-        target = task.target(loan(fields))
-    choices = task.choices(loan(fields)) if task.spec.doc_to_choice is not None else None
+        target = task.target(copy_fields(fields))
+    choices = task.choices(copy_fields(fields)) if task.spec.doc_to_choice is not None else None
     if choices is not None and isinstance(target, int) and 0 <= target < len(choices):
         target = choices[target]
-    return "" if target is None else as_text(target)
+    return "" if target is None else to_text(target)

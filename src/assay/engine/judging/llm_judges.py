@@ -16,8 +16,8 @@ from assay.core.verdicts import Answer, Unscored
 from assay.engine.judging.judge_inputs import build_judge_input
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.plan import PlannedTask
-from assay.scoring.judges.panel import Decision, Heard, Jury
-from assay.scoring.judges.records import Case
+from assay.scoring.judges.panel import JudgePanel, JudgeReplies, PanelDecision
+from assay.scoring.judges.records import JudgeInput
 from assay.tasks.task import Task
 from assay.user_code.executor import Executor
 
@@ -38,23 +38,23 @@ class JudgeReplies:
 
     document: int
     pipeline: str
-    replies: Sequence[Heard] = ()
+    replies: Sequence[JudgeReplies] = ()
     failure: str = ""
     """Why nothing could be asked, where that is so."""
 
 
-ReadReplies = Callable[[PlannedTask, Sequence[JudgeReplies]], Awaitable[Sequence[Decision]]]
+ReadReplies = Callable[[PlannedTask, Sequence[JudgeReplies]], Awaitable[Sequence[PanelDecision]]]
 
 
-def read_replies(jury: Jury, hearing: JudgeReplies) -> Decision:
+def read_replies(jury: JudgePanel, hearing: JudgeReplies) -> PanelDecision:
     """What a jury makes of what it heard."""
     document, pipeline = hearing.document, hearing.pipeline
     if hearing.failure:
-        return jury.without(hearing.failure, document, pipeline)
+        return jury.leave_unscored(hearing.failure, document, pipeline)
     try:
         return jury.decide(hearing.replies, document=document, pipeline=pipeline)
     except Exception:  # noqa: BLE001 - border: a kind of judge may be somebody's plugin
-        return jury.without(traceback.format_exc(limit=-3), document, pipeline)
+        return jury.leave_unscored(traceback.format_exc(limit=-3), document, pipeline)
 
 
 async def ask_judges(
@@ -66,7 +66,7 @@ async def ask_judges(
     decide: ReadReplies,
 ) -> None:
     """Add what the juries say to what the other metrics said. A document that is unscored already is left alone."""
-    task, juries = planned.task, planned.scorer.juries
+    task, juries = planned.task, planned.scorer.panels
     scored = {document for document, outcome, _ in judged.outcomes if outcome not in _WITHOUT_ANSWER}
     by_index = {document.document.index: document for document in documents}
     todo = [
@@ -94,7 +94,7 @@ async def ask_judges(
     ]
 
 
-def _build_input(task: Task, jury: Jury, opened: OpenDocument, answer: Answer) -> Case | str:
+def _build_input(task: Task, jury: JudgePanel, opened: OpenDocument, answer: Answer) -> JudgeInput | str:
     """The case, or why there is none."""
     try:
         return build_judge_input(
@@ -107,14 +107,19 @@ def _build_input(task: Task, jury: Jury, opened: OpenDocument, answer: Answer) -
 
 
 async def _ask_panel(
-    juries: Sequence[Jury], at: int, case: Case | str, answer: Answer, services: Services, task: str
+    juries: Sequence[JudgePanel],
+    at: int,
+    case: JudgeInput | str,
+    answer: Answer,
+    services: Services,
+    task: str,
 ) -> JudgeReplies:
     document, pipeline = answer.document, answer.pipeline
-    heard: Sequence[Heard] = ()
+    heard: Sequence[JudgeReplies] = ()
     why = case if isinstance(case, str) else ""
     if not isinstance(case, str):
         try:
-            heard = await juries[at].hear(case, services, task=task, document=document)
+            heard = await juries[at].collect_replies(case, services, task=task, document=document)
         except TaskError as error:  # its prompt cannot be made of this document
             why = str(error)
         except AssayError:

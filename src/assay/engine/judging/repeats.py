@@ -36,7 +36,7 @@ def judge_repeats(
     Left out is what cannot be had for nothing or makes no sense: metrics that models judge, programs that are executed,
     pipelines that look across documents, and those that keep all answers instead of selecting one.
     """
-    if planned.spec.unsafe_code or planned.task.name in court.tasks_with_judge_calls or planned.scorer.juries:
+    if planned.spec.unsafe_code or planned.task.name in court.tasks_with_judge_calls or planned.scorer.panels:
         return
     scored = {verdict.document for verdict in judged.verdicts if isinstance(verdict, Score)}
     complete = [one for one in documents if one.document.index in scored and one.dialogues is None]
@@ -95,7 +95,7 @@ def _score_each(
     return {
         metric: tuple(values)
         for metric, values in found.items()
-        if len(values) == len(answers) and planned.scorer.reports(metric)
+        if len(values) == len(answers) and planned.scorer.is_reported(metric)
     }
 
 
@@ -104,7 +104,7 @@ def summarise_repeats(plan: Plan, journal: Journal) -> list[dict[str, Any]]:
     facts = []
     for name, planned in plan.tasks.items():
         if planned.spec.repeats > 1:
-            tables = RepeatTable.tables(journal.repeats(name))
+            tables = RepeatTable.tables(journal.read_repeats(name))
             facts += [
                 {"task": name, "pipeline": pipeline, "metric": metric, **repeat_summary(table)}
                 for (pipeline, metric), table in tables.items()

@@ -27,8 +27,8 @@ from assay.engine.judging.repeats import judge_repeats
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.plan import PlannedTask, plan_one
 from assay.engine.planning.recorded_plan import RememberedModel
-from assay.sandboxes.program_runner import Programs, permitted
-from assay.scoring.judges.panel import Decision, Seat
+from assay.sandboxes.program_runner import ProgramRunner, programs_for_run
+from assay.scoring.judges.panel import PanelDecision, PanelMember
 from assay.user_code.executor import DirectExecutor
 from assay.user_code.random_state import TaskRandomState
 from assay.user_code.timeouts import enforce_time_limit
@@ -52,7 +52,7 @@ class JudgeJob:
     replies: Sequence[JudgeReplies] = ()
     """Instead of documents: replies of the task's judge panels."""
 
-    panel_members: Mapping[str, tuple[Seat, ...]]
+    panel_members: Mapping[str, tuple[PanelMember, ...]]
     """The judges of each metric that LLM judges score: the worker plans none."""
 
 
@@ -72,7 +72,7 @@ class _WorkerTask:
     """A task that is loaded in this process."""
 
     planned: PlannedTask
-    programs: Programs
+    programs: ProgramRunner
     random_state: TaskRandomState
 
 
@@ -88,7 +88,7 @@ def run_judge_job(data: bytes) -> bytes:
     with enforce_time_limit(job.spec.helper_timeout):
         task = _get_worker_task(job)
         before = task.programs.executed
-        with permitted(task.programs, job.spec):
+        with programs_for_run(task.programs, job.spec):
             judged = [_judge_document(task, document) for document in job.documents]
     executed = task.programs.executed - before
     return serialize(JudgeJobResult(judged=judged, executed=executed, isolation=task.programs.isolation))
@@ -98,11 +98,11 @@ def run_reply_job(data: bytes) -> bytes:
     """Parse the judge replies of a serialized job; None in place of a decision that cannot be serialized."""
     job: JudgeJob = pickle.loads(data)
     with enforce_time_limit(job.spec.helper_timeout):
-        panels = _get_worker_task(job).planned.scorer.juries
+        panels = _get_worker_task(job).planned.scorer.panels
         return serialize([_keep_if_picklable(read_replies(panels[one.panel], one)) for one in job.replies])
 
 
-def _keep_if_picklable(decision: Decision) -> Decision | None:
+def _keep_if_picklable(decision: PanelDecision) -> PanelDecision | None:
     try:
         serialize(decision)
     except _PICKLE_ERRORS:
@@ -121,7 +121,7 @@ def _load_worker_task(job: JudgeJob) -> _WorkerTask:
         InvalidOption: The task or its data differ on this machine.
     """
     spec = replace(job.spec, replicas=1, ray=None, workers=0)
-    programs = Programs(spec.sandbox, spec.sandbox_args, at_once=1)
+    programs = ProgramRunner(spec.sandbox, spec.sandbox_args, at_once=1)
     manifest = {"model": job.model, "options": {"token_logprobs": spec.token_logprobs}}
     with use_executor(programs):
         planned = plan_one(spec, job.task, RememberedModel(manifest), programs)
@@ -131,7 +131,7 @@ def _load_worker_task(job: JudgeJob) -> _WorkerTask:
             where="--workers",
             hint="task files and data must be the same on every machine",
         )
-    planned.scorer.seat(lambda judge: job.panel_members[judge.metric])
+    planned.scorer.assign_judges(lambda judge: job.panel_members[judge.metric])
     random_state = TaskRandomState(spec.seed, job.task)
     task = _WorkerTask(planned=planned, programs=programs, random_state=random_state)
     _worker_tasks[job.task, job.digest] = task

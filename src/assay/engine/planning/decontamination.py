@@ -13,7 +13,7 @@ from pathlib import Path
 from assay.core.errors import InvalidOption
 from assay.engine.planning.plan import Plan
 from assay.scoring.decontamination import find_overlaps
-from assay.tasks.prompts.field_compilers import loan
+from assay.tasks.prompts.field_compilers import copy_fields
 
 __all__ = ["SUFFIX", "contaminated_documents", "read_corpus"]
 
@@ -28,7 +28,8 @@ def contaminated_documents(plan: Plan, corpus: Path) -> dict[str, dict[int, str]
         if planned.spec.should_decontaminate:
             task = planned.task
             queries = {
-                document.index: task.overlap_query(loan(document.fields)) for document in task.documents()
+                document.index: task.overlap_query(copy_fields(document.fields))
+                for document in task.documents()
             }
             found[name] = find_overlaps(queries, read_corpus(corpus))
     return found

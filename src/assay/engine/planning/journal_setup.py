@@ -10,8 +10,8 @@ from assay.engine.planning.manifest import continued, make_manifest, write_manif
 from assay.engine.planning.plan import Plan
 from assay.engine.results.run_facts import facts_of
 from assay.store.database.locks import RunLock
-from assay.store.integrity.repair import set_aside
-from assay.store.journal.journal import FILE_NAME, Journal
+from assay.store.integrity.repair import move_aside
+from assay.store.journal.journal import JOURNAL_FILE, Journal
 from assay.store.runs.run import Run
 
 __all__ = ["finished_run", "open_journal"]
@@ -19,7 +19,7 @@ __all__ = ["finished_run", "open_journal"]
 
 def finished_run(plan: Plan) -> Run | None:
     """The run of a plan, if nothing is left to do for it and nobody wants it done again."""
-    if plan.spec.refresh or not (plan.folder / FILE_NAME).is_file():
+    if plan.spec.refresh or not (plan.folder / JOURNAL_FILE).is_file():
         return None
     run = Run(plan.folder)
     try:
@@ -40,9 +40,9 @@ def open_journal(plan: Plan, command: Sequence[str] = ()) -> Journal:
     """
     if plan.spec.refresh:
         _start_over(plan)
-    journal = Journal.create(plan.folder)
+    journal = Journal.open_for_writing(plan.folder)
     try:
-        known = journal.facts()
+        known = journal.read_facts()
         _check_same(plan, known)
         facts, manifest = facts_of(plan), make_manifest(plan, command)
         if isinstance(known.get("manifest"), dict):
@@ -69,7 +69,7 @@ def _check_same(plan: Plan, known: dict[str, Any]) -> None:
 
 def _start_over(plan: Plan) -> None:
     """Put the journal of an earlier run of the same plan aside; one that was being refreshed is gone on with."""
-    path = plan.folder / FILE_NAME
+    path = plan.folder / JOURNAL_FILE
     if not path.is_file():
         return
     lock = RunLock(plan.folder)
@@ -83,6 +83,6 @@ def _start_over(plan: Plan) -> None:
         finally:
             run.close()
         if not unfinished:
-            set_aside(path, "replaced")
+            move_aside(path, "replaced")
     finally:
         lock.release()

@@ -18,8 +18,8 @@ from assay.core.specs import TaskSpec
 from assay.engine.judging.judge_inputs import build_judge_input
 from assay.engine.planning.model_setup import budgets_of, probed
 from assay.models import make_model
-from assay.scoring.judges.panel import Seat
-from assay.scoring.judges.spec import JudgeSpec, Juror
+from assay.scoring.judges.panel import PanelMember
+from assay.scoring.judges.spec import JudgeModel, JudgeSpec
 from assay.scoring.scorer import Scorer
 from assay.tasks.files.helper_functions import HelperFunction, compatibility_layers
 from assay.tasks.task import Task
@@ -70,9 +70,9 @@ class Bench:
         Raises:
             AssayError: A metric that nobody judges, a judge that cannot do it, a prompt that cannot be made.
         """
-        scorer.seat(self._seats)
+        scorer.assign_judges(self._seats)
         document, requests = first
-        for jury in scorer.juries:
+        for jury in scorer.panels:
             target = task.target(dict(document.fields)) if jury.spec.reference is None else None
             case = build_judge_input(task, jury, document, requests, "…", target, requests[0].prompt.media)
             asked = jury.requests(case, task.name, document.index)
@@ -120,11 +120,11 @@ class Bench:
             for name, model in self._models.items()
         }
 
-    def _seats(self, spec: JudgeSpec) -> list[Seat]:
-        if spec.jurors:
-            seats = [self._seat(juror, f"{spec.where}.model") for juror in spec.jurors]
+    def _seats(self, spec: JudgeSpec) -> list[PanelMember]:
+        if spec.models:
+            seats = [self._seat(juror, f"{spec.where}.model") for juror in spec.models]
         else:
-            seats = [Seat(name, "chat" in self._models[name].traits.abilities) for name in self.house]
+            seats = [PanelMember(name, "chat" in self._models[name].traits.abilities) for name in self.house]
         if not seats:
             raise InvalidOption(
                 f"the metric `{spec.metric}` is judged by a model, and none is named",
@@ -139,7 +139,7 @@ class Bench:
         self._needed |= {seat.name for seat in seats}
         return seats
 
-    def _seat(self, juror: Juror, where: str) -> Seat:
+    def _seat(self, juror: JudgeModel, where: str) -> PanelMember:
         arguments = {**self._common, **juror.arguments} if where == "--judge" else dict(juror.arguments)
         described = f"{juror.model} {canonical_json(arguments)}"
         if described not in self._names:
@@ -155,7 +155,7 @@ class Bench:
             self._names[described] = name
             self._models[name] = model
         name = self._names[described]
-        return Seat(name, "chat" in self._models[name].traits.abilities)
+        return PanelMember(name, "chat" in self._models[name].traits.abilities)
 
     def _check_abilities(self, where: str, name: str, media: set[Ability]) -> None:
         missing = sorted(media - self._models[name].traits.abilities)
@@ -179,12 +179,12 @@ class Bench:
                 self.notes.append(f"{spec.name}: {missing}")
 
 
-def _juror(word: str) -> Juror:
+def _juror(word: str) -> JudgeModel:
     """`NAME` or `NAME,key=value,key=value`."""
     name, _, rest = word.partition(",")
     if not name.strip():
         raise InvalidOption(f"`{word}` names no judge", where="--judge", hint="NAME or NAME,key=value")
-    return Juror(name.strip(), parse_arguments(rest) if rest else {})
+    return JudgeModel(name.strip(), parse_arguments(rest) if rest else {})
 
 
 def _made(name: str, arguments: Mapping[str, Any], budgets: Mapping[str, Any], where: str) -> Model:

@@ -140,7 +140,7 @@ def scoring_digests(planned: PlannedTask) -> dict[str, dict[str, str]]:
     filters = {
         pipeline.name: digest_json(
             [
-                [_name(step.function), dict(step.arguments), _source(made.make)]
+                [_name(step.function), dict(step.arguments), _source(made.factory)]
                 for step, made in zip(steps.get(pipeline.name, ()), pipeline.steps, strict=False)
             ]
         )

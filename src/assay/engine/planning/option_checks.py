@@ -11,7 +11,7 @@ from assay.core.options.run_spec import RunSpec
 from assay.core.options.stop_rules import parse_stop_rule
 from assay.core.specs import TaskSpec
 from assay.engine.planning.run_names import output_folder
-from assay.sandboxes.program_runner import Programs
+from assay.sandboxes.program_runner import ProgramRunner
 from assay.store.runs.lookup import DEFAULT_FOLDER, find_run
 
 __all__ = ["check_options", "check_programs", "check_writable"]
@@ -79,7 +79,7 @@ def check_writable(folder: Path) -> None:
         )
 
 
-def check_programs(spec: RunSpec, task_spec: TaskSpec, programs: Programs) -> None:
+def check_programs(spec: RunSpec, task_spec: TaskSpec, programs: ProgramRunner) -> None:
     """Code written by the model is allowed where a task executes it, and there is a sandbox for it."""
     if task_spec.unsafe_code and not spec.confirm_run_unsafe_code:
         raise UnsupportedRequest(

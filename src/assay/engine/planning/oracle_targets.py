@@ -49,7 +49,7 @@ def right_answers(
         return [] if text is None else [str(text)]
     if task.spec.output_type != "multiple_choice":
         return [_SURE] * len(requests)  # one text, and it is the one
-    fields = task.lend(document.fields)
+    fields = task.copy_for_code(document.fields)
     choices = list(task.choices(fields) or ())
     gold = _places(task.question(fields) if task.shape[0] else target, choices)
     if not gold:
@@ -74,7 +74,7 @@ def _text(task: Task, document: Document, target: Any) -> str | None:
     if target is None:
         return None
     if isinstance(target, int) and task.spec.process_results is None:
-        choices = task.choices(task.lend(document.fields))
+        choices = task.choices(task.copy_for_code(document.fields))
         if choices is not None:
             return str(choices[target]) if -len(choices) <= target < len(choices) else None
     return str(target)

@@ -26,15 +26,15 @@ from assay.engine.planning.option_checks import check_options, check_programs
 from assay.engine.planning.run_names import output_folder, run_digest, run_name, task_digests
 from assay.engine.planning.warnings import notes_on
 from assay.engine.running.cost_ledger import check_prices
-from assay.sandboxes.program_runner import Programs
+from assay.sandboxes.program_runner import ProgramRunner
 from assay.scoring.scorer import Scorer
 from assay.tasks.dialogues import check_dialogue
 from assay.tasks.files.helper_functions import HelperFunction
 from assay.tasks.files.index import TaskIndex, find_task_roots
-from assay.tasks.files.selection import Selection, select
+from assay.tasks.files.selection import Selection, select_tasks
 from assay.tasks.letter_choices import LetterChoiceTask, add_letter_metrics, describe_letter_tasks
-from assay.tasks.prompts.field_compilers import loan
-from assay.tasks.task import Rendering, Task, open_task
+from assay.tasks.prompts.field_compilers import copy_fields
+from assay.tasks.task import RenderingOptions, Task, open_task
 from assay.user_code.errors import wrap_user_errors
 from assay.user_code.random_state import seed_global_generators
 
@@ -77,7 +77,7 @@ class PlannedTask:
     def has_custom_filters(self) -> bool:
         """Whether a filter is not one of Assay's."""
         steps = (step for pipeline in self.scorer.pipelines for step in pipeline.steps)
-        return any(not step.make.__module__.startswith("assay.") for step in steps)
+        return any(not step.factory.__module__.startswith("assay.") for step in steps)
 
     @property
     def uses_services(self) -> bool:
@@ -107,7 +107,7 @@ class Plan:
     folder: Path
     """Where the run is kept."""
 
-    programs: Programs = field(compare=False)
+    programs: ProgramRunner = field(compare=False)
     """Runs what the model writes, for tasks that execute it."""
 
     judges: Mapping[str, PlannedJudge] = field(default_factory=dict)
@@ -180,7 +180,7 @@ async def make_plan(
     for problem in check_options(spec, folder):
         _collect(problems, problem)
     tasks: dict[str, PlannedTask] = {}
-    programs = Programs(spec.sandbox, spec.sandbox_args)
+    programs = ProgramRunner(spec.sandbox, spec.sandbox_args)
     with use_executor(programs):  # helpers may try one of their own when they are imported
         for name, task_spec in selection.tasks.items():
             try:
@@ -217,7 +217,7 @@ async def make_plan(
         identity=identity,
         tasks=tasks,
         groups=add_letter_metrics(selection.groups, selection.leaves, opened),
-        top=tuple(selection.top),
+        top=tuple(selection.requested),
         run_id=run_id,
         digest=digest,
         folder=folder / run_id,
@@ -238,14 +238,14 @@ def _select(spec: RunSpec, index: TaskIndex | None, problems: list[AssayError]) 
     """What was asked for; where a part of it is wrong, the rest, so that its problems are found too."""
     try:
         index = index or TaskIndex.build(find_task_roots(spec.include_path))
-        return select(spec.tasks, index)
+        return select_tasks(spec.tasks, index)
     except AssayError as error:
         _collect(problems, error)
     rest = Selection()
     if index is not None:
         for word in spec.tasks:
             try:
-                rest.tasks |= select([word], index).tasks
+                rest.tasks |= select_tasks([word], index).tasks
             except (TaskError, ErrorGroup):
                 _look_on(spec, word, index, problems)
             except AssayError:
@@ -281,7 +281,7 @@ def _unknown_sample_task(name: str, selection: Selection) -> AssayError:
 
 
 def _plan_task(
-    spec: RunSpec, task_spec: TaskSpec, model: Model | None, bench: Bench | None, programs: Programs
+    spec: RunSpec, task_spec: TaskSpec, model: Model | None, bench: Bench | None, programs: ProgramRunner
 ) -> PlannedTask:
     """Check one task as far as its first document; collect its problems."""
     problems: list[AssayError] = []
@@ -296,7 +296,7 @@ def _plan_task(
     task, scorer = None, None
     try:
         task = _opened(spec, task_spec, model)
-        scorer = Scorer.of(task.spec, tags=spec.reasoning_tags)
+        scorer = Scorer.from_spec(task.spec, tags=spec.reasoning_tags)
     except AssayError as error:
         _collect(problems, error)
     if task is not None:
@@ -317,7 +317,7 @@ def _plan_task(
     return PlannedTask(task=task, scorer=scorer, documents=len(task), **digests)
 
 
-def plan_one(spec: RunSpec, task: str, model: Model, programs: Programs) -> PlannedTask:
+def plan_one(spec: RunSpec, task: str, model: Model, programs: ProgramRunner) -> PlannedTask:
     """One task of a run that was planned before, in another process. No judges: whoever needs them has planned it."""
     return _plan_task(spec, _select(spec, None, []).tasks[task], model, None, programs)
 
@@ -330,10 +330,10 @@ def _opened(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Task:
     return LetterChoiceTask(task) if letters else task
 
 
-def rendering_of(spec: RunSpec, task: str, model: Model | None) -> Rendering:
+def rendering_of(spec: RunSpec, task: str, model: Model | None) -> RenderingOptions:
     """The part of the options that reaches into prompts."""
     chat_messages = model is None or "chat" in model.traits.abilities
-    return Rendering(
+    return RenderingOptions(
         num_fewshot=spec.num_fewshot,
         chat=bool(spec.apply_chat_template),
         multiturn=spec.multiturn,
@@ -386,8 +386,8 @@ def _first_requests(task: Task) -> tuple[Document, tuple[Request, ...]]:
             raise InvalidOption(
                 f"no document of `{task.name}` is chosen", where=where, hint="ask at least one"
             )
-        requests = task.begin().requests(first)
-        task.target(loan(first.fields))
+        requests = task.start_pass().render_requests(first)
+        task.target(copy_fields(first.fields))
     return first, requests
 
 

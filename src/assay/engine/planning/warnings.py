@@ -84,7 +84,7 @@ def _untold(model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
         name
         for name, planned in tasks.items()
         if name not in without
-        and (planned.spec.process_results is not None or planned.task.is_dialogue or planned.scorer.juries)
+        and (planned.spec.process_results is not None or planned.task.is_dialogue or planned.scorer.panels)
     ]
     notes = []
     if without:

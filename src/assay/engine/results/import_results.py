@@ -14,9 +14,9 @@ from assay.core.fingerprints import digest_json
 from assay.core.verdicts import Estimate
 from assay.stats.intervals import mean_interval
 from assay.stats.sums import plain_floats
-from assay.store.documents.score_tables import Sheet, SheetSource
-from assay.store.journal.journal import FILE_NAME
-from assay.store.runs.imported_runs import ForeignRun, write_foreign_run
+from assay.store.documents.score_tables import ScoreTable, ScoreTableSource
+from assay.store.journal.journal import JOURNAL_FILE
+from assay.store.runs.imported_runs import ImportedRun, write_imported_run
 from assay.store.runs.lookup import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ def import_results(path: str | Path, output_path: str | Path | None = None) -> t
         )
     run, sheets = opened
     folder = Path(output_path or DEFAULT_FOLDER) / _name(run)
-    if (folder / FILE_NAME).is_file():
+    if (folder / JOURNAL_FILE).is_file():
         return folder, False
     folder.parent.mkdir(parents=True, exist_ok=True)
-    write_foreign_run(folder, run, _estimates(sheets))
+    write_imported_run(folder, run, _estimates(sheets))
     return folder, True
 
 
-def _opened(path: Path) -> tuple[ForeignRun, SheetSource] | None:
+def _opened(path: Path) -> tuple[ImportedRun, ScoreTableSource] | None:
     for plugin in find_entry_points("assay.compat"):
         found = plugin.load().open_imported_run(path)
         if found is not None:
@@ -65,23 +65,23 @@ def _opened(path: Path) -> tuple[ForeignRun, SheetSource] | None:
     return None
 
 
-def _name(run: ForeignRun) -> str:
+def _name(run: ImportedRun) -> str:
     tasks = list(run.about["tasks"])
     words = [run.model, tasks[0], *([str(len(tasks) - 1)] if len(tasks) > 1 else [])]
     slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)
     return f"{slug[:60]}-{digest_json(dict(run.identity))[:8]}"
 
 
-def _estimates(source: SheetSource) -> list[Estimate]:
+def _estimates(source: ScoreTableSource) -> list[Estimate]:
     """What the results say, with intervals where they are means; without results, the means of the scores."""
-    sheets = {task: source.sheet(task) for task in source.tasks}
-    told = source.numbers()
+    sheets = {task: source.read_score_table(task) for task in source.tasks}
+    told = source.read_estimates()
     if not told:
         return [estimate for sheet in sheets.values() for estimate in _means(sheet)]
     return [_with_interval(estimate, sheets.get(estimate.task)) for estimate in told]
 
 
-def _with_interval(estimate: Estimate, sheet: Sheet | None) -> Estimate:
+def _with_interval(estimate: Estimate, sheet: ScoreTable | None) -> Estimate:
     column = None if sheet is None else sheet.columns.get((estimate.pipeline, estimate.metric))
     scores = None if column is None else _scores(column.values)
     if column is None or scores is None:
@@ -93,7 +93,7 @@ def _with_interval(estimate: Estimate, sheet: Sheet | None) -> Estimate:
     return replace(scored, interval=(found.low, found.high), interval_method=found.method)
 
 
-def _means(sheet: Sheet) -> list[Estimate]:
+def _means(sheet: ScoreTable) -> list[Estimate]:
     found = []
     for column in sheet.columns.values():
         scores = _scores(column.values)

@@ -31,7 +31,7 @@ from assay.scoring.metrics import METRICS
 from assay.scoring.scorer import Scorer
 from assay.store.cache.response_cache import ResponseSource
 from assay.store.journal.journal import Journal
-from assay.store.runs.run import SCORINGS, Run
+from assay.store.runs.run import SCORINGS_FOLDER, Run
 from assay.user_code.executor import Executor
 
 __all__ = ["Scoring", "Wanted", "rescore"]
@@ -87,7 +87,7 @@ async def rescore(
     place = folder or _next_folder(run.folder)
     plan = replace(plan, folder=place)
     try:
-        journal = Journal.create(place)
+        journal = Journal.open_for_writing(place)
         try:
             changed = _changed(manifests, plan)
             await _fill(
@@ -188,7 +188,7 @@ def _narrowed(planned: PlannedTask, wanted: Wanted) -> PlannedTask:
                 hint="leave --metric out, or name other tasks with --tasks",
             )
         spec = replace(spec, metrics=tuple(_metric(spec, planned, name) for name in wanted.metrics))
-    return replace(planned, scorer=Scorer.of(spec))
+    return replace(planned, scorer=Scorer.from_spec(spec))
 
 
 def _pipeline(spec: TaskSpec, planned: PlannedTask, name: str) -> PipelineSpec:
@@ -218,11 +218,11 @@ def _metric(spec: TaskSpec, planned: PlannedTask, name: str) -> MetricSpec:
 
 def _next_folder(folder: Path) -> Path:
     """`scorings/<number>`, made now, so that two scorings at once do not meet."""
-    number = 1 + max((int(path.name) for path in (folder / SCORINGS).glob("[0-9]*")), default=0)
+    number = 1 + max((int(path.name) for path in (folder / SCORINGS_FOLDER).glob("[0-9]*")), default=0)
     while True:
         try:
-            (folder / SCORINGS / str(number)).mkdir(parents=True)
-            return folder / SCORINGS / str(number)
+            (folder / SCORINGS_FOLDER / str(number)).mkdir(parents=True)
+            return folder / SCORINGS_FOLDER / str(number)
         except FileExistsError:
             number += 1
         except OSError as error:
@@ -261,7 +261,7 @@ def _moved(plan: Plan, before: Run, after: Run) -> dict[tuple[str, str, str], in
     """How many documents each metric judges otherwise than before."""
     counts: dict[tuple[str, str, str], int] = {}
     for task in plan.tasks:
-        for old, new in _side_by_side(before.journal.verdicts(task), after.journal.verdicts(task)):
+        for old, new in _side_by_side(before.journal.read_verdicts(task), after.journal.read_verdicts(task)):
             for key, value in new.items():
                 if key in old and old[key] != value:
                     counts[(task, *key)] = counts.get((task, *key), 0) + 1

@@ -119,14 +119,14 @@ def _filter_facts(pipeline: Pipeline) -> dict[str, Any]:
                 if step.arguments
                 else {}
             ),
-            **({"own": True} if step.is_own else {}),
+            **({"own": True} if step.is_task_code else {}),
             **({} if step.per_document else {"together": True}),
         }
         for step in pipeline.steps
     ]
     return {
         "steps": steps,
-        **({"thoughts": [list(pair) for pair in pipeline.thoughts]} if pipeline.thoughts else {}),
+        **({"thoughts": [list(pair) for pair in pipeline.reasoning_tags]} if pipeline.reasoning_tags else {}),
     }
 
 

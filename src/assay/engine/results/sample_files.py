@@ -17,7 +17,7 @@ from typing import Any
 from assay.core.errors import DatasetError
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import LogProbability
-from assay.store.journal.rows import prompt_text
+from assay.store.journal.rows import encode_prompt
 
 __all__ = ["NotFound", "SamplesFiles", "answer_value", "samples_paths"]
 
@@ -169,7 +169,7 @@ def _task_of(path: Path) -> str:
 
 def _keys(request: Request) -> list[tuple[str, ...]]:
     """What an answer may be kept under: the prompt as Assay writes it, and as lm-eval writes a chat."""
-    prompts = [prompt_text(request.prompt)]
+    prompts = [encode_prompt(request.prompt)]
     if request.prompt.chat and not request.prompt.has_media:
         messages = [{"role": one.role, "content": one.text} for one in request.prompt.messages]
         prompts.append(_prompt_key(json.dumps(messages)))

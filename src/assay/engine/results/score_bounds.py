@@ -21,7 +21,7 @@ __all__ = ["pooled_bounds", "with_bounds"]
 
 def with_bounds(planned: PlannedTask, estimates: Sequence[Estimate], journal: Journal) -> list[Estimate]:
     """The estimates of a task, those between 0 and 1 with their bounds if more than 1 % of documents are in doubt."""
-    endings = journal.outcomes(planned.task.name)
+    endings = journal.count_outcomes(planned.task.name)
     total = sum(endings.values()) - endings.get("skipped", 0)
     in_doubt = total - endings.get("scored", 0)
     if in_doubt <= MIN_UNSCORED_SHARE_FOR_BOUNDS * total:
@@ -39,7 +39,7 @@ def with_bounds(planned: PlannedTask, estimates: Sequence[Estimate], journal: Jo
 
 def _is_share(planned: PlannedTask, estimate: Estimate) -> bool:
     """Whether the number is a mean of values between 0 and 1, as far as it tells: where nothing was scored, nobody knows."""
-    if aggregation_name(planned.scorer.use_of(estimate.metric).aggregation) != "mean":
+    if aggregation_name(planned.scorer.find_report(estimate.metric).aggregation) != "mean":
         return False
     return isinstance(estimate.value, (int, float)) and 0 <= estimate.value <= 1
 
@@ -49,7 +49,7 @@ def _certain_sums(planned: PlannedTask, journal: Journal) -> dict[tuple[str, str
     query = "SELECT document FROM outcomes WHERE task = ? AND outcome != 'scored'"
     in_doubt = {document for (document,) in journal.query(query, (planned.task.name,))}
     sums: dict[tuple[str, str], float | None] = {}
-    for pipeline, metric, document, kind, value in journal.verdicts(planned.task.name):
+    for pipeline, metric, document, kind, value in journal.read_verdicts(planned.task.name):
         if kind == "unscored":
             continue
         key = (pipeline, metric)

@@ -40,7 +40,9 @@ def watched(planned: PlannedTask, rule: StopRule) -> Watched | str:
     if name and name not in scorer.metrics:
         return f"it has no metric `{name}` (it has: {', '.join(scorer.metrics)})"
     means = [
-        metric for metric in scorer.metrics if aggregation_name(scorer.use_of(metric).aggregation) == "mean"
+        metric
+        for metric in scorer.metrics
+        if aggregation_name(scorer.find_report(metric).aggregation) == "mean"
     ]
     found = next((metric for metric in means if name in ("", metric)), None)
     if found is None:
@@ -50,13 +52,13 @@ def watched(planned: PlannedTask, rule: StopRule) -> Watched | str:
         pipeline=pipeline or pipelines[0],
         metric=found,
         limits=rule.limits or _declared(planned, found),
-        higher_is_better=scorer.use_of(found).higher_is_better is not False,
+        higher_is_better=scorer.find_report(found).higher_is_better is not False,
     )
 
 
 def _declared(planned: PlannedTask, metric: str) -> tuple[float, float]:
     """The range a judge was told to use; between 0 and 1 where nobody says."""
-    for jury in planned.scorer.juries:
+    for jury in planned.scorer.panels:
         parts = {f"{jury.spec.metric}_{part}" for part in jury.spec.judge.parts}
         limits = getattr(jury.spec.judge, "limits", None)
         if limits is not None and metric in {jury.spec.metric, *parts}:

@@ -171,7 +171,7 @@ def open_stops(plan: Plan, journal: Journal) -> dict[str, Stop]:
         stop = _stop(plan, planned, rule, baseline)
         if stop is not None:
             stops[name] = stop
-            for pipeline, metric, document, kind, value in journal.verdicts(name):
+            for pipeline, metric, document, kind, value in journal.read_verdicts(name):
                 if (pipeline, metric) == stop.key and kind != "unscored":
                     stop.add_score(document, value)
     if baseline is not None:
@@ -219,7 +219,7 @@ def _baseline_scores(baseline: Run, planned: PlannedTask, found: Watched) -> dic
     low, high = found.limits
     return {
         document: float(value)
-        for pipeline, metric, document, kind, value in baseline.journal.verdicts(name)
+        for pipeline, metric, document, kind, value in baseline.journal.read_verdicts(name)
         if (pipeline, metric) == (found.pipeline, found.metric)
         and kind == "score"
         and isinstance(value, (int, float))

@@ -51,10 +51,10 @@ def _estimates(plan: Plan, journal: Journal) -> list[Estimate]:
     if repeats := summarise_repeats(plan, journal):
         journal.set_facts({"repeats": repeats}).result()
     for name, planned in plan.tasks.items():
-        failed = journal.outcomes(name).get("failed", 0)
+        failed = journal.count_outcomes(name).get("failed", 0)
         by_task[name] = estimate_task(
             planned,
-            journal.verdicts(name),
+            journal.read_verdicts(name),
             failed=failed,
             iterations=plan.spec.bootstrap_iters,
             draws=plan.spec.bootstrap_draws,
@@ -74,7 +74,7 @@ def _without(
 ) -> list[Estimate]:
     """The same numbers over the documents that were not found in the corpus."""
     name = planned.task.name
-    kept = (row for row in journal.verdicts(name) if row[2] not in contaminated)
+    kept = (row for row in journal.read_verdicts(name) if row[2] not in contaminated)
     failures = journal.query("SELECT document FROM outcomes WHERE task = ? AND outcome = 'failed'", (name,))
     failed = sum(document not in contaminated for (document,) in failures)
     clean = estimate_task(
@@ -120,7 +120,7 @@ def estimate_task(
     order = {metric: at for at, metric in enumerate(planned.scorer.metrics)}
     pipelines = {pipeline.name: at for at, pipeline in enumerate(planned.scorer.pipelines)}
     keys = sorted(
-        {key for key in (*values, *unscored) if planned.scorer.reports(key[1])},
+        {key for key in (*values, *unscored) if planned.scorer.is_reported(key[1])},
         key=lambda key: (pipelines.get(key[0], 99), order.get(key[1], len(order)), key[1]),
     )
     if not keys and failed:  # nothing was answered: the denominator is shown all the same
@@ -153,7 +153,7 @@ def _estimate(
     arguments: Any,
 ) -> Estimate:
     pipeline, metric = key
-    aggregation, higher_is_better, _ = planned.scorer.use_of(metric)
+    aggregation, higher_is_better, _ = planned.scorer.find_report(metric)
     value: Any = None
     stderr, method, why = None, "", "" if values else "no document was scored"
     plain, clustered = _document_errors(planned.spec, values)

@@ -116,7 +116,7 @@ class _Differences:
 def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _Differences:
     """Each document as it is in the journal and as it is rendered now."""
     differences = _Differences()
-    stored = run.journal.asked(planned.task.name)
+    stored = run.journal.read_documents(planned.task.name)
     then = next(stored, None)
     for document, target, requests in _rendered(plan, planned):
         while then is not None and then[0] < document.index:
@@ -125,7 +125,7 @@ def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _Differences:
             then = next(stored, None)
         if then is None or then[0] != document.index:
             if run.finished:
-                shown = rows.fields_text(document.fields)
+                shown = rows.encode_fields(document.fields)
                 differences.add("data", "documents are new", document.index, "", shown)
             continue
         differences.documents += 1
@@ -140,16 +140,16 @@ def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _Differences:
 def _rendered(plan: Plan, planned: PlannedTask) -> Iterator[tuple[Document, Any, Any]]:
     """(document, target, requests), as a run renders them; a text in the place of requests that cannot be made."""
     task, random_state = planned.task, TaskRandomState(plan.spec.seed, planned.task.name)
-    rendering, documents = task.begin(), iter(task.documents())
+    rendering, documents = task.start_pass(), iter(task.documents())
     digest = plan.model_digest
     while batch := list(islice(documents, _TOGETHER)):
         made: list[tuple[Document, Any, Any]] = []
         with random_state.continue_rendering():
             for document in batch:
                 try:
-                    requests = rendering.requests(document)
+                    requests = rendering.render_requests(document)
                     marks = [compute_fingerprint(digest, request.id) for request in requests]
-                    content: Any = json.loads(rows.requests_text(requests, marks))
+                    content: Any = json.loads(rows.encode_requests(requests, marks))
                 except Exception as error:  # noqa: BLE001 - helper border: a template or helper may fail on any one document
                     content = f"{type(error).__name__}: {error}"
                 made.append((document, _target(planned, document), content))
@@ -158,7 +158,7 @@ def _rendered(plan: Plan, planned: PlannedTask) -> Iterator[tuple[Document, Any,
 
 def _target(planned: PlannedTask, document: Document) -> Any:
     try:
-        return planned.task.target(planned.task.lend(document.fields))
+        return planned.task.target(planned.task.copy_for_code(document.fields))
     except Exception:  # noqa: BLE001 - helper border: a target that cannot be made now is not the one there was
         return None
 
@@ -168,11 +168,11 @@ def _compare_document(
 ) -> None:
     document, target, requests = now
     number, fields_then, target_then, requests_then = then
-    fields = rows.fields_text(document.fields)
+    fields = rows.encode_fields(document.fields)
     if fields != fields_then:
         differences.add("data", "documents changed", number, fields_then, fields)
-    if rows.target_text(target) != target_then:
-        differences.add("task", "targets changed", number, target_then, rows.target_text(target))
+    if rows.encode_target(target) != target_then:
+        differences.add("task", "targets changed", number, target_then, rows.encode_target(target))
     asked = json.loads(requests_then)
     if isinstance(requests, str):
         if asked["requests"]:

@@ -41,7 +41,7 @@ class DocumentDialogues:
         self._dialogues: list[Dialogue] = []
         for request in first:
             assert isinstance(request, Generate)
-            self._dialogues.append(task.dialogue(document, request))
+            self._dialogues.append(task.open_dialogue(document, request))
         self._turns: list[list[str]] = [[] for _ in self._dialogues]
         self._results: list[DialogueResult | None] = [None for _ in self._dialogues]
         self._processed = 0

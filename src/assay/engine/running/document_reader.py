@@ -19,7 +19,7 @@ from assay.engine.planning.plan import Plan, PlannedTask
 from assay.engine.results.stop_rules import Stop
 from assay.engine.running.dialogues import DocumentDialogues
 from assay.engine.running.prefetch import FIRST_MEDIA_CHUNK_SIZE
-from assay.tasks.task import Pass
+from assay.tasks.task import RenderingPass
 from assay.user_code.random_state import TaskRandomState
 from assay.user_code.timeouts import UserCodeExit, UserCodeTimeout, current_timer
 
@@ -60,7 +60,7 @@ def _read_pass(
     choose_chunk_size: Callable[[list[OpenDocument]], int],
 ) -> Iterator[list[OpenDocument]]:
     """Read all documents once. Skipped ones still advance the few-shot sampler, so that the others get the same prompts."""
-    rendering, digest = planned.task.begin(), plan.model_digest
+    rendering, digest = planned.task.start_pass(), plan.model_digest
     documents = iter(planned.task.documents())
     random_state = TaskRandomState(plan.spec.seed, planned.task.name)
     size = FIRST_MEDIA_CHUNK_SIZE if planned.task.has_media else CHUNK_SIZE
@@ -85,13 +85,13 @@ def _read_pass(
 
 
 def render_document(
-    planned: PlannedTask, rendering: Pass, document: Document, model_digest: str
+    planned: PlannedTask, rendering: RenderingPass, document: Document, model_digest: str
 ) -> OpenDocument:
     """Render the requests of a document; one that cannot be rendered is complete, with its failure."""
     task, timer = planned.task, current_timer()
     try:
         with timer:
-            requests = rendering.requests(document)
+            requests = rendering.render_requests(document)
         dialogues = DocumentDialogues(task, document, requests) if task.is_dialogue else None
     except MissingPackage:
         raise  # every document needs it
@@ -104,14 +104,14 @@ def render_document(
     target = None
     try:
         with timer:
-            target = task.target(task.lend(document.fields))
+            target = task.target(task.copy_for_code(document.fields))
     except Exception:  # noqa: BLE001 - user code: judging reports a target that fails
         pass
     count = len(requests)
     return OpenDocument(document, requests, fingerprints, [None] * count, count, target, (), dialogues)
 
 
-def _skip_document(rendering: Pass, document: Document) -> bool:
+def _skip_document(rendering: RenderingPass, document: Document) -> bool:
     """Skip a finished document, even one whose code times out. Always true."""
     with suppress(UserCodeTimeout, UserCodeExit), current_timer():
         rendering.skip(document)

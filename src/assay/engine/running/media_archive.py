@@ -18,8 +18,8 @@ from assay.core.errors import AssayError
 from assay.core.messages import Audio, Image, Media, Video
 from assay.core.requests import Request
 from assay.media.pictures import is_picture
-from assay.store.runs.media_files import content_type, write_media
-from assay.store.runs.run import SCORINGS
+from assay.store.runs.media_files import detect_content_type, write_media
+from assay.store.runs.run import SCORINGS_FOLDER
 
 __all__ = ["MediaArchive"]
 
@@ -35,7 +35,7 @@ class MediaArchive:
 
     def __init__(self, run_folder: Path, budget_mb: int) -> None:
         self._folder = run_folder
-        self._left = 0 if run_folder.parent.name == SCORINGS else budget_mb * 2**20
+        self._left = 0 if run_folder.parent.name == SCORINGS_FOLDER else budget_mb * 2**20
         self._seen: set[str] = set()
 
     async def save(self, documents: Iterable[Any]) -> None:
@@ -61,7 +61,7 @@ class MediaArchive:
         for part in media:
             try:
                 for name, data in _list_viewable_files(part):
-                    if len(data) <= self._left and content_type(data[:32]):
+                    if len(data) <= self._left and detect_content_type(data[:32]):
                         self._left -= len(data) * write_media(self._folder, name, data)
             except (AssayError, OSError, ValueError, MemoryError):
                 continue  # the model is told about it, in its own way
@@ -72,7 +72,7 @@ def _list_viewable_files(part: Media) -> Iterator[tuple[str, bytes]]:
     if part.source.startswith(("http:", "https:")):
         return  # nobody fetches it twice
     as_it_is = _read_file(part)
-    if as_it_is is not None and content_type(as_it_is[:32]):
+    if as_it_is is not None and detect_content_type(as_it_is[:32]):
         yield part.digest, as_it_is
     elif isinstance(part, Image):
         yield part.digest, _encode_image(part.load())

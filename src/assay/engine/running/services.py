@@ -26,7 +26,7 @@ from assay.engine.planning.judge_setup import PlannedJudge
 from assay.engine.running.cost_ledger import CostAccount, CostLedger
 from assay.engine.running.model_queue import Backlog, ask
 from assay.models.prices import PriceTable
-from assay.sandboxes.program_runner import Programs
+from assay.sandboxes.program_runner import ProgramRunner
 from assay.store.cache.response_cache import ResponseSource
 from assay.store.journal.journal import Journal
 
@@ -48,7 +48,7 @@ class ModelServices:
         cache: ResponseSource | None,
         progress: RunProgress,
         judges: Mapping[str, PlannedJudge],
-        programs: Programs | None = None,
+        programs: ProgramRunner | None = None,
         ledger: CostLedger | None = None,
     ) -> None:
         self._programs = programs
@@ -148,7 +148,7 @@ class ModelServices:
         try:
             if responses:
                 await asyncio.wrap_future(
-                    self._journal.add_responses(responses, source="judge", who=desk.name)
+                    self._journal.add_responses(responses, source="judge", judge=desk.name)
                 )
                 if self._cache is not None:
                     self._cache.add(responses, model=desk.model.name)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.endings import ENDINGS, ending_of
+from assay.core.endings import ENDINGS, classify_ending
 from assay.core.responses import Finish, LogProbability, Response
 
 
@@ -38,7 +38,7 @@ def said(text: str, finish: Finish = "stop") -> Response:
 def test_a_judged_document_ends_in_one_way(
     responses: list[Response], found: bool | None, expected: str
 ) -> None:
-    assert ending_of(responses, found) == expected
+    assert classify_ending(responses, found) == expected
     assert expected in ENDINGS
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay.core.fingerprints import canonical_json, digest_bytes, digest_of, digest_text
+from assay.core.fingerprints import canonical_json, digest_bytes, digest_json, digest_text
 
 words = st.lists(st.text(), max_size=5)
 plain: st.SearchStrategy[Any] = st.recursive(
@@ -28,10 +28,10 @@ plain: st.SearchStrategy[Any] = st.recursive(
         (digest_bytes(b""), "cae66941d9efbd404e4d88758ea67670"),
         (digest_bytes(b"assay"), "245bdaed2b0670a662fc8f0688863eb2"),
         (
-            digest_of({"until": ["\n"], "temperature": 0.7, "do_sample": True}),
+            digest_json({"until": ["\n"], "temperature": 0.7, "do_sample": True}),
             "0ad0977ec878f3a4c2dbdfa65b4163dc",
         ),
-        (digest_of(None), "4efbdbba745127f8328170eb1fe0fc92"),
+        (digest_json(None), "4efbdbba745127f8328170eb1fe0fc92"),
     ],
 )
 def test_names_are_the_same_in_every_release(digest: str, expected: str) -> None:
@@ -51,14 +51,14 @@ def test_where_one_text_ends_and_the_next_starts_counts(left: str, middle: str, 
 
 @given(plain)
 def test_a_name_has_32_hexadecimal_characters(value: Any) -> None:
-    name = digest_of(value)
+    name = digest_json(value)
     assert len(name) == 32
     assert set(name) <= set("0123456789abcdef")
 
 
 @given(st.dictionaries(st.text(), plain))
 def test_the_order_of_keys_does_not_count(value: dict[str, Any]) -> None:
-    assert digest_of(dict(reversed(value.items()))) == digest_of(value)
+    assert digest_json(dict(reversed(value.items()))) == digest_json(value)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.errors import BadOption, UnknownName
+from assay.core.errors import InvalidOption, UnknownName
 from assay.core.registry import Registry
 
 
@@ -55,7 +55,7 @@ def test_names_are_sorted(filters: Registry[object]) -> None:
 
 def test_two_owners_of_one_name_are_both_named(filters: Registry[object]) -> None:
     filters.add("lowercase", Lowercase)
-    with pytest.raises(BadOption, match="two filters are called `lowercase`") as caught:
+    with pytest.raises(InvalidOption, match="two filters are called `lowercase`") as caught:
         filters.add("lowercase", Uppercase)
     assert "Lowercase" in caught.value.what
     assert "Uppercase" in caught.value.what
@@ -134,7 +134,7 @@ def test_a_plugin_of_another_kind_is_not_found(site: Path) -> None:
 def test_two_plugins_of_one_name_are_both_named(filters: Registry[object], site: Path) -> None:
     install(site, "plugin_one", "shout = plugin_one:Shout")
     install(site, "plugin_two", "shout = plugin_two:Shout")
-    with pytest.raises(BadOption, match="two filters are called `shout`") as caught:
+    with pytest.raises(InvalidOption, match="two filters are called `shout`") as caught:
         filters.get("shout")
     assert "plugin_one:Shout" in caught.value.what
     assert "plugin_two:Shout" in caught.value.what

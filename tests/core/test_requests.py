@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from assay.core.messages import Prompt
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings, fingerprint
+from assay.core.requests import (
+    Generate,
+    Likelihood,
+    Request,
+    RollingLikelihood,
+    Settings,
+    compute_fingerprint,
+)
 
 ASKED: dict[str, Any] = {"task": "sums", "document": 0, "prompt": Prompt.of_text("2+2=")}
 GREEDY = Settings({"until": ["\n"], "do_sample": False})
@@ -60,7 +67,11 @@ def test_ids_are_the_same_in_every_release(request_: Request, expected: str) -> 
 
 
 def test_a_fingerprint_holds_the_model_and_the_request() -> None:
-    names = {fingerprint("model one", "a"), fingerprint("model two", "a"), fingerprint("model one", "b")}
+    names = {
+        compute_fingerprint("model one", "a"),
+        compute_fingerprint("model two", "a"),
+        compute_fingerprint("model one", "b"),
+    }
     assert len(names) == 3
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.secrets import know_secret, mask_text, redacted, without_secrets
+from assay.core.secrets import redact, redact_assignments, redact_fields, register_secret
 
 
 @pytest.mark.parametrize(
@@ -21,16 +21,16 @@ from assay.core.secrets import know_secret, mask_text, redacted, without_secrets
     ids=lambda value: next(iter(value)),
 )
 def test_a_secret_is_hidden_wherever_it_stands(value: dict[str, Any]) -> None:
-    assert "s3cret" not in str(without_secrets(value))
+    assert "s3cret" not in str(redact_fields(value))
 
 
 @pytest.mark.parametrize("key", ["tokenizer", "max_tokens", "add_bos_token", "model", "keyboard"])
 def test_what_only_sounds_like_a_secret_stays(key: str) -> None:
-    assert without_secrets({key: "plain"}) == {key: "plain"}
+    assert redact_fields({key: "plain"}) == {key: "plain"}
 
 
 def test_a_command_line_is_shown_without_its_secrets() -> None:
-    shown = mask_text(
+    shown = redact_assignments(
         "assay run --model_args 'model=x,api_key=s3cret' --gen_kwargs '{\"auth_token\": \"s3cret\"}'"
     )
     assert "s3cret" not in shown
@@ -38,13 +38,13 @@ def test_a_command_line_is_shown_without_its_secrets() -> None:
 
 
 def test_a_key_that_is_known_is_taken_out_of_what_others_say() -> None:
-    know_secret("sk-planted-1234567890")
+    register_secret("sk-planted-1234567890")
     said = "401: Incorrect API key provided: sk-planted-1234567890."
-    assert redacted(said) == "401: Incorrect API key provided: ***."
-    assert "planted" not in mask_text(said)
-    assert "planted" not in str(without_secrets({"message": [said]}))
+    assert redact(said) == "401: Incorrect API key provided: ***."
+    assert "planted" not in redact_assignments(said)
+    assert "planted" not in str(redact_fields({"message": [said]}))
 
 
 def test_a_word_too_short_to_be_a_key_blanks_nothing_out() -> None:
-    know_secret("none")
-    assert redacted("there is none") == "there is none"
+    register_secret("none")
+    assert redact("there is none") == "there is none"

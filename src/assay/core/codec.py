@@ -1,6 +1,6 @@
-"""Values as text and back, without losing what they were: tuples stay tuples, NaN stays NaN.
+"""Lossless encoding of Python values as JSON text: tuples stay tuples, NaN stays NaN.
 
-JSON with a few tagged forms, so that a journal can be read by anything, and never executes anything.
+The format is JSON with a few tagged objects. Any JSON reader can read it, and decoding never executes code.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import Any
 
 __all__ = ["decode", "encode", "to_plain"]
 
-_SIMPLE = (str, int, bool, type(None))
-_LARGEST_SHOWN_ARRAY = 1_000
-"""Sounds and feature maps are described, not written out: a minute of sound is ten megabytes of digits."""
+_JSON_SCALARS = (str, int, bool, type(None))
+_MAX_DISPLAYED_ARRAY_SIZE = 1_000
+"""Larger arrays are summarised: a minute of audio would be ten megabytes of digits."""
 
 
 def encode(value: Any) -> str:
-    """The text of a value.
+    """Encode a value as text.
 
     >>> decode(encode({"pair": (1, 0.5), 3: {"a"}}))
     {'pair': (1, 0.5), 3: {'a'}}
 
     Raises:
-        TypeError: The value is of a kind that cannot be kept.
+        TypeError: The type of the value is not supported.
     """
     return json.dumps(_tag(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def decode(text: str) -> Any:
-    """The value of a text that `encode` wrote."""
+    """Decode a text written by `encode`."""
     return _untag(json.loads(text))
 
 
 def _tag(value: Any) -> Any:
-    if type(value) in _SIMPLE:
+    if type(value) in _JSON_SCALARS:
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"$float": repr(float(value))}
@@ -58,11 +58,11 @@ def _tag(value: Any) -> Any:
         if getattr(value, "shape", ()) == ():
             return _tag(plain)
         return {"$array": str(value.dtype), "values": _tag(plain)}
-    if _is_picture(value):
-        return to_plain(value)  # described: nothing sums up pictures, but helpers hand them on
+    if _is_image(value):
+        return to_plain(value)  # summarised: helper functions return images, but nothing aggregates them
     if isinstance(value, (str, int)):  # subclasses: enums, NumPy strings
         return str(value) if isinstance(value, str) else int(value)
-    raise TypeError(f"a {type(value).__name__} cannot be kept in a journal")
+    raise TypeError(f"cannot store a value of type {type(value).__name__} in a journal")
 
 
 def _untag(value: Any) -> Any:
@@ -85,27 +85,27 @@ def _untag(value: Any) -> Any:
             case {"$bytes": text}:
                 return base64.b64decode(text)
             case {"$array": kind, "values": items}:
-                return _array(kind, _untag(items))
+                return _decode_array(kind, _untag(items))
     return {key: _untag(item) for key, item in value.items()}
 
 
-def _array(kind: str, items: Any) -> Any:
-    from importlib import import_module  # NumPy, only where an array was kept; core itself needs no package
+def _decode_array(kind: str, items: Any) -> Any:
+    from importlib import import_module  # NumPy is only needed for stored arrays; core has no dependencies
 
     return import_module("numpy").array(items, dtype=kind)
 
 
-def _is_picture(value: Any) -> bool:
+def _is_image(value: Any) -> bool:
     return hasattr(value, "mode") and hasattr(value, "size") and hasattr(value, "tobytes")
 
 
 def to_plain(value: Any) -> Any:
-    """A JSON-like view of anything, for people: what cannot be shown is described.
+    """Convert any value to plain JSON types for display. Images, large arrays and bytes are summarised.
 
     >>> to_plain({"n": (1, 2), "x": object})
     {'n': [1, 2], 'x': "<class 'object'>"}
     """
-    if isinstance(value, float) or type(value) in _SIMPLE:
+    if isinstance(value, float) or type(value) in _JSON_SCALARS:
         return value
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
@@ -113,10 +113,10 @@ def to_plain(value: Any) -> Any:
         return [to_plain(item) for item in value]
     if isinstance(value, (set, frozenset)):
         return sorted((to_plain(item) for item in value), key=repr)
-    if _is_picture(value):
+    if _is_image(value):
         return f"<picture {value.size[0]}x{value.size[1]} {value.mode}>"
     if hasattr(value, "tolist"):
-        large = getattr(value, "size", 0) > _LARGEST_SHOWN_ARRAY
+        large = getattr(value, "size", 0) > _MAX_DISPLAYED_ARRAY_SIZE
         return f"<{value.dtype} array {tuple(value.shape)}>" if large else to_plain(value.tolist())
     if isinstance(value, (bytes, bytearray)):
         return f"<{len(value)} bytes>"

@@ -1,4 +1,4 @@
-"""A conversation about one document: what was answered so far decides what is asked next."""
+"""Multi-round conversations about one document: each request depends on the responses so far."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any, Protocol
 
 from assay.core.requests import Generate
 
-__all__ = ["Dialogue", "Finished"]
+__all__ = ["Dialogue", "DialogueResult"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """Nothing more is to be asked."""
+class DialogueResult:
+    """The end of a dialogue: there is no further request."""
 
     answer: Any
-    """What is judged: the list of the rounds' texts, or one text."""
+    """What is scored: the list of the texts of all rounds, or a single text."""
 
 
 class Dialogue(Protocol):
-    """One document's conversation with a model. Made anew when a run is continued, and told the kept answers."""
+    """The conversation with a model about one document. When a run is resumed, a new one receives the stored turns."""
 
-    def next(self, turns: Sequence[str]) -> Generate | Finished:
-        """What to ask after these answers, all of them from the first on; with none, the first question.
+    def next(self, turns: Sequence[str]) -> Generate | DialogueResult:
+        """Return the next request, given the responses of all previous rounds, or the result.
 
-        Answers it has heard before are not heard twice: asked again with the same turns it says the same.
+        Calls with the same turns return the same value.
         """
         ...

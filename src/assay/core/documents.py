@@ -1,4 +1,4 @@
-"""One item of a dataset, as a task sees it."""
+"""One item of a dataset, as a task processes it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.quick_records import quickly_made
+from assay.core.fast_init import fast_init
 
 __all__ = ["Document"]
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A row after `process_docs`. `index` is its position in the evaluated split: lm-eval's `doc_id`."""

@@ -1,7 +1,7 @@
-"""How a document ended: exactly one word each, so that nothing is lost between two columns.
+"""Document endings: every document of a run ends in exactly one of these states.
 
-`scored` is the only one whose score can be taken at its word. A document of another ending may have a number all the
-same (published scores count an answer nobody could parse as wrong); the bounds say what it might have been.
+Only the score of a `scored` document is fully reliable. Documents with another ending can have a score too (published
+results count unparsable answers as wrong); score bounds show how much the result depends on them.
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ from typing import Literal
 
 from assay.core.responses import Response
 
-__all__ = ["DOUBT_SHARE", "ENDINGS", "Ending", "ending_of"]
+__all__ = ["ENDINGS", "MIN_UNSCORED_SHARE_FOR_BOUNDS", "Ending", "classify_ending"]
 
 Ending = Literal[
     "scored", "unparsed", "truncated", "empty", "refused", "unscored", "judge-failed", "failed", "skipped"
 ]
 
 ENDINGS: dict[Ending, str] = {
-    "scored": "answered and judged",
-    "unparsed": "no filter that looks for an answer in the text found one",
-    "truncated": "the answer hit the token limit before one was found",
-    "empty": "the answer was empty",
+    "scored": "answered and scored",
+    "unparsed": "no answer-extraction filter found an answer in the text",
+    "truncated": "the response hit the token limit before an answer was found",
+    "empty": "the response is empty",
     "refused": "the model or its content filter refused to answer",
-    "unscored": "the task's own code could not judge it, or a judge gave no verdict",
-    "judge-failed": "a judge did not answer: judged again when the run is continued",
-    "failed": "no answer could be had: server, network, media or prompt trouble",
-    "skipped": "nobody wanted it judged (`--predict_only`)",
+    "unscored": "task code raised an error, or a judge returned no verdict",
+    "judge-failed": "a judge did not respond; judged again when the run is resumed",
+    "failed": "the request failed: server, network, media or prompt error",
+    "skipped": "not scored (`--predict_only`)",
 }
-"""Every ending with its meaning, in the order tables show them."""
+"""Every ending and its meaning, in display order."""
 
-DOUBT_SHARE = 0.01
-"""The share of documents that did not end as scored above which a score is shown with its bounds."""
+MIN_UNSCORED_SHARE_FOR_BOUNDS = 0.01
+"""Score bounds are shown when a larger share of documents than this has another ending than `scored`."""
 
 
-def ending_of(responses: Sequence[Response], found: bool | None) -> Ending:
-    """How a document ended whose responses were judged.
+def classify_ending(responses: Sequence[Response], answer_found: bool | None) -> Ending:
+    """Return the ending of a document from its responses.
 
-    `found`: whether a filter that looks for an answer found one; None where none looks. An answer that was found counts
-    however the text around it ended.
+    `answer_found`: whether an answer-extraction filter found an answer; None if the pipeline has no such filter.
+    An extracted answer counts even if the text around it was truncated.
 
-    >>> ending_of([Response(request_id="", value="so it is 5", finish="length")], None)
+    >>> classify_ending([Response(request_id="", value="so it is 5", finish="length")], None)
     'truncated'
-    >>> ending_of([Response(request_id="", value="so it is 5", finish="length")], True)
+    >>> classify_ending([Response(request_id="", value="so it is 5", finish="length")], True)
     'scored'
     """
     if not responses:
@@ -50,14 +50,14 @@ def ending_of(responses: Sequence[Response], found: bool | None) -> Ending:
     first = responses[0]
     if not isinstance(first.value, str):
         return "scored"
-    as_most = len(responses) == 1 and found is not False and first.finish in ("", "stop")
-    if as_most and (found or first.value.strip()):
+    is_typical = len(responses) == 1 and answer_found is not False and first.finish in ("", "stop")
+    if is_typical and (answer_found or first.value.strip()):
         return "scored"
     if all(response.finish == "refused" for response in responses):
         return "refused"
-    if not found:
+    if not answer_found:
         if all(response.finish == "length" for response in responses):
             return "truncated"
         if not any(isinstance(response.value, str) and response.value.strip() for response in responses):
             return "empty"
-    return "unparsed" if found is False else "scored"
+    return "unparsed" if answer_found is False else "scored"

@@ -1,23 +1,23 @@
-"""Everything that can go wrong, in one tree.
+"""The exception hierarchy.
 
-    AssayError                 what happened, where, and a hint
-    ├── UserError            exit 2: something the user can put right
-    │   ├── UnknownName        no task, model, metric, filter, … is called that
-    │   ├── InvalidOption          a flag, config key or argument that makes no sense
-    │   ├── TaskError            a task file that cannot be read or rendered
-    │   ├── DatasetError            a dataset or column that is not there
-    │   │   └── MediaError       a picture, sound or video that cannot be read: that document's failure
-    │   ├── UnsupportedRequest       the model cannot do what the task asks
-    │   ├── MissingPackage     an optional package is needed and not installed
-    │   ├── OutputError          a folder or file that cannot be written
-    │   ├── RunLocked            another process is writing the same run
-    │   └── Problems           several of the above, reported together
-    ├── CorruptStore           exit 1: a journal that is not what it should be
-    ├── TooManyFailures        exit 1: more requests failed than allowed
-    ├── BudgetExceeded            exit 4: asking on would cost more than allowed; everything answered is saved
-    └── Interrupted            exit 130: Ctrl-C; everything answered is saved
+    AssayError                  base class: what is wrong, where, and a hint
+    ├── UserError               exit code 2: the user can fix it
+    │   ├── UnknownName         no task, model, metric, filter, … has this name
+    │   ├── InvalidOption       invalid flag, config key or argument
+    │   ├── TaskError           a task file cannot be read or rendered
+    │   ├── DatasetError        a dataset or column is missing or unreadable
+    │   │   └── MediaError      an image, audio or video file cannot be read; fails its document only
+    │   ├── UnsupportedRequest  the model does not support what the task requires
+    │   ├── MissingPackage      an optional package is not installed
+    │   ├── OutputError         a folder or file cannot be written
+    │   ├── RunLocked           another process is writing to the same run
+    │   └── ErrorGroup          several errors, reported together
+    ├── CorruptStore            exit code 1: a journal or cache is damaged
+    ├── TooManyFailures         exit code 1: more requests failed than allowed
+    ├── BudgetExceeded          exit code 4: the cost limit is reached; all responses are saved
+    └── RunInterrupted          exit code 130: Ctrl-C; all responses are saved
 
-Each error says *what*, *where* (file:line, key path) and a *hint*; the CLI prints it without a traceback.
+Each error has a *what*, a *where* (file:line, key path) and a *hint*. The CLI prints them without a traceback.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 
 
 class AssayError(Exception):
-    """An error Assay can explain."""
+    """Base class of all errors with a message for the user."""
 
     exit_code = 1
 
@@ -75,17 +75,17 @@ def _rebuild(kind: type[AssayError], what: str, where: str, hint: str) -> AssayE
 
 
 class UserError(AssayError):
-    """Something the user can put right."""
+    """An error the user can fix."""
 
     exit_code = 2
 
 
 class UnknownName(UserError):
-    """A task or a user asked for something nobody registered."""
+    """No task, model, metric, filter, … has this name."""
 
     @classmethod
     def of(cls, kind: str, name: str, known: Sequence[str], *, where: str = "", ls: str = "") -> UnknownName:
-        """Name the nearest match, so that a typo costs one look.
+        """Build the error for an unknown name, with the closest known name as a hint.
 
         >>> print(UnknownName.of("metric", "exact_macth", ["exact_match", "acc"], where="a.yaml:3"))
         no metric is called `exact_macth`
@@ -103,44 +103,45 @@ class UnknownName(UserError):
 
 
 class InvalidOption(UserError):
-    """A flag, config key or argument that makes no sense."""
+    """Invalid flag, config key or argument."""
 
 
 class TaskError(UserError):
-    """A task file that cannot be read or rendered."""
+    """A task file cannot be read or rendered."""
 
 
 class DatasetError(UserError):
-    """A dataset, column or media file that is not there or not readable."""
+    """A dataset, column or media file is missing or unreadable."""
 
 
 class MediaError(DatasetError):
-    """A picture, sound or video that cannot be read. Costs its document, never the run."""
+    """An image, audio or video file cannot be read. Fails its document, not the run."""
 
 
 class UnsupportedRequest(UserError):
-    """The model cannot do what the task asks."""
+    """The model does not support what the task requires."""
 
 
 class MissingPackage(UserError):
-    """An optional package is needed and not installed."""
+    """An optional package is not installed."""
 
     @classmethod
     def of(cls, package: str, purpose: str, *, extra: str = "", where: str = "") -> MissingPackage:
+        """Build the error for a package that `purpose` requires, with the install command as a hint."""
         install = format_install_command(extra) if extra else f"pip install {package}"
         return cls(f"{purpose} needs the package `{package}`", where=where, hint=install)
 
 
 class OutputError(UserError):
-    """A folder or file that cannot be written."""
+    """A folder or file cannot be written."""
 
 
 class RunLocked(UserError):
-    """Another process is writing the same run."""
+    """Another process is writing to the same run."""
 
 
 class ErrorGroup(UserError):
-    """Several mistakes, found before the first request and reported together."""
+    """Several errors found before the first request, reported together."""
 
     def __init__(self, problems: Iterable[AssayError]) -> None:
         self.errors = tuple(problems)
@@ -155,7 +156,7 @@ class ErrorGroup(UserError):
 
 
 class CorruptStore(AssayError):
-    """A journal that is not what it should be."""
+    """A journal or cache is damaged or has an unexpected format."""
 
 
 class TooManyFailures(AssayError):
@@ -163,12 +164,12 @@ class TooManyFailures(AssayError):
 
 
 class BudgetExceeded(AssayError):
-    """What was asked for costs more than the user allows; everything answered is saved."""
+    """The cost limit is reached. All responses are saved."""
 
     exit_code = 4
 
 
 class RunInterrupted(AssayError):
-    """Ctrl-C or a termination signal; everything answered is saved."""
+    """Ctrl-C or a termination signal. All responses are saved."""
 
     exit_code = 130

@@ -1,7 +1,6 @@
-"""Hashes that name things by their content.
+"""Content hashes.
 
-One canonical JSON form and one hash function, so that the same words always get the same name,
-on every machine and in every process.
+One canonical JSON form and one hash function: equal content has the same digest on every machine and in every process.
 """
 
 from __future__ import annotations
@@ -11,67 +10,67 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["canonical_json", "digest_bytes", "digest_of", "digest_text", "digest_words"]
+__all__ = ["canonical_json", "digest_ascii_tuple", "digest_bytes", "digest_json", "digest_text"]
 
-_SIZE = 16  # 128 bits: a collision is out of reach for any number of requests
-_begin = hashlib.blake2b(digest_size=_SIZE).copy
-"""A new hash. Copying an empty one is three times as quick as making one."""
+_DIGEST_BYTES = 16  # 128 bits: collisions are negligible for any number of requests
+_new_hash = hashlib.blake2b(digest_size=_DIGEST_BYTES).copy
+"""Return a new hash object. Copying an empty one is three times as fast as creating one."""
 
 
 def canonical_json(value: Any) -> str:
-    """The one JSON text of a value: sorted keys, no spaces, functions by name.
+    """Return the canonical JSON text of a value: sorted keys, no spaces, functions by name.
 
     >>> canonical_json({"b": 1, "a": (1.0, None)})
     '{"a":[1.0,null],"b":1}'
     """
     try:
         return _encode(value)
-    except TypeError:  # keys of several kinds, or of kinds JSON has not
-        return canonical_json(_text_keys(value))
+    except TypeError:  # keys of mixed types, or of types JSON does not support
+        return canonical_json(_stringify_keys(value))
 
 
-def _text_keys(value: Any) -> Any:
+def _stringify_keys(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {
-            key if isinstance(key, str) else f"{type(key).__name__}:{key}": _text_keys(item)
+            key if isinstance(key, str) else f"{type(key).__name__}:{key}": _stringify_keys(item)
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_text_keys(item) for item in value]
+        return [_stringify_keys(item) for item in value]
     return value
 
 
 def digest_text(*parts: str) -> str:
-    """A 32-character hash of texts; where one ends and the next starts counts.
+    """Return a 32-character hash of texts; the boundaries between them matter.
 
     >>> digest_text("ab", "c") == digest_text("a", "bc")
     False
     """
-    return digest_words(ascii(parts))
+    return digest_ascii_tuple(ascii(parts))
 
 
-def digest_words(written: str) -> str:
-    """`digest_text` of parts that are written down already, as `ascii()` writes a tuple of them.
+def digest_ascii_tuple(tuple_text: str) -> str:
+    """Return `digest_text(*parts)`, given `ascii(parts)`.
 
-    >>> digest_words("('ab', 'c')") == digest_text("ab", "c")
+    >>> digest_ascii_tuple("('ab', 'c')") == digest_text("ab", "c")
     True
     """
-    hasher = _begin()
-    hasher.update(written.encode())
+    hasher = _new_hash()
+    hasher.update(tuple_text.encode())
     return hasher.hexdigest()
 
 
 def digest_bytes(data: bytes) -> str:
-    """A 32-character hash of bytes."""
-    return hashlib.blake2b(data, digest_size=_SIZE).hexdigest()
+    """Return a 32-character hash of bytes."""
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def digest_of(value: Any) -> str:
-    """A 32-character hash of any JSON-like value."""
+def digest_json(value: Any) -> str:
+    """Return a 32-character hash of any JSON-like value."""
     return digest_text(canonical_json(value))
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     digest = getattr(value, "digest", None)
     if isinstance(digest, str):
         return digest
@@ -86,12 +85,10 @@ def _plain(value: Any) -> Any:
     if callable(value):
         return f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', type(value).__name__)}"
     if {"__str__", "__repr__"}.isdisjoint(name for kind in type(value).__mro__[:-1] for name in vars(kind)):
-        return (
-            f"<{type(value).__module__}.{type(value).__qualname__}>"  # a repr with an address is no identity
-        )
+        return f"<{type(value).__module__}.{type(value).__qualname__}>"  # a repr with a memory address is not an identity
     return str(value)
 
 
 _encode = json.JSONEncoder(
-    sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_plain
-).encode  # made once: `json.dumps` makes an encoder for every call
+    sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_to_json_value
+).encode  # created once: `json.dumps` creates an encoder for every call

@@ -1,4 +1,4 @@
-"""Where Assay keeps what outlives a run: the response cache, the task index."""
+"""The folder for data shared between runs: the response cache and the task index."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["assay_home"]
 
 
 def assay_home() -> Path:
-    """`ASSAY_HOME`, else the user's data folder."""
-    if given := os.environ.get("ASSAY_HOME"):
-        return Path(given).expanduser()
+    """Return the folder in `ASSAY_HOME`, else `assay` in the user's data folder."""
+    if configured := os.environ.get("ASSAY_HOME"):
+        return Path(configured).expanduser()
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "assay"
     if sys.platform == "win32":

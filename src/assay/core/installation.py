@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-__all__ = ["DISTRIBUTION", "assay_version", "format_install_command"]
+__all__ = ["DISTRIBUTION", "assay_version", "format_install_command", "format_plugin_install_command"]
 
 DISTRIBUTION = "assay-harness"
 
@@ -41,6 +41,15 @@ def format_install_command(*extras: str) -> str:
     if folder is None:
         return f"pip install {shlex.quote(DISTRIBUTION + names)}"
     return f"pip install {'-e ' if is_editable else ''}{shlex.quote(f'{folder}{names}')}"
+
+
+def format_plugin_install_command(distribution: str) -> str:
+    """Return the pip command that installs a plugin of this project (`assay-plugin-NAME`, in `plugins/NAME` of a checkout)."""
+    folder, is_editable = _find_source_folder()
+    plugin = folder / "plugins" / distribution.removeprefix("assay-plugin-") if folder is not None else None
+    if plugin is None or not plugin.is_dir():
+        return f"pip install {distribution}"
+    return f"pip install {'-e ' if is_editable else ''}{shlex.quote(str(plugin))}"
 
 
 def _find_source_folder() -> tuple[Path | None, bool]:

@@ -1,8 +1,7 @@
-"""What a model is shown: messages made of parts. Text is one kind of part among four.
+"""Prompts: messages that consist of text, image, audio and video parts.
 
-Media parts carry a content hash and a way to load them; they know nothing of decoders. A model that looks at a part
-asks `assay.media` for pixels or samples; what that makes is kept with `keep`, so that it is made once.
-Nothing here knows what a task or a model is.
+A media part carries a content hash and a function that loads it; decoding is up to `assay.media`, which models call for
+pixels or samples. `keep` caches the decoded result. This module does not know about tasks or models.
 """
 
 from __future__ import annotations
@@ -11,35 +10,35 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from assay.core.fingerprints import digest_text, digest_words
-from assay.core.quick_records import quickly_made
+from assay.core.fast_init import fast_init
+from assay.core.fingerprints import digest_ascii_tuple, digest_text
 
 __all__ = [
     "Audio",
     "Image",
-    "Keep",
     "Media",
+    "Memoize",
     "Message",
     "Part",
     "Prompt",
     "Role",
     "Text",
     "Video",
-    "made_now",
+    "compute_uncached",
 ]
 
 Role = Literal["system", "user", "assistant"]
-_set = object.__setattr__
-Keep = Callable[[str, Callable[[], Any]], Any]
-"""`keep(how, make)` gives what `make` makes of a medium; whoever asks again for the same `how` gets the same thing."""
+_set_frozen = object.__setattr__
+Memoize = Callable[[str, Callable[[], Any]], Any]
+"""`keep(key, compute)` returns `compute()`, cached under `key` for this media part."""
 
 
-def made_now(how: str, make: Callable[[], Any]) -> Any:
-    """A `Keep` that keeps nothing: for parts outside a run."""
-    return make()
+def compute_uncached(key: str, compute: Callable[[], Any]) -> Any:
+    """Return `compute()`: a `Memoize` without a cache, for parts outside a run."""
+    return compute()
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Text:
     """A piece of text."""
@@ -49,42 +48,42 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A picture. `load()` gives a decoded `PIL.Image.Image`."""
+    """An image. `load()` returns a decoded `PIL.Image.Image`."""
 
     digest: str
     load: Callable[[], Any] = field(compare=False, repr=False)
     source: str = field(default="", compare=False)
-    """Where it came from (a path, a column), for people."""
+    """Where it came from (a path, a column), for display."""
 
     held_bytes: int = field(default=0, compare=False, repr=False)
-    """Memory that goes with the part itself: the engine counts it against its budget."""
+    """Memory the part itself holds. The engine counts it against its media budget."""
 
-    keep: Keep = field(default=made_now, compare=False, repr=False)
+    keep: Memoize = field(default=compute_uncached, compare=False, repr=False)
     file: Callable[[], bytes] | None = field(default=None, compare=False, repr=False)
-    """The bytes of the file it comes from, where there is one: for models that are sent files."""
+    """Returns the bytes of the original file, if there is one, for models that accept files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audio:
-    """A sound. `load()` gives `(samples, rate_hz)`: float32 mono samples in [-1, 1]."""
+    """An audio clip. `load()` returns `(samples, rate_hz)`: float32 mono samples in [-1, 1]."""
 
     digest: str
     load: Callable[[], Any] = field(compare=False, repr=False)
     source: str = field(default="", compare=False)
     held_bytes: int = field(default=0, compare=False, repr=False)
-    keep: Keep = field(default=made_now, compare=False, repr=False)
+    keep: Memoize = field(default=compute_uncached, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Video:
-    """A moving picture, or a stretch of one. `load()` gives what frames are cut from: a path, the bytes of a file, or a list of
-    pictures. Which frames is for the model to say: `assay.media.frames(video, count=8)`."""
+    """A video or a segment of one. `load()` returns the source of its frames: a path, the bytes of a file, or a list of
+    images. The model selects the frames: `assay.media.frames(video, count=8)`."""
 
     digest: str
     load: Callable[[], Any] = field(compare=False, repr=False)
     source: str = field(default="", compare=False)
     held_bytes: int = field(default=0, compare=False, repr=False)
-    keep: Keep = field(default=made_now, compare=False, repr=False)
+    keep: Memoize = field(default=compute_uncached, compare=False, repr=False)
     start_s: float | None = None
     end_s: float | None = None
 
@@ -93,33 +92,33 @@ Media = Image | Audio | Video
 Part = Text | Image | Audio | Video
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What one side says."""
+    """One message of a prompt: a role and its parts."""
 
     role: Role
     parts: tuple[Part, ...]
 
     @property
     def text(self) -> str:
-        """The text of this message, its media left out."""
+        """The text of this message without its media."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Everything the model sees before it answers. Shared by the choices and repeats of one document.
+    """The complete model input. The choices and repeats of one document share it.
 
-    `chat` says whether the adapter has to apply the model's chat template. Without it there is exactly
-    one message and its parts go to the model as they are.
+    With `chat`, the adapter applies the model's chat template. Without it there is exactly one message, whose parts
+    go to the model unchanged.
     """
 
     messages: tuple[Message, ...]
     chat: bool = False
     plain: str | None = field(init=False, repr=False, compare=False)
-    """The text of a prompt that is one text and nothing else, as most are; None for all others."""
+    """The text of a prompt that consists of a single text part (the common case); else None."""
 
     _digest: str = field(default="", init=False, repr=False, compare=False)
 
@@ -129,30 +128,30 @@ class Prompt:
             parts = messages[0].parts
             if len(parts) == 1 and type(part := parts[0]) is Text:
                 plain = part.text
-        _set(self, "plain", plain)
+        _set_frozen(self, "plain", plain)
 
     @classmethod
     def of_text(cls, text: str) -> Prompt:
-        """A plain prompt, as it goes to the tokenizer."""
+        """Return a prompt of one text, without a chat template."""
         return cls((Message("user", (Text(text),)),))
 
     @property
     def text(self) -> str:
-        """All text of the prompt, for people and for adapters that take plain text."""
+        """All text of the prompt, for display and for adapters that take plain text."""
         if self.plain is not None:
             return self.plain
         return "".join([message.text for message in self.messages])
 
     @property
     def media(self) -> tuple[Media, ...]:
-        """The pictures, sounds and videos, in order."""
+        """The images, audio clips and videos, in order."""
         return tuple(
             part for message in self.messages for part in message.parts if not isinstance(part, Text)
         )
 
     @property
     def has_media(self) -> bool:
-        """Whether there is anything but text."""
+        """Whether the prompt contains anything but text."""
         if self.plain is not None:
             return False
         for message in self.messages:
@@ -163,33 +162,33 @@ class Prompt:
 
     @property
     def continues(self) -> bool:
-        """True when the last message is the assistant's own: the model goes on with it."""
+        """Whether the last message is the assistant's, so that the model continues it."""
         return bool(self.messages) and self.messages[-1].role == "assistant"
 
     @property
     def digest(self) -> str:
-        """Hash of the exact messages, media by content; computed once."""
+        """Hash of the exact messages, media by content. Computed once."""
         if not self._digest:
             plain = self.plain
-            digest = self._compute_digest() if plain is None else digest_words(f"('text', {plain!a})")
-            _set(self, "_digest", digest)
+            digest = self._compute_digest() if plain is None else digest_ascii_tuple(f"('text', {plain!a})")
+            _set_frozen(self, "_digest", digest)
         return self._digest
 
     def with_digest_of(self, other: Prompt) -> Prompt:
-        """This prompt, named as another one of the same content."""
-        _set(self, "_digest", other.digest)
+        """Copy the digest of a prompt with the same content, and return this prompt."""
+        _set_frozen(self, "_digest", other.digest)
         return self
 
     def _compute_digest(self) -> str:
-        words = ["chat" if self.chat else "text"]
+        fields = ["chat" if self.chat else "text"]
         for message in self.messages:
-            words += ("message", message.role)
+            fields += ("message", message.role)
             for part in message.parts:
-                words += _words(part)
-        return digest_text(*words)
+                fields += _digest_fields(part)
+        return digest_text(*fields)
 
 
-def _words(part: Part) -> tuple[str, ...]:
+def _digest_fields(part: Part) -> tuple[str, ...]:
     match part:
         case Text(text=text):
             return ("text", text)

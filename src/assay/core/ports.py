@@ -1,6 +1,7 @@
-"""What the parts of Assay promise each other. Protocols of a few methods; no base classes.
+"""Interfaces between the packages: protocols with a few methods, no base classes.
 
-The test double of a port is a normal adapter (`assay.testing.ScriptedModel`), not a mock.
+The `Supports…` protocols are optional features of a model. The test double of a port is a normal adapter
+(`assay.testing.ScriptedModel`), not a mock.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from assay.core.messages import Media
-from assay.core.programs import Execution, Isolation, Program
+from assay.core.programs import Execution, IsolationReport, Program
 from assay.core.requests import Request
 from assay.core.responses import LogProbability, Outcome
 
 __all__ = [
     "Ability",
-    "Billed",
     "Filter",
-    "GivesTokens",
     "Model",
-    "Prepares",
-    "Previews",
     "Sandbox",
     "Services",
     "Sink",
-    "StandsIn",
-    "ToldTargets",
+    "SupportsMediaPreparation",
+    "SupportsPreview",
+    "SupportsPricing",
+    "SupportsPromptedAs",
+    "SupportsTargets",
+    "SupportsTokenLogprobs",
     "Traits",
 ]
 
@@ -35,61 +36,61 @@ Ability = Literal["generate", "likelihood", "rolling", "chat", "image", "audio",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What a model can do and how it likes to be fed. Known without loading it."""
+    """Capabilities and batching preferences of a model. Available without loading it."""
 
     abilities: frozenset[Ability]
 
     needs: frozenset[Ability] = frozenset()
-    """Media without which it has nothing to answer: a reader of pictures needs one."""
+    """Media that every request must contain: an OCR model needs an image."""
 
     system: bool = True
-    """Whether a system message reaches it, where it chats: some chat templates refuse one."""
+    """Whether it accepts system messages in chats: some chat templates reject them."""
 
     answers_without_system: bool = False
-    """Where it does not: whether the message is left out, as lm-evaluation-harness does, instead of the task refused."""
+    """Whether an unsupported system message is dropped, as lm-eval does, instead of rejecting the task."""
 
     window: int = 1
-    """Requests per call of `answer`: many for local models, which sort and batch; one for remote ones."""
+    """Requests per call of `answer`: many for local models, which sort and batch; one for remote models."""
 
     in_flight: int = 1
-    """Calls of `answer` open at the same time."""
+    """Number of concurrent calls of `answer`."""
 
     tokens: bool = False
-    """Whether it can tell the log-probability of every token, asked to (`GivesTokens`)."""
+    """Whether it can return the log probability of every token (`SupportsTokenLogprobs`)."""
 
     interactive: bool = False
-    """It uses the terminal itself, so that no progress is drawn over it."""
+    """Whether it uses the terminal, so that no progress is displayed."""
 
 
 @runtime_checkable
 class Model(Protocol):
-    """Answers requests. Knows nothing of tasks, documents or scores.
+    """Answers requests. Does not know about tasks, documents or scores.
 
-    The constructor does no work. `traits` and `identify()` work before `open()`, so a finished run
-    is shown without loading anything.
+    The constructor does no work. `traits` and `identify()` work before `open()`, so that a finished run can be shown
+    without loading the model.
     """
 
     @property
     def name(self) -> str:
-        """What people call it: goes into tables and file names."""
+        """The name shown in tables and file names."""
         ...
 
     @property
     def traits(self) -> Traits: ...
 
     async def identify(self) -> Mapping[str, str]:
-        """The facts that make its answers its own: name, revision, weights and template hashes, dtype."""
+        """Return everything that determines its responses: name, revision, weight and template hashes, dtype."""
         ...
 
     async def open(self) -> None:
-        """Load weights or connect. Called once, before the first `answer`."""
+        """Load the weights or connect. Called once, before the first `answer`."""
         ...
 
     def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
-        """One outcome per request, in any order, each as soon as it is known.
+        """Yield one outcome per request, in any order, as soon as it is available.
 
-        An outcome names its request by `request_id`. What goes wrong with one request is that request's
-        `Failure`; only what breaks the whole model may raise.
+        The `request_id` of an outcome identifies its request. An error of one request is a `Failure`; raise only if the
+        whole model is broken.
         """
         ...
 
@@ -97,84 +98,85 @@ class Model(Protocol):
 
 
 @runtime_checkable
-class Previews(Protocol):
-    """A model that can say what exactly it will read, without being opened. Optional; `assay show` uses it."""
+class SupportsPreview(Protocol):
+    """A model that can show its exact input without being opened, for `assay show`."""
 
     def preview(self, request: Request) -> str:
-        """The text after the chat template, media as placeholders."""
+        """Return the text after the chat template, with placeholders for media."""
         ...
 
 
 @runtime_checkable
-class GivesTokens(Protocol):
-    """A model that tells the log-probability of every token, where somebody wants to know. Optional: it says so in
-    `Traits.tokens`, and its answers are the same with and without."""
+class SupportsTokenLogprobs(Protocol):
+    """A model that can return the log probability of every token. It sets `Traits.tokens`; its responses are the same
+    with and without."""
 
     def give_tokens(self) -> None:
-        """From now on every response brings its `tokens`, where they are known; called before `open`."""
+        """Include `tokens` in every response from now on. Called before `open`."""
         ...
 
 
 @runtime_checkable
-class Prepares(Protocol):
-    """A model that says what it will make of a medium, so that the engine can have it made ahead. Optional."""
+class SupportsMediaPreparation(Protocol):
+    """A model that can preprocess media, so that the engine can do it ahead of time."""
 
     def prepare(self, part: Media) -> None:
-        """Decode a part with `assay.media` as `answer` will; called in a thread, before the part's first use."""
+        """Decode a part with `assay.media` as `answer` will. Called in a thread before the part is first used."""
         ...
 
 
 @runtime_checkable
-class Billed(Protocol):
-    """A model somebody charges for by the token. Optional: a model without it costs nothing."""
+class SupportsPricing(Protocol):
+    """A model that charges by the token. Models without it are free."""
 
     @property
     def billed_as(self) -> str:
-        """What price tables call it: `provider/model` (`openai/gpt-4o-mini`), or the host; empty where nobody charges."""
+        """Its key in price tables: `provider/model` (`openai/gpt-4o-mini`) or the host; empty if it is free."""
         ...
 
 
 @runtime_checkable
-class Probes(Protocol):
-    """A model whose abilities have to be seen: a server. Optional; awaited before a plan is checked against `traits`."""
+class SupportsProbing(Protocol):
+    """A server whose capabilities are found by probing. Awaited before a plan is checked against `traits`."""
 
     async def probe(self) -> Sequence[str]:
-        """Try what it can do, or remember it; afterwards `traits` says what was seen. What is worth knowing is returned.
+        """Detect the capabilities of the server, or read them from a cache; return notes for the user.
 
-        A server that is not there is no error here: the run may be finished. `open` says so.
+        Afterwards `traits` reflects them. An unreachable server is not an error here, because the run may be finished;
+        `open` raises it.
         """
         ...
 
     @property
     def seen(self) -> Mapping[str, Any]:
-        """What was seen, for the run's manifest."""
+        """The detected capabilities, for the manifest of the run."""
         ...
 
 
 @runtime_checkable
-class StandsIn(Protocol):
-    """A model that answers for another one, so that tasks have to prompt it as that one. Optional: `replay`."""
+class SupportsPromptedAs(Protocol):
+    """A model that replaces another one (`replay`), so that tasks must prompt it like that one."""
 
     @property
     def prompted_as(self) -> str:
-        """The name under which task files know the other one; empty where it is not known."""
+        """The name of the other model in task files; empty if unknown."""
         ...
 
 
 @runtime_checkable
-class ToldTargets(Protocol):
-    """A model that is told what is right before it is asked: the `oracle`. Optional; no other model ever hears it.
+class SupportsTargets(Protocol):
+    """A model that receives the targets before the requests: the `oracle`. No other model receives them.
 
-    Its answers depend on more than its requests, so the engine does not share them between runs.
+    Its responses depend on more than its requests, so the engine does not share them between runs.
     """
 
     def tell(self, task: str, document: int, answers: Sequence[str | LogProbability]) -> None:
-        """The right answer to each request of a document, by the request's `index`; none where there is none."""
+        """Receive the correct response to each request of a document, by the `index` of the request."""
         ...
 
 
 class Filter(Protocol):
-    """Turns responses into answers. `responses[i]` are the values of document i's request, one per repeat."""
+    """Converts responses to answers. `responses[i]` are the response values of document i, one per repeat."""
 
     def apply(
         self, responses: Sequence[Sequence[Any]], documents: Sequence[Mapping[str, Any]]
@@ -182,8 +184,8 @@ class Filter(Protocol):
 
 
 class Services(Protocol):
-    """What scoring may ask of the world. The engine implements it, so judges are scheduled,
-    limited, cached, journalled and shown like any other model."""
+    """External services for scoring. The engine implements them, so that judge requests are scheduled, rate-limited,
+    cached, journalled and shown like those of any other model."""
 
     async def ask(self, model: str, request: Request) -> Outcome: ...
 
@@ -192,29 +194,29 @@ class Services(Protocol):
 
 @runtime_checkable
 class Sandbox(Protocol):
-    """Runs programs nobody trusts, several at once. Knows nothing of who wrote them and what they are worth."""
+    """Runs untrusted programs, several at a time. Does not know where they come from or how they are scored."""
 
     @property
     def name(self) -> str: ...
 
-    async def inspect(self) -> Isolation:
-        """What it isolates here and now, found by running a program that tries.
+    async def inspect(self) -> IsolationReport:
+        """Return what it isolates on this machine, determined by running a test program.
 
         Raises:
-            NotExecuted: It does not work on this machine; the message says why.
+            SandboxError: It does not work on this machine; the message gives the reason.
         """
         ...
 
     async def execute(self, program: Program) -> Execution:
-        """Run it to its end or to its bounds; nothing it started is alive afterwards.
+        """Run a program until it ends or exceeds a limit. All its child processes have ended afterwards.
 
         Raises:
-            NotExecuted: It could not be started.
+            SandboxError: The program could not be started.
         """
         ...
 
 
 class Sink(Protocol):
-    """Hears what happens in a run. A sink that fails never stops it."""
+    """Receives the events of a run. A failing sink does not stop the run."""
 
     def emit(self, event: str, facts: Mapping[str, Any]) -> None: ...

@@ -1,4 +1,4 @@
-"""Programs nobody trusts, and what became of them: the words between scoring, the engine and the sandboxes."""
+"""Untrusted programs and the results of executing them: shared by scoring, the engine and the sandboxes."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from assay.core.errors import AssayError, BadOption
+from assay.core.errors import AssayError, InvalidOption
 
-__all__ = ["Bounds", "Ending", "Execution", "Isolation", "NotExecuted", "Program"]
+__all__ = ["Execution", "ExitReason", "IsolationReport", "Program", "ResourceLimits", "SandboxError"]
 
-Ending = Literal["exited", "signal", "time", "memory", "output", "processes"]
-"""Why a program is over: it ended itself, a signal ended it, or a bound it went past did."""
+ExitReason = Literal["exited", "signal", "time", "memory", "output", "processes"]
+"""Why a program ended: it exited, a signal killed it, or it exceeded a resource limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """How much one program may use. Past a bound it is ended, with everything it started."""
+class ResourceLimits:
+    """Resource limits of one program. A program that exceeds one is killed with all its child processes."""
 
     time_s: float = 10.0
-    """Seconds on the clock."""
+    """Wall-clock time."""
 
     memory_bytes: int = 1 << 30
-    """Memory of all its processes together, and address space of each."""
+    """Total memory of all its processes, and address space of each."""
 
     output_bytes: int = 1 << 20
-    """Standard output and standard error, each."""
+    """Size of standard output and of standard error, each."""
 
     file_bytes: int = 64 << 20
-    """One file; where its folder is a file system of its own, all files together."""
+    """Size of one file; of all files together if the working folder is a separate file system."""
 
     processes: int = 64
-    """Processes and threads alive at the same time."""
+    """Number of processes and threads at the same time."""
 
     open_files: int = 256
     """Open files of one process."""
@@ -39,81 +39,85 @@ class Bounds:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             if getattr(self, name) <= 0:
-                raise BadOption(f"`{name}` must be more than 0, got {getattr(self, name)}")
+                raise InvalidOption(f"`{name}` must be more than 0, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What to run: files put into an empty folder, a command, its input, its bounds.
+    """A program to run: files for an empty folder, a command, standard input and resource limits.
 
     >>> Program(source="print(6 * 7)").command[-1]
     'program.py'
     """
 
     source: str = ""
-    """A Python program, kept as `program.py`. Without `arguments`, this is what is run."""
+    """A Python program, stored as `program.py`. It is run if there are no `arguments`."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Further files, by their path inside the folder."""
+    """Additional files by their path inside the folder."""
 
     arguments: tuple[str, ...] = ()
-    """The command; `python` as its first word is the interpreter the sandbox has."""
+    """The command line. `python` as its first word is the interpreter of the sandbox."""
 
     stdin: bytes = b""
-    bounds: Bounds = Bounds()
+    limits: ResourceLimits = ResourceLimits()
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The command with its default: the source, away from the user's settings."""
+        """The command line; by default it runs the source, isolated from the user's Python settings."""
         return self.arguments or ("python", "-I", "-X", "utf8", "program.py")
 
     @property
-    def all_files(self) -> dict[str, bytes]:
-        """Everything that is put into the folder."""
-        own = {"program.py": self.source.encode("utf-8", "surrogatepass")} if self.source else {}
-        return {**own, **self.files}
+    def files_with_source(self) -> dict[str, bytes]:
+        """All files of the folder, `program.py` included."""
+        source = {"program.py": self.source.encode("utf-8", "surrogatepass")} if self.source else {}
+        return {**source, **self.files}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Isolation:
-    """What a sandbox keeps a program from, as seen by a program that tried."""
+class IsolationReport:
+    """What a sandbox isolates on this machine, as found by a program that tests it."""
 
     sandbox: str
-    kept: tuple[str, ...] = ()
-    """What is isolated or bounded."""
+    isolated: tuple[str, ...] = ()
+    """What is isolated or limited."""
 
-    open: tuple[str, ...] = ()
-    """What is not, and should be known before strangers' code is run."""
+    not_isolated: tuple[str, ...] = ()
+    """What is not isolated, and matters before running untrusted code."""
 
-    def facts(self) -> dict[str, Any]:
-        """As the journal of a run keeps it."""
-        return {"name": self.sandbox, "isolated": list(self.kept), "not_isolated": list(self.open)}
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as stored in the journal of a run."""
+        return {
+            "name": self.sandbox,
+            "isolated": list(self.isolated),
+            "not_isolated": list(self.not_isolated),
+        }
 
     def __str__(self) -> str:
-        text = f"{self.sandbox}: {', '.join(self.kept)}"
-        return f"{text}; NOT isolated: {', '.join(self.open)}" if self.open else text
+        text = f"{self.sandbox}: {', '.join(self.isolated)}"
+        return f"{text}; NOT isolated: {', '.join(self.not_isolated)}" if self.not_isolated else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """What became of a program. It has ended, and so has everything it started."""
+    """The result of running a program. The program and all its child processes have ended."""
 
-    ending: Ending
+    exit_reason: ExitReason
     exit_code: int | None = None
-    """What it exited with; None when something else ended it."""
+    """The exit code; None if the program did not exit by itself."""
 
     signal: int | None = None
     stdout: str = ""
     stderr: str = ""
-    """What it wrote, at most `Bounds.output_bytes` of each."""
+    """Output, at most `ResourceLimits.output_bytes` of each."""
 
     seconds: float = 0.0
     sandbox: str = ""
 
     @property
     def succeeded(self) -> bool:
-        return self.ending == "exited" and self.exit_code == 0
+        return self.exit_reason == "exited" and self.exit_code == 0
 
 
-class NotExecuted(AssayError):
-    """A sandbox could not run a program at all: says nothing about the program."""
+class SandboxError(AssayError):
+    """A sandbox could not start a program. The program itself is not at fault."""

@@ -1,4 +1,4 @@
-"""How a run is getting on: counters the engine moves and a screen reads. Nothing here is remembered."""
+"""Progress counters of a run: updated by the engine, read by the progress display. They are not stored."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["JudgeProgress", "RunProgress", "TaskProgress", "TokenCount"]
 
 @dataclass(slots=True)
 class TokenCount:
-    """Tokens read and written in this start, and what they cost."""
+    """Input and output tokens since this process started the run, and their cost."""
 
-    read: int = 0
-    written: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
     cost_usd: float = 0.0
     priced: int = 0
     """Responses whose cost is known."""
 
     unpriced: int = 0
-    """Responses somebody charges for, and nobody knows how much."""
+    """Responses of a billed model whose cost is unknown."""
 
     def add(self, usage: Usage | None, *, billed: bool = False) -> None:
-        """Count what one response took; `billed`: somebody charges for it."""
+        """Count the usage of one response. `billed`: the model charges for it."""
         if usage is not None:
-            self.read += usage.input_tokens
-            self.written += usage.output_tokens
+            self.input_tokens += usage.input_tokens
+            self.output_tokens += usage.output_tokens
         if usage is not None and usage.cost_usd is not None:
             self.cost_usd += usage.cost_usd
             self.priced += 1
@@ -44,38 +44,38 @@ class TaskProgress:
 
     name: str
     total: int
-    """Documents to ask."""
+    """Number of documents."""
 
     done: int = 0
-    """Documents that ended, however they ended; those of an earlier start included."""
+    """Documents with any ending, those of earlier starts included."""
 
     reused: int = 0
-    """Documents that were already done when this start began."""
+    """Documents that were done before this start."""
 
     endings: Counter[str] = field(default_factory=Counter)
-    """How the documents of this start ended."""
+    """Endings of the documents of this start."""
 
     metric: str = ""
-    """The metric the running score is of."""
+    """The metric of the running score."""
 
     scored: int = 0
     sum: float = 0.0
     sum_of_squares: float = 0.0
 
     def add_scores(self, values: Sequence[float]) -> None:
-        """Count some documents' scores."""
+        """Add the scores of documents."""
         self.scored += len(values)
         self.sum += sum(values)
         self.sum_of_squares += sum([value * value for value in values])
 
     @property
     def mean(self) -> float | None:
-        """The running score; None before the first."""
+        """The running score; None before the first score."""
         return self.sum / self.scored if self.scored else None
 
     @property
     def stderr(self) -> float | None:
-        """Standard error of the running score; None before there are two."""
+        """Standard error of the running score; None for fewer than two scores."""
         if self.scored < 2:
             return None
         variance = max(0.0, self.sum_of_squares - self.sum * self.sum / self.scored) / (self.scored - 1)
@@ -84,27 +84,27 @@ class TaskProgress:
 
 @dataclass(slots=True)
 class JudgeProgress:
-    """One judge's counters: kept apart from those of the model that is evaluated."""
+    """Counters of one judge, separate from those of the evaluated model."""
 
     asked: int = 0
-    """Requests it answered in this start."""
+    """Requests the judge answered in this start."""
 
     cached: int = 0
     """Requests answered from the journal or the cache."""
 
     failed: int = 0
-    waiting: int = 0
-    """Requests on their way."""
+    in_flight: int = 0
+    """Requests without a response yet."""
 
     tokens: TokenCount = field(default_factory=TokenCount)
 
 
 @dataclass(slots=True)
 class RunProgress:
-    """A whole run's counters."""
+    """Counters of a run."""
 
     stage: str = "plan"
-    """The verb of the moment: plan, open, ask, summarise, done."""
+    """The current stage: plan, open, ask, summarise, done."""
 
     tasks: dict[str, TaskProgress] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
@@ -115,16 +115,16 @@ class RunProgress:
     """Requests answered from the journal or the cache."""
 
     tokens: TokenCount = field(default_factory=TokenCount)
-    """What the model read and wrote in this start."""
+    """Tokens of the evaluated model in this start."""
 
     failures: Counter[str] = field(default_factory=Counter)
     """Failed requests by kind."""
 
     judges: dict[str, JudgeProgress] = field(default_factory=dict)
-    """What the judges were asked, by name."""
+    """Counters of each judge, by name."""
 
     def count(self, outcomes: Sequence[Outcome], *, billed: bool = False) -> None:
-        """Count what the model made of some requests; `billed`: somebody charges for them."""
+        """Count outcomes of the evaluated model. `billed`: the model charges for requests."""
         failed = 0
         for outcome in outcomes:
             if isinstance(outcome, Failure):
@@ -154,5 +154,5 @@ class RunProgress:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds to go at this rate; None before there is a rate."""
+        """Estimated seconds until the end; None before there is a rate."""
         return (self.total - self.done) / self.rate if self.rate > 0 else None

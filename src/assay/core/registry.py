@@ -1,7 +1,7 @@
-"""Extensions by name: the only plugin mechanism.
+"""Registries of extensions by name: the only plugin mechanism.
 
-A name gives a thing. Built-ins register with a decorator; installed packages through the entry point
-group `assay.<kinds>`; both are found only when somebody asks. Two owners of one name are an error.
+Built-ins register with a decorator, installed packages through the entry point group `assay.<kinds>`. Both are loaded
+on first use. It is an error if two extensions have the same name.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from importlib import import_module
 from importlib.metadata import EntryPoint
 from typing import Generic, TypeVar
 
-from assay.core.errors import BadOption, UnknownName
-from assay.core.plugins import plugins
+from assay.core.entry_points import find_entry_points
+from assay.core.errors import InvalidOption, MissingPackage, UnknownName
+from assay.core.installation import format_plugin_install_command
 
 __all__ = ["Registry"]
 
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """The extensions of one kind. Modules that hold built-ins are imported on first use.
+    """The extensions of one kind. The modules of the built-ins are imported on first use.
 
     >>> filters: Registry[str] = Registry("filter")
     >>> filters.register("lowercase")("the thing")
@@ -34,91 +35,115 @@ class Registry(Generic[T]):
         self.plural = plural or f"{kind}s"
         self._builtin_modules = builtin_modules
         self._items: dict[str, T] = {}
-        self._lazy: dict[str, str] = {}
-        self._loaded = False
-        self._found: set[str] = set()
-        """Names that were looked up and have one owner."""
+        self._lazy_targets: dict[str, str] = {}
+        self._plugins: dict[str, str] = {}
+        self._builtins_loaded = False
+        self._resolved: set[str] = set()
+        """Names that were looked up and are unique."""
 
     def register(self, *names: str) -> Callable[[T], T]:
-        """Decorator: keep the decorated thing under these names."""
+        """Return a decorator that registers an object under these names."""
 
-        def keep(item: T) -> T:
+        def decorate(item: T) -> T:
             for name in names:
                 self.add(name, item)
             return item
 
-        return keep
+        return decorate
 
     def add(self, name: str, item: T, *, replace: bool = False) -> None:
-        """Keep `item` under `name`; the same definition loaded twice is one thing, not two owners."""
+        """Register `item` under `name`. Loading the same definition twice is not a conflict."""
         known = self._items.get(name)
         if known is not None and not replace and _origin(known) != _origin(item):
-            raise BadOption(
+            raise InvalidOption(
                 f"two {self.plural} are called `{name}`: {_origin(known)} and {_origin(item)}",
                 hint="rename one of them",
             )
         self._items[name] = item
 
     def add_lazy(self, name: str, target: str) -> None:
-        """Keep `package.module:attribute` under `name`, imported when first asked for."""
-        if self._lazy.get(name, target) != target:
-            raise BadOption(f"two {self.plural} are called `{name}`: {self._lazy[name]} and {target}")
-        self._lazy[name] = target
+        """Register `package.module:attribute` under `name`; it is imported on first use."""
+        if self._lazy_targets.get(name, target) != target:
+            raise InvalidOption(
+                f"two {self.plural} are called `{name}`: {self._lazy_targets[name]} and {target}"
+            )
+        self._lazy_targets[name] = target
+
+    def add_plugin(self, distribution: str, *names: str) -> None:
+        """Record that an optional plugin provides these names, so that errors can say what to install."""
+        self._plugins.update(dict.fromkeys(names, distribution))
+
+    def missing_plugins(self) -> dict[str, list[str]]:
+        """Return the recorded plugins that are not installed, each with its names."""
+        missing: dict[str, list[str]] = {}
+        for name, distribution in self._plugins.items():
+            if name not in self:
+                missing.setdefault(distribution, []).append(name)
+        return missing
 
     def get(self, name: str, *, where: str = "") -> T:
-        """The thing called `name`, or an error with the place and the nearest name."""
+        """Return the extension called `name`.
+
+        Raises:
+            UnknownName: There is none; the hint shows the closest name.
+            MissingPackage: A plugin provides it that is not installed.
+        """
         self._load_builtins()
-        if name in self._found:
+        if name in self._resolved:
             return self._items[name]
-        owners = [plugin.value for plugin in self._plugins(name)]
-        owners += [_origin(self._items[name])] if name in self._items else []
-        owners += [self._lazy[name]] if name in self._lazy else []
-        if not owners:
+        origins = [plugin.value for plugin in self._matching_entry_points(name)]
+        origins += [_origin(self._items[name])] if name in self._items else []
+        origins += [self._lazy_targets[name]] if name in self._lazy_targets else []
+        if not origins and name in self._plugins:
+            plugin = self._plugins[name]
+            message = f"the {self.kind} `{name}` is part of the plugin `{plugin}`, which is not installed"
+            raise MissingPackage(message, where=where, hint=format_plugin_install_command(plugin))
+        if not origins:
             raise UnknownName.of(self.kind, name, self.names(), where=where, ls=self.plural)
-        if len(owners) > 1:
-            raise BadOption(
-                f"two {self.plural} are called `{name}`: {' and '.join(owners)}",
+        if len(origins) > 1:
+            raise InvalidOption(
+                f"two {self.plural} are called `{name}`: {' and '.join(origins)}",
                 where=where,
                 hint="uninstall or rename one",
             )
         if name not in self._items:
-            module, _, attribute = owners[0].partition(":")
+            module, _, attribute = origins[0].partition(":")
             self._items[name] = getattr(import_module(module), attribute)
-        self._found.add(name)
+        self._resolved.add(name)
         return self._items[name]
 
     def about(self, name: str) -> str:
-        """One line on the thing called `name`: its own `about`, else the first line of its docstring."""
-        thing = self.get(name)
-        return getattr(thing, "about", "") or (getattr(thing, "__doc__", "") or "").strip().partition("\n")[0]
+        """Return a one-line description: the `about` of the extension, else the first line of its docstring."""
+        item = self.get(name)
+        return getattr(item, "about", "") or (getattr(item, "__doc__", "") or "").strip().partition("\n")[0]
 
     def __contains__(self, name: object) -> bool:
         self._load_builtins()
         if not isinstance(name, str):
             return False
-        return name in self._items or name in self._lazy or bool(self._plugins(name))
+        return name in self._items or name in self._lazy_targets or bool(self._matching_entry_points(name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
     def names(self) -> list[str]:
-        """Every name, built-in or installed, sorted."""
+        """Return all names, built-in and installed, sorted."""
         self._load_builtins()
-        installed = {plugin.name for plugin in plugins(f"assay.{self.plural}")}
-        return sorted({*self._items, *self._lazy, *installed})
+        installed = {plugin.name for plugin in find_entry_points(f"assay.{self.plural}")}
+        return sorted({*self._items, *self._lazy_targets, *installed})
 
-    def _plugins(self, name: str) -> list[EntryPoint]:
-        return [plugin for plugin in plugins(f"assay.{self.plural}") if plugin.name == name]
+    def _matching_entry_points(self, name: str) -> list[EntryPoint]:
+        return [plugin for plugin in find_entry_points(f"assay.{self.plural}") if plugin.name == name]
 
     def _load_builtins(self) -> None:
-        if not self._loaded:
-            self._loaded = True
+        if not self._builtins_loaded:
+            self._builtins_loaded = True
             for module in self._builtin_modules:
                 import_module(module)
 
 
 def _origin(item: object) -> str:
-    """Where a thing was defined, for telling two owners apart."""
+    """Return where an object was defined."""
     module = getattr(item, "__module__", type(item).__module__)
     name = getattr(item, "__qualname__", type(item).__qualname__)
     return f"{module}.{name}"

@@ -1,7 +1,7 @@
-"""What is asked of a model. Three kinds, told apart by class: `match`, not strings.
+"""Requests to a model: one class per kind.
 
-A request is named by its content (`id`): the exact prompt, continuation, settings and repeat number.
-Together with the model's identity that name becomes the fingerprint under which a response is kept.
+The `id` of a request is a hash of its content: the exact prompt, continuation, settings and repeat number. The id and
+the identity of the model form the fingerprint under which a response is stored.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from assay.core.fingerprints import digest_of, digest_words
+from assay.core.fast_init import fast_init
+from assay.core.fingerprints import digest_ascii_tuple, digest_json
 from assay.core.messages import Prompt
-from assay.core.quick_records import quickly_made
 
-__all__ = ["Generate", "Likelihood", "Request", "RollingLikelihood", "Settings", "fingerprint"]
+__all__ = ["Generate", "Likelihood", "Request", "RollingLikelihood", "Settings", "compute_fingerprint"]
 
-_name = object.__setattr__
+_set_frozen = object.__setattr__
 _LENGTH_KEYS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to generate: the task's `generation_kwargs`, kept as written, with typed readings.
+    """Generation settings: the `generation_kwargs` of the task as written, with typed properties.
 
     >>> Settings({"until": "\\n", "max_new_tokens": 5, "do_sample": False}).stop
     ('\\n',)
@@ -34,14 +34,14 @@ class Settings:
 
     @property
     def digest(self) -> str:
-        """Hash of every setting; computed once."""
+        """Hash of all settings. Computed once."""
         if not self._digest:
-            _name(self, "_digest", digest_of(dict(self.values)))
+            _set_frozen(self, "_digest", digest_json(dict(self.values)))
         return self._digest
 
     @property
     def stop(self) -> tuple[str, ...]:
-        """Strings that end the answer; they are not part of it."""
+        """Stop strings. They are not part of the response."""
         until = self.values.get("until", self.values.get("stop", ()))
         if until is None:
             return ()
@@ -49,7 +49,7 @@ class Settings:
 
     @property
     def max_tokens(self) -> int | None:
-        """The length limit in tokens, under whichever of its names it was given."""
+        """The maximum number of generated tokens, under any of its usual keys."""
         for key in _LENGTH_KEYS:
             if self.values.get(key) is not None:
                 return int(self.values[key])
@@ -57,7 +57,7 @@ class Settings:
 
     @property
     def temperature(self) -> float:
-        """0 means greedy. `do_sample: false` means 0 whatever else is said."""
+        """Sampling temperature; 0 is greedy. `do_sample: false` takes precedence and means 0."""
         value = self.values.get("temperature")
         if self.values.get("do_sample") is False:
             return 0.0
@@ -83,73 +83,73 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """What every request says of itself."""
+class _RequestBase:
+    """Fields that all requests have."""
 
     task: str
     document: int
-    """Position of the document in its task: lm-eval's `doc_id`."""
+    """Index of the document in its task: the `doc_id` of lm-eval."""
 
     index: int = 0
-    """Which of the document's requests this is: the number of the choice, for instance."""
+    """Index among the requests of the document, for instance the number of the choice."""
 
     repeat: int = 0
-    """Which of the repeats of one prompt this is; part of the identity, so sampled runs resume too."""
+    """Index among the repeats of one prompt. It is part of the id, so that sampled runs can be resumed."""
 
     prompt: Prompt
     id: str = field(init=False, repr=False, compare=False)
-    """What the request is named by: a hash of its exact content."""
+    """Hash of the exact content."""
 
     def __post_init__(self) -> None:
-        _name(self, "id", digest_words(self._words()))
+        _set_frozen(self, "id", digest_ascii_tuple(self._identity_text()))
 
-    def _words(self) -> str:
-        """The words a kind of request is named by, as a tuple of them is written: this is made for every request."""
+    def _identity_text(self) -> str:
+        """Return the text that is hashed into `id`: a tuple in the form `ascii()` writes it."""
         return "()"
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generate(_Asked):
-    """Write an answer."""
+class Generate(_RequestBase):
+    """Generate text."""
 
     settings: Settings
     round: int = 0
-    """Which turn of a dialogue this is, from 0. Part of the identity: the same question asked again in a later
-    turn is another draw, as repeats are."""
+    """Round of a dialogue, from 0. It is part of the id: the same prompt in a later round is a new sample, like a
+    repeat."""
 
-    def _words(self) -> str:
+    def _identity_text(self) -> str:
         turn = f", 'round {self.round}'" if self.round else ""
         return f"('generate', '{self.prompt.digest}', '{self.settings.digest}', '{self.repeat}'{turn})"
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Likelihood(_Asked):
-    """How likely is this continuation, and is it what the model would write greedily?"""
+class Likelihood(_RequestBase):
+    """Compute the log probability of a continuation, and whether greedy decoding would generate it."""
 
     continuation: str
 
-    def _words(self) -> str:
+    def _identity_text(self) -> str:
         return f"('likelihood', '{self.prompt.digest}', {self.continuation!a}, '{self.repeat}')"
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RollingLikelihood(_Asked):
-    """How likely is the whole text of the prompt, every token of it?"""
+class RollingLikelihood(_RequestBase):
+    """Compute the log probability of the whole prompt text."""
 
-    def _words(self) -> str:
+    def _identity_text(self) -> str:
         return f"('rolling', '{self.prompt.digest}', '{self.repeat}')"
 
 
 Request = Generate | Likelihood | RollingLikelihood
 
 
-def fingerprint(model_digest: str, request_id: str) -> str:
-    """The name under which a response is kept: who was asked, and exactly what.
+def compute_fingerprint(model_digest: str, request_id: str) -> str:
+    """Return the key of a stored response: the identity of the model and the id of the request.
 
-    >>> fingerprint("ab" * 16, "cd" * 16)
+    >>> compute_fingerprint("ab" * 16, "cd" * 16)
     'ababababababababcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd'
     """
     return model_digest[:16] + request_id

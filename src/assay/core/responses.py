@@ -1,22 +1,22 @@
-"""What came back. A failure is data, not absence: it is kept, counted and shown, never scored as wrong."""
+"""Outcomes of requests. A failure is stored, counted and shown; it is never scored as wrong."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from assay.core.quick_records import quickly_made
+from assay.core.fast_init import fast_init
 
 __all__ = ["Failure", "Finish", "LogProbability", "Outcome", "Response", "Tokens", "Usage"]
 
 Finish = Literal["stop", "length", "refused", ""]
-"""Why generation ended: a stop string or end token, the token limit, a content filter, not known."""
+"""Why generation ended: stop string or end token, token limit, content filter, unknown."""
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class LogProbability:
-    """Natural logarithm of a continuation's probability; whether greedy decoding would have written it."""
+    """Natural logarithm of the probability of a continuation, and whether greedy decoding would generate it."""
 
     total: float
     greedy: bool = False
@@ -24,10 +24,10 @@ class LogProbability:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of an answer one by one: what each wrote, and the natural logarithm of its probability.
+    """The text and the log probability (natural logarithm) of every token of a response.
 
-    Of a likelihood those of the continuation, of a generated text those that were generated, a stop included. A token
-    that only begins a character has an empty piece: the one that ends it has it all.
+    For a likelihood these are the tokens of the continuation; for generated text, the generated tokens including the
+    stop token. The text of a multi-token character belongs to its last token; the other tokens have an empty piece.
     """
 
     pieces: tuple[str, ...]
@@ -40,26 +40,25 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens read and written, and what they cost where somebody charges for them."""
+    """Input and output tokens, and their cost if the model charges for them."""
 
     input_tokens: int = 0
-    """Every token read, those the service had in its cache included."""
+    """All input tokens, including those in the cache of the service."""
 
     output_tokens: int = 0
-    """Every token written, thinking included."""
+    """All generated tokens, including reasoning."""
 
     cached_tokens: int = 0
-    """Of the tokens read, those the service had in its cache, which are cheaper."""
+    """Input tokens in the cache of the service, which are cheaper."""
 
     batched: bool = False
-    """Whether it was asked through a batch API, which is cheaper, too."""
+    """Whether the request went through a batch API, which is cheaper."""
 
     cost_usd: float | None = None
-    """What it cost; an adapter fills it in where the service says it, else the engine does from its price table.
-    None: nobody charges, or nobody knows."""
+    """The cost: reported by the service, else computed by the engine from its price table. None: free or unknown."""
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
     """A model's answer to one request."""
@@ -70,22 +69,22 @@ class Response:
     usage: Usage | None = None
     seconds: float | None = None
     reasoning: str | None = None
-    """Thinking that the server reported apart from the answer."""
+    """Reasoning that the server reports separately from the response text."""
 
     served: str = ""
-    """Who the server said it is as it answered, its model and fingerprint; empty where it says nothing."""
+    """The model and system fingerprint the server reported with the response, if any."""
 
     tokens: Tokens | None = None
-    """Its tokens, where the run wants them and the model tells them (`--token_logprobs`)."""
+    """The tokens, if requested (`--token_logprobs`) and supported by the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A request nobody answered, and why. Asked again when the run is continued."""
+    """A request that failed. It is retried when the run is resumed."""
 
     request_id: str
     kind: str
-    """A short class of error: `timeout`, `rate limit`, `server error`, `bad media`, `model error`, …"""
+    """A short error class: `timeout`, `rate limit`, `server error`, `bad media`, `model error`, …"""
 
     message: str
     attempts: int = 1

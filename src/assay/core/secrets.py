@@ -1,4 +1,4 @@
-"""Keys and passwords never reach files, logs or the screen."""
+"""Redacts keys and passwords in files, logs and terminal output."""
 
 from __future__ import annotations
 
@@ -6,72 +6,72 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["know_secret", "mask_text", "redacted", "without_secrets"]
+__all__ = ["redact", "redact_assignments", "redact_fields", "register_secret"]
 
-_WORDS = frozenset(
+_SECRET_WORDS = frozenset(
     "key token secret password passwd authorization auth credential credentials header headers".split()
 )
-_HARMLESS = frozenset(
+_HARMLESS_KEYS = frozenset(
     "tokenizer bos_token eos_token pad_token think_end_token add_bos_token max_tokens token_logprobs".split()
 )
-_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
-_ASSIGNED = re.compile(r"([\w-]+)(\"?\s*[=:]\s*\"?)([^,\s\"'}]+)")
+_URL_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+_ASSIGNMENT = re.compile(r"([\w-]+)(\"?\s*[=:]\s*\"?)([^,\s\"'}]+)")
 
 
-_KNOWN: set[str] = set()
-_SHORTEST = 8
-"""A shorter key would blank out ordinary words; nobody gives out such keys."""
+_registered_secrets: set[str] = set()
+_MIN_SECRET_LENGTH = 8
+"""Shorter secrets are not redacted: that would blank out ordinary words."""
 
 
-def know_secret(value: str) -> str:
-    """Remember a key while the process lives, so that `redacted` takes it out of whatever others say; gives it back.
+def register_secret(value: str) -> str:
+    """Register a key for redaction in this process, and return it.
 
-    Whoever reads a key from the environment or a keyring calls this: a server may echo it in an error.
+    Call this for every key read from the environment or a keyring: a server may echo it in an error message.
     """
-    if len(value) >= _SHORTEST:
-        _KNOWN.add(value)
+    if len(value) >= _MIN_SECRET_LENGTH:
+        _registered_secrets.add(value)
     return value
 
 
-def redacted(text: str) -> str:
-    """The text without any key that is known.
+def redact(text: str) -> str:
+    """Replace all registered secrets in a text.
 
-    >>> redacted("Incorrect API key: " + know_secret("doctest-key-1"))
+    >>> redact("Incorrect API key: " + register_secret("doctest-key-1"))
     'Incorrect API key: ***'
     """
-    for secret in _KNOWN:
+    for secret in _registered_secrets:
         if secret in text:
             text = text.replace(secret, "***")
     return text
 
 
-def without_secrets(value: Any) -> Any:
-    """The same value with everything hidden whose key smells of a secret, and passwords cut out of addresses.
+def redact_fields(value: Any) -> Any:
+    """Replace the values of all secret-looking keys in nested data, and credentials in URLs.
 
-    >>> without_secrets({"model": "x", "api_key": "sk-1", "max_tokens": 5, "client": [{"password": "p"}]})
+    >>> redact_fields({"model": "x", "api_key": "sk-1", "max_tokens": 5, "client": [{"password": "p"}]})
     {'model': 'x', 'api_key': '***', 'max_tokens': 5, 'client': [{'password': '***'}]}
     """
     if isinstance(value, Mapping):
-        return {key: "***" if _is_secret(key) else without_secrets(item) for key, item in value.items()}
+        return {key: "***" if _is_secret_key(key) else redact_fields(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [without_secrets(item) for item in value]
-    return redacted(_IN_URL.sub("***@", value)) if isinstance(value, str) else value
+        return [redact_fields(item) for item in value]
+    return redact(_URL_CREDENTIALS.sub("***@", value)) if isinstance(value, str) else value
 
 
-def mask_text(text: str) -> str:
-    """A command line or message with the values of secret keys hidden.
+def redact_assignments(text: str) -> str:
+    """Replace the values of secret-looking keys (`key=value`) in a command line or message.
 
-    >>> mask_text("--model_args api_key=sk-1,model=x")
+    >>> redact_assignments("--model_args api_key=sk-1,model=x")
     '--model_args api_key=***,model=x'
     """
-    hidden = _ASSIGNED.sub(
-        lambda found: f"{found[1]}{found[2]}***" if _is_secret(found[1]) else found[0], text
+    masked = _ASSIGNMENT.sub(
+        lambda match: f"{match[1]}{match[2]}***" if _is_secret_key(match[1]) else match[0], text
     )
-    return redacted(_IN_URL.sub("***@", hidden))
+    return redact(_URL_CREDENTIALS.sub("***@", masked))
 
 
-def _is_secret(key: Any) -> bool:
+def _is_secret_key(key: Any) -> bool:
     name = str(key).lower()
-    if name in _HARMLESS:
+    if name in _HARMLESS_KEYS:
         return False
-    return not _WORDS.isdisjoint(re.split(r"[_\-. ]+", name)) or name.endswith(("apikey", "secretkey"))
+    return not _SECRET_WORDS.isdisjoint(re.split(r"[_\-. ]+", name)) or name.endswith(("apikey", "secretkey"))

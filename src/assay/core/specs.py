@@ -1,47 +1,37 @@
-"""What a task file says, after includes: plain data, with the place it came from.
+"""The content of task files after includes are merged: plain data with source locations.
 
-The YAML keys of the two harnesses map one to one onto the fields here; `config` keeps the mapping as written.
+The fields correspond to the YAML keys of lm_eval and lmms_eval. `config` holds the YAML mapping as written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
+
+from assay.core.dialects import Dialect
+from assay.core.output_types import OutputType
 
 __all__ = [
     "Dialect",
     "FewshotSpec",
+    "FieldSpec",
     "FilterStep",
     "GroupMetric",
     "GroupSpec",
-    "Maker",
     "MetricSpec",
     "OutputType",
     "PipelineSpec",
     "TaskSpec",
 ]
 
-OutputType = Literal[
-    "generate_until",
-    "multiple_choice",
-    "loglikelihood",
-    "loglikelihood_rolling",
-    "generate_until_multi_round",
-    "generate_until_agentic",
-    "generate_visual_cot",
-]
-
-Dialect = Literal["lm_eval", "lmms_eval"]
-"""Whose habits a task file follows where the two harnesses read the same keys differently."""
-
-Maker = str | int | Sequence[Any] | Mapping[str, Any] | Callable[..., Any] | None
-"""How a document becomes a text, target or choice list: a template, a column, a constant or a function."""
+FieldSpec = str | int | Sequence[Any] | Mapping[str, Any] | Callable[..., Any] | None
+"""How a text, target or choice list is computed from a document: template, column, constant or function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterStep:
-    """One filter of a pipeline: a registered name or a class, with its arguments."""
+    """One filter of a pipeline: a registered name or a class, and its arguments."""
 
     function: str | Callable[..., Any]
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -50,7 +40,7 @@ class FilterStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSpec:
-    """Filters applied one after the other to the same responses."""
+    """A named sequence of filters applied to the same responses."""
 
     name: str
     steps: tuple[FilterStep, ...]
@@ -74,15 +64,15 @@ class MetricSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewshotSpec:
-    """Where the examples come from and how they are written; None means as the task does."""
+    """Source and format of few-shot examples; None means the setting of the task applies."""
 
     sampler: str | Callable[..., Any] = "default"
     samples: Sequence[Mapping[str, Any]] | Callable[[], Sequence[Mapping[str, Any]]] | None = None
     split: str | None = None
     process_docs: Callable[..., Any] | None = None
-    doc_to_text: Maker = None
-    doc_to_target: Maker = None
-    doc_to_choice: Maker = None
+    doc_to_text: FieldSpec = None
+    doc_to_target: FieldSpec = None
+    doc_to_choice: FieldSpec = None
     fewshot_delimiter: str | None = None
     target_delimiter: str | None = None
     gen_prefix: str | None = None
@@ -90,16 +80,16 @@ class FewshotSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSpec:
-    """A task: what to ask and how to judge it."""
+    """A task: how to build requests and how to score the responses."""
 
     name: str
     path: str = ""
     """The YAML file, for error messages and hashes."""
 
-    dialect: Dialect = "lm_eval"
+    dialect: Dialect = Dialect.LM_EVAL
     alias: str | None = None
     tags: tuple[str, ...] = ()
-    output_type: OutputType = "generate_until"
+    output_type: OutputType = OutputType.GENERATE_UNTIL
 
     dataset_path: str | None = None
     dataset_name: str | None = None
@@ -112,14 +102,14 @@ class TaskSpec:
     process_docs: Callable[..., Any] | None = None
 
     use_prompt: str | None = None
-    description: Maker = ""
-    doc_to_text: Maker = None
-    doc_to_target: Maker = None
-    doc_to_choice: Maker = None
-    doc_to_image: Maker = None
-    doc_to_audio: Maker = None
-    doc_to_visual: Maker = None
-    doc_to_messages: Maker = None
+    description: FieldSpec = ""
+    doc_to_text: FieldSpec = None
+    doc_to_target: FieldSpec = None
+    doc_to_choice: FieldSpec = None
+    doc_to_image: FieldSpec = None
+    doc_to_audio: FieldSpec = None
+    doc_to_visual: FieldSpec = None
+    doc_to_messages: FieldSpec = None
     fewshot_delimiter: str = "\n\n"
     target_delimiter: str = " "
     gen_prefix: str | None = None
@@ -134,7 +124,7 @@ class TaskSpec:
     process_results: Callable[..., Any] | None = None
     unsafe_code: bool = False
     should_decontaminate: bool = False
-    doc_to_decontamination_query: Maker = None
+    doc_to_decontamination_query: FieldSpec = None
 
     lmms_eval_specific_kwargs: Mapping[str, Any] | None = None
     model_specific_generation_kwargs: Mapping[str, Any] | None = None
@@ -144,7 +134,7 @@ class TaskSpec:
     score_key: str = "score"
     full_docs: bool = False
     reasoning_tags: Any = None
-    """Pairs of tags around what a model thinks before it answers; "none" for none; None: as the run says."""
+    """Pairs of tags around reasoning; "none" for no tags; None: the setting of the run applies."""
 
     auto_strip_thinking: bool = False
 
@@ -155,18 +145,23 @@ class TaskSpec:
     places: Mapping[str, str] = field(default_factory=dict)
     """`file:line` of each top-level key, for error messages."""
 
+    def __post_init__(self) -> None:
+        """Accept the YAML names of the dialect and the output type."""
+        object.__setattr__(self, "dialect", Dialect(self.dialect))
+        object.__setattr__(self, "output_type", OutputType(self.output_type))
+
     @property
     def evaluated_split(self) -> str | None:
-        """The split whose documents are asked: `test_split`, else `validation_split`."""
+        """The evaluated split: `test_split`, else `validation_split`."""
         return self.test_split or self.validation_split
 
     @property
     def version(self) -> Any:
-        """`metadata.version`; lm-eval prints `Yaml` where there is none."""
+        """`metadata.version`, else `Yaml`, as lm-eval prints it."""
         return self.metadata.get("version", "Yaml")
 
     def place(self, key: str = "") -> str:
-        """`file:line, key` for an error message."""
+        """Return `file:line, key` for an error message."""
         if key in self.places:
             return f"{self.places[key]}, {key}"
         return f"{self.path}{', ' if self.path and key else ''}{key}"
@@ -180,7 +175,7 @@ class GroupMetric:
     aggregation: str | Callable[..., Any] = "mean"
     weight_by_size: bool = True
     filter_list: tuple[str, ...] | None = None
-    """None means every pipeline found."""
+    """None means all pipelines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,13 +184,17 @@ class GroupSpec:
 
     name: str
     path: str = ""
-    dialect: Dialect = "lm_eval"
+    dialect: Dialect = Dialect.LM_EVAL
     alias: str | None = None
     members: tuple[str, ...] = ()
-    """Names of the tasks and groups directly inside, in order."""
+    """Names of the direct member tasks and groups, in order."""
 
     metrics: tuple[GroupMetric, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Accept the YAML name of the dialect."""
+        object.__setattr__(self, "dialect", Dialect(self.dialect))
 
     @property
     def version(self) -> Any:

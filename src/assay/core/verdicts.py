@@ -1,4 +1,4 @@
-"""How answers were judged. No NaN, no None, no silent 0: a document without a score says why."""
+"""Answers, verdicts and estimates. A document without a score has a reason instead of NaN, None or 0."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.quick_records import quickly_made
+from assay.core.fast_init import fast_init
 
-__all__ = ["Answer", "Estimate", "Evidence", "Repeated", "Score", "Unscored", "Verdict"]
+__all__ = ["Answer", "Estimate", "Evidence", "RepeatScores", "Score", "Unscored", "Verdict"]
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one filter pipeline made of a document's responses: one value per request, in order."""
+    """The output of one filter pipeline for the responses of a document: one value per request, in order."""
 
     document: int
     pipeline: str
     values: tuple[Any, ...]
     steps: tuple[tuple[Any, ...], ...] = ()
-    """What each filter made of them, where one of them is the task's own code: nobody runs that again to show it."""
+    """The output of each filter. Stored only if a filter is task code, which is not run again for display."""
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """One metric's number for one document."""
+    """The score of one document in one metric."""
 
     document: int
     metric: str
@@ -35,10 +35,10 @@ class Score:
     why: str = ""
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What a corpus metric needs of one document: a (gold, prediction) pair, a (log-probability, words) pair."""
+    """The input of a corpus metric from one document: a (gold, prediction) or (log probability, words) pair."""
 
     document: int
     metric: str
@@ -48,7 +48,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unscored:
-    """The metric could not judge this document: counted, never averaged."""
+    """The metric could not score this document. It is counted, but not averaged."""
 
     document: int
     metric: str
@@ -60,52 +60,52 @@ Verdict = Score | Evidence | Unscored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repeated:
-    """What several answers to one document are worth, each judged as if it had been the only one."""
+class RepeatScores:
+    """Scores of the repeated answers to one document, each scored on its own."""
 
     document: int
     pipeline: str
     answers: tuple[int, ...]
-    """Which of them are the same: numbers in the order in which each was first given."""
+    """A number per answer, in order of first appearance; equal answers have the same number."""
 
     scores: Mapping[str, tuple[float, ...]]
-    """Of each metric that gives numbers, one per answer."""
+    """One score per answer, by metric."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A metric over a task or group: the number, how sure it is, and out of how many."""
+    """The value of a metric over a task or group, with its uncertainty and the number of documents."""
 
     task: str
     metric: str
     pipeline: str
     value: Any
-    """A number; a few foreign aggregations return dictionaries, which are kept as breakdowns."""
+    """A number. Some aggregations of other harnesses return dictionaries, which are stored as breakdowns."""
 
     stderr: float | None = None
-    """None when no method is known: never a made-up 0."""
+    """Standard error; None if there is no method to compute it."""
 
     method: str = ""
-    """How the standard error was computed: `mean`, `bootstrap`, `pooled`."""
+    """Method of the standard error: `mean`, `bootstrap`, `pooled`."""
 
     interval: tuple[float, float] | None = None
-    """Where the value would be, 19 times in 20, were the documents drawn anew; None where no method is known."""
+    """95 % confidence interval; None if there is no method to compute it."""
 
     interval_method: str = ""
-    """How it was computed: `wilson`, `t`, `clustered`, `stratified`."""
+    """Method of the interval: `wilson`, `t`, `clustered`, `stratified`."""
 
     plain_stderr: float | None = None
-    """Of the mean of the documents' scores as if they were independent, for a task whose numbers are summed up by a
-    function of its own: not on the scale of `value` where that function changes it."""
+    """Standard error of the mean document score, with documents taken as independent, for tasks with their own
+    aggregation function. Its scale differs from `value` if that function rescales."""
 
     clustered_stderr: float | None = None
-    """The same with documents of one cluster (`cluster_key`) taken as alike."""
+    """The same, clustered by `cluster_key`."""
 
     why: str = ""
-    """Why there is no value, where there is none."""
+    """The reason if there is no value."""
 
     bounds: tuple[float, float] | None = None
-    """What the value would be if every document in doubt were wrong, or right; None where few are in doubt."""
+    """The value if every document with another ending than `scored` were wrong, or right; None if these are few."""
 
     scored: int = 0
     unscored: int = 0

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from assay.core.endings import ENDINGS
 
-__all__ = ["METRICS", "MOST_VALUES", "OUTCOMES", "Category", "Columns"]
+__all__ = ["MAX_CATEGORY_VALUES", "MAX_METRICS", "OUTCOMES", "Category", "Columns"]
 
 OUTCOMES = (*ENDINGS, "open")
 """How a document may stand; `open`: asked, not ended."""
 
-METRICS = 4
+MAX_METRICS = 4
 """Metrics of a task whose scores are kept: the first ones of its table."""
 
-MOST_VALUES = 120
+MAX_CATEGORY_VALUES = 120
 """A field with more values than this is no category."""
 
 FORMAT = 3
@@ -53,7 +53,7 @@ class Columns:
     """Numbers of the documents in their tasks."""
 
     outcome: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
-    scores: NDArray[np.float64] = field(default_factory=lambda: np.empty((METRICS, 0)))
+    scores: NDArray[np.float64] = field(default_factory=lambda: np.empty((MAX_METRICS, 0)))
     """NaN where there is no number."""
 
     length: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
@@ -64,7 +64,7 @@ class Columns:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def grown(self, more: Columns) -> Columns:
+    def concatenate(self, more: Columns) -> Columns:
         """These and others behind them; both know the same tasks."""
         both = {
             name: np.concatenate((getattr(self, name), getattr(more, name)), axis=-1)
@@ -82,7 +82,7 @@ class Columns:
             categories[name] = Category(known.values, np.concatenate(codes))
         return replace(self, **both, tasks=more.tasks, metrics=more.metrics, categories=categories)
 
-    def replaced(self, rows: NDArray[np.int64], more: Columns) -> Columns:
+    def replace_rows(self, rows: NDArray[np.int64], more: Columns) -> Columns:
         """These, with other things known of some rows."""
         changed: dict[str, Any] = {}
         for name in ("outcome", "length", "scores"):
@@ -91,7 +91,7 @@ class Columns:
             changed[name] = column
         return replace(self, **changed, tasks=more.tasks, metrics=more.metrics)
 
-    def numbers(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The columns as they are kept in a file."""
         kept: dict[str, NDArray[Any]] = {
             name: getattr(self, name) for name in ("ids", "task", "position", "outcome", "scores", "length")
@@ -100,7 +100,7 @@ class Columns:
             kept[f"category{at}"] = category.codes
         return kept
 
-    def names(self) -> dict[str, Any]:
+    def to_metadata(self) -> dict[str, Any]:
         """Everything that is not a number, as JSON."""
         return {
             "tasks": self.tasks,
@@ -109,7 +109,7 @@ class Columns:
         }
 
     @classmethod
-    def of(cls, names: dict[str, Any], numbers: Any) -> Columns:
+    def from_stored(cls, names: dict[str, Any], numbers: Any) -> Columns:
         """What `names` and `numbers` gave."""
         categories = {
             name: Category({value: code for code, value in enumerate(values)}, numbers[f"category{at}"])
@@ -123,7 +123,7 @@ class Columns:
         )
 
 
-def write(path: Path, names: dict[str, Any], numbers: dict[str, NDArray[Any]]) -> None:
+def write_columns(path: Path, names: dict[str, Any], numbers: dict[str, NDArray[Any]]) -> None:
     """Keep an index. Written beside its place first: nobody ever reads half of one."""
     waiting = path.with_suffix(".new.npz")
     text = np.frombuffer(json.dumps({"format": FORMAT, **names}).encode(), dtype=np.uint8)
@@ -131,7 +131,7 @@ def write(path: Path, names: dict[str, Any], numbers: dict[str, NDArray[Any]]) -
     waiting.replace(path)
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+def read_columns(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
     """What was kept; None where there is nothing, or nothing that can be read."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:

@@ -1,0 +1,102 @@
+"""The two dialects of task files, and everything that depends on the dialect.
+
+lm_eval and lmms_eval interpret a few keys differently. `docs/guides/dialects.md` describes the differences.
+`assay.tasks.files.dialects` detects the dialect of a task file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+__all__ = ["Dialect"]
+
+
+class Dialect(StrEnum):
+    """The harness whose semantics apply to a task file. A member is equal to its name in `dialect:`.
+
+    >>> Dialect("lmms_eval").answers_are_losses, Dialect.LM_EVAL == "lm_eval"
+    (True, True)
+    """
+
+    LM_EVAL = "lm_eval"
+    LMMS_EVAL = "lmms_eval"
+
+    @property
+    def _is_lmms_eval(self) -> bool:
+        return self is Dialect.LMMS_EVAL
+
+    # --- task files --------------------------------------------------------------------------------
+
+    @property
+    def isolates_helper_modules(self) -> bool:
+        """Whether each `!function` executes its helper file again, so that functions share no module globals."""
+        return self._is_lmms_eval
+
+    @property
+    def reverses_includes(self) -> bool:
+        """Whether the first file of an `include` list has the highest precedence."""
+        return self._is_lmms_eval
+
+    @property
+    def searches_working_folder(self) -> bool:
+        """Whether `include` looks in the working folder before the folder of the task file."""
+        return self._is_lmms_eval
+
+    def default_generation(self, until: Sequence[str]) -> dict[str, Any]:
+        """Return the generation settings of a task without `generation_kwargs`, in the order of the harness."""
+        if self._is_lmms_eval:
+            return {"until": until, "do_sample": False}
+        return {"temperature": 0.0, "do_sample": False, "max_gen_toks": 256, "until": until}
+
+    # --- prompts -----------------------------------------------------------------------------------
+
+    @property
+    def hides_media_columns(self) -> bool:
+        """Whether `doc_to_text` and `process_results` see documents without their media columns."""
+        return self._is_lmms_eval
+
+    @property
+    def drops_final_newline(self) -> bool:
+        """Whether a template loses a newline at its end."""
+        return self._is_lmms_eval
+
+    @property
+    def may_draw_fewer_examples(self) -> bool:
+        """Whether few-shot sampling draws first and then leaves the document itself out, without replacing it."""
+        return self._is_lmms_eval
+
+    @property
+    def reads_fewshot_samples(self) -> bool:
+        """Whether `fewshot_config: samples` is a source of few-shot examples."""
+        return not self._is_lmms_eval
+
+    # --- scores ------------------------------------------------------------------------------------
+
+    @property
+    def answers_are_losses(self) -> bool:
+        """Whether filters and `process_results` get losses in place of log-probabilities."""
+        return self._is_lmms_eval
+
+    @property
+    def scores_all_answers(self) -> bool:
+        """Whether metrics of generated text are called with all answers of a document."""
+        return self._is_lmms_eval
+
+    @property
+    def default_reasoning_tags(self) -> tuple[tuple[str, str], ...]:
+        """The tags around reasoning that are removed from answers when neither task nor run sets any."""
+        return (("<think>", "</think>"), ("<analysis>", "</analysis>")) if self._is_lmms_eval else ()
+
+    @property
+    def reports_unlisted_metrics(self) -> bool:
+        """Whether a metric is reported that `process_results` returns but `metric_list` does not name."""
+        return not self._is_lmms_eval
+
+    # --- results -----------------------------------------------------------------------------------
+
+    @property
+    def weights_groups_by_size(self) -> bool:
+        """The default of `weight_by_size` in `aggregate_metric_list`."""
+        return not self._is_lmms_eval

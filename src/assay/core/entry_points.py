@@ -1,0 +1,34 @@
+"""Entry points of installed packages, read once.
+
+`importlib.metadata` reads the metadata of every installed package on every call. With a few hundred packages that takes
+most of Assay's start-up time, so the result is cached.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+
+__all__ = ["find_entry_points"]
+
+
+def find_entry_points(group: str) -> tuple[EntryPoint, ...]:
+    """Return the entry points of a group, such as `assay.models`."""
+    return _load_entry_points(tuple((folder, _modified_ns(folder)) for folder in sys.path)).get(group, ())
+
+
+@lru_cache(maxsize=1)
+def _load_entry_points(_: tuple[tuple[str, int], ...]) -> dict[str, tuple[EntryPoint, ...]]:
+    """Return the entry points by group. The key changes when `sys.path` changes or a package is installed."""
+    found = entry_points()
+    ours = [group for group in found.groups if group.startswith("assay.")]
+    return {group: tuple(found.select(group=group)) for group in ours}
+
+
+def _modified_ns(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,1 @@
+"""Options of a run: their declarations, parsers and defaults."""

@@ -1,0 +1,307 @@
+"""Parsers of option values: one function per kind of value, each with its own error message."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from typing import Any
+
+from assay.core.errors import InvalidOption
+from assay.core.secrets import redact_assignments
+
+__all__ = [
+    "check_limit",
+    "parse_arguments",
+    "parse_batch_size",
+    "parse_bool",
+    "parse_bootstrap_draws",
+    "parse_chat_template",
+    "parse_dollars",
+    "parse_fraction",
+    "parse_limit",
+    "parse_name_list",
+    "parse_non_negative_integer",
+    "parse_positive_integer",
+    "parse_positive_number",
+    "parse_reasoning_tags",
+    "parse_samples",
+    "parse_seconds",
+    "parse_seed",
+    "parse_trace_mode",
+    "parse_value",
+]
+
+
+def parse_value(text: str) -> Any:
+    """Parse a value: true, 3, 0.5, [1,2], or text.
+
+    >>> parse_value("true"), parse_value("0.5"), parse_value("a/b")
+    (True, 0.5, 'a/b')
+    """
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """Parse `key=value,key=value` or a JSON object.
+
+    >>> parse_arguments("pretrained=a/b,dtype=float32,n=3,stop=[1,2]")
+    {'pretrained': 'a/b', 'dtype': 'float32', 'n': 3, 'stop': [1, 2]}
+    """
+    text = text.strip()
+    if not text:
+        return {}
+    if text.startswith("{"):
+        try:
+            loaded = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InvalidOption(
+                f"invalid JSON: {error.msg} at character {error.pos}", where="--model_args"
+            ) from None
+        return dict(loaded)
+    arguments = {}
+    for piece in _split_top_level_commas(text):
+        key, equals, value = piece.partition("=")
+        if not equals or not key.strip():
+            raise InvalidOption(
+                f"`{redact_assignments(piece)}` is not of the form key=value",
+                hint="write key=value,key=value, or a JSON object",
+            )
+        arguments[key.strip()] = parse_value(value.strip())
+    return arguments
+
+
+def _split_top_level_commas(text: str) -> list[str]:
+    """Split at commas that are not inside brackets or quotes."""
+    pieces, depth, quote, start = [], 0, "", 0
+    for position, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'" and (position == 0 or text[position - 1] in "=,[{( "):
+            quote = character
+        elif character in "[{(":
+            depth += 1
+        elif character in ")}]":
+            depth -= 1
+        elif character == "," and depth <= 0:
+            pieces.append(text[start:position])
+            start = position + 1
+    pieces.append(text[start:])
+    return [piece for piece in pieces if piece.strip()]
+
+
+def parse_limit(text: str) -> float | int | None:
+    """Parse a number of documents, or a fraction of them if below 1.
+
+    >>> parse_limit("10"), parse_limit("0.25")
+    (10, 0.25)
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        raise InvalidOption(
+            f"`{text}` is not a number",
+            where="--limit",
+            hint="use a number of documents (100) or a fraction (0.1)",
+        ) from None
+    return check_limit(value)
+
+
+def check_limit(value: float) -> float | int | None:
+    """Return a number of documents as an integer, a fraction unchanged, and None (all) for -1."""
+    if value == -1:
+        return None
+    if not math.isfinite(value) or value <= 0 or (value > 1 and value != int(value)):
+        raise InvalidOption(
+            f"{value:g} is neither a number nor a fraction of documents",
+            where="--limit",
+            hint="for example 100 or 0.1",
+        )
+    return value if value < 1 else int(value)
+
+
+def parse_seed(text: str) -> tuple[int | None, ...]:
+    """Parse one seed for all generators, or four: python, numpy, torch, few-shot.
+
+    >>> parse_seed("7"), parse_seed("0,1234,None,1234")
+    ((7, 7, 7, 7), (0, 1234, None, 1234))
+    """
+    pieces = [piece.strip() for piece in text.split(",")]
+    try:
+        values = tuple(None if piece.lower() == "none" else int(piece) for piece in pieces)
+    except ValueError:
+        raise InvalidOption(
+            f"`{text}` is not a seed", where="--seed", hint="use one integer or four: 0,1234,1234,1234"
+        ) from None
+    if any(value is not None and not 0 <= value < 2**32 for value in values):
+        raise InvalidOption(
+            f"`{text}` is not a seed", where="--seed", hint="seeds range from 0 to 4294967295"
+        )
+    if len(values) == 1:
+        return values * 4
+    if len(values) != 4:
+        raise InvalidOption(
+            f"expected 1 or 4 seeds, got {len(values)}",
+            where="--seed",
+            hint="use one integer or four: 0,1234,1234,1234",
+        )
+    return values
+
+
+def parse_samples(text: str) -> dict[str, list[int]]:
+    """Parse `{"task": [0, 3, 7]}`: JSON, or the path of a JSON file."""
+    source = text
+    if not text.lstrip().startswith("{"):
+        try:
+            with open(text, encoding="utf-8") as file:
+                source = file.read()
+        except OSError as error:
+            raise InvalidOption(f"cannot read `{text}`: {error.strerror}", where="--samples") from None
+    try:
+        loaded = json.loads(source)
+        return {str(task): [int(index) for index in indices] for task, indices in loaded.items()}
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidOption(
+            "expected a JSON object that maps task names to lists of document indices",
+            where="--samples",
+            hint='{"arc_easy": [0, 3, 7]}',
+        ) from None
+
+
+def parse_reasoning_tags(value: Any) -> tuple[tuple[str, str], ...]:
+    """Parse pairs of tags around reasoning: a list, JSON, or `none`.
+
+    >>> parse_reasoning_tags('[["<think>", "</think>"]]'), parse_reasoning_tags("none")
+    ((('<think>', '</think>'),), ())
+    """
+    if value is False or (isinstance(value, str) and value.lower() == "none"):
+        return ()
+    try:
+        pairs = json.loads(value) if isinstance(value, str) else value
+        if all(isinstance(tag, str) and tag for pair in pairs for tag in pair):
+            return tuple((opening, closing) for opening, closing in pairs)
+    except (TypeError, ValueError):
+        pass
+    raise InvalidOption(
+        f"invalid reasoning tags: {value!r:.80}", hint='use pairs of tags, [["<think>", "</think>"]], or none'
+    )
+
+
+def parse_batch_size(text: str) -> int | str:
+    """Parse a number, `auto` or `auto:N`."""
+    if text == "auto" or text.startswith("auto:"):
+        return text
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise InvalidOption(
+            f"`{text}` is not a batch size", where="--batch_size", hint="use a positive integer or `auto`"
+        )
+    return value
+
+
+def parse_bool(text: str) -> bool:
+    """Parse true/false, yes/no, on/off or 1/0."""
+    lowered = text.lower()
+    if lowered in ("true", "1", "yes", "on"):
+        return True
+    if lowered in ("false", "0", "no", "off"):
+        return False
+    raise InvalidOption(f"`{text}` is neither true nor false")
+
+
+def parse_chat_template(text: str) -> bool | str:
+    """Parse true, false, or the name of a chat template."""
+    lowered = text.lower()
+    return lowered == "true" if lowered in ("true", "false") else text
+
+
+def parse_name_list(text: str) -> list[str]:
+    """Parse a comma-separated list."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def parse_fraction(text: str) -> float:
+    """Parse a fraction between 0 and 1; `5%` is 0.05."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise InvalidOption(f"`{text}` is not a fraction between 0 and 1", hint="for example 0.05 or 5%")
+    return value
+
+
+def parse_positive_number(text: str) -> float:
+    """Parse a number greater than 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise InvalidOption(f"`{text}` is not a number greater than 0")
+    return value
+
+
+def parse_seconds(text: str) -> float:
+    """Parse a number of seconds, 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise InvalidOption(f"`{text}` is not a number of seconds")
+    return value
+
+
+def parse_dollars(text: str) -> float:
+    """Parse an amount of US dollars: `5`, `0.5` or `$5`."""
+    try:
+        value = float(text.strip().removeprefix("$"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise InvalidOption(f"`{text}` is not an amount of US dollars", hint="for example 5 or 0.25")
+    return value
+
+
+def parse_non_negative_integer(text: str) -> int:
+    """Parse an integer of at least 0."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise InvalidOption(f"`{text}` is not an integer of at least 0")
+    return value
+
+
+def parse_positive_integer(text: str) -> int:
+    """Parse an integer of at least 1."""
+    value = parse_non_negative_integer(text)
+    if value == 0:
+        raise InvalidOption("`0` is not an integer of at least 1")
+    return value
+
+
+def parse_bootstrap_draws(text: str) -> str:
+    """Parse the bootstrap resampling method."""
+    if text not in ("lm_eval", "own"):
+        raise InvalidOption(f"`{text}` is neither `lm_eval` nor `own`")
+    return text
+
+
+def parse_trace_mode(text: str) -> str:
+    """Parse how much of an agent trace the answer contains."""
+    if text not in ("basic", "full"):
+        raise InvalidOption(f"`{text}` is neither `basic` nor `full`")
+    return text

@@ -1,0 +1,1 @@
+"""The response cache shared between runs."""

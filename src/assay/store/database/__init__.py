@@ -1,0 +1,1 @@
+"""SQLite access: schemas, migrations, the writer thread and file locks."""

@@ -1,0 +1,146 @@
+"""How an older journal becomes a newer one. Each step works inside a transaction that its caller opened."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from assay.core.codec import encode
+from assay.store.database.tables import MAX_DOCUMENTS_PER_TASK
+
+__all__ = ["AddTable", "add_checksum_column", "merge_rows_by_document", "split_statements"]
+
+_INSERT_ANSWERED = "INSERT INTO answered (id, fingerprint, text, logprob, greedy, source, at, details) VALUES (?,?,?,?,?,?,?,?)"
+_VERSION_1_TABLES = ("prompts", "documents", "requests", "responses", "answers", "verdicts", "outcomes")
+
+
+def split_statements(script: str) -> list[str]:
+    """The statements of a script one by one, because `executescript` would end the transaction."""
+    return [part for part in re.sub(r"--[^\n]*", "", script).split(";") if part.strip()]
+
+
+def merge_rows_by_document(connection: sqlite3.Connection, tables: str) -> None:
+    """1 -> 2: a row per request, answer, verdict and outcome becomes a row per document asked and per one judged."""
+    for table in _VERSION_1_TABLES:
+        connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+    for statement in split_statements(tables):
+        if not re.search(r"CREATE TABLE (facts|failures|estimates)\b", statement):
+            connection.execute(statement)
+    names = "SELECT task FROM old_documents UNION SELECT task FROM old_outcomes ORDER BY task"
+    for number, (task,) in enumerate(connection.execute(names).fetchall()):
+        first = number * MAX_DOCUMENTS_PER_TASK
+        connection.execute(
+            "INSERT INTO tasks VALUES (?,?,?)", (task, first, first + MAX_DOCUMENTS_PER_TASK - 1)
+        )
+        connection.executemany("INSERT INTO asked VALUES (?,?,?,?,?)", _read_asked(connection, task, first))
+        connection.executemany("INSERT INTO judged VALUES (?,?,?,?,?)", _read_judged(connection, task, first))
+    connection.executemany(_INSERT_ANSWERED, _read_answered(connection))
+    for table in _VERSION_1_TABLES:
+        connection.execute(f"DROP TABLE old_{table}")
+
+
+@dataclass(frozen=True, slots=True)
+class AddTable:
+    """A step that adds an empty table, and leaves everything else as it is."""
+
+    name: str
+
+    def __call__(self, connection: sqlite3.Connection, tables: str) -> None:
+        self._create(connection, tables, "CREATE TABLE IF NOT EXISTS")
+
+    def create_temporary(self, connection: sqlite3.Connection, tables: str) -> None:
+        """The table beside a file that is only read, for this connection alone."""
+        self._create(connection, tables, "CREATE TEMP TABLE")
+
+    def _create(self, connection: sqlite3.Connection, tables: str, create: str) -> None:
+        for statement in split_statements(tables):
+            if f"CREATE TABLE {self.name} (" in statement:
+                connection.execute(statement.replace("CREATE TABLE", create))
+
+
+def add_checksum_column(table: str) -> Callable[[sqlite3.Connection, str], None]:
+    """A step that gives the responses of a file their sums; those that are there already have none."""
+
+    def step(connection: sqlite3.Connection, tables: str) -> None:
+        columns = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
+        if "crc" not in columns:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN crc INTEGER")
+
+    return step
+
+
+def _read_asked(connection: sqlite3.Connection, task: str, first: int) -> Iterator[tuple[Any, ...]]:
+    requests = _group_by_document(
+        connection,
+        "SELECT r.document, r.number, r.repeat, r.kind, p.content, r.argument, r.fingerprint"
+        " FROM old_requests r JOIN old_prompts p ON p.digest = r.prompt WHERE r.task = ?"
+        " ORDER BY r.document, r.number, r.repeat",
+        task,
+    )
+    query = "SELECT document, fields, target FROM old_documents WHERE task = ? ORDER BY document"
+    for document, fields, target in connection.execute(query, (task,)):
+        listed = requests.get(document, [])
+        prompts = list(dict.fromkeys(row[4] for row in listed))
+        content = {
+            "prompts": prompts,
+            "requests": [(*row[1:4], prompts.index(row[4]), *row[5:]) for row in listed],
+        }
+        text = json.dumps(content, ensure_ascii=False)
+        yield first + document, fields, target, len(listed), text
+
+
+def _read_judged(connection: sqlite3.Connection, task: str, first: int) -> Iterator[tuple[Any, ...]]:
+    query = "SELECT document, pipeline, content FROM old_answers WHERE task = ? ORDER BY document"
+    answers = _group_by_document(connection, query, task)
+    query = "SELECT document, pipeline, metric, kind, value, why FROM old_verdicts WHERE task = ? ORDER BY document"
+    verdicts = _group_by_document(connection, query, task)
+    query = "SELECT document, outcome, why FROM old_outcomes WHERE task = ? ORDER BY document"
+    for document, outcome, why in connection.execute(query, (task,)):
+        values = {
+            pipeline: json.loads(content)["values"] for _, pipeline, content in answers.get(document, [])
+        }
+        listed = [
+            (pipeline, metric, kind, _number_or_text(value), reason)
+            for _, pipeline, metric, kind, value, reason in verdicts.get(document, [])
+        ]
+        yield first + document, outcome, why, _json(values), _json(listed)
+
+
+def _number_or_text(value: Any) -> Any:
+    return encode(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _read_answered(connection: sqlite3.Connection) -> Iterator[tuple[Any, ...]]:
+    query = (
+        "SELECT fingerprint, text, logprob, greedy, source, at, finish, reasoning, input_tokens, output_tokens, seconds"
+        " FROM old_responses ORDER BY at"
+    )
+    names = ("finish", "reasoning", "input_tokens", "output_tokens", "seconds")
+    for number, (*head, finish, reasoning, read, written, seconds) in enumerate(connection.execute(query)):
+        if isinstance(reasoning, bytes):
+            reasoning = reasoning.decode("utf-8", "surrogatepass")
+        known = dict(zip(names, (finish or None, reasoning, read, written, seconds), strict=True))
+        details = {name: value for name, value in known.items() if value is not None}
+        yield number, *head, _json(details) if details else None
+
+
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
+
+
+def _group_by_document(
+    connection: sqlite3.Connection, query: str, task: str
+) -> dict[int, list[tuple[Any, ...]]]:
+    rows = connection.execute(query, (task,))
+    return {document: list(group) for document, group in groupby(rows, key=lambda row: row[0])}

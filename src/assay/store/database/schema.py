@@ -1,0 +1,184 @@
+"""How a file of ours is opened: made when missing, migrated when older, refused when newer or damaged.
+
+The version of its format stands in SQLite's `user_version`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay.core.errors import CorruptStore, OutputError
+from assay.store.database.migrations import (
+    AddTable,
+    add_checksum_column,
+    merge_rows_by_document,
+    split_statements,
+)
+from assay.store.database.tables import CACHE_TABLES, JOURNAL_TABLES
+
+__all__ = ["CACHE_SCHEMA", "JOURNAL_SCHEMA", "MalformedDatabase", "Schema", "open_database"]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The tables of one kind of file, the version of their format, and the way there from older ones."""
+
+    tables: str
+    version: int
+    cache_kib: int
+    """How much of the file SQLite may hold in memory."""
+
+    migrations: Mapping[int, Callable[[sqlite3.Connection, str], None]] = field(default_factory=dict)
+    """`migrations[n](connection, tables)` turns version n into n + 1."""
+
+    @property
+    def statements(self) -> list[str]:
+        """What makes the tables, one by one."""
+        return split_statements(self.tables)
+
+
+JOURNAL_SCHEMA = Schema(
+    JOURNAL_TABLES,
+    7,
+    4_096,
+    {
+        1: merge_rows_by_document,
+        2: AddTable("judge_requests"),
+        3: add_checksum_column("answered"),
+        4: AddTable("repeats"),
+        5: AddTable("tokens"),
+        6: AddTable("filter_steps"),
+    },
+)
+CACHE_SCHEMA = Schema(
+    CACHE_TABLES, 3, 32_768, {1: add_checksum_column("responses"), 2: AddTable("tokens")}
+)  # names are hashes, so pages are hit all over
+
+
+class MalformedDatabase(CorruptStore):
+    """A file SQLite cannot make sense of, unlike one that is merely not ours or newer."""
+
+
+def open_database(
+    path: Path, schema: Schema, *, readonly: bool = False, durable: bool = True
+) -> sqlite3.Connection:
+    """Open a database of ours: made when missing, migrated when older, refused when newer or damaged.
+
+    Raises:
+        OutputError: The file cannot be made or opened.
+        CorruptStore: The file is not one of ours, or not sound.
+    """
+    try:
+        if readonly:
+            connection = sqlite3.connect(
+                _build_readonly_uri(path.resolve()), uri=True, check_same_thread=False
+            )
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=60.0)
+    except (sqlite3.Error, OSError) as error:
+        raise OutputError(f"cannot open `{path}`: {error}", hint="choose another --output_path") from None
+    try:
+        version = _check_version(connection, path, schema, readonly=readonly)
+        if not readonly:
+            _prepare(connection, schema, version, durable=durable)
+        elif version < schema.version:
+            connection = _migrate_for_reading(connection, schema, version)
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise _explain_error(error, path) from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _build_readonly_uri(path: Path) -> str:
+    """The address under which a file is read. Where nobody can write, SQLite must not look for other writers."""
+    wal = path.with_name(path.name + "-wal")
+    still = not os.access(path.parent, os.W_OK) and not wal.exists()
+    return f"{path.as_uri()}?mode=ro{'&immutable=1' if still else ''}"
+
+
+def _prepare(connection: sqlite3.Connection, schema: Schema, version: int, *, durable: bool) -> None:
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute(f"PRAGMA cache_size=-{schema.cache_kib}")
+    connection.execute("PRAGMA wal_autocheckpoint=8192")
+    connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+    if version == 0:
+        connection.execute("BEGIN IMMEDIATE")  # two processes may make the same cache at the same time
+        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            for statement in schema.statements:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={schema.version}")
+        connection.execute("COMMIT")
+    else:
+        _migrate(connection, schema, version)
+
+
+def _migrate(connection: sqlite3.Connection, schema: Schema, version: int) -> None:
+    for step in range(version, schema.version):
+        connection.execute("BEGIN IMMEDIATE")
+        if connection.execute("PRAGMA user_version").fetchone()[0] == step:
+            schema.migrations[step](connection, schema.tables)
+            connection.execute(f"PRAGMA user_version={step + 1}")
+        connection.execute("COMMIT")
+
+
+def _migrate_for_reading(connection: sqlite3.Connection, schema: Schema, version: int) -> sqlite3.Connection:
+    """An older file that is only looked at stays as it is. Tables it has not yet are empty ones beside it; where more
+    has changed since, what is looked at is a newer copy in memory."""
+    steps = [schema.migrations[step] for step in range(version, schema.version)]
+    added = [step for step in steps if isinstance(step, AddTable)]
+    if len(added) == len(steps):
+        for step in added:
+            step.create_temporary(connection, schema.tables)
+        connection.execute("PRAGMA query_only=1")
+        return connection
+    copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+    with closing(connection):
+        connection.backup(copy)
+    _migrate(copy, schema, version)
+    copy.execute("PRAGMA query_only=1")
+    return copy
+
+
+def _check_version(connection: sqlite3.Connection, path: Path, schema: Schema, *, readonly: bool) -> int:
+    """The format of the file, 0 when it is still empty. Anything else than our tables is refused, and untouched."""
+    connection.execute("BEGIN")  # one look: another process may be making the tables
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    connection.execute("COMMIT")
+    if version > schema.version:
+        raise CorruptStore(
+            f"the file was written by a newer Assay (format {version}, this one knows {schema.version})",
+            where=str(path),
+            hint="upgrade Assay",
+        )
+    empty = version == 0 and not tables
+    complete = version == schema.version and tables.issuperset(
+        re.findall(r"CREATE TABLE (\w+)", schema.tables)
+    )
+    first = re.findall(r"CREATE TABLE (\w+)", schema.tables)[0]
+    older = 0 < version < schema.version and first in tables
+    if not (complete or older or (empty and not readonly)):
+        raise CorruptStore("the file is a database, but not one of Assay's", where=str(path))
+    return version
+
+
+def _explain_error(error: sqlite3.DatabaseError, path: Path) -> OutputError | CorruptStore:
+    if isinstance(error, sqlite3.OperationalError):
+        return OutputError(
+            f"cannot write `{path}`: {error}", hint="is the disk full, or the folder read-only?"
+        )
+    return MalformedDatabase(
+        f"the file is damaged or not a journal: {error}",
+        where=str(path),
+        hint="`assay runs repair` keeps what is sound",
+    )

@@ -1,0 +1,121 @@
+"""The tables of a journal and of a response cache, and what a journal looks like to a SELECT.
+
+A journal keeps one row per document asked, one per response, one per document judged, each appended at the end of its
+table: that is what makes a million documents cheap. The views give them the names and columns people look for.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CACHE_TABLES", "JOURNAL_TABLES", "MAX_DOCUMENTS_PER_TASK"]
+
+MAX_DOCUMENTS_PER_TASK = 1 << 40
+"""Room for the documents of one task in the numbers of rows."""
+
+JOURNAL_TABLES = """
+CREATE TABLE facts (            -- what the run is: spec, plan, model identity, versions, times
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL         -- JSON
+) WITHOUT ROWID;
+CREATE TABLE tasks (            -- the documents of a task have the rows from `first` to `last`
+    name TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE asked (
+    id INTEGER PRIMARY KEY,     -- tasks.first + position of the document
+    fields TEXT NOT NULL,       -- JSON; media described, not held
+    target TEXT NOT NULL,       -- JSON
+    count INTEGER NOT NULL,     -- how many requests
+    requests TEXT NOT NULL      -- JSON: each prompt once; requests [number, repeat, kind, prompt, argument, fingerprint]
+);
+CREATE TABLE answered (
+    id INTEGER PRIMARY KEY,
+    fingerprint TEXT NOT NULL,
+    text TEXT, logprob, greedy INTEGER,  -- logprob has no type, because REAL makes 0.0 of -0.0; NULL is NaN
+    source TEXT NOT NULL,       -- model | judge | cache
+    at REAL NOT NULL,
+    details TEXT,               -- JSON of what else is known: finish, reasoning, tokens, seconds
+    crc INTEGER                 -- over what the response says; NULL where it was written before there was one
+);
+CREATE TABLE tokens (           -- only of runs that keep them
+    id INTEGER PRIMARY KEY,     -- as in `answered`
+    content TEXT NOT NULL,      -- JSON: pieces, logprobs
+    crc INTEGER NOT NULL        -- over the response and this: tokens of another answer are none of this one
+);
+CREATE TABLE failures (         -- every attempt that came to nothing; kept, counted, asked again
+    fingerprint TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL
+);
+CREATE TABLE judge_requests (   -- what scoring asked of other models, answered in `answered` as all else
+    task TEXT NOT NULL, document INTEGER NOT NULL,
+    judge TEXT NOT NULL,        -- the judge's name
+    fingerprint TEXT NOT NULL,
+    number INTEGER NOT NULL, repeat INTEGER NOT NULL,
+    prompt TEXT NOT NULL,       -- plain text, or JSON messages
+    settings TEXT NOT NULL,     -- the digest of its settings (facts: settings:<digest>)
+    PRIMARY KEY (task, document, judge, fingerprint)
+) WITHOUT ROWID;
+CREATE TABLE judged (
+    id INTEGER PRIMARY KEY,     -- as in `asked`
+    outcome TEXT NOT NULL,      -- a word of core/endings.py
+    why TEXT NOT NULL,
+    answers TEXT NOT NULL,      -- JSON: pipeline -> one value per request
+    verdicts TEXT NOT NULL      -- JSON: [pipeline, metric, kind, value, why]; a value is a number, or encoded text
+);
+CREATE TABLE filter_steps (     -- only of filters that are a task's own code
+    id INTEGER PRIMARY KEY,     -- as in `asked`
+    content TEXT NOT NULL       -- JSON: pipeline -> for each filter a value per request
+);
+CREATE TABLE repeats (          -- only of documents that were answered several times
+    id INTEGER PRIMARY KEY,     -- as in `asked`
+    content TEXT NOT NULL       -- JSON: [pipeline, which answers are the same, metric -> a score per answer]
+);
+CREATE TABLE estimates (
+    task TEXT NOT NULL, metric TEXT NOT NULL, pipeline TEXT NOT NULL,
+    content TEXT NOT NULL,      -- JSON of an Estimate
+    PRIMARY KEY (task, metric, pipeline)
+) WITHOUT ROWID;
+CREATE VIEW documents AS
+    SELECT t.name AS task, a.id - t.first AS document, a.fields, a.target
+    FROM tasks t JOIN asked a ON a.id BETWEEN t.first AND t.last;
+CREATE VIEW requests AS         -- `argument`: the continuation; for generate the digest of its settings
+    SELECT t.name AS task, a.id - t.first AS document,
+        json_extract(r.value, '$[0]') AS number, json_extract(r.value, '$[1]') AS repeat,
+        json_extract(r.value, '$[2]') AS kind,
+        json_extract(a.requests, '$.prompts[' || json_extract(r.value, '$[3]') || ']') AS prompt,
+        json_extract(r.value, '$[4]') AS argument, json_extract(r.value, '$[5]') AS fingerprint
+    FROM tasks t JOIN asked a ON a.id BETWEEN t.first AND t.last, json_each(a.requests, '$.requests') r;
+CREATE VIEW responses AS
+    SELECT fingerprint, text, logprob, greedy,
+        coalesce(json_extract(details, '$.finish'), '') AS finish, json_extract(details, '$.reasoning') AS reasoning,
+        json_extract(details, '$.input_tokens') AS input_tokens,
+        json_extract(details, '$.output_tokens') AS output_tokens,
+        json_extract(details, '$.seconds') AS seconds, source, at
+    FROM answered;
+CREATE VIEW outcomes AS         -- how each document ended
+    SELECT t.name AS task, j.id - t.first AS document, j.outcome, j.why
+    FROM tasks t JOIN judged j ON j.id BETWEEN t.first AND t.last;
+CREATE VIEW answers AS          -- `content`: pipeline -> one value per request
+    SELECT t.name AS task, j.id - t.first AS document, j.answers AS content
+    FROM tasks t JOIN judged j ON j.id BETWEEN t.first AND t.last;
+CREATE VIEW verdicts AS         -- `kind`: score | evidence | unscored
+    SELECT t.name AS task, j.id - t.first AS document,
+        json_extract(v.value, '$[0]') AS pipeline, json_extract(v.value, '$[1]') AS metric,
+        json_extract(v.value, '$[2]') AS kind, json_extract(v.value, '$[3]') AS value,
+        json_extract(v.value, '$[4]') AS why
+    FROM tasks t JOIN judged j ON j.id BETWEEN t.first AND t.last, json_each(j.verdicts) v;
+"""
+
+CACHE_TABLES = """
+CREATE TABLE responses (
+    fingerprint TEXT PRIMARY KEY,
+    text TEXT, logprob, greedy INTEGER,  -- logprob has no type, because REAL makes 0.0 of -0.0; NULL is NaN
+    finish TEXT NOT NULL, reasoning TEXT,
+    input_tokens INTEGER, output_tokens INTEGER, seconds REAL,
+    source TEXT NOT NULL,       -- the model's name
+    at REAL NOT NULL,
+    crc INTEGER                 -- over what the response says; NULL where it was written before there was one
+) WITHOUT ROWID;
+CREATE TABLE tokens (           -- of answers to runs that keep them
+    fingerprint TEXT PRIMARY KEY,
+    content TEXT NOT NULL,      -- JSON: pieces, logprobs
+    crc INTEGER NOT NULL        -- over the response and this
+) WITHOUT ROWID;
+"""

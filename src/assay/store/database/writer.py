@@ -1,0 +1,149 @@
+"""One thread that writes, in groups: whatever is waiting goes into one transaction.
+
+So a commit costs the same for one row or ten thousand, and a caller that waits knows its rows are on disk.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+from assay.core.errors import AssayError, OutputError
+
+__all__ = ["BatchWriter"]
+
+Batch = Sequence[tuple[str, Sequence[tuple[Any, ...]]]]
+"""(SQL with placeholders, rows) pairs that belong in one transaction."""
+
+_PendingBatch = tuple[Batch, Future[None]]
+
+_DEFERRED_COMMIT_INTERVAL_S = 0.5
+"""How long rows wait for company that nobody waits for."""
+
+
+_ROWS_PER_STATEMENT = 64
+"""Rows that go into one statement."""
+
+_VALUES = re.compile(r" VALUES \([?,]+\)$")
+
+
+@lru_cache(maxsize=64)
+def _build_multi_row_statement(statement: str, columns: int) -> str:
+    """An INSERT of one row as one of many; empty for what is none."""
+    if not _VALUES.search(statement):
+        return ""
+    row = f"({','.join('?' * columns)})"
+    return _VALUES.sub(f" VALUES {','.join([row] * _ROWS_PER_STATEMENT)}", statement)
+
+
+class BatchWriter:
+    """Appends batches to a database from a thread of its own."""
+
+    def __init__(self, open_connection: Callable[[], sqlite3.Connection], *, name: str) -> None:
+        self._open = open_connection
+        self._name = name
+        self._queue: queue.SimpleQueue[_PendingBatch | None] = queue.SimpleQueue()
+        self._deferred: deque[_PendingBatch] = deque()
+        self._error: AssayError | None = None
+        self._connection = open_connection()
+        self._thread = threading.Thread(target=self._run, name=f"assay-{name}", daemon=True)
+        self._thread.start()
+
+    def submit(self, batch: Batch, *, deferred: bool = False) -> Future[None]:
+        """Hand over rows. The future is done when they are committed, or carries why they could not be.
+
+        Rows `at_leisure` are committed with the next ones that somebody waits for, before them, or after half a second.
+        """
+        done: Future[None] = Future()
+        done.set_running_or_notify_cancel()  # whoever stops waiting, the rows are written all the same
+        if self._error is not None:
+            done.set_exception(self._error)
+        elif deferred:
+            self._deferred.append((batch, done))
+        else:
+            self._queue.put((batch, done))
+        return done
+
+    def close(self) -> None:
+        """Write what is waiting, then stop."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+        self._error = self._error or OutputError(f"the {self._name} is closed")
+
+    def _run(self) -> None:
+        try:
+            stop = False
+            while not stop:
+                group, stop = self._next_group()
+                if group:
+                    self._commit(group)
+        finally:
+            self._connection.close()
+
+    def _next_group(self) -> tuple[list[_PendingBatch], bool]:
+        """Wait for rows, and take all there are; and whether they are the last ones."""
+        urgent: list[_PendingBatch] = []
+        stop = False
+        with suppress(queue.Empty):
+            following = self._queue.get(timeout=_DEFERRED_COMMIT_INTERVAL_S)
+            while following is not None:
+                urgent.append(following)
+                following = self._queue.get_nowait()
+            stop = True
+        leisurely = [self._deferred.popleft() for _ in range(len(self._deferred))]
+        return leisurely + urgent, stop
+
+    def _commit(self, group: list[_PendingBatch]) -> None:
+        try:
+            if self._error is not None:
+                raise self._error
+            self._connection.execute("BEGIN IMMEDIATE")
+            for batch, _ in group:
+                for statement, rows in batch:
+                    self._write(statement, rows)
+            self._connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 - the sink loop: whoever waits must hear of it, whatever it is
+            self._fail(error, group)
+        else:
+            for _, done in group:
+                done.set_result(None)
+
+    def _write(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert many rows with each step of the database: between two steps other threads take their turn."""
+        together, rest = 0, rows
+        if len(rows) >= _ROWS_PER_STATEMENT and (
+            widened := _build_multi_row_statement(statement, len(rows[0]))
+        ):
+            together = len(rows) - len(rows) % _ROWS_PER_STATEMENT
+            for start in range(0, together, _ROWS_PER_STATEMENT):
+                self._connection.execute(
+                    widened, [*chain.from_iterable(rows[start : start + _ROWS_PER_STATEMENT])]
+                )
+            rest = rows[together:]
+        if rest:
+            self._connection.executemany(statement, rest)
+
+    def _fail(self, error: Exception, group: list[_PendingBatch]) -> None:
+        with suppress(sqlite3.Error):  # where even that fails, closing the connection undoes it
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        if isinstance(error, sqlite3.Error):
+            error = OutputError(
+                f"cannot write the {self._name}: {error}",
+                hint="what was committed before is safe; make room or check the folder, then repeat the command",
+            )
+        elif not isinstance(error, AssayError):
+            error = AssayError(f"the {self._name} cannot hold this: {type(error).__name__}: {error}")
+        self._error = error
+        for _, done in group:
+            done.set_exception(error)

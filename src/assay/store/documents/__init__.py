@@ -1,0 +1,1 @@
+"""Views of the documents of a run: records, samples, details and score tables."""

@@ -1,0 +1,250 @@
+"""One document of a run with everything that happened to it; or a page of them, in short."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.core.responses import Response
+from assay.store.integrity.row_checksums import is_answered_row_intact
+from assay.store.journal import rows
+from assay.store.journal.journal import Journal
+from assay.store.journal.token_rows import SELECT_TOKENS, attach_tokens
+
+__all__ = [
+    "DocumentRecord",
+    "DocumentSummary",
+    "JudgeExchange",
+    "RequestRecord",
+    "read_document",
+    "read_document_summaries",
+]
+
+RowFinder = Callable[[Sequence[str]], list[int]]
+"""Fingerprints -> rows of the journal that may hold their responses."""
+
+_SELECT_DOCUMENT = """
+SELECT t.first, a.fields, a.target, a.requests, j.outcome, j.why, j.answers, j.verdicts
+FROM tasks t LEFT JOIN asked a ON a.id = t.first + ?1 LEFT JOIN judged j ON j.id = t.first + ?1
+WHERE t.name = ?2 AND (a.id IS NOT NULL OR j.id IS NOT NULL)
+"""
+_SELECT_SUMMARIES = """
+SELECT i.value, a.target, a.requests, a.fields, j.answers, j.outcome, j.why
+FROM json_each(?) i LEFT JOIN asked a ON a.id = i.value LEFT JOIN judged j ON j.id = i.value
+"""
+_SELECT_JUDGE_REQUESTS = """
+SELECT judge, fingerprint, number, repeat, prompt, settings FROM judge_requests
+WHERE task = ? AND document = ? ORDER BY judge, number, repeat
+"""
+_SELECT_FAILURES = (
+    "SELECT fingerprint, kind, message, attempts, at FROM failures WHERE fingerprint IN ({}) ORDER BY at"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRecord:
+    """One request and what came of it."""
+
+    number: int
+    repeat: int
+    kind: str
+    """likelihood | generate | rolling"""
+
+    prompt: int
+    """Which of the document's prompts."""
+
+    continuation: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    response: Response | None = None
+    source: str = ""
+    """model | judge | cache"""
+
+    failures: tuple[tuple[str, str, int], ...] = ()
+    """(kind, message, attempts) of what came to nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeExchange:
+    """What a judge was asked about a document, and what it said."""
+
+    judge: str
+    repeat: int
+    prompt: str
+    reply: Response | None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentRecord:
+    """Everything a journal knows of one document."""
+
+    task: str
+    position: int
+    id: int
+    outcome: str
+    why: str
+    fields: dict[str, Any]
+    target: Any
+    prompts: list[str]
+    asked: list[RequestRecord]
+    answers: dict[str, list[Any]]
+    verdicts: list[tuple[str, str, str, Any, str]]
+    """(pipeline, metric, kind, value, why)"""
+
+    judges: list[JudgeExchange]
+    steps: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """Pipeline -> what each of its filters made of each request, where that was kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentSummary:
+    """One document, in short."""
+
+    id: int
+    prompt: str
+    fields: dict[str, Any]
+    target: Any
+    answers: dict[str, list[Any]]
+    outcome: str
+    why: str
+
+
+def read_document(
+    journal: Journal, task: str, position: int, find: RowFinder | None = None
+) -> DocumentRecord | None:
+    """A document by task and number; None where the run has no such document."""
+    with journal.report_decode_errors():
+        for first, fields, target, requests, outcome, why, answers, verdicts in journal.query(
+            _SELECT_DOCUMENT, (position, task)
+        ):
+            content = json.loads(requests) if requests else {"prompts": [], "requests": []}
+            judges = list(journal.query(_SELECT_JUDGE_REQUESTS, (task, position)))
+            names = [request[5] for request in content["requests"]] + [judge[1] for judge in judges]
+            known = _find_responses(journal, names, find)
+            settings = _read_settings(
+                journal, {request[4] for request in content["requests"]} | {judge[5] for judge in judges}
+            )
+            failed = _read_failures(journal, [name for name in names if name not in known])
+            return DocumentRecord(
+                task=task,
+                position=position,
+                id=first + position,
+                outcome=outcome or "open",
+                why=why or "",
+                fields=json.loads(fields) if fields else {},
+                target=json.loads(target)["target"] if target else None,
+                prompts=content["prompts"],
+                asked=[_build_request(request, known, settings, failed) for request in content["requests"]],
+                answers=json.loads(answers) if answers else {},
+                verdicts=[
+                    (pipeline, metric, kind, rows.decode_verdict_value(value), reason)
+                    for pipeline, metric, kind, value, reason in (json.loads(verdicts) if verdicts else ())
+                ],
+                steps=_read_filter_steps(journal, first + position),
+                judges=[
+                    JudgeExchange(
+                        judge=judge,
+                        repeat=repeat,
+                        prompt=prompt,
+                        reply=known[name][0] if name in known else None,
+                        settings=settings.get(digest, {}),
+                    )
+                    for judge, name, _, repeat, prompt, digest in judges
+                ],
+            )
+    return None
+
+
+def read_document_summaries(journal: Journal, ids: Sequence[int]) -> list[DocumentSummary]:
+    """Documents by their rows, in the order given."""
+    with journal.report_decode_errors():
+        found = {
+            number: DocumentSummary(
+                id=number,
+                prompt=_first_prompt(requests),
+                fields=json.loads(fields) if fields else {},
+                target=json.loads(target)["target"] if target else None,
+                answers=json.loads(answers) if answers else {},
+                outcome=outcome or "open",
+                why=why or "",
+            )
+            for number, target, requests, fields, answers, outcome, why in journal.query(
+                _SELECT_SUMMARIES, (json.dumps(list(ids)),)
+            )
+        }
+    return [found[number] for number in ids if number in found]
+
+
+def _first_prompt(requests: str | None) -> str:
+    prompts = json.loads(requests)["prompts"] if requests else []
+    return str(prompts[0]) if prompts else ""
+
+
+def _build_request(
+    request: list[Any],
+    known: dict[str, tuple[Response, str]],
+    settings: dict[str, dict[str, Any]],
+    failed: dict[str, list[tuple[str, str, int]]],
+) -> RequestRecord:
+    number, repeat, kind, prompt, argument, fingerprint = request
+    response, source = known.get(fingerprint, (None, ""))
+    return RequestRecord(
+        number=number,
+        repeat=repeat,
+        kind=kind,
+        prompt=prompt,
+        continuation=argument if kind == "likelihood" else "",
+        settings=settings.get(argument, {}) if kind == "generate" else {},
+        response=response,
+        source=source,
+        failures=tuple(failed.get(fingerprint, ())),
+    )
+
+
+def _find_responses(
+    journal: Journal, names: Sequence[str], find: RowFinder | None
+) -> dict[str, tuple[Response, str]]:
+    """Fingerprint -> (response, where it came from)."""
+    if find is None:
+        return {name: (response, "") for name, response in journal.find(names, tokens=True).items()}
+    numbers = find(names)
+    wanted = set(names)
+    found = {}
+    columns = "fingerprint, text, logprob, greedy, details, crc, source"
+    chosen = ",".join(map(str, numbers))
+    for *row, source in journal.query(f"SELECT {columns} FROM answered WHERE id IN ({chosen})"):
+        if row[0] in wanted and is_answered_row_intact(tuple(row)):
+            found[row[0]] = (rows.response_from_answered(tuple(row)), source)
+    responses = {name: response for name, (response, _) in found.items()}
+    for name, response in attach_tokens(
+        responses, journal.query(f"{SELECT_TOKENS} WHERE id IN ({chosen})")
+    ).items():
+        found[name] = (response, found[name][1])
+    return found
+
+
+def _read_filter_steps(journal: Journal, row: int) -> dict[str, list[list[Any]]]:
+    found: dict[str, list[list[Any]]] = {}
+    for (content,) in journal.query("SELECT content FROM filter_steps WHERE id = ?", (row,)):
+        found = json.loads(content)
+    return found
+
+
+def _read_settings(journal: Journal, digests: set[str]) -> dict[str, dict[str, Any]]:
+    found = {}
+    for digest in digests:
+        for (value,) in journal.query("SELECT value FROM facts WHERE key = ?", (f"settings:{digest}",)):
+            found[digest] = json.loads(value)
+    return found
+
+
+def _read_failures(journal: Journal, names: Sequence[str]) -> dict[str, list[tuple[str, str, int]]]:
+    if not names:
+        return {}
+    found: dict[str, list[tuple[str, str, int]]] = {}
+    marks = ",".join("?" * len(names))
+    for name, kind, message, attempts, _ in journal.query(_SELECT_FAILURES.format(marks), list(names)):
+        found.setdefault(name, []).append((kind, message, attempts))
+    return found

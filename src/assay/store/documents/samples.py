@@ -1,0 +1,90 @@
+"""Judged documents as rows under lm-eval's names: what `samples_<task>.jsonl` holds, a line per document and filter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from assay.core.responses import Response
+from assay.store.journal.journal import Journal
+from assay.store.journal.rows import decode_verdict_value
+
+__all__ = ["read_samples"]
+
+_BATCH_SIZE = 64
+"""Documents whose responses are looked up together."""
+
+
+def read_samples(journal: Journal, task: str) -> Iterator[dict[str, Any]]:
+    """Rows in document order, filters in pipeline order. Streams: only a few documents are held."""
+    facts = journal.read_facts()
+    settings = {key.partition(":")[2]: value for key, value in facts.items() if key.startswith("settings:")}
+    about = facts.get("tasks", {}).get(task, {})
+    order = {name: at for at, name in enumerate(about.get("pipelines", []))}
+    metrics = {name: at for at, name in enumerate(about.get("metrics", []))}
+    for document, fields, target, requests, responses, answers, verdicts in _join_documents(journal, task):
+        asked = _format_requests(requests, responses, settings)
+        listed = sorted(verdicts, key=lambda row: metrics.get(row[1], len(metrics)))
+        for pipeline, values in sorted(answers.items(), key=lambda row: order.get(row[0], len(order))):
+            scores = {
+                metric: decode_verdict_value(value)
+                for name, metric, kind, value, _ in listed
+                if name == pipeline and kind != "unscored"
+            }
+            yield {
+                "doc_id": document,
+                "doc": json.loads(fields),
+                "target": json.loads(target)["target"],
+                **asked,
+                "filtered_resps": values,
+                "filter": pipeline,
+                "metrics": list(scores),
+                **scores,
+            }
+
+
+def _join_documents(journal: Journal, task: str) -> Iterator[tuple[Any, ...]]:
+    """(document, fields, target, requests, responses, answers, verdicts) of every document that was judged."""
+    judged = journal.read_judged(task)
+    ended = next(judged, None)
+    asked = journal.read_documents(task)
+    while some := list(islice(asked, _BATCH_SIZE)):
+        requests = [json.loads(content) for *_, content in some]
+        responses = journal.find([request[5] for one in requests for request in one["requests"]])
+        for (document, fields, target, _), one in zip(some, requests, strict=True):
+            while ended is not None and ended[0] < document:
+                ended = next(judged, None)
+            if ended is not None and ended[0] == document:
+                yield document, fields, target, one, responses, json.loads(ended[1]), json.loads(ended[2])
+
+
+def _format_requests(
+    content: dict[str, Any], known: Mapping[str, Response], settings: dict[str, Any]
+) -> dict[str, Any]:
+    arguments: list[list[Any]] = []
+    responses: list[list[Any]] = []
+    last = None
+    for number, _, kind, place, argument, fingerprint in sorted(content["requests"], key=lambda row: row[:2]):
+        if number != last:  # of a choice, or of a round; one repeat's dialogue may be longer than another's
+            last = number
+            prompt = content["prompts"][place]
+            match kind:
+                case "generate":
+                    arguments.append([prompt, settings.get(argument, {})])
+                case "likelihood":
+                    arguments.append([prompt, argument])
+                case _:
+                    arguments.append([prompt])
+            responses.append([])
+        responses[-1].append(_response(kind, known.get(fingerprint)))
+    return {"arguments": arguments, "resps": responses}
+
+
+def _response(kind: str, response: Response | None) -> Any:
+    """A response as lm-eval shows it; None where nobody answered."""
+    if response is None or isinstance(response.value, str):
+        return None if response is None else response.value
+    value = response.value
+    return value.total if kind == "rolling" else [value.total, value.greedy]

@@ -1,0 +1,179 @@
+"""Questions about the documents of a run: which, in what order, how many of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.store.index.columns import OUTCOMES, Columns
+from assay.store.index.document_index import DocumentIndex
+from assay.store.index.text_search import parse_search_words
+
+__all__ = [
+    "Breakdown",
+    "DocumentQuery",
+    "Facets",
+    "compute_breakdown",
+    "count_facets",
+    "list_categories",
+    "select_documents",
+]
+
+Rows = NDArray[np.int64]
+Sort = Literal["document", "score", "length", "outcome"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentQuery:
+    """Which documents, and in what order. Everything is optional, and all of it counts together."""
+
+    task: str = ""
+    outcomes: tuple[str, ...] = ()
+    metric: int = 0
+    """The column of scores that is looked at: the first metric of each task, or a further one."""
+
+    low: float | None = None
+    high: float | None = None
+    """Scores from … to, both included."""
+
+    text: str = ""
+    """Words that must all occur; `"several words"` as they stand; `#12` is the document of that number."""
+
+    categories: tuple[tuple[str, str], ...] = ()
+    """(field, value) pairs."""
+
+    sort: Sort = "document"
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facets:
+    """How many of the documents that were found are of each kind."""
+
+    tasks: Mapping[str, int]
+    outcomes: Mapping[str, int]
+    right: int
+    """With a score of 1."""
+
+    wrong: int
+    """With a score of 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakdown:
+    """A metric within one value of a field."""
+
+    value: str
+    documents: int
+    mean: float
+    stderr: float | None
+    right: float | None
+    """How many scored 1, where each scored 0 or 1."""
+
+
+def select_documents(index: DocumentIndex, query: DocumentQuery) -> tuple[Columns, Rows]:
+    """Rows of the documents that are asked for, in order, and the columns they are rows of."""
+    columns = index.columns
+    keep = np.ones(len(columns), dtype=bool)
+    if query.task:
+        known = query.task in columns.tasks
+        keep &= (columns.task == columns.tasks.index(query.task)) if known else False
+    if query.outcomes:
+        codes = [OUTCOMES.index(outcome) for outcome in query.outcomes if outcome in OUTCOMES]
+        keep &= np.isin(columns.outcome, codes)
+    if query.low is not None or query.high is not None:
+        scores = columns.scores[query.metric]
+        with np.errstate(invalid="ignore"):
+            if query.low is not None:
+                keep &= scores >= query.low
+            if query.high is not None:
+                keep &= scores <= query.high
+    for name, value in query.categories:
+        category = columns.categories.get(name)
+        code = None if category is None else category.values.get(value)
+        keep &= False if category is None or code is None else category.codes == code
+    if query.text.strip():
+        keep &= _match_text(index, columns, query.text)
+    rows = np.flatnonzero(keep)
+    return columns, rows[_order(columns, rows, query)]
+
+
+def _match_text(index: DocumentIndex, columns: Columns, text: str) -> NDArray[np.bool_]:
+    wanted = text.strip()
+    if wanted[:1] == "#" and wanted[1:].isdecimal():
+        numbered: NDArray[np.bool_] = columns.position == int(wanted[1:])
+        return numbered
+    words = parse_search_words(text)
+    return index.search(words, len(columns)) if words else np.ones(len(columns), dtype=bool)
+
+
+def _order(columns: Columns, rows: Rows, query: DocumentQuery) -> Rows:
+    """In the order asked for; documents that are alike in it stay in the order of the run."""
+    ids = columns.ids[rows]
+    place = np.arange(len(rows)) if len(ids) < 2 or bool((ids[1:] > ids[:-1]).all()) else np.argsort(ids)
+    if query.sort == "document":
+        return place[::-1] if query.descending else place
+    if query.sort == "score":
+        keys = columns.scores[query.metric][rows][place]
+    elif query.sort == "length":
+        keys = columns.length[rows][place].astype(np.float64)
+    else:
+        keys = columns.outcome[rows][place].astype(np.float64)
+    if query.descending:
+        keys = -keys
+    return place[np.argsort(keys, kind="stable")]  # documents without a score come last, either way
+
+
+def count_facets(columns: Columns, rows: Rows, metric: int = 0) -> Facets:
+    """Counts among some documents."""
+    tasks = np.bincount(columns.task[rows], minlength=len(columns.tasks))
+    outcomes = np.bincount(columns.outcome[rows], minlength=len(OUTCOMES))
+    scores = columns.scores[metric][rows]
+    return Facets(
+        tasks={name: int(count) for name, count in zip(columns.tasks, tasks, strict=True) if count},
+        outcomes={name: int(count) for name, count in zip(OUTCOMES, outcomes, strict=True) if count},
+        right=int((scores == 1).sum()),
+        wrong=int((scores == 0).sum()),
+    )
+
+
+def list_categories(columns: Columns, task: str = "") -> dict[str, dict[str, int]]:
+    """Fields that tell documents apart: field -> value -> how many, the most frequent first."""
+    rows = columns.task == columns.tasks.index(task) if task in columns.tasks else slice(None)
+    found: dict[str, dict[str, int]] = {}
+    for name, category in columns.categories.items():
+        codes = category.codes[rows]
+        counts = np.bincount(codes[codes >= 0], minlength=len(category.values))
+        listed = {value: int(counts[code]) for value, code in category.values.items() if counts[code]}
+        if len(listed) > 1 and int(counts.sum()) >= 3 * len(listed):  # else every document is its own
+            found[name] = dict(sorted(listed.items(), key=lambda item: (-item[1], item[0])))
+    return found
+
+
+def compute_breakdown(columns: Columns, task: str, field: str, metric: int = 0) -> list[Breakdown]:
+    """The mean of a task's metric within each value of a field, the most frequent first."""
+    category = columns.categories.get(field)
+    if category is None or task not in columns.tasks:
+        return []
+    chosen = (columns.task == columns.tasks.index(task)) & ~np.isnan(columns.scores[metric])
+    chosen &= category.codes >= 0
+    codes, scores = category.codes[chosen].astype(np.int64), columns.scores[metric][chosen]
+    counts = np.bincount(codes, minlength=len(category.values))
+    sums = np.bincount(codes, weights=scores, minlength=len(category.values))
+    squares = np.bincount(codes, weights=scores**2, minlength=len(category.values))
+    binary = bool(((scores == 0) | (scores == 1)).all())
+    found = []
+    for value, code in category.values.items():
+        count = int(counts[code])
+        if not count:
+            continue
+        mean = float(sums[code] / count)
+        spread = max(0.0, float(squares[code] / count) - mean * mean)
+        stderr = (spread / (count - 1)) ** 0.5 if count > 1 else None
+        right = float(sums[code]) if binary else None
+        found.append(Breakdown(value=value, documents=count, mean=mean, stderr=stderr, right=right))
+    return sorted(found, key=lambda one: (-one.documents, one.value))

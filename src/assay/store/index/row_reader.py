@@ -1,0 +1,206 @@
+"""From rows of a journal to columns of an index: a few thousand documents at a time."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.store.index.columns import MAX_CATEGORY_VALUES, MAX_METRICS, OUTCOMES, Category, Columns
+from assay.store.journal.journal import Journal
+from assay.store.journal.rows import decode_verdict_value, parse_json
+
+__all__ = ["FingerprintIndex", "RowReader"]
+
+_MAX_VALUE_LENGTH = 60
+_MAX_CATEGORIES = 24
+_LOOKUP_BATCH = 1000
+_CODES = {outcome: code for code, outcome in enumerate(OUTCOMES)}
+_SELECT_TEXTS = "SELECT fingerprint, text FROM answered WHERE text IS NOT NULL AND id IN ({})"
+
+Row = tuple[int, str | None, str | None, str | None, str | None, str | None]
+"""(id, fields, target, requests, outcome, verdicts) of a document; None where it was not asked, or did not end."""
+
+
+class FingerprintIndex:
+    """Which rows of a journal may hold the response to a request: a few bytes each, the same in every process."""
+
+    def __init__(self, sums: NDArray[np.uint32] | None = None, rows: NDArray[np.int64] | None = None) -> None:
+        self.hashes = np.empty(0, np.uint32) if sums is None else sums
+        self.rows = np.empty(0, np.int64) if rows is None else rows
+
+    @property
+    def next_row(self) -> int:
+        """The first row that is not known yet."""
+        return int(self.rows.max()) + 1 if len(self.rows) else 0
+
+    def add(self, named: Sequence[tuple[str, int]]) -> None:
+        """Remember names and their rows."""
+        if not named:
+            return
+        sums = np.fromiter((zlib.crc32(name.encode()) for name, _ in named), np.uint32, len(named))
+        rows = np.fromiter((row for _, row in named), np.int64, len(named))
+        sums, rows = np.concatenate((self.hashes, sums)), np.concatenate((self.rows, rows))
+        order = np.argsort(sums, kind="stable")
+        self.hashes, self.rows = sums[order], rows[order]
+
+    def find(self, names: Sequence[str]) -> list[int]:
+        """Rows that may hold these names; whoever reads them makes sure."""
+        if not len(self.hashes) or not names:
+            return []
+        wanted = np.unique(np.fromiter((zlib.crc32(name.encode()) for name in names), np.uint32, len(names)))
+        low = np.searchsorted(self.hashes, wanted, side="left")
+        high = np.searchsorted(self.hashes, wanted, side="right")
+        single = high - low == 1
+        found: list[int] = self.rows[low[single]].tolist()
+        for one, other in zip(low[~single].tolist(), high[~single].tolist(), strict=True):
+            found += self.rows[one:other].tolist()
+        return found
+
+
+@dataclass(slots=True)
+class RowReader:
+    """Reads documents; remembers what their tasks and categories are called."""
+
+    journal: Journal
+    fingerprints: FingerprintIndex
+    tasks: dict[str, int]
+    """Task -> its number."""
+
+    metrics: dict[str, list[tuple[str, str]]]
+    categories: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Field -> value -> its number."""
+
+    excluded_fields: set[str] = field(default_factory=set)
+    """Fields that are no categories."""
+
+    def read_columns(self, task: str, first: int, rows: Sequence[Row]) -> tuple[Columns, list[str]]:
+        """Some documents of a task in columns, and the text of each."""
+        count = len(rows)
+        scores = np.full((MAX_METRICS, count), np.nan)
+        fields = _parse_json_texts(row[1] for row in rows)
+        texts, lengths = self._read_texts(rows, fields)
+        self._read_scores(task, rows, scores)
+        ids = np.fromiter((row[0] for row in rows), np.int64, count)
+        made = Columns(
+            tasks=list(self.tasks),
+            metrics=self.metrics,
+            ids=ids,
+            task=np.full(count, self.tasks[task], np.int16),
+            position=ids - first,
+            outcome=np.fromiter((_CODES.get(row[4] or "open", 0) for row in rows), np.int8, count),
+            scores=scores,
+            length=np.array(lengths, dtype=np.int32),
+            categories=self._read_categories(fields),
+        )
+        return made, texts
+
+    def _read_scores(self, task: str, rows: Sequence[Row], scores: NDArray[np.float64]) -> None:
+        listed = self.metrics.setdefault(task, [])
+        slots = {key: at for at, key in enumerate(listed)}
+        for at, verdicts in enumerate(_parse_json_texts(row[5] for row in rows)):
+            for pipeline, metric, kind, value, _ in verdicts or ():
+                if kind != "score":
+                    continue
+                slot = slots.get((pipeline, metric))
+                if slot is None:
+                    if len(listed) >= MAX_METRICS:
+                        continue
+                    slot = slots[pipeline, metric] = len(listed)
+                    listed.append((pipeline, metric))
+                number = decode_verdict_value(value) if type(value) is str else value
+                if isinstance(number, (int, float)):
+                    scores[slot, at] = number
+
+    def _read_texts(self, rows: Sequence[Row], fields: Sequence[Any]) -> tuple[list[str], list[int]]:
+        """What can be searched of each document (its fields, target, responses), and how long its responses are."""
+        names = [_parse_fingerprints(row[3]) for row in rows]
+        said: dict[str, str] = {}
+        found = self.fingerprints.find([name for some in names for name in some])
+        for start in range(0, len(found), _LOOKUP_BATCH):
+            chosen = ",".join(map(str, found[start : start + _LOOKUP_BATCH]))
+            for fingerprint, text in self.journal.query(_SELECT_TEXTS.format(chosen)):
+                said[fingerprint] = text if isinstance(text, str) else text.decode("utf-8", "replace")
+        texts, lengths = [], []
+        for known, target, some in zip(fields, _parse_json_texts(row[2] for row in rows), names, strict=True):
+            words: list[str] = []
+            _collect_strings(known, words)
+            _collect_strings(target, words)
+            responses = [said[name] for name in some if name in said]
+            texts.append("\n".join([*words, *responses]))
+            lengths.append(sum(map(len, responses)))
+        return texts, lengths
+
+    def _read_categories(self, fields: Sequence[Any]) -> dict[str, Category]:
+        codes: dict[str, NDArray[np.int16]] = {}
+        for at, known in enumerate(fields):
+            for name, value in (known or {}).items():
+                if name in self.excluded_fields:
+                    continue
+                code = self._category_code(name, value)
+                if code is not None:
+                    if name not in codes:
+                        codes[name] = np.full(len(fields), -1, np.int16)
+                    codes[name][at] = code
+        return {
+            name: Category(self.categories[name], codes.get(name, np.full(len(fields), -1, np.int16)))
+            for name in self.categories
+        }
+
+    def _category_code(self, name: str, value: Any) -> int | None:
+        """The number of a field's value; None where it has none, or the field is no category."""
+        kind = type(value)
+        if value is None:
+            return None
+        if kind not in (str, int, bool) or (kind is str and len(value) > _MAX_VALUE_LENGTH):
+            self._exclude_field(name)
+            return None
+        known = self.categories.get(name)
+        if known is None:
+            if len(self.categories) >= _MAX_CATEGORIES:
+                self._exclude_field(name)
+                return None
+            known = self.categories[name] = {}
+        text = str(value)
+        code = known.get(text)
+        if code is None:
+            if len(known) >= MAX_CATEGORY_VALUES:
+                self._exclude_field(name)
+                return None
+            code = known[text] = len(known)
+        return code
+
+    def _exclude_field(self, name: str) -> None:
+        self.excluded_fields.add(name)
+        self.categories.pop(name, None)
+
+
+def _parse_json_texts(texts: Iterator[str | None]) -> list[Any]:
+    """JSON texts decoded as one: three times as fast as one by one."""
+    decoded: list[Any] = parse_json(f"[{','.join(text or 'null' for text in texts)}]")
+    return decoded
+
+
+def _parse_fingerprints(requests: str | None) -> list[str]:
+    """The names of a document's requests, without decoding its prompts."""
+    if requests is None:
+        return []
+    listed = requests.rpartition('"requests": ')[2][:-1]
+    return [request[5] for request in parse_json(listed)] if listed else []
+
+
+def _collect_strings(value: Any, into: list[str]) -> None:
+    if type(value) is str:
+        into.append(value)
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            _collect_strings(one, into)
+    elif isinstance(value, list):
+        for one in value:
+            _collect_strings(one, into)
+    elif type(value) in (int, float):
+        into.append(str(value))

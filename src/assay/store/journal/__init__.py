@@ -1,0 +1,1 @@
+"""The journal of a run: rows, responses and the classes that read and write them."""

@@ -1,0 +1,408 @@
+"""The journal of one run: everything asked, answered and judged, in one SQLite file.
+
+Appended to by one process (`RunLock`), in group commits; read by anybody at any time. Resume is subtraction:
+what the journal holds is not asked again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from concurrent.futures import Future
+from contextlib import ExitStack, closing, contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from assay.core.documents import Document
+from assay.core.errors import CorruptStore
+from assay.core.requests import Generate, Request, Settings
+from assay.core.responses import Failure, Response
+from assay.core.verdicts import Answer, Estimate, RepeatScores, Verdict
+from assay.store.database.locks import RunLock
+from assay.store.database.schema import JOURNAL_SCHEMA, open_database
+from assay.store.database.tables import MAX_DOCUMENTS_PER_TASK
+from assay.store.database.writer import BatchWriter
+from assay.store.integrity.page_checksums import (
+    delete_page_checksums,
+    find_damaged_pages,
+    write_page_checksums,
+)
+from assay.store.integrity.repair import build_damage_error, repair_journal_if_damaged
+from assay.store.integrity.row_checksums import is_answered_row_intact
+from assay.store.journal import rows
+from assay.store.journal.document_set import DocumentSet
+from assay.store.journal.response_index import ResponseIndex
+from assay.store.journal.server_identity import ServerIdentityTracker
+from assay.store.journal.token_rows import INSERT_TOKENS, SELECT_TOKENS, attach_tokens, build_tokens_row
+
+__all__ = ["JOURNAL_FILE", "Journal"]
+
+JOURNAL_FILE = "journal.sqlite"
+_LOOKUP_BATCH = 500
+_LOG = logging.getLogger(__name__)
+_COUNTABLE_TABLES = "documents requests responses failures answers verdicts outcomes judge_requests".split()
+DocumentsToAsk = Iterable[tuple[Document, Any, Sequence[Request], Sequence[str]]]
+"""Documents with their targets, requests and fingerprints."""
+
+_FROM_JUDGED = "FROM tasks t JOIN judged j ON j.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY j.id"
+_INSERT_TASK = "INSERT OR IGNORE INTO tasks VALUES (?,?,?)"
+
+
+class Journal:
+    """Reads and appends. Open with `Journal.create` to write, `Journal.read` to look."""
+
+    def __init__(
+        self, path: Path, reader: sqlite3.Connection, writer: BatchWriter | None, lock: RunLock | None
+    ) -> None:
+        self.path = path
+        self._reader = reader
+        self._writer = writer
+        self._lock = lock
+        self._stored_settings: set[str] = set()
+        self._response_index = ResponseIndex()
+        self._response_index_loaded = False
+        self._server_identity = ServerIdentityTracker(self.query)
+        self._tasks: dict[str, int] = {}
+        if writer is not None:
+            self._tasks = dict(self.query("SELECT name, first FROM tasks ORDER BY first"))
+
+    @classmethod
+    def open_for_writing(cls, folder: Path) -> Journal:
+        """Open the journal in `folder` for writing, making both when missing.
+
+        A damaged one is put aside, and what is sound in it carried over; that is said in the log.
+        """
+        lock = RunLock(folder)
+        lock.acquire()
+        path = folder / JOURNAL_FILE
+        with ExitStack() as undo:
+            undo.callback(lock.release)
+            repair_journal_if_damaged(path)
+            delete_page_checksums(path)
+            reader = undo.enter_context(closing(open_database(path, JOURNAL_SCHEMA)))
+            writer = BatchWriter(lambda: open_database(path, JOURNAL_SCHEMA), name="journal")
+            undo.pop_all()
+        return cls(path, reader, writer, lock)
+
+    @classmethod
+    def open_readonly(cls, folder: Path) -> Journal:
+        """Open the journal in `folder` for reading only."""
+        path = folder / JOURNAL_FILE
+        if not path.is_file():
+            raise CorruptStore(f"there is no journal in `{folder}`", hint="`assay run` makes one")
+        if damaged := find_damaged_pages(path):
+            raise build_damage_error(path, f"{len(damaged)} of its pages changed since it was closed")
+        return cls(path, open_database(path, JOURNAL_SCHEMA, readonly=True), None, None)
+
+    def close(self) -> None:
+        """Write what is waiting and let go of the run."""
+        if self._writer is not None:
+            self._writer.close()
+        self._reader.close()
+        if self._lock is not None:
+            write_page_checksums(self.path)
+            self._lock.release()
+
+    # --- append ------------------------------------------------------------------------------------
+
+    def _submit(self, *batch: tuple[str, Sequence[tuple[Any, ...]]], deferred: bool = False) -> Future[None]:
+        """Hand rows to the writer; those `at_leisure`, for which nobody waits, go with what comes next."""
+        if self._writer is None:
+            raise CorruptStore("the journal was opened for reading only", where=str(self.path))
+        return self._writer.submit([pair for pair in batch if pair[1]], deferred=deferred)
+
+    def flush(self) -> Future[None]:
+        """Done when everything that was handed over before is on disk."""
+        return self._submit()
+
+    def set_facts(self, facts: Mapping[str, Any]) -> Future[None]:
+        """Keep facts about the run; a fact may be replaced (the time it ended), records never are."""
+        given = [(key, json.dumps(value, ensure_ascii=False, default=str)) for key, value in facts.items()]
+        return self._submit(("INSERT OR REPLACE INTO facts VALUES (?,?)", given))
+
+    def add_documents(self, documents: DocumentsToAsk, *, deferred: bool = False) -> Future[None]:
+        """Documents and what is asked about them, in place of what was said of them before."""
+        given, facts = [], []
+        tasks: list[tuple[str, int, int]] = []
+        settings: Settings | None = None
+        for document, target, requests, fingerprints in documents:
+            first = self._tasks.get(document.task)
+            if first is None:
+                first = self._add_task(document.task, tasks)
+            fields, asked = rows.encode_fields(document.fields), rows.encode_requests(requests, fingerprints)
+            given.append((first + document.index, fields, rows.encode_target(target), len(requests), asked))
+            for request in requests:
+                if isinstance(request, Generate) and request.settings is not settings:
+                    settings = request.settings  # most requests share theirs
+                    if settings.digest not in self._stored_settings:
+                        self._stored_settings.add(settings.digest)
+                        content = json.dumps(dict(settings.values), default=str)
+                        facts.append((f"settings:{settings.digest}", content))
+        return self._submit(
+            ("INSERT OR IGNORE INTO facts VALUES (?,?)", facts),
+            (_INSERT_TASK, tasks),
+            ("INSERT OR REPLACE INTO asked VALUES (?,?,?,?,?)", given),
+            deferred=deferred,
+        )
+
+    def _add_task(self, task: str, new: list[tuple[str, int, int]]) -> int:
+        """Where the rows of a task begin; room is made for one that is new."""
+        first = self._tasks[task] = len(self._tasks) * MAX_DOCUMENTS_PER_TASK
+        new.append((task, first, first + MAX_DOCUMENTS_PER_TASK - 1))
+        return first
+
+    def add_judge_request(self, request: Generate, fingerprint: str, *, judge: str) -> Future[None]:
+        """What a judge is asked about a document, with its prompt and settings."""
+        settings = request.settings
+        fact = (f"settings:{settings.digest}", json.dumps(dict(settings.values), default=str))
+        return self._submit(
+            ("INSERT OR IGNORE INTO facts VALUES (?,?)", [fact]),
+            (rows.INSERT_JUDGE_REQUEST, [rows.build_judge_request_row(request, fingerprint, judge)]),
+        )
+
+    def add_responses(
+        self,
+        responses: Iterable[tuple[str, Response]],
+        *,
+        source: str,
+        judge: str = "",
+        deferred: bool = False,
+    ) -> Future[None]:
+        """Responses of the model, or of the judge `who`, by fingerprint; the first one kept stays. Durable when done."""
+        now = time.time()
+        fresh = dict(responses)
+        known = self._load_response_index()
+        for name in self._filter_stored(list(fresh)):
+            del fresh[name]
+        given, facts, tokens = [], list[tuple[str, str]](), []
+        for number, (name, response) in zip(known.add_new(fresh), fresh.items(), strict=True):
+            served = self._server_identity.record(response.served, judge, facts) if response.served else ""
+            given.append(
+                rows.build_answered_row(number, name, response, source=source, at=now, served=served)
+            )
+            if response.tokens is not None:
+                tokens.append(build_tokens_row(number, given[-1][1:5], response.tokens))
+        return self._submit(
+            ("INSERT OR REPLACE INTO facts VALUES (?,?)", facts),
+            (rows.INSERT_ANSWERED, given),
+            (INSERT_TOKENS, tokens),
+            deferred=deferred,
+        )
+
+    def add_failures(
+        self, failures: Iterable[tuple[str, Failure]], *, deferred: bool = False
+    ) -> Future[None]:
+        """What nobody answered, under its fingerprint."""
+        now = time.time()
+        given = [
+            (
+                key,
+                rows.replace_surrogates(failure.kind),
+                rows.replace_surrogates(failure.message),
+                failure.attempts,
+                now,
+            )
+            for key, failure in failures
+        ]
+        return self._submit(("INSERT INTO failures VALUES (?,?,?,?,?)", given), deferred=deferred)
+
+    def add_judged(
+        self,
+        task: str,
+        outcomes: Iterable[tuple[int, str, str]],
+        answers: Iterable[Answer],
+        verdicts: Iterable[Verdict],
+        repeats: Iterable[RepeatScores] = (),
+        *,
+        deferred: bool = False,
+    ) -> Future[None]:
+        """How documents ended: (document, outcome, why), the answers judged, the verdicts; and each repeat by itself."""
+        answers_of = rows.group_by_document(answers)
+        verdicts_of = rows.group_by_document(verdicts)
+        tasks: list[tuple[str, int, int]] = []
+        first = self._tasks.get(task)
+        if first is None:
+            first = self._add_task(task, tasks)
+        given = [
+            (
+                first + document,
+                outcome,
+                rows.replace_surrogates(why) if why else "",
+                rows.encode_answers(answers_of.get(document, ())),
+                rows.encode_verdicts(verdicts_of.get(document, ())),
+            )
+            for document, outcome, why in outcomes
+        ]
+        return self._submit(
+            (_INSERT_TASK, tasks),
+            ("INSERT OR REPLACE INTO judged VALUES (?,?,?,?,?)", given),
+            (
+                "INSERT OR REPLACE INTO filter_steps VALUES (?,?)",
+                rows.build_filter_step_rows(first, answers_of),
+            ),
+            ("INSERT OR REPLACE INTO repeats VALUES (?,?)", rows.build_repeat_rows(first, repeats)),
+            deferred=deferred,
+        )
+
+    def add_estimates(self, estimates: Iterable[Estimate]) -> Future[None]:
+        """The numbers at the end, in place of those of an earlier end."""
+        given = [(one.task, one.metric, one.pipeline, rows.encode_estimate(one)) for one in estimates]
+        return self._submit(
+            ("DELETE FROM estimates WHERE 1 = ?", [(1,)]), ("INSERT INTO estimates VALUES (?,?,?,?)", given)
+        )
+
+    # --- ask ---------------------------------------------------------------------------------------
+
+    def read_facts(self) -> dict[str, Any]:
+        """Everything said about the run."""
+        with self.report_decode_errors():
+            return {key: json.loads(value) for key, value in self.query("SELECT key, value FROM facts")}
+
+    def finished_documents(self, task: str, *, retry_failed: bool = True) -> AbstractSet[int]:
+        """Documents that need nothing more: judged, and not for want of an answer (unless that is taken as it is)."""
+        query = "SELECT document FROM outcomes WHERE task = ?"
+        if retry_failed:
+            query += " AND outcome NOT IN ('failed', 'judge-failed')"
+        return DocumentSet(document for (document,) in self.query(query, (task,)))
+
+    def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:
+        """The responses known under these fingerprints; with their `tokens`, where these are kept and wanted."""
+        wanted = set(fingerprints)
+        found: dict[str, Response] = {}
+        unsound: list[str] = []
+        for row in self._read_rows(fingerprints, rows.SELECT_ANSWERED):
+            if row[0] in wanted:
+                if is_answered_row_intact(row):
+                    found[row[0]] = rows.response_from_answered(row)
+                else:
+                    unsound.append(row[0])
+        if unsound:
+            self._discard_damaged(unsound)
+        return found | attach_tokens(found, self._read_rows(list(found), SELECT_TOKENS)) if tokens else found
+
+    def _discard_damaged(self, fingerprints: Sequence[str]) -> None:
+        """Answers that changed on the disk are no answers: they are asked for again."""
+        _LOG.warning("%d answers in `%s` are damaged; they are not used", len(fingerprints), self.path)
+        if self._writer is not None:
+            self._submit((rows.DELETE_ANSWERED, [(mark,) for mark in fingerprints])).result()
+            for mark in fingerprints:
+                self._response_index.discard(mark)
+
+    def _filter_stored(self, fingerprints: Sequence[str]) -> list[str]:
+        """Those of the fingerprints under which something is kept, or about to be."""
+        known = self._load_response_index()
+        kept = [name for name in fingerprints if known.is_recent(name)]
+        if known.has_older:
+            wanted = set(fingerprints).difference(kept)
+            found = self._read_rows(list(wanted), "SELECT fingerprint FROM answered")
+            kept += {name for (name,) in found if name in wanted}
+        return kept
+
+    def _read_rows(self, fingerprints: Sequence[str], select: str) -> Iterator[tuple[Any, ...]]:
+        numbers = self._load_response_index().find_candidate_rows(fingerprints)
+        for start in range(0, len(numbers), _LOOKUP_BATCH):
+            chunk = numbers[start : start + _LOOKUP_BATCH]
+            yield from self.query(f"{select} WHERE id IN ({','.join(map(str, chunk))})")
+
+    def _load_response_index(self) -> ResponseIndex:
+        """What is known of the responses in the file: read once by who writes it, kept up with by who reads it."""
+        if self._writer is None or not self._response_index_loaded:
+            self._response_index_loaded = True
+            query = "SELECT fingerprint, id FROM answered WHERE id >= ? ORDER BY id"
+            self._response_index.extend(self.query(query, (self._response_index.next_row,)))
+        return self._response_index
+
+    def read_documents(self, task: str) -> Iterator[tuple[int, str, str, str]]:
+        """(document, fields, target, requests) as texts, in document order."""
+        query = (
+            "SELECT a.id - t.first, a.fields, a.target, a.requests FROM tasks t"
+            " JOIN asked a ON a.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY a.id"
+        )
+        yield from self.query(query, (task,))
+
+    def read_judged(self, task: str) -> Iterator[tuple[int, str, str]]:
+        """(document, answers, verdicts) as texts, in document order."""
+        yield from self.query(f"SELECT j.id - t.first, j.answers, j.verdicts {_FROM_JUDGED}", (task,))
+
+    def read_verdicts(self, task: str) -> Iterator[tuple[str, str, int, str, Any]]:
+        """(pipeline, metric, document, kind, value), in document order."""
+        query = f"SELECT j.id - t.first, j.verdicts {_FROM_JUDGED}"
+        read = lru_cache(maxsize=1024)(rows.parse_json)  # what is right or wrong says the same all over
+        with self.report_decode_errors():
+            for document, content in self.query(query, (task,)):
+                for pipeline, metric, kind, value, _ in read(content):
+                    kept = value if type(value) is float else rows.decode_verdict_value(value)
+                    yield pipeline, metric, document, kind, kept
+
+    def read_repeats(self, task: str) -> Iterator[RepeatScores]:
+        """Each answer by itself, of documents that were answered several times, in document order."""
+        query = (
+            "SELECT r.id - t.first, r.content FROM tasks t JOIN repeats r ON r.id BETWEEN t.first AND t.last"
+            " WHERE t.name = ? ORDER BY r.id"
+        )
+        with self.report_decode_errors():
+            for document, content in self.query(query, (task,)):
+                yield from rows.decode_repeats(document, content)
+
+    def count_outcomes(self, task: str) -> dict[str, int]:
+        """How many documents ended how."""
+        query = "SELECT outcome, count(*) FROM outcomes WHERE task = ? GROUP BY outcome"
+        return dict(self.query(query, (task,)))
+
+    def count_failed_requests(self) -> tuple[int, int]:
+        """How many requests nobody answered, and out of how many; a document without a prompt counts as one."""
+        ((total,),) = self.query("SELECT coalesce(sum(count), 0) FROM asked")
+        ((not_rendered,),) = self.query(
+            "SELECT count(*) FROM judged j LEFT JOIN asked a ON a.id = j.id"
+            " WHERE j.outcome = 'failed' AND coalesce(a.count, 0) = 0"
+        )
+        failed = 0
+        open_documents = (
+            "SELECT a.requests FROM asked a LEFT JOIN judged j ON j.id = a.id"
+            " WHERE a.count > 0 AND (j.outcome IS NULL OR j.outcome = 'failed')"
+        )
+        for (content,) in self.query(open_documents):
+            names = [request[5] for request in json.loads(content)["requests"]]
+            answered = self.find(names)
+            failed += sum(name not in answered for name in names)
+        return failed + not_rendered, total + not_rendered
+
+    def read_estimates(self) -> list[Estimate]:
+        """The numbers at the end, if the run got there."""
+        with self.report_decode_errors():
+            return [
+                rows.decode_estimate(content) for (content,) in self.query("SELECT content FROM estimates")
+            ]
+
+    def count_rows(self, table: str) -> int:
+        """Rows in a table of the journal."""
+        if table not in _COUNTABLE_TABLES:
+            raise ValueError(table)
+        ((number,),) = self.query(f"SELECT count(*) FROM {table}")
+        return int(number)
+
+    def query(self, statement: str, arguments: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Rows of a SELECT, for exports and pages.
+
+        Raises:
+            CorruptStore: The file is not sound.
+        """
+        try:
+            yield from self._reader.execute(statement, arguments)
+        except sqlite3.ProgrammingError:
+            raise  # our mistake, not the file's
+        except sqlite3.DatabaseError as error:
+            raise build_damage_error(self.path, error) from None
+
+    @contextmanager
+    def report_decode_errors(self) -> Iterator[None]:
+        """What cannot be decoded is damage, not a mistake of ours."""
+        try:
+            yield
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise build_damage_error(self.path, error) from None

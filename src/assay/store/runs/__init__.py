@@ -1,0 +1,1 @@
+"""Runs on disk: reading, finding, repairing, tagging and importing them."""

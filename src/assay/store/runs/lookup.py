@@ -1,0 +1,175 @@
+"""Which runs there are, and which one is meant: an id, the start of one, a path, a folder with one in it, `latest`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from assay.core.errors import AssayError, UnknownName
+from assay.store.database.locks import is_locked
+from assay.store.journal.journal import JOURNAL_FILE
+from assay.store.runs.run import Run
+
+__all__ = ["DEFAULT_FOLDER", "RunSummary", "find_run", "find_run_folders", "list_runs", "summarise_run"]
+
+DEFAULT_FOLDER = "assay-runs"
+LATEST = "latest"
+
+RunState = Literal["finished", "with failures", "unfinished", "running", "damaged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """One line about a run."""
+
+    id: str
+    folder: Path
+    state: RunState
+    model: str = ""
+    tasks: tuple[str, ...] = ()
+    documents: int = 0
+    """How many it asks."""
+
+    done: int = 0
+    """How many ended."""
+
+    started: float | None = None
+    seconds: float | None = None
+    scores: tuple[tuple[str, str, Any], ...] = ()
+    """(task or group, metric, value) of the first number of everything that was asked for."""
+
+    bytes: int = 0
+    why: str = ""
+    """What is wrong with a damaged one."""
+
+
+def find_run_folders(folders: Sequence[str | Path] = ()) -> list[Path]:
+    """The folders of all runs in some folders; by default those in `./assay-runs`, and here."""
+    wanted = [Path(folder).expanduser() for folder in folders] or [Path(DEFAULT_FOLDER), Path()]
+    found: dict[Path, None] = {}
+    for folder in wanted:
+        if (folder / JOURNAL_FILE).is_file() and folder != Path():
+            found[folder] = None
+        try:
+            inside = sorted(folder.iterdir())
+        except OSError:
+            continue
+        found |= dict.fromkeys(child for child in inside if (child / JOURNAL_FILE).is_file())
+    return list(found)
+
+
+def list_runs(folders: Sequence[str | Path] = ()) -> list[RunSummary]:
+    """Every run in some folders, the newest first. A damaged one is among them and says so."""
+    return sort_newest_first(summarise_run(folder) for folder in find_run_folders(folders))
+
+
+def sort_newest_first(summaries: Iterable[RunSummary]) -> list[RunSummary]:
+    """In the order of their start."""
+    return sorted(summaries, key=lambda summary: (-(summary.started or 0.0), summary.id))
+
+
+def summarise_run(folder: Path) -> RunSummary:
+    """One line about the run in a folder, whatever state it is in."""
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    run = Run(folder)
+    try:
+        return _build_summary(run, size)
+    except AssayError as error:
+        started = (folder / JOURNAL_FILE).stat().st_mtime
+        return RunSummary(
+            id=folder.name, folder=folder, state="damaged", bytes=size, why=error.what, started=started
+        )
+    finally:
+        run.close()
+
+
+def _build_summary(run: Run, size: int) -> RunSummary:
+    facts = run.facts
+    ((done, failed),) = run.journal.query(
+        "SELECT count(*), count(*) FILTER (WHERE outcome IN ('failed', 'judge-failed')) FROM outcomes"
+    )
+    state: RunState = "unfinished"
+    if is_locked(run.folder):
+        state = "running"
+    elif run.finished:
+        state = "with failures" if failed else "finished"
+    shown: dict[str, tuple[str, str, Any]] = {}
+    if run.finished:
+        for estimate in run.estimates:
+            if estimate.task in facts.get("top", ()):
+                shown.setdefault(estimate.task, (estimate.task, estimate.metric, estimate.value))
+    return RunSummary(
+        id=run.id,
+        folder=run.folder,
+        state=state,
+        model=run.model,
+        tasks=tuple(run.tasks),
+        documents=sum(task["documents"] for task in run.tasks.values()),
+        done=done,
+        started=facts.get("started"),
+        seconds=facts.get("seconds"),
+        scores=tuple(shown.values()),
+        bytes=size,
+    )
+
+
+def find_run(word: str | Path, folders: Sequence[str | Path] = ()) -> Path:
+    """The folder of the one run that is meant: its id, the start of one, its path or that of a folder with one run in it.
+
+    Raises:
+        UnknownName: There is none, or several begin like that.
+    """
+    text = str(word)
+    path = Path(text).expanduser()
+    if path.name == JOURNAL_FILE and path.is_file():
+        return path.parent
+    if (path / JOURNAL_FILE).is_file():
+        return path
+    known = find_run_folders(folders)
+    if text == LATEST and known:
+        return sort_newest_first(summarise_run(folder) for folder in known)[0].folder
+    exact = [folder for folder in known if folder.name == text]
+    matches = exact or [folder for folder in known if folder.name.startswith(text)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(folder.name for folder in matches[:4])
+        raise UnknownName(
+            f"`{text}` is the start of {len(matches)} runs: {names}{', …' if len(matches) > 4 else ''}",
+            hint="give more of the id, or the path",
+        )
+    if path.is_dir() or "/" in text:
+        return _find_only_run(path)
+    raise _build_unknown_run_error(text, [folder.name for folder in known], folders)
+
+
+def _find_only_run(folder: Path) -> Path:
+    """The run in a folder that holds one, such as an `--output_path` that was used once."""
+    inside = find_run_folders([folder])
+    if len(inside) == 1:
+        return inside[0]
+    if inside:
+        names = ", ".join(str(run) for run in inside[:3])
+        raise UnknownName(
+            f"`{folder}` holds {len(inside)} runs: {names}{', …' if len(inside) > 3 else ''}",
+            hint="give one of them",
+        )
+    raise UnknownName(f"there is no run in `{folder}`", hint=f"a run's folder holds {JOURNAL_FILE}")
+
+
+def _build_unknown_run_error(text: str, known: list[str], folders: Sequence[str | Path]) -> UnknownName:
+    from difflib import get_close_matches
+
+    places = ", ".join(map(str, folders)) or f"./{DEFAULT_FOLDER}"
+    if not known:
+        return UnknownName(
+            f"there are no runs in {places}", hint="give the path of a run, or where to look with --in DIR"
+        )
+    look = " ".join(["assay runs", *(f"--in {folder}" for folder in folders)])
+    close = get_close_matches(text, known, n=1)
+    guess = f"did you mean `{close[0]}`? " if close else ""
+    return UnknownName(
+        f"no run in {places} is called `{text}`", hint=f"{guess}`{look}` shows all {len(known)}"
+    )

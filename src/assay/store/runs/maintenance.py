@@ -1,0 +1,101 @@
+"""Looking after runs: remove one, repair one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import OutputError
+from assay.core.fingerprints import digest_json
+from assay.store.database.locks import RunLock
+from assay.store.database.schema import JOURNAL_SCHEMA
+from assay.store.integrity.repair import RepairResult, is_damaged, repair_database
+from assay.store.journal.journal import JOURNAL_FILE, Journal
+
+__all__ = ["remove_run", "repair_run"]
+
+_RUN_FILE_PATTERNS = ("journal.*", "journal.sqlite-*", "manifest.json*", "files.json", "lock", "tags.json")
+
+
+def remove_run(folder: Path) -> list[Path]:
+    """Remove what Assay keeps of a run; returns what else was in its folder, and is still there.
+
+    Raises:
+        RunLocked: A process is writing the run.
+        OutputError: It cannot be removed.
+    """
+    lock = RunLock(folder)
+    lock.acquire()
+    try:
+        for pattern in _RUN_FILE_PATTERNS:
+            for file in folder.glob(pattern):
+                file.unlink()
+        for name in ("scorings", "media"):
+            if (folder / name).is_dir():
+                shutil.rmtree(folder / name)
+    except OSError as error:
+        raise OutputError(f"cannot remove the run: {error.strerror}", where=str(error.filename)) from None
+    finally:
+        lock.release()
+    left = sorted(folder.iterdir())
+    if not left:
+        with suppress(OSError):
+            folder.rmdir()
+    return left
+
+
+def repair_run(folder: Path) -> RepairResult | None:
+    """Put a sound journal in the place of a damaged one; None when it is sound.
+
+    Raises:
+        RunLocked: A process is writing the run.
+    """
+    path = folder / JOURNAL_FILE
+    lock = RunLock(folder)
+    lock.acquire()
+    try:
+        if not _needs_repair(path):
+            return None
+        salvaged = repair_database(path, JOURNAL_SCHEMA)
+    finally:
+        lock.release()
+    journal = Journal.open_for_writing(folder)
+    try:
+        journal.set_facts(_read_manifest_facts(folder / "manifest.json")).result()
+    finally:
+        journal.close()
+    return salvaged
+
+
+def _needs_repair(path: Path) -> bool:
+    with path.open("rb") as file:
+        if not file.read(16).startswith(b"SQLite format 3"):
+            return True  # whoever asks for a repair says that it was a journal
+    return is_damaged(path, thorough=True)
+
+
+def _read_manifest_facts(manifest: Path) -> dict[str, Any]:
+    """What the manifest beside a lost journal knows of the run, so that it can be listed and continued."""
+    try:
+        content = json.loads(manifest.read_text("utf-8"))
+        check = content.pop("check")
+    except (OSError, ValueError, KeyError, AttributeError):
+        return {}
+    if check != digest_json(content):
+        return {}
+    return {
+        "run_id": content["run_id"],
+        "digest": content["digest"],
+        "model": content["model"]["name"],
+        "spec": content["options"],
+        "manifest": content,
+        "top": list(content["groups"]) or list(content["tasks"]),
+        "tasks": {
+            name: {"documents": task["documents"], "path": task["path"], "version": task["version"]}
+            for name, task in content["tasks"].items()
+        },
+        "groups": {},
+    }

@@ -1,0 +1,230 @@
+"""A run as it can be looked at: its folder, its journal, its numbers. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from assay.core.errors import UserError
+from assay.core.verdicts import Estimate
+from assay.store.documents.records import read_document_records
+from assay.store.documents.samples import read_samples
+from assay.store.journal.journal import JOURNAL_FILE, Journal
+from assay.store.journal.server_identity import count_server_identities
+from assay.store.runs.usage import UsageTotals, sum_run_usage, sum_usage_by_judge, sum_usage_by_task
+
+__all__ = ["SCORINGS_FOLDER", "Run"]
+
+SCORINGS_FOLDER = "scorings"
+"""The folder of a run in which it is kept scored once more, by number."""
+
+
+@dataclass(eq=False)
+class Run:
+    """A run on disk, finished or not."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.folder = Path(self.folder)
+        if not (self.folder / JOURNAL_FILE).is_file():
+            raise UserError(
+                f"there is no run in `{self.folder}`", hint=f"a run's folder holds {JOURNAL_FILE}"
+            )
+
+    @cached_property
+    def journal(self) -> Journal:
+        return Journal.open_readonly(self.folder)
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What the run is: options, plan, model identity, versions, times."""
+        return self.journal.read_facts()
+
+    @property
+    def id(self) -> str:
+        """What the run is called; a scoring by its number."""
+        return self.folder.name
+
+    @property
+    def finished(self) -> bool:
+        """Whether every document ended and the numbers were drawn."""
+        return "ended" in self.facts
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to do: it ended, and no document failed that could be asked again."""
+        if not self.finished:
+            return False
+        ((failed,),) = self.journal.query(
+            "SELECT count(*) FROM outcomes WHERE outcome IN ('failed', 'judge-failed')"
+        )
+        return not failed
+
+    @property
+    def model(self) -> str:
+        return str(self.facts.get("model", ""))
+
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        """Every number, tasks in the order they were asked for, then groups."""
+        tasks = {name: at for at, name in enumerate((*self.tasks, *self.groups))}
+
+        def place(estimate: Estimate) -> tuple[int, int, int]:
+            facts = self.tasks.get(estimate.task, {})
+            pipelines, metrics = facts.get("pipelines", []), facts.get("metrics", [])
+            return (
+                tasks.get(estimate.task, len(tasks)),
+                pipelines.index(estimate.pipeline) if estimate.pipeline in pipelines else len(pipelines),
+                metrics.index(estimate.metric) if estimate.metric in metrics else len(metrics),
+            )
+
+        return sorted(self.journal.read_estimates(), key=place)
+
+    @property
+    def tasks(self) -> dict[str, Any]:
+        """Facts about each task, in plan order."""
+        return self.facts.get("tasks", {})  # type: ignore[no-any-return]
+
+    @property
+    def groups(self) -> dict[str, Any]:
+        """Facts about each group."""
+        return self.facts.get("groups", {})  # type: ignore[no-any-return]
+
+    @cached_property
+    def results(self) -> dict[str, dict[str, Any]]:
+        """The numbers under lm-eval's keys: `results[task]["metric,filter"]`, `"metric_stderr,filter"`."""
+        numbers: dict[str, dict[str, Any]] = {}
+        for estimate in self.estimates:
+            entry = numbers.setdefault(estimate.task, {})
+            entry[f"{estimate.metric},{estimate.pipeline}"] = estimate.value
+            entry[f"{estimate.metric}_stderr,{estimate.pipeline}"] = (
+                "N/A" if estimate.stderr is None else estimate.stderr
+            )
+        return numbers
+
+    def outcomes(self, task: str) -> dict[str, int]:
+        """How many documents of a task ended how, by the words of `ENDINGS`."""
+        return self.journal.count_outcomes(task)
+
+    def failed_requests(self) -> tuple[int, int]:
+        """How many requests nobody answered, and out of how many: those of judges too.
+
+        A document without a prompt counts as one.
+        """
+        failed, total = self.journal.count_failed_requests()
+        counts = self.judges.values()
+        return failed + sum(one["failed"] for one in counts), total + sum(one["requests"] for one in counts)
+
+    @cached_property
+    def judges(self) -> dict[str, dict[str, int]]:
+        """What each judge was asked: how many requests, from the cache, unanswered, tokens read and written.
+
+        A request of several documents counts once: it was asked once.
+        """
+        rows = self.journal.query(
+            "SELECT judge, count(*), sum(s.source = 'cache'), sum(s.fingerprint IS NULL), sum(s.input_tokens),"
+            " sum(s.output_tokens) FROM (SELECT DISTINCT judge, fingerprint FROM judge_requests) r"
+            " LEFT JOIN responses s ON s.fingerprint = r.fingerprint GROUP BY judge ORDER BY judge"
+        )
+        names = ("requests", "cached", "failed", "input_tokens", "output_tokens")
+        return {
+            judge: {name: int(number or 0) for name, number in zip(names, numbers, strict=True)}
+            for judge, *numbers in rows
+        }
+
+    @cached_property
+    def spent(self) -> UsageTotals:
+        """Tokens the model took in this run, and what they cost."""
+        return sum_run_usage(self.journal)
+
+    @cached_property
+    def spent_by_task(self) -> dict[str, UsageTotals]:
+        """The same for each task; empty where no response says how many tokens it took."""
+        if not self.spent.has_usage:
+            return {}
+        return (
+            {next(iter(self.tasks)): self.spent} if len(self.tasks) == 1 else sum_usage_by_task(self.journal)
+        )
+
+    @cached_property
+    def spent_by_judge(self) -> dict[str, UsageTotals]:
+        """The same for each judge: counted apart from the model."""
+        return sum_usage_by_judge(self.journal)
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """Tokens and cost of the model, of each task and of each judge, as files have them; empty where nobody told."""
+        if not self.spent.has_usage and not self.spent_by_judge:
+            return {}
+        return {
+            **self.spent.to_json(),
+            "tasks": {task: spent.to_json() for task, spent in self.spent_by_task.items()},
+            "judges": {judge: spent.to_json() for judge, spent in self.spent_by_judge.items()},
+            "billing": self.facts.get("billing", {}),
+        }
+
+    @property
+    def served(self) -> dict[str, dict[str, int | None]]:
+        """Who the server of the model (an empty name) and of each judge said it is; see `assay.store.journal.server_identity`."""
+        with self.journal.report_decode_errors():
+            return count_server_identities(self.journal.query)
+
+    def judgements(self, task: str) -> Iterator[dict[str, Any]]:
+        """What judges were asked about a task's documents and what they said, in document order; no reply is None."""
+        rows = self.journal.query(
+            "SELECT r.document, r.judge, r.repeat, r.prompt, s.text FROM judge_requests r"
+            " LEFT JOIN responses s ON s.fingerprint = r.fingerprint WHERE r.task = ?"
+            " ORDER BY r.document, r.judge, r.number, r.repeat",
+            (task,),
+        )
+        for document, judge, repeat, prompt, reply in rows:
+            yield {"document": document, "judge": judge, "repeat": repeat, "prompt": prompt, "reply": reply}
+
+    def documents(self, task: str) -> Iterator[dict[str, Any]]:
+        """One row per judged document and filter pipeline: fields, target, prompts, responses, scores."""
+        with self.journal.report_decode_errors():
+            yield from read_samples(self.journal, task)
+
+    def records(self, task: str) -> Iterator[dict[str, Any]]:
+        """One record per document, failed ones too: what was asked, answered and judged, and how it ended."""
+        with self.journal.report_decode_errors():
+            yield from read_document_records(self.journal, task)
+
+    def scorings(self) -> list[Self]:
+        """The run as it was scored again later, the oldest first; each looks like a run of its own."""
+        numbers = sorted(
+            int(path.name)
+            for path in (self.folder / SCORINGS_FOLDER).glob("*")
+            if path.name.isdecimal() and (path / JOURNAL_FILE).is_file()
+        )
+        return [type(self)(self.folder / SCORINGS_FOLDER / str(number)) for number in numbers]
+
+    def scored(self, number: int | None) -> Self:
+        """The run as it was scored: 0 when it was asked, 1 the first time after, None the last time.
+
+        Raises:
+            UserError: It was not scored that often.
+        """
+        found = [self, *self.scorings()]
+        by_name = {0: self, **{int(one.folder.name): one for one in found[1:]}}
+        if number is None:
+            return next((one for one in reversed(found) if one is self or one.finished), self)
+        if number not in by_name:
+            raise UserError(
+                f"the run has no scoring {number}",
+                where=str(self.folder),
+                hint=f"it has: {', '.join(map(str, by_name))}",
+            )
+        return by_name[number]
+
+    def close(self) -> None:
+        if "journal" in self.__dict__:
+            self.journal.close()
+            del self.__dict__["journal"]  # it is opened again by whoever looks again
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"

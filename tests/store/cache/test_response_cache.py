@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assay.core.responses import LogProbability, Response, Usage
+from assay.store.cache.response_cache import ResponseCache
+
+WRITER = """
+import sys
+from pathlib import Path
+from assay.core.responses import Response
+from assay.store.cache.response_cache import ResponseCache
+
+path, who = Path(sys.argv[1]), sys.argv[2]
+cache = ResponseCache(path)
+for number in range(200):
+    mine = Response(request_id="", value=f"{who} {number}")
+    shared = Response(request_id="", value=who)
+    cache.add([(f"{who}-{number}", mine), (f"shared-{number}", shared)], model=who)
+    cache.find([f"shared-{number}"])
+cache.close()
+"""
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[ResponseCache]:
+    cache = ResponseCache(tmp_path / "home" / "responses.sqlite")
+    yield cache
+    cache.close()
+
+
+def test_what_was_added_is_found_under_its_fingerprint(cache: ResponseCache) -> None:
+    text = Response(
+        request_id="x", value="four", finish="stop", usage=Usage(2, 1), seconds=0.5, reasoning="hm"
+    )
+    number = Response(request_id="y", value=LogProbability(-0.1, True))
+    cache.add([("a", text), ("b", number)], model="m").result()
+    found = cache.find(["a", "b", "c"])
+    assert found["a"].value == "four"
+    assert (found["a"].finish, found["a"].usage, found["a"].reasoning) == ("stop", Usage(2, 1), "hm")
+    assert found["b"].value == LogProbability(-0.1, True)
+    assert sorted(found) == ["a", "b"]
+    assert len(cache) == 2
+
+
+def test_nothing_is_found_in_an_empty_cache(cache: ResponseCache) -> None:
+    assert (cache.find(["a"]), cache.find([]), len(cache)) == ({}, {}, 0)
+
+
+def test_the_first_answer_stays(cache: ResponseCache) -> None:
+    for value in ("first", "second"):
+        cache.add([("a", Response(request_id="", value=value))], model="m").result()
+    assert cache.find(["a"])["a"].value == "first"
+
+
+def test_the_cache_outlives_its_process(tmp_path: Path) -> None:
+    first = ResponseCache(tmp_path / "x.sqlite")
+    first.add([("a", Response(request_id="", value="x"))], model="m")
+    first.close()
+    second = ResponseCache(tmp_path / "x.sqlite")
+    assert second.find(["a"])["a"].value == "x"
+    second.close()
+
+
+def test_many_fingerprints_are_found_at_once(cache: ResponseCache) -> None:
+    cache.add([(str(n), Response(request_id="", value=str(n))) for n in range(2500)], model="m").result()
+    assert len(cache.find([str(n) for n in range(3000)])) == 2500
+
+
+def test_several_processes_may_make_and_fill_one_cache_at_the_same_time(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "responses.sqlite"
+    names = ["one", "two", "three"]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), name], stderr=subprocess.PIPE, text=True)
+        for name in names
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (0, "")
+    cache = ResponseCache(path)
+    assert len(cache) == 200 * (len(names) + 1)
+    for name in names:
+        assert cache.find([f"{name}-199"])[f"{name}-199"].value == f"{name} 199"
+    shared = cache.find([f"shared-{number}" for number in range(200)])
+    assert {response.value for response in shared.values()} <= set(names)
+    cache.close()

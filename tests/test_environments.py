@@ -21,7 +21,8 @@ def run_marked_tests(marker: str, *command: str | Path) -> None:
     marked = re.compile(rf"^[^#\n]*pytest\.mark\.{marker}\b", re.MULTILINE)
     files = [
         path
-        for path in sorted(PROJECT.joinpath("tests").rglob("test_*.py"))
+        for folder in ("tests", "plugins")
+        for path in sorted(PROJECT.joinpath(folder).rglob("test_*.py"))
         if marked.search(path.read_text("utf-8"))
     ]
     process = subprocess.run(
@@ -29,13 +30,15 @@ def run_marked_tests(marker: str, *command: str | Path) -> None:
         cwd=PROJECT,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=580,
         check=False,
     )
     assert process.returncode == 0, process.stdout + process.stderr
     assert re.search(r"\b[1-9]\d* passed", process.stdout) and "skipped" not in process.stdout, process.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(has_service_packages(), reason="the packages are installed here, so the tests run here")
 def test_the_packages_of_providers_and_trackers_work_with_assay() -> None:
     if not SERVICES_PYTHON.exists():

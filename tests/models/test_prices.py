@@ -9,7 +9,7 @@ import pytest
 
 from assay.core.errors import InvalidOption
 from assay.core.responses import Usage
-from assay.models.prices import Price, PriceTable, billed_name, is_own, load_prices
+from assay.models.prices import Price, PriceTable, build_billed_name, is_self_hosted, load_prices
 
 
 def table(text: str, path: Path) -> str:
@@ -102,13 +102,13 @@ def test_of_several_patterns_the_longest_counts() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "a price table has a `date`"),
+        ("", "a price table needs a `date`"),
         ("date = '2030-01-01'\n[prices]\n'a/b' = 3", "at least `input` and `output`"),
         ("date = '2030-01-01'\n[prices]\n'a/b' = { input = 1 }", "at least `input` and `output`"),
-        ("date = '2030-01-01'\n[prices]\n'a/b' = { input = 1, output = -1 }", "a number of 0 or more"),
+        ("date = '2030-01-01'\n[prices]\n'a/b' = { input = 1, output = -1 }", "a non-negative number"),
         (
             "date = '2030-01-01'\n[prices]\n'a/b' = { input = 1, output = 1, ouput = 2 }",
-            "a price has no `ouput`",
+            "unknown key `ouput`",
         ),
         ("date = ", "is not TOML"),
     ],
@@ -140,5 +140,5 @@ def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_who_charges_is_told_by_the_address(address: str, name: str, own: bool) -> None:
-    assert billed_name(address, "m") == name
-    assert is_own(name) == own
+    assert build_billed_name(address, "m") == name
+    assert is_self_hosted(name) == own

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from assay.tasks.files.index import Entry, TaskIndex
+    from assay.tasks.files.index import IndexEntry, TaskIndex
 
 __all__ = ["command"]
 
@@ -73,6 +73,8 @@ def command(kind: str, pattern: str, include_path: tuple[str, ...], as_json: boo
         lines = [f"{row['name'].ljust(width)}  {row['about']}".rstrip() for row in rows]
         click.echo("\n".join(lines if not max_width else [_truncate(line, max_width) for line in lines]))
     click.echo(f"{len(rows)} {kind}", err=True)
+    if kind in ("models", "sinks"):
+        _report_missing_plugins(kind)
 
 
 def _truncate(line: str, max_width: int) -> str:
@@ -80,23 +82,23 @@ def _truncate(line: str, max_width: int) -> str:
 
 
 def _list_index(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]]:
-    from assay.tasks.files.index import TaskIndex, default_roots
-    from assay.tasks.files.naming_keys import headline
+    from assay.tasks.files.index import TaskIndex, find_task_roots
+    from assay.tasks.files.naming_keys import read_headline
 
-    index = TaskIndex.build(default_roots(include_path))
+    index = TaskIndex.build(find_task_roots(include_path))
     for path, error in index.broken:
         click.echo(f"warning: cannot read {path}: {error.what}", err=True)
     _report_shadowed_names(index)
     rows = []
     # do not open the thousands of task files of an installed harness: describe them by their folder
     abouts = {root: str(root) for label, root in index.labels.items() if label != "assay"}
-    inside = {root: index.within(root) for root in index.roots}
+    inside = {root: index.view_from(root) for root in index.roots}
     for name in index.names(kind):
         entry = index.entries[name]
         if entry.root is None:
             about = ""
         else:
-            about = abouts.get(entry.root) or headline(entry.file) or str(entry.root)
+            about = abouts.get(entry.root) or read_headline(entry.file) or str(entry.root)
         if kind != "task":
             count = len(_collect_tasks(entry, inside.get(entry.root, index) if entry.root else index, set()))
             about = f"{count} task{'' if count == 1 else 's'}  {about}".rstrip()
@@ -104,7 +106,7 @@ def _list_index(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]
     return rows
 
 
-def _collect_tasks(entry: Entry, index: TaskIndex, seen: set[str]) -> set[str]:
+def _collect_tasks(entry: IndexEntry, index: TaskIndex, seen: set[str]) -> set[str]:
     """Return the tasks of a group or tag, including those of nested groups; an inline definition counts as one."""
     found: set[str] = set()
     for name in entry.members:
@@ -139,6 +141,17 @@ def _list_registry(module: str, name: str) -> list[dict[str, Any]]:
 
     registry = getattr(import_module(module), name)
     return [{"name": key, "about": registry.about(key)} for key in registry.names()]
+
+
+def _report_missing_plugins(kind: str) -> None:
+    """Report the optional plugins that are not installed, with the command that installs each."""
+    from assay.core.installation import format_plugin_install_command
+    from assay.models import MODELS
+    from assay.viewer.sinks import SINKS
+
+    missing = MODELS.missing_plugins() if kind == "models" else SINKS.missing_plugins()
+    for plugin, names in missing.items():
+        click.echo(f"not installed: {', '.join(names)} ({format_plugin_install_command(plugin)})", err=True)
 
 
 def _list_options() -> list[dict[str, Any]]:

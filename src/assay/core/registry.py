@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.metadata import EntryPoint
+from pkgutil import iter_modules
 from typing import Generic, TypeVar
 
 from assay.core.entry_points import find_entry_points
@@ -30,10 +31,19 @@ class Registry(Generic[T]):
     'the thing'
     """
 
-    def __init__(self, kind: str, *, plural: str = "", builtin_modules: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        kind: str,
+        *,
+        plural: str = "",
+        builtin_modules: tuple[str, ...] = (),
+        builtin_package: str = "",
+    ) -> None:
+        """`builtin_package` names a package in which every module registers built-ins: a new file is enough."""
         self.kind = kind
         self.plural = plural or f"{kind}s"
         self._builtin_modules = builtin_modules
+        self._builtin_package = builtin_package
         self._items: dict[str, T] = {}
         self._lazy_targets: dict[str, str] = {}
         self._plugins: dict[str, str] = {}
@@ -138,8 +148,15 @@ class Registry(Generic[T]):
     def _load_builtins(self) -> None:
         if not self._builtins_loaded:
             self._builtins_loaded = True
-            for module in self._builtin_modules:
+            for module in (*self._builtin_modules, *_list_modules(self._builtin_package)):
                 import_module(module)
+
+
+def _list_modules(package: str) -> list[str]:
+    """Return the names of the modules in a package, sorted."""
+    if not package:
+        return []
+    return sorted(f"{package}.{module.name}" for module in iter_modules(import_module(package).__path__))
 
 
 def _origin(item: object) -> str:

@@ -16,7 +16,16 @@ from assay.core.ports import Ability, Model
 from assay.core.registry import Registry
 from assay.models.presets import PRESETS
 
-__all__ = ["BUILTIN_MODELS", "MODELS", "BuiltinModel", "find_models_with", "make_model", "register_builtin"]
+__all__ = [
+    "BUILTIN_MODELS",
+    "MODELS",
+    "PLUGIN_MODELS",
+    "BuiltinModel",
+    "find_models_with",
+    "make_model",
+    "register_builtin",
+    "register_plugin",
+]
 
 MODELS: Registry[Callable[..., Model]] = Registry("model")
 """Name -> a class or function that takes the model's arguments. An adapter is imported when it is first used."""
@@ -28,7 +37,7 @@ class BuiltinModel:
 
     names: tuple[str, ...]
     target: str
-    """`package.module:attribute` inside `assay.models`."""
+    """`package.module:attribute` inside `assay.models`; empty for a plugin."""
 
     abilities: frozenset[Ability]
     """Everything the adapter supports. A checkpoint, file or server may support less; the plan asks the model itself.
@@ -42,12 +51,24 @@ BUILTIN_MODELS: list[BuiltinModel] = []
 """Every built-in model, in the order in which hints recommend them."""
 
 
+PLUGIN_MODELS: list[BuiltinModel] = []
+"""Models of the plugins in `plugins/`. Hints recommend them after the built-in ones, installed or not."""
+
+
 def register_builtin(*names: str, target: str, abilities: str = "", needs: str = "") -> None:
     """Register a built-in model under one or more names. Hints use the first name."""
     entry = BuiltinModel(names=names, target=target, abilities=_parse(abilities), needs=_parse(needs))
     BUILTIN_MODELS.append(entry)
     for name in names:
         MODELS.add_lazy(name, entry.target)
+
+
+def register_plugin(*names: str, distribution: str, abilities: str, needs: str = "") -> None:
+    """Register the names of a model that a plugin of this project provides, for hints and errors."""
+    PLUGIN_MODELS.append(
+        BuiltinModel(names=names, target="", abilities=_parse(abilities), needs=_parse(needs))
+    )
+    MODELS.add_plugin(distribution, *names)
 
 
 def _parse(abilities: str) -> frozenset[Ability]:
@@ -96,7 +117,7 @@ register_builtin(
     "openai_compatible_chat",
     "async_openai",
     "gpt4v",
-    target="assay.models.remote.openai:openai_of_lmms_eval",
+    target="assay.models.remote.openai:openai_for_lmms_eval",
 )
 register_builtin("azure-openai-chat-completions", target="assay.models.remote.openai:azure_openai")
 register_builtin(
@@ -130,23 +151,23 @@ register_builtin(
     target="assay.models.hosted.litellm:LiteLLMModel",
     abilities="generate chat image audio video",
 )
-register_builtin("ocr", target="assay.models.ocr:OcrModel", abilities="generate chat image", needs="image")
-register_builtin(
+register_plugin("ocr", distribution="assay-plugin-ocr", abilities="generate chat image", needs="image")
+register_plugin(
     "speech",
     "moonshine",
-    target="assay.models.speech:SpeechModel",
+    distribution="assay-plugin-speech",
     abilities="generate chat audio",
     needs="audio",
 )
-register_builtin(
-    "human", target="assay.models.human:HumanModel", abilities="generate likelihood chat image audio video"
+register_plugin(
+    "human", distribution="assay-plugin-human", abilities="generate likelihood chat image audio video"
 )
 register_builtin("dummy", target="assay.models.dummy:DummyModel")
 register_builtin("oracle", target="assay.models.oracle:OracleModel")
 
 
 def find_models_with(needed: Iterable[Ability]) -> list[str]:
-    """Return the names of the built-in models that support all of these abilities.
+    """Return the names of the built-in models and plugins that support all of these abilities.
 
     >>> find_models_with(["likelihood", "image"])
     ['embedded', 'hf', 'vllm', 'human']
@@ -154,7 +175,7 @@ def find_models_with(needed: Iterable[Ability]) -> list[str]:
     abilities = set(needed)
     return [
         model.names[0]
-        for model in BUILTIN_MODELS
+        for model in (*BUILTIN_MODELS, *PLUGIN_MODELS)
         if abilities <= model.abilities and model.needs <= abilities
     ]
 

@@ -1,4 +1,4 @@
-"""Where keys come from: the environment, else a keyring. Never an argument, which would end up in files and histories."""
+"""Read API keys from the environment or a keyring. Never from arguments, which end up in files and shell histories."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from assay.core.secrets import register_secret
 __all__ = ["KEYRING_SERVICE", "find_key", "reject_key_arguments", "require_key"]
 
 KEYRING_SERVICE = "assay"
-"""The service under which a keyring holds keys; the user name is that of the environment variable."""
+"""The keyring service of the keys; the keyring's user name is the name of the environment variable."""
 
 _KEY_ARGUMENTS = frozenset({"api_key", "apikey", "api-key", "auth_token", "access_token", "openai_api_key"})
 
 
 def find_key(variables: Sequence[str]) -> str | None:
-    """The key in the first of these environment variables that is set, else in the keyring; None where there is none.
+    """Return the key of the first environment variable that is set, else of the keyring; None if there is none.
 
-    From here on it is known as a secret, so that nothing that is written or shown holds it.
+    Registers the key as a secret, so that Assay redacts it in all output.
     """
     for variable in variables:
         if found := os.environ.get(variable, "").strip():
@@ -34,14 +34,18 @@ def find_key(variables: Sequence[str]) -> str | None:
 
 
 def require_key(variables: Sequence[str], *, service: str) -> str:
-    """The key, or an error that says where it is looked for."""
+    """Return the key.
+
+    Raises:
+        InvalidOption: There is no key; the hint names the environment variables.
+    """
     found = find_key(variables)
     if found is None:
         names = " or ".join(f"`{name}`" for name in variables)
         raise InvalidOption(
-            f"there is no key for {service}",
+            f"no API key for {service}",
             where="environment",
-            hint=f"set {names}, or keep it in a keyring: keyring set {KEYRING_SERVICE} {variables[0]}",
+            hint=f"set {names}, or store the key in a keyring: keyring set {KEYRING_SERVICE} {variables[0]}",
         )
     return found
 
@@ -49,7 +53,7 @@ def require_key(variables: Sequence[str], *, service: str) -> str:
 def reject_key_arguments(
     arguments: Mapping[str, Any], *, variables: Sequence[str], where: str = "--model_args"
 ) -> None:
-    """Keys are not taken as arguments: those end up in shell histories, process lists and files.
+    """Reject keys among the arguments, because arguments end up in shell histories, process lists and files.
 
     Raises:
         InvalidOption: One of the arguments is a key.
@@ -58,9 +62,9 @@ def reject_key_arguments(
         if name.lower() in _KEY_ARGUMENTS and value not in (None, "", "EMPTY"):
             register_secret(str(value))
             raise InvalidOption(
-                f"`{name}` is not taken as an argument: it would end up in histories and files",
+                f"`{name}` is not allowed as an argument: it would be stored in shell histories and files",
                 where=where,
-                hint=f"set `{variables[0]}` in the environment, or keep it in a keyring: "
+                hint=f"set the environment variable `{variables[0]}`, or store the key in a keyring: "
                 f"keyring set {KEYRING_SERVICE} {variables[0]}",
             )
 
@@ -75,6 +79,6 @@ def _import_keyring() -> Any:
 def _read_keyring(keyring: Any, variable: str) -> str | None:
     try:
         found = keyring.get_password(KEYRING_SERVICE, variable)
-    except Exception:  # noqa: BLE001 - a keyring is locked, headless or broken in as many ways as there are keyrings
+    except Exception:  # noqa: BLE001 - keyring backends raise many types of errors
         return None
     return found.strip() if isinstance(found, str) and found.strip() else None

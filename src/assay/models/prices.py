@@ -1,6 +1,6 @@
-"""What tokens cost: a dated table that ships with Assay, and files of the user's that go before it.
+"""Prices of tokens: a dated table that ships with Assay, and the user's files, which take precedence.
 
-A model that no table knows has no price: its cost is unknown, never 0.
+A model that is in no table has no price: its cost is unknown, never 0.
 """
 
 from __future__ import annotations
@@ -33,21 +33,24 @@ _DATE_SUFFIX = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
 
 
 def build_billed_name(base_url: str, model: str) -> str:
-    """What price tables call a model at an address: the provider, or else the host, and the model.
+    """Return the name of a model in price tables: `provider/model`, or `host/model` for other servers.
 
-    >>> billed_name("https://api.openai.com/v1", "gpt-4o-mini"), billed_name("http://localhost:8000/v1", "llama")
-    ('openai/gpt-4o-mini', 'localhost/llama')
+    >>> build_billed_name("https://api.openai.com/v1", "gpt-4o-mini")
+    'openai/gpt-4o-mini'
+    >>> build_billed_name("http://localhost:8000/v1", "llama")
+    'localhost/llama'
     """
     host = (urlsplit(base_url).hostname or "").lower()
     return f"{_PROVIDERS.get(host, host)}/{model}"
 
 
 def is_self_hosted(billed_as: str) -> bool:
-    """Whether the host in a name is a machine of one's own, or of one's own network: it charges nothing, unless a table
-    of the user's says otherwise.
+    """Return whether the host in a name is this machine or in a private network; such a host charges nothing by default.
 
-    >>> is_own("localhost/llama"), is_own("gpu-box/llama"), is_own("192.168.1.5/llama"), is_own("openrouter.ai/llama")
-    (True, True, True, False)
+    >>> is_self_hosted("localhost/llama"), is_self_hosted("gpu-box/llama"), is_self_hosted("192.168.1.5/llama")
+    (True, True, True)
+    >>> is_self_hosted("openrouter.ai/llama")
+    False
     """
     host = billed_as.partition("/")[0]
     if host in _PROVIDERS.values():
@@ -56,36 +59,36 @@ def is_self_hosted(billed_as: str) -> bool:
         return True
     try:
         return ip_address(host).is_private
-    except ValueError:  # a name, not a number
+    except ValueError:  # a host name, not an IP address
         return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What one model costs, in US dollars for a million tokens."""
+    """The price of one model, in US dollars per million tokens."""
 
     input: float
     output: float
     cached_input: float | None = None
-    """For tokens the service had in its cache; None: as any other."""
+    """For input tokens from the service's cache; None: the normal price."""
 
     batch_input: float | None = None
-    """Through a batch API; None: not known."""
+    """With the batch API; None: unknown."""
 
     batch_output: float | None = None
     long_context: int | None = None
-    """Prompts of more tokens than this cost more."""
+    """Longer prompts, in tokens, have the long-context prices."""
 
     long_input: float | None = None
     long_output: float | None = None
     date: str = ""
-    """When the price was written down."""
+    """Date of the price table."""
 
     where: str = ""
-    """The file and the entry it is from."""
+    """File and entry of the price."""
 
     def cost(self, usage: Usage) -> float | None:
-        """What it costs in US dollars; None where the table does not say.
+        """Return the cost in US dollars; None if the price is unknown.
 
         >>> Price(input=2.0, cached_input=0.5, output=8.0).cost(Usage(1000, 100, cached_tokens=400))
         0.0022
@@ -106,14 +109,14 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Prices by name, the tables that go first first."""
+    """Prices by name, in several tables; earlier tables take precedence."""
 
     layers: tuple[Mapping[str, Price], ...] = field(default=())
 
     def find(self, billed_as: str) -> Price | None:
-        """The price of `provider/model`; of several patterns that fit, the longest counts.
+        """Return the price of `provider/model`; the longest matching pattern applies.
 
-        A dated name finds the entry of its name without the date, where there is none of its own.
+        A name with a date falls back to the entry without the date.
         """
         for layer in self.layers:
             for name in (billed_as, _DATE_SUFFIX.sub("", billed_as)):
@@ -124,10 +127,10 @@ class PriceTable:
 
 
 def load_prices(path: str | None = None) -> PriceTable:
-    """The table of a file (`--prices`), then that in Assay's home, then the one that ships with Assay.
+    """Load the tables in order of precedence: the file of `--prices`, the file in Assay's home, the shipped table.
 
     Raises:
-        InvalidOption: A file that is not there or not a price table.
+        InvalidOption: A file does not exist or is not a price table.
     """
     layers = []
     if path is not None:
@@ -159,9 +162,9 @@ def _parse_table(content: Mapping[str, Any], *, where: str) -> Mapping[str, Pric
     entries, date = content.get("prices"), str(content.get("date", ""))
     if not isinstance(entries, dict) or not date:
         raise InvalidOption(
-            "a price table has a `date` and a table `prices`",
+            "a price table needs a `date` and a table `prices`",
             where=where,
-            hint='date = "2026-11-16", then [prices] and "openai/my-model" = { input = 1.0, output = 2.0 }',
+            hint='example: date = "2026-11-16", then [prices] and "openai/my-model" = { input = 1.0, output = 2.0 }',
         )
     return {name: _parse_price(name, entry, date, where) for name, entry in entries.items()}
 
@@ -170,12 +173,12 @@ def _parse_price(name: str, entry: Any, date: str, where: str) -> Price:
     known = {item.name for item in fields(Price)} - {"date", "where"}
     place = f"{where}, {name}"
     if not isinstance(entry, dict) or not {"input", "output"} <= set(entry):
-        raise InvalidOption("an entry has at least `input` and `output`", where=place)
+        raise InvalidOption("an entry needs at least `input` and `output`", where=place)
     for key, value in entry.items():
         if key not in known:
             raise InvalidOption(
-                f"a price has no `{key}`", where=place, hint=f"it may have: {', '.join(sorted(known))}"
+                f"unknown key `{key}`", where=place, hint=f"valid keys: {', '.join(sorted(known))}"
             )
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-            raise InvalidOption(f"`{key}` must be a number of 0 or more, not {value!r}", where=place)
+            raise InvalidOption(f"`{key}` must be a non-negative number, not {value!r}", where=place)
     return Price(**entry, date=date, where=place)

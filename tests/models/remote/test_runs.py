@@ -62,7 +62,7 @@ def test_a_finished_run_is_shown_when_the_server_is_gone(tmp_path: Path) -> None
         first = run(tmp_path, url, task)
     again = run(tmp_path, url, task, model_args={"max_retries": 0})
     assert again.folder == first.folder
-    with pytest.raises(AssayError, match="nobody answers"):
+    with pytest.raises(AssayError, match="cannot reach"):
         run(tmp_path, url, task, model_args={"max_retries": 0}, gen_kwargs={"max_gen_toks": 3})
 
 
@@ -160,9 +160,9 @@ def test_the_plan_says_that_nobody_answers_where_a_judge_should_be(tmp_path: Pat
     judge = f"openai,model=embedded,base_url={url},max_retries=0"
     options: dict[str, Any] = {"model": "embedded", "tasks": [str(task)], "judge": [judge]}
     plan = assay.plan(**options, output_path=str(tmp_path / "out"))
-    (note,) = plan.notes
-    assert note.startswith("the judge `embedded`: nobody answers at") and url in note
-    with pytest.raises(AssayError, match="nobody answers"):
+    (note,) = plan.warnings
+    assert note.startswith("the judge `embedded`: cannot reach") and url in note
+    with pytest.raises(AssayError, match="cannot reach"):
         assay.run(**options, output_path=str(tmp_path / "out"))
 
 
@@ -173,6 +173,6 @@ def test_a_judge_whose_server_takes_another_key_fails_in_the_plan(
     task = write_task(tmp_path, metric_list=[JUDGED])
     with serving(key="sk-right") as server:
         judge = f"openai,model=embedded,base_url={server.url}"
-        with pytest.raises(UserError, match="does not take the key") as raised:
+        with pytest.raises(UserError, match="authentication failed") as raised:
             assay.plan(model="embedded", tasks=[str(task)], judge=[judge], output_path=str(tmp_path / "out"))
     assert "judge" in raised.value.where and "sk-not-the-right-one" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""The real packages, on this machine: Weights & Biases offline, an MLflow folder, trackio, an OTLP collector, a hub of ours."""
+"""The sinks `otel` and `hub` with their real packages, against local servers."""
 
 from __future__ import annotations
 
@@ -66,42 +66,6 @@ def serving() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     finally:
         server.shutdown()
         server.server_close()
-
-
-@pytest.mark.services
-def test_weights_and_biases_gets_numbers(sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    monkeypatch.setenv("WANDB_DIR", str(workspace))
-    assay.run(model=make_model(), tasks=[sums], sink=["wandb,project=evals"]).close()
-    (kept,) = workspace.glob("wandb/offline-run-*/run-*.wandb")
-    content = kept.read_bytes()
-    assert b"sums/exact_match" in content and b"evals" in content
-
-
-@pytest.mark.services
-def test_mlflow_gets_parameters_numbers_and_results(
-    sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import mlflow
-
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    uri = (workspace / "mlruns").as_uri()
-    assay.run(model=make_model(), tasks=[sums], sink=[f"mlflow,experiment=evals,tracking_uri={uri}"]).close()
-    client = mlflow.tracking.MlflowClient(uri)
-    (run,) = client.search_runs([client.get_experiment_by_name("evals").experiment_id])
-    assert run.info.status == "FINISHED"
-    assert run.data.metrics["sums/exact_match"] == 1.0 and run.data.params["model"] == "scripted"
-    assert [one.path for one in client.list_artifacts(run.info.run_id)] == ["results.json"]
-
-
-@pytest.mark.services
-def test_trackio_gets_numbers(sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACKIO_DIR", str(workspace / "trackio"))
-    monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
-    assay.run(model=make_model(), tasks=[sums], sink=["trackio,project=evals"]).close()
-    kept = [path for path in (workspace / "trackio").rglob("*") if path.is_file()]
-    assert any(b"sums/exact_match" in path.read_bytes() for path in kept), kept
 
 
 def test_a_collector_gets_a_trace_and_metrics(sums: str) -> None:

@@ -41,7 +41,7 @@ from assay.models.remote.protocol.prompt_logprobs import (
     parse_scores,
 )
 from assay.models.remote.tokenizer import Tokenizer, choose_tokenizer_backend, load_tokenizer
-from assay.models.tokens import Unanswerable, encode_pairs, fit_pair, fit_prompt, rolling_windows
+from assay.models.tokens import Unanswerable, encode_pairs, fit_pair, fit_prompt, split_rolling_windows
 
 __all__ = ["CompletionsModel", "openai_completions"]
 
@@ -243,7 +243,7 @@ class CompletionsModel:
     ) -> None:
         encoder = tokenizer.encoder
         (tokens,) = encoder([request.prompt.text])
-        windows = rolling_windows(tokens, prefix_token=encoder.prefix_token, max_length=room)
+        windows = split_rolling_windows(tokens, prefix_token=encoder.prefix_token, max_length=room)
         if not windows:
             nothing = Tokens((), ()) if self._gives_tokens else None
             outcome = Response(

@@ -1,14 +1,14 @@
-"""Where else a run is told: services that draw curves, files other programs follow.
+"""Sinks report the progress and the results of a run to external trackers, collectors and files.
 
-A sink has one method, `emit(event, facts)`, and may have `close()`. It is called in a thread of its own, so it may be slow;
-what it raises is said once, and the run goes on without it. Events, in order:
+A sink has a method `emit(event, facts)` and optionally `close()`. It is called in a separate thread, so it may be slow. If it
+raises an exception, Assay logs a warning and stops calling it. Events, in order:
 
 | event | facts |
 |---|---|
 | `run started` | `run_id`, `folder`, `model`, `tasks` (name -> documents), `options` (without secrets) |
-| `progress` | every few seconds: `seconds`, `done`, `total`, `rate`, `failures`, tokens, cost, and of each task its running score |
-| `task ended` | `task`, `documents`, `metric`, `score`, `stderr`: when the last document of a task ended |
-| `run ended` | `state` (finished, stopped, failed), `why`, `seconds`, `results` (as lm-eval writes them), `numbers`, `files` |
+| `progress` | every few seconds: `seconds`, `done`, `total`, `rate`, `failures`, tokens, cost, and the running score of each task |
+| `task ended` | `task`, `documents`, `metric`, `score`, `stderr`, after the last document of a task |
+| `run ended` | `state` (finished, stopped, failed), `why`, `seconds`, `results` (in lm-eval's format), `numbers`, `outcomes` |
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SINKS: Registry[Callable[..., Sink]] = Registry(
     "sink",
     builtin_modules=(
         "assay.viewer.sinks.hub",
-        "assay.viewer.sinks.lines",
-        "assay.viewer.sinks.mlflow",
+        "assay.viewer.sinks.jsonl",
         "assay.viewer.sinks.open_telemetry",
-        "assay.viewer.sinks.wandb",
     ),
 )
-"""Everything `--sink` can name."""
+"""The sinks for `--sink`."""
+
+SINKS.add_plugin("assay-plugin-trackers", "mlflow", "trackio", "wandb")

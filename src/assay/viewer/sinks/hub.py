@@ -1,4 +1,4 @@
-"""The Hugging Face hub: results and samples as files of a dataset repository."""
+"""The sink `hub`: uploads results and samples to a dataset repository of the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import BadOption
-from assay.core.parsing import parse_switch
-from assay.store.runs import Run
-from assay.viewer.lm_eval_files import write_files
+from assay.core.errors import InvalidOption
+from assay.core.options.parsing import parse_bool
+from assay.store.runs.run import Run
+from assay.viewer.exports.lm_eval import write_lm_eval
 from assay.viewer.sinks import SINKS
-from assay.viewer.sinks.curves import package
+from assay.viewer.sinks.tracker_metrics import import_package
 
-__all__ = ["Hub"]
+__all__ = ["HubSink"]
 
 
 @SINKS.register("hub")
-class Hub:
-    """Pushes a finished run to a dataset repository: `--sink hub,repo=org/results`. The token is HF_TOKEN's."""
+class HubSink:
+    """Upload a finished run to a dataset repository: `--sink hub,repo=org/results`. Uses HF_TOKEN."""
 
     def __init__(self, *, repo: str = "", private: bool | str = True, samples: bool | str = True) -> None:
         if "/" not in repo:
-            raise BadOption(
+            raise InvalidOption(
                 "the sink `hub` needs a repository", where="--sink", hint="--sink hub,repo=org/results"
             )
-        self._hub = package("huggingface_hub")
+        self._hub = import_package("huggingface_hub")
         self._repo = repo
         self._private, self._samples = (
-            parse_switch(value) if isinstance(value, str) else bool(value) for value in (private, samples)
+            parse_bool(value) if isinstance(value, str) else bool(value) for value in (private, samples)
         )
 
     def emit(self, event: str, facts: Mapping[str, Any]) -> None:
@@ -38,7 +38,7 @@ class Hub:
         run = Run(Path(facts["folder"]))
         try:
             with tempfile.TemporaryDirectory() as place:
-                write_files(run, place, samples=self._samples)
+                write_lm_eval(run, place, samples=self._samples)
                 service = self._hub.HfApi()
                 service.create_repo(self._repo, repo_type="dataset", private=self._private, exist_ok=True)
                 service.upload_folder(

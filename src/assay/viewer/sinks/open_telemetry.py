@@ -1,4 +1,4 @@
-"""OpenTelemetry: a run is a trace, each task a span in it; counters are metrics."""
+"""The sink `otel`: a run is a trace, each task a span; progress counters are metrics."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.viewer.sinks import SINKS
-from assay.viewer.sinks.curves import final_numbers, package, progress_numbers
+from assay.viewer.sinks.tracker_metrics import build_final_metrics, build_progress_metrics, import_package
 
-__all__ = ["OpenTelemetry"]
+__all__ = ["OpenTelemetrySink"]
 
 _EXPORTERS = ("otlp", "console")
 
 
 @SINKS.register("otel")
-class OpenTelemetry:
-    """Traces and metrics by OTLP: `--sink otel,endpoint=http://localhost:4318`, or where OTEL_EXPORTER_OTLP_ENDPOINT says."""
+class OpenTelemetrySink:
+    """Send traces and metrics by OTLP: `--sink otel,endpoint=http://localhost:4318` (default: OTEL_EXPORTER_OTLP_ENDPOINT)."""
 
     def __init__(self, *, endpoint: str = "", service: str = "assay", exporter: str = "otlp") -> None:
         if exporter not in _EXPORTERS:
-            raise BadOption(
-                f"no exporter is called `{exporter}`", where="--sink", hint=f"one of: {', '.join(_EXPORTERS)}"
+            raise InvalidOption(
+                f"unknown exporter `{exporter}`", where="--sink", hint=f"use one of: {', '.join(_EXPORTERS)}"
             )
-        self._sdk = package("opentelemetry.sdk", "opentelemetry-sdk")
+        self._sdk = import_package("opentelemetry.sdk", "opentelemetry-sdk")
         if exporter == "otlp":
-            package("opentelemetry.exporter.otlp.proto.http", "opentelemetry-exporter-otlp-proto-http")
+            import_package("opentelemetry.exporter.otlp.proto.http", "opentelemetry-exporter-otlp-proto-http")
         self._endpoint, self._service, self._exporter = endpoint.rstrip("/"), service, exporter
         self._traces: Any = None
         self._metrics: Any = None
@@ -38,14 +38,14 @@ class OpenTelemetry:
         if event == "run started":
             self._start(facts)
         elif event == "progress":
-            self._measure(progress_numbers(facts))
+            self._measure(build_progress_metrics(facts))
         elif event == "task ended":
             self._span(facts)
         elif event == "run ended":
             self._end(facts)
 
     def close(self) -> None:
-        """Send what is waiting."""
+        """Flush and shut down the exporters."""
         if self._traces is not None:
             self._traces.shutdown()
             self._metrics.shutdown()
@@ -115,7 +115,7 @@ class OpenTelemetry:
     def _end(self, facts: Mapping[str, Any]) -> None:
         from opentelemetry.trace import Status, StatusCode
 
-        numbers = final_numbers(facts)
+        numbers = build_final_metrics(facts)
         self._measure(numbers)
         for name, value in numbers.items():
             self._run.set_attribute(f"assay.{name.replace('/', '.')}", value)

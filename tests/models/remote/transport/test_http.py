@@ -95,12 +95,12 @@ def test_a_compressed_body_is_unpacked() -> None:
         ([b""], RemoteProtocolError, "before the reply"),
         ([HEAD + b'Content-Length: 50\r\n\r\n{"a"', b""], RemoteProtocolError, "in the middle"),
         ([_CHUNKED + b"5\r\n{", b""], RemoteProtocolError, "in the middle"),
-        ([b"SSH-2.0-server\r\n\r\n", 1.0], RemoteProtocolError, "not an HTTP reply"),
-        ([HEAD + b"Content-Length: many\r\n\r\n", 1.0], RemoteProtocolError, "not an HTTP reply"),
-        ([HEAD + b"Content-Length: -5\r\n\r\n", 1.0], RemoteProtocolError, "not an HTTP reply"),
-        ([_CHUNKED + b"zz\r\n", 1.0], RemoteProtocolError, "not an HTTP reply"),
-        (replying(b"junk", Content_Encoding="gzip"), RemoteProtocolError, "not an HTTP reply"),
-        (replying(b"junk", Content_Encoding="br"), RemoteProtocolError, "not an HTTP reply"),
+        ([b"SSH-2.0-server\r\n\r\n", 1.0], RemoteProtocolError, "invalid HTTP reply"),
+        ([HEAD + b"Content-Length: many\r\n\r\n", 1.0], RemoteProtocolError, "invalid HTTP reply"),
+        ([HEAD + b"Content-Length: -5\r\n\r\n", 1.0], RemoteProtocolError, "invalid HTTP reply"),
+        ([_CHUNKED + b"zz\r\n", 1.0], RemoteProtocolError, "invalid HTTP reply"),
+        (replying(b"junk", Content_Encoding="gzip"), RemoteProtocolError, "invalid HTTP reply"),
+        (replying(b"junk", Content_Encoding="br"), RemoteProtocolError, "invalid HTTP reply"),
         ([30.0], ReadTimeout, "0.2 s"),
         ([HEAD + b"Content-Length: 50\r\n\r\n{", 30.0], ReadTimeout, "0.2 s"),
     ],
@@ -179,4 +179,4 @@ def test_a_packed_reply_that_is_cut_off_is_broken() -> None:
     packed = gzip.compress(b'{"said": 1}')[:-9]
     head = HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
     (broken,), _ = called(lambda asked: [head + packed])
-    assert isinstance(broken, RemoteProtocolError) and "cut off" in str(broken)
+    assert isinstance(broken, RemoteProtocolError) and "truncated" in str(broken)

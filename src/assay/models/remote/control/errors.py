@@ -128,7 +128,7 @@ def error_from_reply(reply: Reply) -> CallError | None:
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the delay the server asks for: `Retry-After`, or the reset time of an exhausted rate limit.
 
-    >>> wait_of({"retry-after": "3"}), wait_of({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m2s"})
+    >>> read_retry_after({"retry-after": "3"}), read_retry_after({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m2s"})
     (3.0, 62.0)
     """
     if given := headers.get("retry-after-ms"):

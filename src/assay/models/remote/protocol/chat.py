@@ -20,7 +20,7 @@ from assay.models.remote.protocol.media import (
     encode_video_file,
     encode_video_frames,
 )
-from assay.models.tokens import cut_at_stops, split_thinking, tokens_of_bytes
+from assay.models.tokens import cut_at_stops, split_thinking, tokens_from_bytes
 
 __all__ = [
     "FINISH_REASONS",
@@ -199,7 +199,7 @@ class ParsedReply:
 def format_served_name(model: Any, fingerprint: Any) -> str:
     """Return model name and system fingerprint on one line.
 
-    >>> served_name("gpt-4o-mini-2024-07-18", "fp_0ba0d124f1")
+    >>> format_served_name("gpt-4o-mini-2024-07-18", "fp_0ba0d124f1")
     'gpt-4o-mini-2024-07-18 (fp_0ba0d124f1)'
     """
     name = str(model or "")
@@ -255,7 +255,7 @@ def parse_tokens(value: Any) -> Tokens | None:
             bytes(one["bytes"]) if one.get("bytes") else str(one.get("token", "")).encode("utf-8", "replace")
             for one in listed
         ]
-        return tokens_of_bytes(contents, [float(one["logprob"]) for one in listed])
+        return tokens_from_bytes(contents, [float(one["logprob"]) for one in listed])
     names, numbers = value.get("tokens"), value.get("token_logprobs")
     if not names or not numbers or len(names) != len(numbers) or None in numbers:
         return None

@@ -31,7 +31,7 @@ class RawString:
 def write_json(value: Any, *, before: bytes = b"", after: bytes = b"") -> bytes:
     """Return the JSON of a value that may contain raw strings, between `before` and `after`.
 
-    >>> write_json({"url": Bulk((b"data:image/png;base64,", b"iVBORw0="))}, after=b"!")
+    >>> write_json({"url": RawString((b"data:image/png;base64,", b"iVBORw0="))}, after=b"!")
     b'{"url": "data:image/png;base64,iVBORw0="}!'
     """
     large: list[RawString] = []

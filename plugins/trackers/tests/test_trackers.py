@@ -1,0 +1,66 @@
+"""The sinks with the real packages, on this machine: Weights & Biases offline, an MLflow folder, a trackio folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import make_model, write_task
+
+import assay
+from assay.core.errors import MissingPackage
+from assay.viewer.sinks.dispatcher import open_sinks
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the packages cause warnings
+
+
+@pytest.fixture
+def sums(workspace: Path) -> str:
+    return str(write_task(workspace))
+
+
+@pytest.mark.services
+def test_weights_and_biases_gets_numbers(sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    monkeypatch.setenv("WANDB_DIR", str(workspace))
+    assay.run(model=make_model(), tasks=[sums], sink=["wandb,project=evals"]).close()
+    (kept,) = workspace.glob("wandb/offline-run-*/run-*.wandb")
+    content = kept.read_bytes()
+    assert b"sums/exact_match" in content and b"evals" in content
+
+
+@pytest.mark.services
+def test_mlflow_gets_parameters_numbers_and_results(
+    sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    uri = (workspace / "mlruns").as_uri()
+    assay.run(model=make_model(), tasks=[sums], sink=[f"mlflow,experiment=evals,tracking_uri={uri}"]).close()
+    client = mlflow.tracking.MlflowClient(uri)
+    (run,) = client.search_runs([client.get_experiment_by_name("evals").experiment_id])
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics["sums/exact_match"] == 1.0 and run.data.params["model"] == "scripted"
+    assert [one.path for one in client.list_artifacts(run.info.run_id)] == ["results.json"]
+
+
+@pytest.mark.services
+def test_trackio_gets_numbers(sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKIO_DIR", str(workspace / "trackio"))
+    monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
+    assay.run(model=make_model(), tasks=[sums], sink=["trackio,project=evals"]).close()
+    kept = [path for path in (workspace / "trackio").rglob("*") if path.is_file()]
+    assert any(b"sums/exact_match" in path.read_bytes() for path in kept), kept
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow", "trackio"])
+def test_a_missing_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(module: str) -> Any:
+        raise ImportError(f"No module named {module!r}")
+
+    monkeypatch.setattr("assay.viewer.sinks.tracker_metrics.import_module", missing)
+    with pytest.raises(MissingPackage, match="the sink needs the package"):
+        open_sinks([name])

@@ -1,5 +1,0 @@
-"""Writes down English speech, with Moonshine."""
-
-from assay.models.speech.adapter import SpeechModel
-
-__all__ = ["SpeechModel"]

@@ -1,4 +1,4 @@
-"""Assay evaluates language and multimodal models, and says how sure it is of the score.
+"""Assay evaluates language and multimodal models and reports confidence intervals.
 
 >>> import assay
 >>> run = assay.run(model="embedded", tasks=["quickstart"], limit=10)  # doctest: +SKIP
@@ -10,15 +10,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-_HOMES = {
+_PUBLIC_NAMES = {
     "run": "assay.api",
     "compare": "assay.api",
     "plan": "assay.api",
     "open_run": "assay.api",
     "resume": "assay.api",
     "Run": "assay.api",
-    "Plan": "assay.engine.planning.plan",
-    "RunSpec": "assay.core.runspec",
+    "Plan": "assay.engine.planning.records",
+    "RunSpec": "assay.core.options.run_spec",
     "TaskSpec": "assay.core.specs",
     "GroupSpec": "assay.core.specs",
     "Document": "assay.core.documents",
@@ -83,19 +83,19 @@ if TYPE_CHECKING:
     from assay.core.documents import Document
     from assay.core.errors import AssayError
     from assay.core.messages import Audio, Image, Message, Prompt, Text, Video
+    from assay.core.options.run_spec import RunSpec
     from assay.core.ports import Model, Traits
     from assay.core.requests import Generate, Likelihood, RollingLikelihood, Settings
     from assay.core.responses import Failure, LogProbability, Response
-    from assay.core.runspec import RunSpec
     from assay.core.specs import GroupSpec, TaskSpec
     from assay.core.verdicts import Estimate, Evidence, Score, Unscored
-    from assay.engine.planning.plan import Plan
+    from assay.engine.planning.records import Plan
 
 
 def __getattr__(name: str) -> Any:
-    """Public names load when first used, so that `import assay` stays light."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    """Import public names on first use, so that `import assay` stays fast."""
+    if name in _PUBLIC_NAMES:
+        return getattr(import_module(_PUBLIC_NAMES[name]), name)
     raise AttributeError(f"module 'assay' has no attribute {name!r}")
 
 

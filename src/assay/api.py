@@ -19,15 +19,17 @@ from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model, SupportsTargets
 from assay.core.progress import RunProgress
 from assay.engine import run as engine
-from assay.engine.planning.journal_setup import finished_run, open_journal
+from assay.engine.planning.journal_setup import find_finished_run, open_journal
 from assay.engine.planning.manifest import make_manifest
 from assay.engine.planning.manifest_diff import compare_manifests
-from assay.engine.planning.plan import Plan, make_plan
-from assay.engine.planning.recorded_plan import RememberedModel, manifest_of, recall
-from assay.engine.planning.run_names import kept_beside
-from assay.engine.results.rescore import Scoring, Wanted, rescore
-from assay.engine.results.run_facts import sandbox_facts, start_facts
-from assay.engine.results.verify import Verification, current_identity
+from assay.engine.planning.plan import make_plan
+from assay.engine.planning.recorded_model import RecordedModel
+from assay.engine.planning.recorded_plan import get_manifest, load_options
+from assay.engine.planning.records import Plan
+from assay.engine.planning.run_names import move_output_beside
+from assay.engine.results.rescore import Scoring, ScoringSelection, rescore
+from assay.engine.results.run_facts import describe_sandbox, describe_start
+from assay.engine.results.verify import Verification, get_current_identity
 from assay.engine.results.verify import verify as verify_run
 from assay.store.cache.response_cache import ResponseCache, default_cache_path
 from assay.store.runs.lookup import find_run
@@ -46,7 +48,7 @@ from assay.viewer.comparison.run_comparison import compare_sources
 from assay.viewer.comparison.sources import open_source
 from assay.viewer.exports.lm_eval import write_lm_eval_once
 from assay.viewer.notebook import NotebookRun
-from assay.viewer.sinks.telling import open_sinks
+from assay.viewer.sinks.dispatcher import open_sinks
 from assay.viewer.terminal.progress import show_progress
 
 __all__ = ["Run", "compare", "open_run", "plan", "resume", "run", "score", "verify"]
@@ -130,11 +132,11 @@ def resume(
         InvalidOption: The task, the data or the model changed, so that it would be a different run.
     """
     stored = run if isinstance(run, StoredRun) else Run(find_run(run))
-    recalled = recall(manifest_of(stored), options)
+    recalled = load_options(get_manifest(stored), options)
     stored.close()
     execution = _Execution(progress=progress, on_plan=on_plan, command=tuple(command))
     spec = replace(recalled.spec, refresh=recalled.spec.refresh and not stored.finished)
-    spec = spec if "output_path" in options else kept_beside(spec, stored.folder)
+    spec = spec if "output_path" in options else move_output_beside(spec, stored.folder)
     stored.close()
     with enforce_time_limit(spec.helper_timeout):
         return _execute_plan(
@@ -168,10 +170,10 @@ def score(
             hint="only `judge` and `judge_args` are accepted",
         )
     opened = Run(run.folder if isinstance(run, StoredRun) else find_run(run))
-    manifest = manifest_of(opened)
-    spec, _, judges = _parse_options(replace(recall(manifest, {}).spec, predict_only=False), options)
+    manifest = get_manifest(opened)
+    spec, _, judges = _parse_options(replace(load_options(manifest, {}).spec, predict_only=False), options)
     place = Path(tempfile.mkdtemp(prefix="assay-score-")) if dry_run else None
-    wanted = Wanted(tasks=tasks, filters=filters, metrics=metrics)
+    wanted = ScoringSelection(tasks=tasks, filters=filters, metrics=metrics)
     with ExitStack() as closing, enforce_time_limit(spec.helper_timeout):
         closing.callback(opened.close)
         cache = None
@@ -179,7 +181,7 @@ def score(
             cache = ResponseCache(known)
             closing.callback(cache.close)
 
-        whole = _make_plan(spec, RememberedModel(manifest), judges)
+        whole = _make_plan(spec, RecordedModel(manifest), judges)
         manifests = (manifest, make_manifest(whole))
         return _run_stages(
             whole, lambda executor: rescore(opened, manifests, whole, wanted, cache, executor, place)
@@ -193,13 +195,13 @@ def verify(run: str | Path | StoredRun) -> Verification:
     ()
     """
     stored = Run(run.folder if isinstance(run, StoredRun) else find_run(run))
-    manifest = manifest_of(stored)
-    spec = recall(manifest, {}).spec
+    manifest = get_manifest(stored)
+    spec = load_options(manifest, {}).spec
 
     try:
         with enforce_time_limit(spec.helper_timeout):
-            plan = _make_plan(spec, RememberedModel(manifest), [])
-            identity = run_coroutine(current_identity(spec, manifest))
+            plan = _make_plan(spec, RecordedModel(manifest), [])
+            identity = run_coroutine(get_current_identity(spec, manifest))
             return verify_run(stored, manifest, plan, identity)
     finally:
         stored.close()
@@ -287,20 +289,20 @@ async def _execute(planned: Plan, executor: Executor, execution: _Execution) -> 
             cache_path = Path(spec.use_cache).expanduser() if spec.use_cache else default_cache_path()
             cache = ResponseCache(cache_path, refresh=spec.refresh)
             opened.callback(cache.close)
-        audience = open_sinks(spec.sink)
+        sinks = open_sinks(spec.sink)
         if execution.on_plan is not None:
             execution.on_plan(planned)
         counters = RunProgress()
-        opened.enter_context(audience.told(start_facts(planned), counters, planned.folder))
-        if finished_run(planned) is None:
+        opened.enter_context(sinks.report_run(describe_start(planned), counters, planned.folder))
+        if find_finished_run(planned) is None:
             journal = open_journal(planned, execution.command)
             opened.callback(journal.close)
             show = execution.progress and not planned.model.traits.interactive
             display: AbstractContextManager[None] = show_progress(counters) if show else nullcontext()
             with display:
                 await engine.run(planned, journal, cache, counters, executor)
-            seconds = journal.facts().get("seconds", 0.0) + time.monotonic() - started
-            end_facts = {"ended": time.time(), "seconds": seconds, **sandbox_facts(planned)}
+            seconds = journal.read_facts().get("seconds", 0.0) + time.monotonic() - started
+            end_facts = {"ended": time.time(), "seconds": seconds, **describe_sandbox(planned)}
             journal.set_facts(end_facts).result()
     finished = Run(planned.folder)
     if spec.output_path is not None:

@@ -1,5 +1,5 @@
-"""What Assay asks of a compatibility layer: to make foreign imports work, to name modules of foreign trees, to open tasks
-that are written as foreign classes, and to read foreign result files."""
+"""Hooks that Assay calls through the entry point group `assay.compat`: import names of other harnesses, module names of
+their task trees, class tasks, and result files."""
 
 from __future__ import annotations
 
@@ -10,83 +10,84 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.specs import TaskSpec
-from assay.store.foreign_runs import ForeignRun
-from assay.store.sheets import SheetSource
-from assay.tasks.task import Rendering, Task
-from assay_compat.finder import ForeignFinder
-from assay_compat.gaps import GapFinder, serve_metrics
+from assay.store.documents.score_tables import ScoreTableSource
+from assay.store.runs.imported_runs import ImportedRun
+from assay.tasks.task import RenderingOptions, Task
+from assay_compat.import_finders import HarnessFinder, ThirdPartyFinder, patch_evaluate
 
 __all__ = [
     "install",
     "loading",
     "missing_judge",
     "module_name",
-    "open_foreign_run",
+    "open_imported_run",
     "open_results",
     "open_task",
 ]
 
-_FOLDER = Path(__file__).parent / "foreign"
-_FINDER = ForeignFinder(_FOLDER, ("lm_eval", "lmms_eval"))
-_GAPS = GapFinder(_FOLDER)
+_SHIMS = Path(__file__).parent / "shims"
+_HARNESS_FINDER = HarnessFinder(_SHIMS, ("lm_eval", "lmms_eval"))
+_THIRD_PARTY_FINDER = ThirdPartyFinder(_SHIMS)
 
 
 def install() -> None:
-    """Answer imports of foreign names from here on. Harmless when repeated."""
-    for finder in (_GAPS, _FINDER):
+    """Install the import finders. Repeated calls have no effect."""
+    for finder in (_THIRD_PARTY_FINDER, _HARNESS_FINDER):
         if finder not in sys.meta_path:
             sys.meta_path.insert(0, finder)
     if "evaluate" in sys.modules:
-        serve_metrics(sys.modules["evaluate"])
+        patch_evaluate(sys.modules["evaluate"])
 
 
 def module_name(path: Path) -> str | None:
-    """The name a helper file has in its own harness: `…/lm_eval/tasks/a/b.py` is `lm_eval.tasks.a.b`."""
+    """Return the module name of a helper file in its own harness: `lm_eval.tasks.a.b` for `…/lm_eval/tasks/a/b.py`."""
     parts = path.parts
-    for package in _FINDER.packages:
-        for at in range(len(parts) - 2):
-            if parts[at] == package and parts[at + 1] == "tasks":
-                _FINDER.add_tasks(package, Path(*parts[: at + 2]))
-                return ".".join((package, "tasks", *parts[at + 2 : -1], path.stem))
+    for package in _HARNESS_FINDER.packages:
+        for index in range(len(parts) - 2):
+            if parts[index] == package and parts[index + 1] == "tasks":
+                _HARNESS_FINDER.add_tasks(package, Path(*parts[: index + 2]))
+                return ".".join((package, "tasks", *parts[index + 2 : -1], path.stem))
     return None
 
 
 @contextmanager
 def loading(path: Path) -> Iterator[None]:
-    """Around the loading of a helper file."""
-    with _GAPS.loading(path):
+    """Activate the shims for missing packages while a helper file is loaded."""
+    with _THIRD_PARTY_FINDER.loading(path):
         yield
 
 
 def missing_judge(path: Path) -> str | None:
-    """None when a helper file asks no judge through `lmms_eval.llm_judge`; else what it lacks to ask one."""
+    """Return what is missing to call a judge through `lmms_eval.llm_judge`, or None if the helper file does not use it."""
     source = path.read_bytes()
     if b"lmms_eval.llm_judge" not in source and b"lmms_eval.verifiers" not in source:
         return None
-    from assay_compat.llm_judge.endpoints import missing_endpoint
+    from assay_compat.llm_judge.endpoints import find_missing_setting
 
-    return missing_endpoint()
+    return find_missing_setting()
 
 
-def open_task(spec: TaskSpec, rendering: Rendering | None, splits: Mapping[str, Any] | None) -> Task | None:
-    """A task written as a class of lm_eval's or lmms_eval's kind; None for a class of some other kind."""
-    from assay_compat.class_tasks import ClassTask, is_foreign_class
-    from assay_compat.lmms_tasks import is_lmms_class, open_lmms_task
+def open_task(
+    spec: TaskSpec, rendering: RenderingOptions | None, splits: Mapping[str, Any] | None
+) -> Task | None:
+    """Open a task that derives from a task class of lm_eval or lmms_eval; return None for other classes."""
+    from assay_compat.lm_eval_class_task import ClassTask, is_lm_eval_class
+    from assay_compat.lmms_eval_class_task import is_lmms_class, open_lmms_task
 
     if is_lmms_class(spec.config["class"]):
         return open_lmms_task(spec, rendering, splits)
-    return ClassTask(spec, rendering, splits) if is_foreign_class(spec.config["class"]) else None
+    return ClassTask(spec, rendering, splits) if is_lm_eval_class(spec.config["class"]) else None
 
 
-def open_results(path: Path) -> SheetSource | None:
-    """The result files of lm-eval or lmms-eval at a place; None when there are none."""
-    from assay_compat.result_files import open_results as opened
+def open_results(path: Path) -> ScoreTableSource | None:
+    """Open result files of lm-eval or lmms-eval; return None if there are none."""
+    from assay_compat.result_files import open_results as open_result_files
 
-    return opened(path)
+    return open_result_files(path)
 
 
-def open_foreign_run(path: Path) -> ForeignRun | None:
-    """The same as a run that can be kept; None when there is none."""
-    from assay_compat.foreign_runs import open_foreign_run as opened
+def open_imported_run(path: Path) -> ImportedRun | None:
+    """Open result files as a run that Assay can store; return None if there are none."""
+    from assay_compat.imported_run import open_imported_run as open_run
 
-    return opened(path)
+    return open_run(path)

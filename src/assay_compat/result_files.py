@@ -1,7 +1,7 @@
-"""Result files of lm-evaluation-harness and lmms-eval as sheets: `samples_<task>_<date>.jsonl`, and the results beside it.
+"""Read result files of lm-evaluation-harness and lmms-eval: `samples_<task>_<date>.jsonl` and the results file.
 
-lm-eval's rows hold the whole document, lmms-eval's only what was asked and answered; both have a row for each document and
-filter pipeline, lmms-eval's without the pipeline's name.
+Rows of lm-eval contain the whole document, rows of lmms-eval only prompt and response. Both have one row per document and
+filter pipeline; lmms-eval omits the name of the pipeline.
 """
 
 from __future__ import annotations
@@ -14,56 +14,56 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import BadData, UnknownName
+from assay.core.errors import DatasetError, UnknownName
 from assay.core.verdicts import Estimate
-from assay.store.sheets import Column, Kind, Look, Sheet
+from assay.store.documents.score_tables import DigestKind, DocumentExcerpt, ScoreColumn, ScoreTable
 
-__all__ = ["OWN_KEYS", "ResultFiles", "open_results"]
+__all__ = ["HARNESS_KEYS", "ResultFiles", "open_results"]
 
 _LM_EVAL = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d+)\.jsonl$")
 _LMMS_EVAL = re.compile(r"(?P<date>\d{8}_\d{6})_samples_(?P<task>.+)\.jsonl$")
-OWN_KEYS = {
+HARNESS_KEYS = {
     "doc_id", "doc", "target", "arguments", "input", "resps", "filtered_resps", "filter", "metrics", "doc_hash",
     "prompt_hash", "target_hash", "token_counts", "input_media", "prompt", "schema_version",
 }  # fmt: skip
 
 
 def open_results(path: Path) -> ResultFiles | None:
-    """The files another harness left in a folder, or the one that is named; None when there are none.
+    """Open the result files in a folder, or a single file; return None if there are none.
 
     Raises:
-        UnknownName: The folder holds results of several models, and nobody says which one is meant.
+        UnknownName: The folder contains results of several models.
     """
     if path.is_file() and path.suffix == ".jsonl":
-        return ResultFiles({_task_of(path): path}, path)
+        return ResultFiles({_parse_task(path): path}, path)
     if path.is_file() and path.suffix == ".json":
-        date = _date_of(path.name)
-        found = {task: file for task, file in _samples(path.parent) if date and date in file.name}
+        date = _parse_date(path.name)
+        found = {task: file for task, file in _find_samples(path.parent) if date and date in file.name}
         return ResultFiles(found, path) if found else None
     if not path.is_dir():
         return None
-    samples = list(_samples(path))
+    samples = list(_find_samples(path))
     _check_one_model(path, [file for _, file in samples])
-    newest = dict(samples)  # sorted by date, so the last one of a task counts
+    newest = dict(samples)  # sorted by date, so the last one of a task wins
     return ResultFiles(newest, path) if newest else None
 
 
 def _check_one_model(place: Path, files: Sequence[Path]) -> None:
-    """A task of one model and a task of another are not one result."""
+    """Raise an error if the files are results of several models."""
     found: dict[str, Path] = {}
-    for file in {(file.parent, _date_of(file.name)): file for file in files}.values():
-        if (model := str(_beside(file).get("model_name") or "")) and file.parent != place:
+    for file in {(file.parent, _parse_date(file.name)): file for file in files}.values():
+        if (model := str(_read_results_beside(file).get("model_name") or "")) and file.parent != place:
             found.setdefault(model, file.parent)
     if len(found) > 1:
         folders = ", ".join(f"`{folder}`" for folder in sorted(found.values())[:4])
         raise UnknownName(
-            f"`{place}` holds results of {len(found)} models: {', '.join(sorted(found)[:4])}",
-            hint=f"give the folder of one: {folders}",
+            f"`{place}` contains results of {len(found)} models: {', '.join(sorted(found)[:4])}",
+            hint=f"pass the folder of one model: {folders}",
         )
 
 
 class ResultFiles:
-    """What files of another harness say of their documents."""
+    """The result files of one model, as a source of per-document scores."""
 
     def __init__(self, files: Mapping[str, Path], place: Path) -> None:
         self.files = dict(files)
@@ -80,13 +80,13 @@ class ResultFiles:
 
     @cached_property
     def results(self) -> dict[str, Any]:
-        """The results beside the samples of the first task that has some."""
-        return next((found for task in self.files if (found := self._results_of(task))), {})
+        """The results file of the first task that has one."""
+        return next((found for task in self.files if (found := self._read_results(task))), {})
 
-    def _results_of(self, task: str) -> dict[str, Any]:
-        """The results beside the samples of a task, of the same date: tasks may have been asked at different times."""
+    def _read_results(self, task: str) -> dict[str, Any]:
+        """Return the results file with the date of a task's samples; tasks may have been evaluated at different times."""
         file = self.files.get(task)
-        return {} if file is None else _beside(file)
+        return {} if file is None else _read_results_beside(file)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -104,38 +104,40 @@ class ResultFiles:
             "seed": seeds if any(seed is not None for seed in seeds) else None,
         }
 
-    def sheet(self, task: str, kind: Kind | None = None) -> Sheet:
-        """The documents of a task in the order of their numbers."""
+    def read_score_table(self, task: str, kind: DigestKind | None = None) -> ScoreTable:
+        """Return the documents of a task in index order."""
         rows = self.by_document(task)
         documents = list(rows)
         columns: dict[tuple[str, str], list[Any]] = {}
-        for at, listed in enumerate(rows.values()):
+        for position, listed in enumerate(rows.values()):
             for row in listed:
-                for metric in row.get("metrics") or [key for key in row if key not in OWN_KEYS]:
+                for metric in row.get("metrics") or [key for key in row if key not in HARNESS_KEYS]:
                     column = columns.setdefault((row["filter"], metric), [])
-                    column.extend([None] * (at - len(column)))
-                    if len(column) == at:
-                        column.append(_value(row.get(metric)))
+                    column.extend([None] * (position - len(column)))
+                    if len(column) == position:
+                        column.append(_parse_score(row.get(metric)))
         for column in columns.values():
             column.extend([None] * (len(documents) - len(column)))
         first = [listed[0] for listed in rows.values()]
-        return Sheet(
+        return ScoreTable(
             task=task,
             kind="files",
             documents=documents,
-            contents=_contents(first),
-            prompts=[row.get("prompt_hash") or _sha(_prompt(row)) for row in first],
+            content_digests=_hash_contents(first),
+            prompt_digests=[row.get("prompt_hash") or _hash_text(_get_prompt(row)) for row in first],
             endings=[""] * len(documents),
             columns=self._columns(task, columns),
             facts=self._task_facts(task, first[0] if first else {}),
-            cluster_key=str(self._results_of(task).get("configs", {}).get(task, {}).get("cluster_key") or ""),
+            cluster_key=str(
+                self._read_results(task).get("configs", {}).get(task, {}).get("cluster_key") or ""
+            ),
         )
 
-    def numbers(self) -> list[Estimate]:
-        """What the results say; without them nothing."""
+    def read_estimates(self) -> list[Estimate]:
+        """Return the estimates of the results files."""
         whole: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {}
         for name in self.files:
-            results = self._results_of(name)
+            results = self._read_results(name)
             for task, entries in results.get("results", {}).items():
                 if task == name or task not in self.files:
                     whole[task] = entries, results
@@ -162,7 +164,7 @@ class ResultFiles:
         return found
 
     def field(self, task: str, name: str) -> list[Any]:
-        """One field of each document; nested ones with dots. lmms-eval keeps no documents, so there are none."""
+        """Return one field of each document; dots select nested fields. lmms-eval stores no documents."""
         found = []
         for listed in self.by_document(task).values():
             value: Any = listed[0].get("doc")
@@ -172,29 +174,29 @@ class ResultFiles:
         return found
 
     def field_names(self, task: str) -> list[str]:
-        """The fields of the first document."""
+        """Return the field names of the first document."""
         first = next(iter(self.by_document(task).values()), [{}])[0].get("doc")
         return list(first) if isinstance(first, dict) else []
 
-    def looks(self, task: str, documents: Sequence[int]) -> dict[int, Look]:
-        """Some documents with prompts, responses, answers."""
+    def read_excerpts(self, task: str, documents: Sequence[int]) -> dict[int, DocumentExcerpt]:
+        """Return some documents with prompts, responses and answers."""
         rows = self.by_document(task)
-        return {document: _look(document, rows[document]) for document in documents if document in rows}
+        return {document: _build_look(document, rows[document]) for document in documents if document in rows}
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is kept open."""
 
     def by_document(self, task: str) -> dict[int, list[dict[str, Any]]]:
-        """The rows of each document, as they are in the file, each with the name of its filter pipeline."""
+        """Return the rows of each document, each with the name of its filter pipeline."""
         if task not in self.files:
             raise UnknownName(f"`{self.name}` has no task `{task}`", hint=f"it has: {', '.join(self.files)}")
         file = self.files[task]
-        return _read(file, file.stat().st_mtime_ns)
+        return _read_samples(file, file.stat().st_mtime_ns)
 
     def _columns(
         self, task: str, values: Mapping[tuple[str, str], list[Any]]
-    ) -> dict[tuple[str, str], Column]:
-        results = self._results_of(task)
+    ) -> dict[tuple[str, str], ScoreColumn]:
+        results = self._read_results(task)
         config = results.get("configs", {}).get(task, {})
         listed = config.get("metric_list")
         uses = {
@@ -204,12 +206,12 @@ class ResultFiles:
         }
         numbers = results.get("results", {}).get(task, {})
         directions = results.get("higher_is_better", {}).get(task, {})
-        made = {}
+        built = {}
         for (pipeline, metric), column in values.items():
             if not any(isinstance(value, (int, float, dict, list)) for value in column):
-                continue  # a text is not a score
+                continue  # a string is not a score
             reported = numbers.get(f"{metric},{pipeline}")
-            made[pipeline, metric] = Column(
+            built[pipeline, metric] = ScoreColumn(
                 pipeline=pipeline,
                 metric=metric,
                 values=column,
@@ -218,40 +220,40 @@ class ResultFiles:
                 reported=float(reported) if isinstance(reported, (int, float)) else None,
                 score_key=str(config.get("score_key") or "score"),
             )
-        return made
+        return built
 
     def _task_facts(self, task: str, first: Mapping[str, Any]) -> dict[str, Any]:
-        results = self._results_of(task)
+        results = self._read_results(task)
         config = results.get("configs", {}).get(task, {})
         names = (("path", "dataset_path"), ("name", "dataset_name"), ("split", "test_split"))
         return {
             "few-shot examples": results.get("n-shot", {}).get(task),
-            "generation settings": config.get("generation_kwargs") or _settings(first),
+            "generation settings": config.get("generation_kwargs") or _get_settings(first),
             "dataset": {key: config[name] for key, name in names if config.get(name)} or None,
             "task version": results.get("versions", {}).get(task),
         }
 
 
-def _contents(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+def _hash_contents(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
     """The marks of the documents. lmms-eval 0.7 marks them all alike, because it has let go of them by then."""
     marks = [row.get("doc_hash") for row in rows]
-    unknown = None in marks or (len(marks) > 1 and len(set(marks)) == 1) or set(marks) == {_sha("null")}
+    unknown = None in marks or (len(marks) > 1 and len(set(marks)) == 1) or set(marks) == {_hash_text("null")}
     return [None] * len(marks) if unknown else marks
 
 
 @lru_cache(maxsize=64)
-def _beside(file: Path) -> dict[str, Any]:
-    date = _date_of(file.name)
+def _read_results_beside(file: Path) -> dict[str, Any]:
+    date = _parse_date(file.name)
     for beside in sorted(file.parent.glob("*.json")):
         if "results" in beside.name and (date is None or date in beside.name):
-            loaded = _json(beside)
+            loaded = _read_json(beside)
             return loaded if isinstance(loaded, dict) else {}
     return {}
 
 
 @lru_cache(maxsize=8)
-def _read(file: Path, _: int) -> dict[int, list[dict[str, Any]]]:
-    """The rows of a file by document, each with the name of its filter pipeline."""
+def _read_samples(file: Path, _: int) -> dict[int, list[dict[str, Any]]]:
+    """Read the rows of a file by document, each with the name of its filter pipeline."""
     documents: dict[int, list[dict[str, Any]]] = {}
     for number, line in enumerate(file.read_bytes().splitlines(), 1):
         if not line.strip():
@@ -260,53 +262,55 @@ def _read(file: Path, _: int) -> dict[int, list[dict[str, Any]]]:
             row = json.loads(line)
             listed = documents.setdefault(row["doc_id"], [])
         except (ValueError, KeyError, TypeError):
-            raise BadData(
-                "this line is not a sample of lm-eval or lmms-eval",
+            raise DatasetError(
+                "the line is not a sample of lm-eval or lmms-eval",
                 where=f"{file}:{number}",
-                hint="each line is an object with `doc_id`",
+                hint="each line must be a JSON object with `doc_id`",
             ) from None
         row.setdefault("filter", "none" if not listed else f"filter {len(listed) + 1}")
         listed.append(row)
     return dict(sorted(documents.items()))
 
 
-def _samples(folder: Path) -> Iterator[tuple[str, Path]]:
-    """(task, file), the oldest first."""
-    files = [file for file in _jsonl(folder) if _LM_EVAL.search(file.name) or _LMMS_EVAL.search(file.name)]
-    for file in sorted(files, key=lambda file: (_date_of(file.name) or "", file.name)):
-        yield _task_of(file), file
+def _find_samples(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield (task, file), oldest first."""
+    files = [
+        file for file in _find_jsonl(folder) if _LM_EVAL.search(file.name) or _LMMS_EVAL.search(file.name)
+    ]
+    for file in sorted(files, key=lambda file: (_parse_date(file.name) or "", file.name)):
+        yield _parse_task(file), file
 
 
-def _jsonl(folder: Path) -> list[Path]:
-    """In the folder and two below it: results are kept by model, and sometimes by date."""
+def _find_jsonl(folder: Path) -> list[Path]:
+    """Return the JSONL files in the folder and two levels below it (results are grouped by model and date)."""
     return [file for depth in ("", "*/", "*/*/") for file in folder.glob(f"{depth}*.jsonl")]
 
 
-def _task_of(file: Path) -> str:
+def _parse_task(file: Path) -> str:
     match = _LM_EVAL.search(file.name) or _LMMS_EVAL.search(file.name)
     return match["task"] if match else file.stem.removeprefix("samples_")
 
 
-def _date_of(name: str) -> str | None:
+def _parse_date(name: str) -> str | None:
     found = re.search(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d+|\d{8}_\d{6}", name)
     return found[0] if found else None
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except ValueError:
-        raise BadData("the results are not JSON", where=str(path)) from None
+        raise DatasetError("the results file is not valid JSON", where=str(path)) from None
 
 
-def _value(value: Any) -> Any:
-    """A score as it was; harnesses write some numbers as texts."""
+def _parse_score(value: Any) -> Any:
+    """Return a score; booleans become numbers."""
     if isinstance(value, bool):
         return float(value)
     return value
 
 
-def _prompt(row: Mapping[str, Any]) -> str:
+def _get_prompt(row: Mapping[str, Any]) -> str:
     arguments = row.get("arguments")
     if isinstance(arguments, dict):  # {"gen_args_0": {"arg_0": …}}
         first: Any = next(iter(arguments.values()), {})
@@ -316,37 +320,39 @@ def _prompt(row: Mapping[str, Any]) -> str:
     return str(row.get("input", row.get("prompt", "")))
 
 
-def _sha(text: str) -> str:
+def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _settings(row: Mapping[str, Any]) -> Any:
+def _get_settings(row: Mapping[str, Any]) -> Any:
     arguments = row.get("arguments")
     first: Any = next(iter(arguments.values()), {}) if isinstance(arguments, dict) else {}
     settings = first.get("arg_1") if isinstance(first, dict) else None
     return settings if isinstance(settings, dict) else None
 
 
-def _look(document: int, rows: Sequence[Mapping[str, Any]]) -> Look:
+def _build_look(document: int, rows: Sequence[Mapping[str, Any]]) -> DocumentExcerpt:
     first = rows[0]
-    responses = _flat(first.get("resps", first.get("filtered_resps")))
+    responses = _flatten(first.get("resps", first.get("filtered_resps")))
     counts = first.get("token_counts")
     tokens = counts[0].get("input_tokens") if isinstance(counts, list) and counts and counts[0] else None
-    return Look(
+    return DocumentExcerpt(
         document=document,
-        prompt=_prompt(first),
+        prompt=_get_prompt(first),
         responses=tuple(map(str, responses)),
-        answers={row["filter"]: _shown(row.get("filtered_resps")) for row in rows},
+        answers={row["filter"]: _format_answer(row.get("filtered_resps")) for row in rows},
         target=str(first.get("target", "")),
         input_tokens=tokens,
-        settings=json.dumps(_settings(first), sort_keys=True, default=str) if _settings(first) else "",
+        settings=json.dumps(_get_settings(first), sort_keys=True, default=str)
+        if _get_settings(first)
+        else "",
     )
 
 
-def _flat(value: Any) -> list[Any]:
-    return [one for part in value for one in _flat(part)] if isinstance(value, list) else [value]
+def _flatten(value: Any) -> list[Any]:
+    return [one for part in value for one in _flatten(part)] if isinstance(value, list) else [value]
 
 
-def _shown(value: Any) -> str:
-    flat = _flat(value)
+def _format_answer(value: Any) -> str:
+    flat = _flatten(value)
     return str(flat[0] if len(flat) == 1 else flat)

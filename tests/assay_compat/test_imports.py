@@ -16,8 +16,8 @@ from assay.core.errors import MissingPackage
 from assay.scoring.filters import FILTERS
 from assay.scoring.metrics import METRICS
 from assay.stats.aggregations import AGGREGATIONS
-from assay.tasks.functions import HelperFunction, compatibility_layers, load_module
-from assay_compat.gaps import GapFinder, serve_metrics
+from assay.tasks.files.helper_functions import HelperFunction, compatibility_layers, load_module
+from assay_compat.import_finders import ThirdPartyFinder, patch_evaluate
 
 HELD = ("evaluate", "transformers")
 
@@ -136,7 +136,7 @@ def test_what_helpers_register_is_found_by_name(tmp_path: Path, monkeypatch: pyt
     for registry in (FILTERS, AGGREGATIONS, METRICS):
         registry.names()
         monkeypatch.setattr(registry, "_items", dict(registry._items))
-        monkeypatch.setattr(registry, "_found", set(registry._found))
+        monkeypatch.setattr(registry, "_found", set(registry._resolved))
     load_module(
         helper(
             tmp_path,
@@ -202,8 +202,8 @@ def test_a_name_its_harness_does_not_have_is_named(tmp_path: Path) -> None:
 def test_evaluate_serves_what_assay_has_and_leaves_the_rest_to_the_package() -> None:
     module = ModuleType("evaluate")
     module.load = lambda *given, **more: ("real", given, more)  # type: ignore[attr-defined]
-    serve_metrics(module)
-    serve_metrics(module)
+    patch_evaluate(module)
+    patch_evaluate(module)
     assert module.load("exact_match").compute(predictions=["a"], references=["a"]) == {"exact_match": 1.0}
     assert module.load("mine", "config", module_type="metric") == (
         "real",
@@ -255,7 +255,7 @@ def test_squad_functions_with_transformers(tmp_path: Path) -> None:
 
 
 def test_a_helper_that_does_not_ask_gets_no_stand_in(tmp_path: Path) -> None:
-    finder = GapFinder(tmp_path)
+    finder = ThirdPartyFinder(tmp_path)
     with finder.loading(helper(tmp_path, "import json\n")):
         assert finder.find_spec("transformers") is None
     assert finder.find_spec("json") is None

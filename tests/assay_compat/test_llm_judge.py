@@ -335,7 +335,7 @@ def test_a_judge_that_fails_is_no_zero_even_where_the_helper_makes_one_of_it(
 
 
 def test_without_any_judge_the_reason_is_told_before_and_after(task: Path) -> None:
-    (note,) = assay.plan(model=make_model(), tasks=[str(task)]).notes
+    (note,) = assay.plan(model=make_model(), tasks=[str(task)]).warnings
     assert "name one with --judge, or set OPENAI_API_KEY" in note
     done = run(task)
     ((word, why),) = outcomes(done)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import assay
-from assay.core.errors import BadData, UnknownName
-from assay.viewer.comparison.comparing import compare_sources
-from assay.viewer.comparison.linting import lint_benchmark
+from assay.core.errors import DatasetError, UnknownName
+from assay.viewer.analysis.benchmark_lint import lint_benchmark
 from assay.viewer.comparison.records import CompareOptions
+from assay.viewer.comparison.run_comparison import compare_sources
 from assay_compat.result_files import open_results
 
 DATE = "2026-01-02T03-04-05.678901"
@@ -71,17 +71,17 @@ def test_samples_of_lm_eval_become_a_sheet(tmp_path: Path) -> None:
     source = open_results(tmp_path)
     assert source is not None
     assert source.tasks == ["my_task"]
-    sheet = source.sheet("my_task")
+    sheet = source.read_score_table("my_task")
     assert sheet.documents == [0, 1, 2]
     assert list(sheet.columns["strict", "exact_match"].values) == [0.0, 1.0, 0.0]
     assert list(sheet.columns["loose", "exact_match"].values) == [None, None, 1.0]
     assert sheet.facts["few-shot examples"] == 5
     assert source.facts["chat template"] == "abc"
     assert source.field("my_task", "about.topic") == ["a", "a", "a"]
-    look = source.looks("my_task", [1])[1]
+    look = source.read_excerpts("my_task", [1])[1]
     assert (look.prompt, look.responses, look.answers["strict"]) == ("Q: q1", ("maybe",), "maybe")
     with pytest.raises(UnknownName, match="no task `other`"):
-        source.sheet("other")
+        source.read_score_table("other")
 
 
 def test_samples_of_lmms_eval_are_compared_by_the_scores_in_their_mappings(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_samples_of_lmms_eval_are_compared_by_the_scores_in_their_mappings(tmp_p
     (row,) = compare_sources(sources[0], sources[1], CompareOptions()).rows
     assert (row.metric, row.first, row.second) == ("mme_score", 0.25, 0.5)
     assert row.differs
-    assert sources[0].looks("mme", [3])[3].input_tokens == 17
+    assert sources[0].read_excerpts("mme", [3])[3].input_tokens == 17
 
 
 def test_the_newest_file_of_a_task_counts(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_the_newest_file_of_a_task_counts(tmp_path: Path) -> None:
     write(tmp_path / f"samples_t_{DATE}.jsonl", [lm_eval_row(0, 1.0)])
     source = open_results(tmp_path)
     assert source is not None
-    assert list(source.sheet("t").columns["strict", "exact_match"].values) == [1.0]
+    assert list(source.read_score_table("t").columns["strict", "exact_match"].values) == [1.0]
 
 
 def test_results_of_two_models_are_not_mixed(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_results_file_stands_for_the_samples_of_its_date(tmp_path: Path) -> No
     results.write_text("{}")
     source = open_results(results)
     assert source is not None
-    assert list(source.sheet("t").columns["strict", "exact_match"].values) == [0.0]
+    assert list(source.read_score_table("t").columns["strict", "exact_match"].values) == [0.0]
 
 
 def test_one_file_is_enough_and_a_broken_line_is_named(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_one_file_is_enough_and_a_broken_line_is_named(tmp_path: Path) -> None:
     source = open_results(path)
     assert source is not None and source.tasks == ["mine"]
     path.write_text(path.read_text() + "{broken\n")
-    with pytest.raises(BadData) as error:
-        source.sheet("mine")
+    with pytest.raises(DatasetError) as error:
+        source.read_score_table("mine")
     assert error.value.where.endswith("mine.jsonl:2")
 
 
@@ -168,5 +168,5 @@ def test_every_task_has_the_results_of_its_own_date(tmp_path: Path) -> None:
         (tmp_path / f"results_{date}.json").write_text(json.dumps(about), "utf-8")
     source = open_results(tmp_path)
     assert source is not None
-    assert [source.sheet(task).facts["few-shot examples"] for task in ("sums", "more")] == [5, 5]
-    assert {one.task for one in source.numbers()} == {"sums", "more"}
+    assert [source.read_score_table(task).facts["few-shot examples"] for task in ("sums", "more")] == [5, 5]
+    assert {one.task for one in source.read_estimates()} == {"sums", "more"}

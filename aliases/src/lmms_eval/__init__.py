@@ -1,5 +1,5 @@
 """The name `lmms_eval`, carried out by Assay."""
 
-from assay_compat.commands.evaluating import simple_evaluate
+from assay_compat.commands.script_api import simple_evaluate
 
 __all__ = ["simple_evaluate"]

@@ -1,5 +1,5 @@
 """`lmms_eval.evaluator`: where scripts import `simple_evaluate` from."""
 
-from assay_compat.commands.evaluating import simple_evaluate
+from assay_compat.commands.script_api import simple_evaluate
 
 __all__ = ["simple_evaluate"]

@@ -1,11 +1,11 @@
-"""What every filter and every metric promises, as checks that plugin authors can run over theirs.
+"""Contract checks for filters and metrics.
 
 from assay.testing import check_filter, check_metric
 
-def test_my_filter_keeps_the_contract():
+def test_my_filter_contract():
     check_filter(lambda: LastLine())
 
-def test_my_metric_keeps_the_contract():
+def test_my_metric_contract():
     check_metric(my_metric, right=("4", "4"), wrong=("4", "5"))
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from assay.core.ports import Filter
 from assay.scoring.metrics import Metric
-from assay.testing.contracts import ContractBroken
+from assay.testing.violations import require
 
 __all__ = ["check_filter", "check_metric"]
 
@@ -32,27 +32,29 @@ _RESPONSES: tuple[tuple[str, ...], ...] = (
 
 
 def check_filter(make: Callable[[], Filter], responses: Sequence[Sequence[Any]] = _RESPONSES) -> None:
-    """Try the promises of the `Filter` port on some responses, those nobody wants among them.
+    """Check the contract of the `Filter` protocol on some responses, including malformed ones.
 
     Raises:
-        ContractBroken: The first promise that is not kept.
+        ContractViolation: The plugin violates the contract.
     """
-    asked = [list(values) for values in responses]
+    inputs = [list(values) for values in responses]
     documents: list[dict[str, Any]] = [
-        {"question": f"What is {at}?", "answer": "4"} for at in range(len(asked))
+        {"question": f"What is {index}?", "answer": "4"} for index in range(len(inputs))
     ]
-    given = copy.deepcopy((asked, documents))
-    together = list(make().apply(asked, documents))
-    _say(len(together) == len(asked), "there is an entry for each document")
-    _say((asked, documents) == given, "neither the responses nor the documents are changed")
-    _say(list(make().apply(asked, documents)) == together, "the same responses give the same answers")
-    _say(list(make().apply([], [])) == [], "no documents are no answers")
+    given = copy.deepcopy((inputs, documents))
+    together = list(make().apply(inputs, documents))
+    require(len(together) == len(inputs), "the result must have one entry per document")
+    require((inputs, documents) == given, "responses and documents must not be modified")
+    require(
+        list(make().apply(inputs, documents)) == together, "the same responses must give the same answers"
+    )
+    require(list(make().apply([], [])) == [], "no documents must give no answers")
     if getattr(make(), "per_document", False):
         alone = [
             next(iter(make().apply([values], [document])))
-            for values, document in zip(asked, documents, strict=True)
+            for values, document in zip(inputs, documents, strict=True)
         ]
-        _say(alone == together, "with `per_document`, a document's answer does not depend on the others")
+        require(alone == together, "with `per_document`, an answer must not depend on other documents")
 
 
 def check_metric(
@@ -62,10 +64,10 @@ def check_metric(
     *,
     higher_is_better: bool | None = None,
 ) -> None:
-    """Try what is promised of a metric of single documents, on a (reference, prediction) that is right and one that is wrong.
+    """Check the contract of a per-document metric on a correct and a wrong (reference, prediction).
 
     Raises:
-        ContractBroken: The first promise that is not kept.
+        ContractViolation: The plugin violates the contract.
     """
     function = metric.function if isinstance(metric, Metric) else metric
     higher = metric.higher_is_better if isinstance(metric, Metric) else higher_is_better is not False
@@ -74,25 +76,20 @@ def check_metric(
         references, predictions = [pair[0]], [pair[1]]
         before = copy.deepcopy((references, predictions))
         found = function(references=references, predictions=predictions)
-        _say((references, predictions) == before, "neither references nor predictions are changed")
+        require((references, predictions) == before, "references and predictions must not be modified")
         if isinstance(found, dict):
-            _say(bool(found), "a mapping of numbers is not empty")
+            require(bool(found), "a mapping of values must not be empty")
             found = next(iter(found.values()))
-        _say(
+        require(
             isinstance(found, (bool, int, float)) or hasattr(found, "__float__"),
-            f"the value is a number, not {found!r}",
+            f"the value must be a number, not {found!r}",
         )
         number = float(found)
-        _say(math.isfinite(number), "the value is finite")
+        require(math.isfinite(number), "the value must be finite")
         return number
 
     good, bad = value(right), value(wrong)
-    _say(good > bad if higher else good < bad, "what is right is worth more than what is wrong")
-    _say(value(right) == good, "the same answer is worth the same")
+    require(good > bad if higher else good < bad, "a correct prediction must score better than a wrong one")
+    require(value(right) == good, "the same prediction must get the same score")
     for hostile in ("", " ", "ünï\x00", "9" * 400):
         value((right[0], hostile))
-
-
-def _say(kept: bool, promise: str) -> None:
-    if not kept:
-        raise ContractBroken(promise)

@@ -1,4 +1,4 @@
-"""A model that answers from a table or a function. The double every engine test uses; a normal adapter."""
+"""A test model that answers from a table or a function."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ALL_ABILITIES: frozenset[Ability] = frozenset(
 
 
 class ScriptedModel:
-    """Answers a prompt's text from `answers`, a table or a function of the request.
+    """Answers from `answers`: a table by prompt text, or a function of the request.
 
-    Without either, it generates a fixed text and gives log-probabilities drawn from a hash of the request: the
-    same for the same request, in every process.
+    Without answers, it generates a fixed text and returns log probabilities derived from a hash of the request, which are
+    the same in every process.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class ScriptedModel:
         self._name = name
         self._traits = Traits(abilities=abilities, window=window, in_flight=in_flight)
         self.asked: list[Request] = []
-        """Every request it was given, in order: what a test counts."""
+        """Every request received, in order."""
 
         self.opened = 0
-        """How often it was opened: a test of what fails early wants 0."""
+        """Number of calls of `open`."""
 
     @property
     def name(self) -> str:
@@ -72,13 +72,13 @@ class ScriptedModel:
                 )
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     def choose_answer(self, request: Request) -> Answer:
         missing = _list_required_abilities(request) - self._traits.abilities
         if missing:
             return Failure(
-                request_id="", kind="bad request", message=f"it does not do {', '.join(sorted(missing))}"
+                request_id="", kind="bad request", message=f"unsupported: {', '.join(sorted(missing))}"
             )
         try:
             for part in request.prompt.media:
@@ -88,7 +88,9 @@ class ScriptedModel:
         if callable(self._answers):
             return self._answers(request)
         if self._answers is not None:
-            unknown = Failure(request_id="", kind="bad request", message="the script has no such prompt")
+            unknown = Failure(
+                request_id="", kind="bad request", message="the script has no answer for this prompt"
+            )
             return self._answers.get(request.prompt.text, unknown)
         if isinstance(request, Generate):
             return "yes"
@@ -97,7 +99,7 @@ class ScriptedModel:
 
 
 def _list_required_abilities(request: Request) -> set[str]:
-    """The abilities an honest model would need."""
+    """Return the abilities that a request needs."""
     kind = (
         "generate"
         if isinstance(request, Generate)

@@ -1,4 +1,4 @@
-"""`lmms-eval …` and `python -m lmms_eval …` on Assay."""
+"""The commands `lmms-eval` and `python -m lmms_eval`, run by Assay."""
 
 from __future__ import annotations
 
@@ -6,106 +6,105 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from assay.core.errors import BadOption
-from assay_compat.commands.calling import enter, with_model
-from assay_compat.commands.flags import (
-    IN_BOTH,
+from assay.core.errors import InvalidOption
+from assay_compat.commands.translation import (
+    SHARED_FLAGS,
     Flag,
-    Translated,
-    same,
-    switch,
+    Translation,
+    add_default_model,
+    ignored_flag,
+    run_translated,
+    same_flag,
+    switch_flag,
     translate,
-    without_effect,
 )
 
-__all__ = ["FLAGS", "main", "words_for"]
+__all__ = ["FLAGS", "main", "translate_command"]
 
-_POWER = "`assay power` plans how many documents a difference takes"
+_POWER_HINT = "use `assay power` for power analysis"
 
 
-def _limit(value: str) -> list[str]:
+def _translate_limit(value: str) -> list[str]:
     return [] if value.strip() in ("-1", "-1.0") else ["--limit", value]
 
 
 FLAGS: tuple[Flag, ...] = (
-    same("--config"),
-    same("--model"),
-    same("--tasks"),
-    same("--model_args"),
-    without_effect("--launcher_args", why="`--replicas N` runs copies of a model side by side"),
-    same("--num_fewshot"),
-    same("--output_path"),
-    Flag(("--limit",), _limit),
-    same("--offset"),
-    same("--repeats", "-n", "--num_samples"),
-    switch("--log_samples"),
-    without_effect("--wandb_log_samples", why="`assay view` shows documents", kind="switch"),
-    without_effect("--swanlab_log_samples", why="there is no sink of that name", kind="switch"),
-    without_effect("--log_samples_suffix", why="files are named by the run and the date"),
-    switch("--apply_chat_template"),
-    switch("--fewshot_as_multiturn"),
-    same("--gen_kwargs"),
-    same("--reasoning_tags"),
-    same("--verbosity"),
-    without_effect("--swanlab_args", why="there is no sink of that name"),
-    without_effect("--timezone", why="times are kept with their zone"),
-    switch("--process_with_media"),
-    without_effect(
-        "--process_docs_parallel", "--process-docs-parallel", why="documents are read as they are needed"
+    same_flag("--config"),
+    same_flag("--model"),
+    same_flag("--tasks"),
+    same_flag("--model_args"),
+    ignored_flag("--launcher_args", why="use `--replicas N` to run several copies of a model"),
+    same_flag("--num_fewshot"),
+    same_flag("--output_path"),
+    Flag(("--limit",), _translate_limit),
+    same_flag("--offset"),
+    same_flag("--repeats", "-n", "--num_samples"),
+    switch_flag("--log_samples"),
+    ignored_flag("--wandb_log_samples", why="`assay view` shows documents", kind="switch"),
+    ignored_flag("--swanlab_log_samples", why="Assay has no SwanLab sink", kind="switch"),
+    ignored_flag("--log_samples_suffix", why="file names contain the run and the date"),
+    switch_flag("--apply_chat_template"),
+    switch_flag("--fewshot_as_multiturn"),
+    same_flag("--gen_kwargs"),
+    same_flag("--reasoning_tags"),
+    same_flag("--verbosity"),
+    ignored_flag("--swanlab_args", why="Assay has no SwanLab sink"),
+    ignored_flag("--timezone", why="times are stored with their time zone"),
+    switch_flag("--process_with_media"),
+    ignored_flag(
+        "--process_docs_parallel", "--process-docs-parallel", why="documents are read when they are needed"
     ),
-    same("--agentic_trace_mode"),
-    without_effect(
-        "--force_simple", why="which form of a prompt a model gets is told by the model", kind="switch"
-    ),
-    without_effect("--baseline", why="`assay compare` compares two runs, or a run and a file of samples"),
+    same_flag("--agentic_trace_mode"),
+    ignored_flag("--force_simple", why="the model decides the form of its prompts", kind="switch"),
+    ignored_flag("--baseline", why="use `assay compare` to compare two runs, or a run and a samples file"),
     Flag(("--max_tokens",), lambda value: ["--gen_kwargs", f"max_new_tokens={value}"]),
-    without_effect("--power_analysis", "--power-analysis", why=_POWER, kind="switch"),
-    without_effect("--effect_size", "--effect-size", why=_POWER),
-    without_effect("--alpha", why=_POWER),
-    without_effect("--power", why=_POWER),
-    without_effect("--correlation", why=_POWER),
-    without_effect("--std_a", "--std-a", why=_POWER),
-    without_effect("--std_b", "--std-b", why=_POWER),
-    *IN_BOTH,
+    ignored_flag("--power_analysis", "--power-analysis", why=_POWER_HINT, kind="switch"),
+    ignored_flag("--effect_size", "--effect-size", why=_POWER_HINT),
+    ignored_flag("--alpha", why=_POWER_HINT),
+    ignored_flag("--power", why=_POWER_HINT),
+    ignored_flag("--correlation", why=_POWER_HINT),
+    ignored_flag("--std_a", "--std-a", why=_POWER_HINT),
+    ignored_flag("--std_b", "--std-b", why=_POWER_HINT),
+    *SHARED_FLAGS,
 )
 
 
 def main() -> NoReturn:
-    """The command."""
-    enter(words_for)
+    """Run the command line of this process."""
+    run_translated(translate_command)
 
 
-def words_for(arguments: Sequence[str]) -> Translated:
-    """What a command line of lmms-eval is for `assay`."""
+def translate_command(arguments: Sequence[str]) -> Translation:
+    """Translate a command line of lmms-eval to `assay`."""
     words = list(arguments)
     match words[:1]:
         case ["tasks"]:
-            return Translated(
+            return Translation(
                 ["ls", "groups" if "groups" in words[1:] else "tags" if "tags" in words[1:] else "tasks"]
             )
         case ["models"]:
-            return Translated(["ls", "models"])
+            return Translation(["ls", "models"])
         case ["version"]:
-            return Translated(["--version"])
+            return Translation(["--version"])
         case ["power"]:
-            return Translated(["power", "--help"], ["its arguments are others than lmms-eval's"])
+            return Translation(["power", "--help"], ["`assay power` has other arguments than lmms-eval"])
         case ["eval"]:
             words = words[1:]
         case [first] if not first.startswith("-"):
-            raise BadOption(
-                f"`lmms-eval {first}` is not offered", hint="`assay --help` shows what Assay does"
+            raise InvalidOption(
+                f"unsupported command `lmms-eval {first}`", hint="`assay --help` lists the commands of Assay"
             )
     if not words or {"-h", "--help"} & set(words):
-        return Translated(["run", "--help"])
+        return Translation(["run", "--help"])
     translated = translate("lmms_eval", FLAGS, words)
     listed = str(translated.given.get("tasks", ""))
     if listed in ("list", "list_groups", "list_tags", "list_subtasks"):
-        return Translated(["ls", {"list_groups": "groups", "list_tags": "tags"}.get(listed, "tasks")])
-    return _with_own_tasks(with_model(translated, "hf"))
+        return Translation(["ls", {"list_groups": "groups", "list_tags": "tags"}.get(listed, "tasks")])
+    return _add_local_tasks(add_default_model(translated, "hf"))
 
 
-def _with_own_tasks(translated: Translated) -> Translated:
-    """In a checkout, or a folder that has the same shape, the tasks there are found as well."""
+def _add_local_tasks(translated: Translation) -> Translation:
+    """Add the tasks of the current folder if it is an lmms-eval checkout or has the same layout."""
     if not (Path("lmms_eval") / "tasks").is_dir():
         return translated
-    return Translated([*translated.words, "--include_path", "."], translated.remarks, translated.given)
+    return Translation([*translated.arguments, "--include_path", "."], translated.notes, translated.given)

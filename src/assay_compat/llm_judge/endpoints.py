@@ -1,6 +1,6 @@
-"""Judges that helper files reach by the environment: an OpenAI-compatible address and a key, as lmms-eval reads them.
+"""Judge endpoints configured by environment variables, as in lmms-eval: an OpenAI-compatible URL and an API key.
 
-An endpoint is a model of Assay like any other, so what is asked of it is journalled, cached and counted.
+An endpoint is a model of Assay, so that its requests are journalled, cached and counted.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from assay.core.messages import Message, Text
 from assay.core.ports import Traits
 from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, Finish, Outcome, Response, Usage
-from assay.core.secrets import know_secret
-from assay.models.prices import billed_name
+from assay.core.secrets import register_secret
+from assay.models.prices import build_billed_name
 
-__all__ = ["Endpoint", "EndpointModel", "missing_endpoint", "open_ai_endpoint"]
+__all__ = ["Endpoint", "EndpointModel", "build_openai_endpoint", "find_missing_setting"]
 
 _FINISHES: Mapping[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "refused"}
-_WORTH_ANOTHER_TRY = frozenset((408, 409, 425, 429))
+_RETRYABLE_STATUS = frozenset((408, 409, 425, 429))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """An address that answers chat requests, and how patiently to ask it."""
+    """A chat completions URL with its timeout and retry settings."""
 
     url: str
     model: str
@@ -45,14 +45,14 @@ class Endpoint:
     in_flight: int = 10
 
     def post(self, payload: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        """The answer as it came; or, after the last attempt, why there is none."""
-        failure = Failure(request_id="", kind="bad request", message="it was never asked")
+        """Send a request with retries; return the response body or the last failure."""
+        failure = Failure(request_id="", kind="bad request", message="no attempt was made")
         for attempt in range(1, max(1, self.attempts) + 1):
             wait_s = self.delay_s
             try:
                 return self._post({"model": self.model, **payload})
             except urllib.error.HTTPError as error:
-                said = error.read(2000).decode("utf-8", "replace")
+                body = error.read(2000).decode("utf-8", "replace")
                 kind = (
                     "rate limit"
                     if error.code == 429
@@ -61,13 +61,16 @@ class Endpoint:
                     else "bad request"
                 )
                 failure = Failure(
-                    request_id="", kind=kind, message=f"{_reason(error)}: {said[:500]}", attempts=attempt
+                    request_id="",
+                    kind=kind,
+                    message=f"{_format_http_error(error)}: {body[:500]}",
+                    attempts=attempt,
                 )
-                if kind == "bad request" and error.code not in _WORTH_ANOTHER_TRY:
+                if kind == "bad request" and error.code not in _RETRYABLE_STATUS:
                     return failure
-                wait_s = _wait_of(error.headers.get("Retry-After"), wait_s)
+                wait_s = _parse_retry_after(error.headers.get("Retry-After"), wait_s)
             except TimeoutError:
-                message = f"no answer within {self.timeout_s:g} s"
+                message = f"no response within {self.timeout_s:g} s"
                 failure = Failure(request_id="", kind="timeout", message=message, attempts=attempt)
             except urllib.error.URLError as error:
                 kind = "timeout" if isinstance(error.reason, TimeoutError) else "connection"
@@ -92,12 +95,12 @@ class Endpoint:
         with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
             content = json.loads(answer.read())
         if not isinstance(content, dict):
-            raise ValueError("the answer is not a JSON object")
+            raise ValueError("the response is not a JSON object")
         return content
 
 
 class EndpointModel:
-    """An endpoint as a model. Its settings go out as they are."""
+    """An endpoint as a model. Settings are sent unchanged."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -108,8 +111,8 @@ class EndpointModel:
 
     @property
     def billed_as(self) -> str:
-        """What the price table calls it."""
-        return billed_name(self._endpoint.url, self._endpoint.model)
+        """The name in the price table."""
+        return build_billed_name(self._endpoint.url, self._endpoint.model)
 
     @property
     def traits(self) -> Traits:
@@ -120,46 +123,48 @@ class EndpointModel:
         return {"model": self._endpoint.model, "url": self._endpoint.url}
 
     async def open(self) -> None:
-        """Nothing to load: the first request connects."""
+        """Do nothing: the first request connects."""
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         for request in window:
-            yield await self._aside(request)
+            yield await self._answer_in_thread(request)
 
     async def close(self) -> None:
-        """Nothing to let go of: what is still on its way belongs to threads that hold nobody up."""
+        """Do nothing: requests in flight belong to daemon threads."""
 
-    async def _aside(self, request: Request) -> Outcome:
-        """The answer from a thread of its own; a daemon, because a patient request must not keep the process alive."""
+    async def _answer_in_thread(self, request: Request) -> Outcome:
+        """Answer in a daemon thread, so that a slow request does not keep the process alive."""
         done: Future[Outcome] = Future()
 
         def ask() -> None:
             try:
                 done.set_result(self.answer_one(request))
-            except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            except BaseException as error:  # noqa: BLE001 - passed to the awaiting task
                 done.set_exception(error)
 
         threading.Thread(target=ask, name="assay-judge-endpoint", daemon=True).start()
         return await asyncio.wrap_future(done)
 
     def answer_one(self, request: Request) -> Outcome:
-        """Ask and wait."""
+        """Send a request and wait for the outcome."""
         assert isinstance(request, Generate)
         started = time.monotonic()
-        messages = [_plain(message) for message in request.prompt.messages]
-        said = self._endpoint.post({"messages": messages, **request.settings.values})
-        if isinstance(said, Failure):
+        messages = [_to_payload(message) for message in request.prompt.messages]
+        body = self._endpoint.post({"messages": messages, **request.settings.values})
+        if isinstance(body, Failure):
             return Failure(
-                request_id=request.id, kind=said.kind, message=said.message, attempts=said.attempts
+                request_id=request.id, kind=body.kind, message=body.message, attempts=body.attempts
             )
         try:
-            choice = said["choices"][0]
+            choice = body["choices"][0]
             text = choice["message"]["content"]
         except (KeyError, IndexError, TypeError):
             return Failure(
-                request_id=request.id, kind="server error", message=f"not a chat answer: {said!r:.300}"
+                request_id=request.id,
+                kind="server error",
+                message=f"unexpected response format: {body!r:.300}",
             )
-        usage = said.get("usage") or {}
+        usage = body.get("usage") or {}
         return Response(
             request_id=request.id,
             value=text or "",
@@ -171,20 +176,20 @@ class EndpointModel:
         )
 
 
-def open_ai_endpoint(model: str, **patience: Any) -> Endpoint:
-    """The one `OPENAI_API_URL` (or `OPENAI_BASE_URL`) and `OPENAI_API_KEY` lead to.
+def build_openai_endpoint(model: str, **limits: Any) -> Endpoint:
+    """Return the endpoint set by `OPENAI_API_URL` (or `OPENAI_BASE_URL`) and `OPENAI_API_KEY`.
 
-    The address may be that of the service or, as helpers that post by themselves want it, of its chat completions.
+    The URL may be the base URL of the service or its chat completions URL.
     """
     base = (
         os.environ.get("OPENAI_API_URL") or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     )
-    headers = {"Authorization": f"Bearer {know_secret(os.environ.get('OPENAI_API_KEY', ''))}"}
-    return Endpoint(url=chat_url(base), model=model, headers=headers, **patience)
+    headers = {"Authorization": f"Bearer {register_secret(os.environ.get('OPENAI_API_KEY', ''))}"}
+    return Endpoint(url=build_chat_url(base), model=model, headers=headers, **limits)
 
 
-def chat_url(base: str) -> str:
-    """Where chat requests go.
+def build_chat_url(base: str) -> str:
+    """Return the chat completions URL for a base URL.
 
     >>> chat_url("http://h/v1/"), chat_url("http://h/v1/chat/completions")
     ('http://h/v1/chat/completions', 'http://h/v1/chat/completions')
@@ -193,23 +198,23 @@ def chat_url(base: str) -> str:
     return base if base.endswith("/chat/completions") else f"{base}/chat/completions"
 
 
-def missing_endpoint() -> str:
-    """What the environment lacks for a helper that asks a judge; empty when it lacks nothing."""
+def find_missing_setting() -> str:
+    """Return a message about the environment variable that a helper with a judge lacks, or an empty string."""
     kind = os.environ.get("API_TYPE", "openai").lower()
-    wanted: Mapping[str, tuple[str, ...]] = {
+    required: Mapping[str, tuple[str, ...]] = {
         "openai": ("OPENAI_API_KEY",),
         "async_openai": ("OPENAI_API_KEY",),
         "azure": ("AZURE_API_KEY", "AZURE_ENDPOINT"),
         "async_azure": ("AZURE_API_KEY", "AZURE_ENDPOINT"),
     }
-    for name in wanted.get(kind, ()):
+    for name in required.get(kind, ()):
         if not os.environ.get(name):
-            return f"its helper asks a judge, and none is set up: name one with --judge, or set {name}"
+            return f"the helper calls a judge, but none is configured: set --judge or {name}"
     return ""
 
 
-def _plain(message: Message) -> dict[str, Any]:
-    """A message as the endpoint reads it."""
+def _to_payload(message: Message) -> dict[str, Any]:
+    """Convert a message to the JSON payload of the endpoint."""
     if all(isinstance(part, Text) for part in message.parts):
         return {"role": message.role, "content": message.text}
     content: list[dict[str, Any]] = []
@@ -217,26 +222,26 @@ def _plain(message: Message) -> dict[str, Any]:
         if isinstance(part, Text):
             content.append({"type": "text", "text": part.text})
         else:
-            url = getattr(part.load, "url", None) or data_url(part.load())
+            url = getattr(part.load, "url", None) or to_data_url(part.load())
             content.append({"type": "image_url", "image_url": {"url": url}})
     return {"role": message.role, "content": content}
 
 
-def data_url(picture: Any) -> str:
-    """A picture as a JPEG inside an address."""
+def to_data_url(image: Any) -> str:
+    """Encode an image as a JPEG data URL."""
     stream = io.BytesIO()
-    picture.convert("RGB").save(stream, format="JPEG", quality=85)
+    image.convert("RGB").save(stream, format="JPEG", quality=85)
     return f"data:image/jpeg;base64,{base64.b64encode(stream.getvalue()).decode()}"
 
 
-def _reason(error: urllib.error.HTTPError) -> str:
+def _format_http_error(error: urllib.error.HTTPError) -> str:
     names = {429: "Rate limit: "}
     return f"{names.get(error.code, '')}HTTP {error.code} {error.reason}"
 
 
-def _wait_of(said: str | None, otherwise: float) -> float:
-    """Seconds the server asks to wait, where it says so in seconds; never more than a minute."""
+def _parse_retry_after(header: str | None, default: float) -> float:
+    """Return the seconds of a `Retry-After` header, at most 60."""
     try:
-        return min(60.0, max(0.0, float(said))) if said is not None else otherwise
+        return min(60.0, max(0.0, float(header))) if header is not None else default
     except ValueError:
-        return otherwise
+        return default

@@ -1,4 +1,4 @@
-"""What `lmms_eval.llm_judge.factory` offers: a provider by its name."""
+"""Implementation of `lmms_eval.llm_judge.factory`: create a provider by name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import ClassVar
 
-from assay_compat.llm_judge.base import ServerInterface
-from assay_compat.llm_judge.calls import house_judge
+from assay_compat.llm_judge.calls import find_run_judge
 from assay_compat.llm_judge.protocol import ServerConfig
 from assay_compat.llm_judge.providers import (
     AssayProvider,
@@ -19,6 +18,7 @@ from assay_compat.llm_judge.providers import (
     LocalProvider,
     OpenAIProvider,
 )
+from assay_compat.llm_judge.server import ServerInterface
 
 __all__ = ["ProviderFactory", "get_server"]
 
@@ -32,7 +32,7 @@ else:
 
 
 class ProviderFactory:
-    """Providers by the names lmms-eval gives them, and `assay`."""
+    """Providers by lmms-eval's names, plus `assay`."""
 
     _provider_classes: ClassVar[dict[str, type[ServerInterface]]] = {
         "openai": OpenAIProvider,
@@ -53,11 +53,13 @@ class ProviderFactory:
             api_type = os.getenv("API_TYPE", "openai").lower()
         if api_type in cls._provider_classes:
             return cls._provider_classes[api_type](config=config)
-        if house_judge(api_type) == api_type:
+        if find_run_judge(api_type) == api_type:
             server = AssayProvider(config=config)
             server.judge_name = api_type
             return server
-        raise ValueError(f"no judge is called {api_type}; there are {', '.join(cls._provider_classes)}")
+        raise ValueError(
+            f"unknown judge provider {api_type!r}; available: {', '.join(cls._provider_classes)}"
+        )
 
     @classmethod
     def register_provider(cls, api_type: str, judge_class: type[ServerInterface]) -> None:
@@ -67,5 +69,5 @@ class ProviderFactory:
 
 
 def get_server(server_name: str | None = None, config: ServerConfig | None = None) -> ServerInterface:
-    """A judge by its provider's name."""
+    """Return a judge by the name of its provider."""
     return ProviderFactory.create_provider(api_type=server_name, config=config)

@@ -1,4 +1,4 @@
-"""What `lmms_eval.llm_judge.protocol` offers: what helpers say to a judge and hear from it."""
+"""Implementation of `lmms_eval.llm_judge.protocol`: requests to and responses from a judge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_RETRY_DELAY = 10
 
 @dataclass
 class ServerConfig:
-    """Which model judges, and how it is asked."""
+    """The judge model and its settings."""
 
     model_name: str
     temperature: float = 0.0
@@ -33,7 +33,7 @@ class ServerConfig:
 
 @dataclass
 class Request:
-    """One question to a judge."""
+    """A request to a judge."""
 
     messages: list[dict[str, Any]]
     images: list[Any] | None = None
@@ -51,7 +51,7 @@ class Request:
 
 @dataclass
 class Response:
-    """What the judge said."""
+    """The response of a judge."""
 
     content: str
     model_used: str

@@ -1,16 +1,16 @@
-"""What `lmms_eval.verifiers.composite` offers."""
+"""Implementation of `lmms_eval.verifiers.composite`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from assay_compat.verifiers.base import Verifier, VerifyResult
+from assay_compat.verifiers.interfaces import Verifier, VerifyResult
 
 __all__ = ["CompositeVerifier"]
 
 
 class CompositeVerifier(Verifier):
-    """One after the other until one is confident; the last one is believed anyway."""
+    """Tries verifiers in order until one is confident; otherwise uses the last result."""
 
     def __init__(self, verifiers: list[Verifier]) -> None:
         if not verifiers:

@@ -1,4 +1,4 @@
-"""What `lmms_eval.verifiers.extractors` offers."""
+"""Implementation of `lmms_eval.verifiers.extractors`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from typing import Any
 
 from assay.scoring.filters.transformation import strip_thinking
-from assay_compat.verifiers.base import Extractor
+from assay_compat.verifiers.interfaces import Extractor
 
 __all__ = ["MCQExtractor", "NumberExtractor", "RegexExtractor", "StripExtractor", "StripReasoningExtractor"]
 
 
 class StripReasoningExtractor(Extractor):
-    """Leaves out what stands between think tags."""
+    """Removes text between thinking tags."""
 
     def __init__(self, tag_pairs: list[list[str]] | None = None) -> None:
         self.tag_pairs = tag_pairs or [["<think>", "</think>"], ["<thinking>", "</thinking>"]]
@@ -24,7 +24,7 @@ class StripReasoningExtractor(Extractor):
 
 
 class RegexExtractor(Extractor):
-    """The first match of a pattern, or of a group of it."""
+    """Extracts the first match of a pattern or of one of its groups."""
 
     def __init__(self, pattern: str, group: int = 1, fallback: str = "", flags: int = 0) -> None:
         self.regex = re.compile(pattern, flags)
@@ -39,7 +39,7 @@ class RegexExtractor(Extractor):
 
 
 class MCQExtractor(Extractor):
-    """The letter of a choice, found by the task tree's own shared helper."""
+    """Extracts the letter of a choice with the shared helper of the task tree."""
 
     def __init__(self, choices: list[str] | None = None) -> None:
         self.choices = choices
@@ -51,7 +51,7 @@ class MCQExtractor(Extractor):
 
 
 class NumberExtractor(Extractor):
-    """What is boxed, else the last number."""
+    """Extracts the content of \\boxed{}, else the last number."""
 
     def __init__(self, fallback: str = "") -> None:
         self.fallback = fallback
@@ -65,9 +65,9 @@ class NumberExtractor(Extractor):
 
 
 class StripExtractor(Extractor):
-    """Without surrounding space and the marks models end with."""
+    """Removes surrounding white space and end-of-text tokens."""
 
     def extract(self, text: str, **kwargs: Any) -> str:
-        for mark in ("</s>", "<|endoftext|>", "<|end_of_sentence|>", "<|im_end|>", "[/INST]"):
-            text = text.replace(mark, "")
+        for token in ("</s>", "<|endoftext|>", "<|end_of_sentence|>", "<|im_end|>", "[/INST]"):
+            text = text.replace(token, "")
         return text.strip()

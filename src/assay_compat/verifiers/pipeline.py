@@ -1,16 +1,16 @@
-"""What `lmms_eval.verifiers.pipeline` offers."""
+"""Implementation of `lmms_eval.verifiers.pipeline`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from assay_compat.verifiers.base import Extractor, Verifier, VerifyResult
+from assay_compat.verifiers.interfaces import Extractor, Verifier, VerifyResult
 
 __all__ = ["VerificationPipeline"]
 
 
 class VerificationPipeline:
-    """Extractors in a row, then one verifier."""
+    """Applies extractors in order, then one verifier."""
 
     def __init__(self, extractors: list[Extractor] | None = None, verifier: Verifier | None = None) -> None:
         if verifier is None:

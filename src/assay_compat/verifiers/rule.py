@@ -1,7 +1,7 @@
-"""What `lmms_eval.verifiers.rule` offers: verifiers that ask nobody.
+"""Implementation of `lmms_eval.verifiers.rule`: verifiers that need no judge.
 
-`metadata["confident"]` says whether a chain of verifiers may stop here: those that compare texts are sure of a match
-only, those that read a letter or a number are sure whenever they could read it.
+`metadata["confident"]` tells a composite verifier to stop: text comparisons are confident if they match, letter and
+number comparisons if they could parse the prediction.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import math
 import re
 from typing import Any
 
-from assay_compat.verifiers.base import Verifier, VerifyResult
+from assay_compat.verifiers.interfaces import Verifier, VerifyResult
 
 __all__ = ["ContainsVerifier", "ExactMatchVerifier", "MCQMatchVerifier", "NumericToleranceVerifier"]
 
 
-def _result(correct: bool, said: str, *, confident: bool) -> VerifyResult:
+def _result(correct: bool, raw_output: str, *, confident: bool) -> VerifyResult:
     return VerifyResult(
-        score=float(correct), is_correct=correct, raw_output=said, metadata={"confident": confident}
+        score=float(correct), is_correct=correct, raw_output=raw_output, metadata={"confident": confident}
     )
 
 
 class ExactMatchVerifier(Verifier):
-    """The same text."""
+    """The prediction equals the ground truth."""
 
     def __init__(self, ignore_case: bool = True, strip: bool = True) -> None:
         self.ignore_case = ignore_case
@@ -38,7 +38,7 @@ class ExactMatchVerifier(Verifier):
 
 
 class ContainsVerifier(Verifier):
-    """The truth is somewhere in it."""
+    """The prediction contains the ground truth."""
 
     def __init__(self, ignore_case: bool = True) -> None:
         self.ignore_case = ignore_case
@@ -62,7 +62,7 @@ class MCQMatchVerifier(Verifier):
 
 
 class NumericToleranceVerifier(Verifier):
-    """The same number, nearly."""
+    """The prediction is the same number within a tolerance."""
 
     def __init__(self, rel_tol: float = 1e-3, abs_tol: float = 1e-6) -> None:
         self.rel_tol = rel_tol

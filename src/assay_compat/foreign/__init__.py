@@ -1,1 +1,0 @@
-"""Stand-ins for foreign packages. Loaded under the foreign names by `assay_compat.finder`."""

@@ -1,1 +1,0 @@
-"""Stand-in for lm-evaluation-harness: the names its task helpers import."""

@@ -1,1 +1,0 @@
-"""Stand-in for lmms-eval: the names its task helpers import."""

@@ -1,8 +1,0 @@
-"""Stand-in for `lmms_eval.api.task`: the class Python tasks derive from."""
-
-from __future__ import annotations
-
-from assay_compat.class_config import TaskConfig
-from assay_compat.lmms_tasks import ConfigurableTask
-
-__all__ = ["ConfigurableTask", "TaskConfig"]

@@ -1,1 +1,0 @@
-"""Stand-in for `transformers.data.metrics`, which transformers 5 no longer has."""

@@ -1,0 +1,221 @@
+"""Result files of lm-eval and lmms-eval as runs that Assay can store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import DatasetError
+from assay.core.messages import Prompt
+from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.responses import LogProbability, Usage
+from assay.engine.results.sample_files import parse_response
+from assay.store.runs.imported_runs import ImportedDocument
+from assay_compat.result_files import HARNESS_KEYS, ResultFiles, open_results
+
+__all__ = ["ResultFilesRun", "open_imported_run"]
+
+Value = str | LogProbability | None
+
+
+def open_imported_run(path: Path) -> ResultFilesRun | None:
+    """Open the result files at a path as a run; return None if there are none."""
+    found = open_results(path)
+    return None if found is None else ResultFilesRun(found)
+
+
+class ResultFilesRun:
+    """A run read from result files. Files of lmms-eval contain no documents and only the first prompt of each."""
+
+    def __init__(self, files: ResultFiles) -> None:
+        self.files = files
+
+    @property
+    def model(self) -> str:
+        return self.files.model
+
+    @cached_property
+    def identity(self) -> Mapping[str, str]:
+        """The checksum of the files, so that their responses match no other run."""
+        hasher = hashlib.sha256()
+        for task, file in sorted(self.files.files.items()):
+            hasher.update(task.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+        return {"imported_from": self.harness, "name": self.model, "files_sha256": hasher.hexdigest()}
+
+    @property
+    def harness(self) -> str:
+        return "lmms-eval" if "lmms_eval_version" in self.files.results else "lm-eval"
+
+    @cached_property
+    def about(self) -> Mapping[str, Any]:
+        results = self.files.results
+        config = results.get("config") or {}
+        groups = self._groups()
+        inside = {member for group in groups.values() for member in group["members"]}
+        return {
+            "spec": self._spec(config),
+            "top": [name for name in (*groups, *self.files.tasks) if name not in inside],
+            "tasks": {task: self._task(task) for task in self.files.tasks},
+            "groups": groups,
+            "started": _parse_time(results.get("start_time") or results.get("date")),
+            "seconds": _parse_number(results.get("total_evaluation_time_seconds")),
+            "ended": _parse_time(results.get("end_time") or results.get("date")) or 0.0,
+            "git_hash": results.get("git_hash"),
+        }
+
+    def documents(self, task: str) -> Iterator[ImportedDocument]:
+        """Yield the documents in index order; the rows of several filters form one document."""
+        for document, rows in self.files.by_document(task).items():
+            try:
+                yield _build_document(task, document, rows)
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError, SyntaxError) as error:
+                raise DatasetError(
+                    f"document {document} has an unexpected format: {type(error).__name__}: {error}",
+                    where=str(self.files.files[task]),
+                ) from None
+
+    def _spec(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        from dataclasses import asdict
+
+        from assay.core.codec import to_plain
+        from assay.core.options.run_spec import RunSpec
+
+        results = self.files.results
+        arguments = config.get("model_args")
+        known = {
+            "model": str(config.get("model") or self.model),
+            "model_args": arguments if isinstance(arguments, dict) else {},
+            "tasks": list(self.files.tasks),
+            "limit": config.get("limit"),
+            "system_instruction": results.get("system_instruction"),
+            "apply_chat_template": bool(results.get("chat_template_sha") or results.get("chat_template")),
+        }
+        plain: dict[str, Any] = to_plain(asdict(RunSpec()))
+        return {**plain, **known}
+
+    def _task(self, task: str) -> dict[str, Any]:
+        results = self.files.results
+        config = results.get("configs", {}).get(task, {})
+        rows = self.files.by_document(task)
+        sheet = self.files.read_score_table(task)
+        return {
+            "alias": results.get("results", {}).get(task, {}).get("alias") or task,
+            "path": "",
+            "output_type": config.get("output_type", ""),
+            "version": results.get("versions", {}).get(task, ""),
+            "n_shot": results.get("n-shot", {}).get(task),
+            "documents": len(rows),
+            "original": results.get("n-samples", {}).get(task, {}).get("original", len(rows)),
+            "digest": "",
+            "metrics": list(dict.fromkeys(metric for _, metric in sheet.columns)),
+            "pipelines": list(dict.fromkeys(pipeline for pipeline, _ in sheet.columns)),
+            "config": config,
+        }
+
+    def _groups(self) -> dict[str, Any]:
+        """Return the groups that have members in these files."""
+        results = self.files.results
+        listed = {name: members for name, members in (results.get("group_subtasks") or {}).items() if members}
+        known = {*self.files.tasks, *listed}
+        return {
+            name: {
+                "alias": results.get("results", {}).get(name, {}).get("alias") or name,
+                "members": [member for member in members if member in known],
+                "version": str(results.get("versions", {}).get(name, "")),
+                "n_shot": results.get("n-shot", {}).get(name),
+                "higher_is_better": results.get("higher_is_better", {}).get(name, {}),
+            }
+            for name, members in listed.items()
+            if any(member in known for member in members)
+        }
+
+
+def _build_document(task: str, document: int, rows: Sequence[Mapping[str, Any]]) -> ImportedDocument:
+    first = rows[0]
+    requests = list(_read_requests(task, document, first))
+    counts = first.get("token_counts") or []
+    tokens = [
+        _parse_usage(counts[request.index] if request.index < len(counts) else None)
+        for request, _ in requests
+    ]
+    scores = {}
+    for row in rows:
+        for metric in row.get("metrics") or [key for key in row if key not in HARNESS_KEYS]:
+            if not isinstance(row.get(metric), str):  # a string is not a score
+                scores[row["filter"], metric] = row.get(metric)
+    return ImportedDocument(
+        index=document,
+        fields=first["doc"] if isinstance(first.get("doc"), dict) else {},
+        target=first.get("target", ""),
+        requests=[request for request, _ in requests],
+        values=[value for _, value in requests],
+        usages=tokens,
+        answers={row["filter"]: row.get("filtered_resps") for row in rows},
+        scores=scores,
+    )
+
+
+def _read_requests(task: str, document: int, row: Mapping[str, Any]) -> Iterator[tuple[Request, Value]]:
+    """Yield every request with its response, one per repeat."""
+    if "arguments" not in row:
+        answers = row.get("resps", row.get("filtered_resps"))
+        flat = [one for one in (answers if isinstance(answers, list) else [answers]) if isinstance(one, str)]
+        prompt = Prompt.of_text(str(row.get("input", "")))
+        for repeat, answer in enumerate(flat or [None]):
+            yield (
+                Generate(task=task, document=document, repeat=repeat, prompt=prompt, settings=Settings({})),
+                answer,
+            )
+        return
+    given = row["arguments"]
+    listed = list(given.values()) if isinstance(given, Mapping) else list(given)
+    for index, (arguments, answers) in enumerate(zip(listed, row["resps"], strict=False)):
+        request_arguments = list(arguments.values()) if isinstance(arguments, Mapping) else list(arguments)
+        values = answers if isinstance(answers, list) else [answers]
+        for repeat, answer in enumerate(values):
+            request = _build_request(task, document, index, repeat, request_arguments)
+            kind = {Generate: "generate", Likelihood: "likelihood"}.get(type(request), "rolling")
+            yield request, None if answer is None else parse_response(kind, answer)
+
+
+def _build_request(task: str, document: int, index: int, repeat: int, arguments: Sequence[Any]) -> Request:
+    place: dict[str, Any] = {"task": task, "document": document, "index": index, "repeat": repeat}
+    prompt = Prompt.of_text(str(arguments[0]))
+    match arguments[1:]:
+        case []:
+            return RollingLikelihood(**place, prompt=prompt)
+        case [dict() as settings, *_]:
+            return Generate(**place, prompt=prompt, settings=Settings(settings))
+        case [continuation, *_]:
+            return Likelihood(**place, prompt=prompt, continuation=str(continuation))
+    raise ValueError(arguments)  # unreachable: the cases are exhaustive
+
+
+def _parse_usage(counts: Any) -> Usage | None:
+    if not isinstance(counts, Mapping):
+        return None
+    return Usage(int(counts.get("input_tokens") or 0), int(counts.get("output_tokens") or 0))
+
+
+def _parse_time(value: Any) -> float | None:
+    """Return a Unix timestamp from a number or a date string."""
+    number = _parse_number(value)
+    if number is not None:
+        return number
+    for form in ("%Y%m%d_%H%M%S", "%Y-%m-%dT%H-%M-%S.%f"):
+        try:
+            return datetime.strptime(str(value), form).astimezone().timestamp()
+        except ValueError:
+            continue
+    return None
+
+
+def _parse_number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,1 @@
+"""Shim for lm-evaluation-harness: the names its task helpers import."""

@@ -1,0 +1,1 @@
+"""Shim for `lm_eval.api`."""

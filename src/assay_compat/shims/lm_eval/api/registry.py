@@ -1,0 +1,93 @@
+"""Shim for `lm_eval.api.registry`: decorators that register with Assay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from assay.core.registry import Registry
+from assay.models import MODELS
+from assay.scoring.filters import FILTERS
+from assay.scoring.metrics import METRICS, Metric
+from assay.stats.aggregations import AGGREGATIONS
+
+__all__ = [
+    "get_aggregation",
+    "get_filter",
+    "get_metric",
+    "register_aggregation",
+    "register_filter",
+    "register_metric",
+]
+
+T = TypeVar("T")
+
+
+def _keep(registry: Registry[Any], name: str, item: Any) -> None:
+    registry.add(
+        name, item, replace=True
+    )  # task code is loaded again when its file changes; the newest counts
+
+
+def register_filter(name: str) -> Callable[[T], T]:
+    """Decorator: a filter class under a name."""
+
+    def keep(item: T) -> T:
+        _keep(FILTERS, name, item)
+        return item
+
+    return keep
+
+
+def register_aggregation(name: str) -> Callable[[T], T]:
+    """Decorator: an aggregation function under a name."""
+
+    def keep(item: T) -> T:
+        _keep(AGGREGATIONS, name, item)
+        return item
+
+    return keep
+
+
+def register_metric(**details: Any) -> Callable[[T], T]:
+    """Decorator: a metric function with its aggregation and direction."""
+
+    def keep(item: T) -> T:
+        outputs = details.get("output_type", ())
+        metric = Metric(
+            name=details["metric"],
+            function=item,  # type: ignore[arg-type]
+            aggregation=details.get("aggregation", "mean"),
+            higher_is_better=bool(details.get("higher_is_better", True)),
+            output_types=(outputs,) if isinstance(outputs, str) else tuple(outputs or ()),
+        )
+        _keep(METRICS, details["metric"], metric)
+        return item
+
+    return keep
+
+
+def register_model(*names: str) -> Callable[[T], T]:
+    """Decorator: a model class under names."""
+
+    def keep(item: T) -> T:
+        for name in names:
+            _keep(MODELS, name, item)
+        return item
+
+    return keep
+
+
+def get_filter(name: str) -> Any:
+    """The filter class of a name; a class is itself."""
+    return name if callable(name) else FILTERS.get(name)
+
+
+def get_metric(name: str, hf_evaluate_metric: bool = False) -> Any:
+    """The metric function of a name."""
+    return METRICS.get(name).function
+
+
+def get_aggregation(name: str) -> Any:
+    """The aggregation function of a name."""
+    return AGGREGATIONS.get(name)

@@ -1,0 +1,36 @@
+"""Shim for `lm_eval.utils`: what task helpers take from it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["eval_logger", "general_detokenize", "handle_non_serializable", "logging", "weighted_f1_score"]
+
+eval_logger = logging.getLogger("lm_eval")
+
+_CLOSED_UP = (" n't", "n't"), (" )", ")"), ("( ", "("), ('" ', '"'), (' "', '"')
+
+
+def general_detokenize(string: str) -> str:
+    """Join what a tokenizer of the Penn Treebank kind took apart."""
+    for apart, together in _CLOSED_UP:
+        string = string.replace(apart, together)
+    return re.sub(r" (['.,])", r"\1", string)
+
+
+def weighted_f1_score(items: Sequence[tuple[Any, Any]]) -> float:
+    """F1 over (gold, prediction) pairs, classes weighted by their share."""
+    from sklearn.metrics import f1_score
+
+    golds, predictions = zip(*items, strict=True)
+    return f1_score(golds, predictions, average="weighted")  # type: ignore[no-any-return]
+
+
+def handle_non_serializable(value: Any) -> Any:
+    """A JSON value for what is none."""
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        return value.item()
+    return list(value) if isinstance(value, set) else str(value)

@@ -1,0 +1,1 @@
+"""Shim for lmms-eval: the names its task helpers import."""

@@ -1,0 +1,22 @@
+"""Shim for `lmms_eval.api.metrics`: what task helpers take from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay.scoring.edit_distance import edit_distance
+from assay.scoring.metrics.anls import anls as _anls
+from assay.stats.sums import mean
+
+__all__ = ["anls", "levenshtein_distance", "mean"]
+
+
+def levenshtein_distance(s1: Sequence[str], s2: Sequence[str]) -> int:
+    """The fewest edits that make one text the other."""
+    return edit_distance(s1, s2)
+
+
+def anls(references: Sequence[str], predictions: Sequence[Any], thresh_hold: float = 0.5) -> dict[str, float]:
+    """The similarity to the best reference, under its name."""
+    return {"anls": _anls(references=references, predictions=predictions, thresh_hold=thresh_hold)}

@@ -1,0 +1,1 @@
+"""Shim for `lmms_eval.loggers`."""

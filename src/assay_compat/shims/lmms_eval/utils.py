@@ -1,0 +1,43 @@
+"""Shim for `lmms_eval.utils`: what task helpers take from it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+__all__ = ["eval_logger", "handle_non_serializable", "resolve_cache_dir", "sanitize_model_name"]
+
+
+def _logger() -> Any:
+    try:
+        from loguru import logger
+    except ModuleNotFoundError:  # helpers that want loguru itself say so
+        return logging.getLogger("lmms_eval")
+    return logger
+
+
+eval_logger = _logger()
+
+_UNSAFE = re.compile(r"[\"<>:/|\\?*\[\]]+")
+
+
+def resolve_cache_dir(cache_dir: str, base_dir: str | None = None) -> str:
+    """A folder with `~` and `$VARIABLES` filled in; a relative one below `base_dir`."""
+    folder = Path(os.path.expandvars(cache_dir)).expanduser()
+    return str(folder if base_dir is None else Path(base_dir) / folder)
+
+
+def sanitize_model_name(model_name: str, full_path: bool = False) -> str:
+    """A model's name as a file name: its last two parts, or all of them."""
+    kept = model_name if full_path else "/".join(model_name.split("/")[-2:])
+    return _UNSAFE.sub("__", kept)
+
+
+def handle_non_serializable(value: Any) -> Any:
+    """A JSON value for what is none."""
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        return value.item()
+    return list(value) if isinstance(value, set) else str(value)

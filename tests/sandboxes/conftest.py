@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from assay.core.ports import Sandbox
-from assay.core.programs import Bounds, Execution, Isolation, NotExecuted, Program
+from assay.core.programs import Execution, IsolationReport, Program, ResourceLimits, SandboxError
 from assay.sandboxes import make_sandbox
 
 BOXES = ["bubblewrap", "namespaces", "limits", "limits-other-user"]
@@ -25,20 +25,20 @@ class Box:
     """A sandbox with a short way to use it."""
 
     sandbox: Sandbox
-    isolation: Isolation
+    isolation: IsolationReport
 
     def run(self, source: str, **bounds: float) -> Execution:
         """Run a program; the test's own bound is well past the sandbox's."""
-        limits = Bounds(**{"time_s": 10.0, **bounds})  # type: ignore[arg-type]
-        return self.execute(Program(source=source, bounds=limits))
+        limits = ResourceLimits(**{"time_s": 10.0, **bounds})  # type: ignore[arg-type]
+        return self.execute(Program(source=source, limits=limits))
 
     def execute(self, program: Program) -> Execution:
-        return asyncio.run(asyncio.wait_for(self.sandbox.execute(program), program.bounds.time_s + 20))
+        return asyncio.run(asyncio.wait_for(self.sandbox.execute(program), program.limits.time_s + 20))
 
     def keeps(self, what: str) -> bool:
         """Whether it claims to isolate something; the tests hold it to that."""
-        assert (what in self.isolation.kept) != (what in self.isolation.open)
-        return what in self.isolation.kept
+        assert (what in self.isolation.isolated) != (what in self.isolation.not_isolated)
+        return what in self.isolation.isolated
 
 
 def system_python() -> str | None:
@@ -58,7 +58,7 @@ def make_box(name: str) -> Box | str:
     sandbox = make_sandbox(name, arguments)
     try:
         return Box(sandbox, asyncio.run(sandbox.inspect()))
-    except NotExecuted as reason:
+    except SandboxError as reason:
         return str(reason)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.sandboxes.conftest import Box
 
-from assay.core.programs import Bounds, Program
+from assay.core.programs import Program, ResourceLimits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -49,39 +49,39 @@ time.sleep(0.3)
 
 def test_many_processes_are_too_many(box: Box, alive: Alive) -> None:
     done = box.run(MANY_PROCESSES, processes=30)
-    assert done.ending == "processes" or 0 < int(done.stdout) <= 30
+    assert done.exit_reason == "processes" or 0 < int(done.stdout) <= 30
 
 
 def test_memory_past_the_bound_is_not_had(box: Box) -> None:
     done = box.run(
         "kept = []\nwhile len(kept) < 1000: kept.append(bytearray(1 << 24))", memory_bytes=200 << 20
     )
-    assert done.ending == "memory"
+    assert done.exit_reason == "memory"
 
 
 def test_memory_of_several_processes_is_counted_together(box: Box) -> None:
     source = "import os, time\nfor _ in range(3): os.fork()\nkept = b'x' * (60 << 20)\ntime.sleep(5)"
     done = box.run(source, memory_bytes=200 << 20)
-    assert done.ending == "memory"
+    assert done.exit_reason == "memory"
     assert done.seconds < 5
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_endless_output_is_cut(box: Box, stream: str) -> None:
     done = box.run(f"import sys\nfor _ in range(10**7): sys.{stream}.write('x' * 1000)", output_bytes=10_000)
-    assert done.ending == "output"
+    assert done.exit_reason == "output"
     assert len(getattr(done, stream)) == 10_000
 
 
 def test_sleeping_for_ever_ends(box: Box) -> None:
     done = box.run("import time\ntime.sleep(60)", time_s=0.4)
-    assert (done.ending, done.exit_code) == ("time", None)
+    assert (done.exit_reason, done.exit_code) == ("time", None)
     assert done.seconds < 10
 
 
 def test_not_listening_to_signals_does_not_help(box: Box) -> None:
     source = "import signal, time\nfor n in range(1, 32):\n    try: signal.signal(n, lambda *_: 0)\n    except OSError: pass\n"
-    assert box.run(source + "while True: time.sleep(60)", time_s=0.4).ending == "time"
+    assert box.run(source + "while True: time.sleep(60)", time_s=0.4).exit_reason == "time"
 
 
 def test_the_home_folder_cannot_be_read(box: Box, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_no_other_process_can_be_ended(box: Box) -> None:
             )
             done = box.run(source.format(victim=victim.pid, tests=os.getpid()))
             assert victim.poll() is None
-            assert done.ending in ("exited", "signal")
+            assert done.exit_reason in ("exited", "signal")
             assert box.keeps("other processes")
         finally:
             victim.kill()
@@ -157,13 +157,15 @@ def test_nothing_outlives_the_program(
 ) -> None:
     word = secrets.token_hex(8)
     done = box.run(DAEMON.format(word=word, then=then), **bounds)
-    assert done.ending == ending
+    assert done.exit_reason == ending
     assert alive(word) == []
 
 
 def test_nothing_outlives_a_run_that_was_stopped(box: Box, alive: Alive) -> None:
     word = secrets.token_hex(8)
-    program = Program(source=DAEMON.format(word=word, then="time.sleep(60)"), bounds=Bounds(time_s=60))
+    program = Program(
+        source=DAEMON.format(word=word, then="time.sleep(60)"), limits=ResourceLimits(time_s=60)
+    )
 
     async def stop() -> None:
         task = asyncio.create_task(box.sandbox.execute(program))

@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from assay.core.errors import AssayError, CannotAnswer, UnknownName
-from assay.core.executing import execute_all, executing
-from assay.core.programs import Bounds, Execution, Isolation, Program
-from assay.core.runspec import RunSpec
+from assay.core.errors import AssayError, UnknownName, UnsupportedRequest
+from assay.core.options.run_spec import RunSpec
+from assay.core.program_executor import execute_programs, use_executor
+from assay.core.programs import Execution, IsolationReport, Program, ResourceLimits
 from assay.sandboxes import SANDBOXES
-from assay.sandboxes.program_runner import Programs, allowed, permitted
-from assay.user_code.runner import ForeignCode
+from assay.sandboxes.program_runner import ProgramRunner, allow_programs, programs_for_run
+from assay.user_code.executor import Executor
 
 
 class Counting:
@@ -24,8 +24,8 @@ class Counting:
     most = 0
     open = 0
 
-    async def inspect(self) -> Isolation:
-        return Isolation(sandbox=self.name, kept=("everything",))
+    async def inspect(self) -> IsolationReport:
+        return IsolationReport(sandbox=self.name, isolated=("everything",))
 
     async def execute(self, program: Program) -> Execution:
         kind = type(self)
@@ -33,7 +33,7 @@ class Counting:
         kind.most = max(kind.most, kind.open)
         await asyncio.sleep(0.02)
         kind.open -= 1
-        return Execution(ending="exited", exit_code=0, stdout=program.source)
+        return Execution(exit_reason="exited", exit_code=0, stdout=program.source)
 
 
 @pytest.fixture
@@ -48,16 +48,16 @@ def programs_of(count: int) -> list[Program]:
 
 
 def test_programs_run_several_at_once_and_come_back_in_order(counting: type[Counting]) -> None:
-    programs = Programs("counting", at_once=3)
-    with executing(programs):
-        done = execute_all(programs_of(10))
+    programs = ProgramRunner("counting", at_once=3)
+    with use_executor(programs):
+        done = execute_programs(programs_of(10))
     programs.close()
     assert [one.stdout for one in done] == [str(number) for number in range(10)]
     assert (counting.most, programs.executed) == (3, 10)
 
 
 def test_an_event_loop_waits_for_a_program_too(counting: type[Counting]) -> None:
-    programs = Programs("counting")
+    programs = ProgramRunner("counting")
     assert asyncio.run(programs.execute(Program(source="x"))).stdout == "x"
     programs.close()
     assert asyncio.run(programs.execute(Program(source="y"))).stdout == "y", "closed is not for ever"
@@ -65,21 +65,24 @@ def test_an_event_loop_waits_for_a_program_too(counting: type[Counting]) -> None
 
 
 def test_a_sandbox_is_looked_for_when_it_is_needed() -> None:
-    programs = Programs("no-such-sandbox")
+    programs = ProgramRunner("no-such-sandbox")
     assert programs.isolation is None
     with pytest.raises(UnknownName):
         programs.open()
     with pytest.raises(UnknownName):
-        programs.execute_all(programs_of(1))
+        programs.execute_programs(programs_of(1))
     programs.close()
 
 
 def test_what_a_run_does_not_allow_is_not_executed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_ALLOW_CODE_EVAL", raising=False)
-    with permitted(Programs(), RunSpec()), pytest.raises(CannotAnswer, match="does not allow"):
-        execute_all(programs_of(1))
-    with pytest.raises(CannotAnswer, match="only within a run"):
-        execute_all(programs_of(1))
+    with (
+        programs_for_run(ProgramRunner(), RunSpec()),
+        pytest.raises(UnsupportedRequest, match="does not allow"),
+    ):
+        execute_programs(programs_of(1))
+    with pytest.raises(UnsupportedRequest, match="only be executed within a run"):
+        execute_programs(programs_of(1))
 
 
 @pytest.mark.parametrize(("flag", "variable"), [(True, ""), (False, "1")])
@@ -87,17 +90,19 @@ def test_a_flag_or_the_published_variable_allows_it(
     flag: bool, variable: str, counting: type[Counting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_ALLOW_CODE_EVAL", variable)
-    with permitted(Programs("counting"), RunSpec(confirm_run_unsafe_code=flag)):
-        assert execute_all(programs_of(1))[0].succeeded
+    with programs_for_run(ProgramRunner("counting"), RunSpec(confirm_run_unsafe_code=flag)):
+        assert execute_programs(programs_of(1))[0].succeeded
 
 
 def test_closing_ends_what_is_running() -> None:
-    programs = Programs("limits")
+    programs = ProgramRunner("limits")
     found: list[BaseException] = []
 
     def wait() -> None:
         try:
-            programs.execute_all([Program(source="import time\ntime.sleep(60)", bounds=Bounds(time_s=60))])
+            programs.execute_programs(
+                [Program(source="import time\ntime.sleep(60)", limits=ResourceLimits(time_s=60))]
+            )
         except BaseException as error:  # noqa: BLE001 - looked at below
             found.append(error)
 
@@ -124,30 +129,30 @@ def test_others_may_go_on_while_somebody_waits(counting: type[Counting]) -> None
         yield
         order.append("up")
 
-    with allowed("counting") as programs:
+    with allow_programs("counting") as programs:
         programs.pause = pause
-        execute_all(programs_of(2))
+        execute_programs(programs_of(2))
     assert order == ["down", "up"]
 
 
 def test_helper_code_of_one_run_executes_nothing_in_the_sandbox_of_another(counting: type[Counting]) -> None:
-    other, refuses = threading.Event(), Programs("counting")
+    other, refuses = threading.Event(), ProgramRunner("counting")
     refuses.allowed = False
     over = threading.Event()
 
     def another_run() -> None:
-        with executing(refuses):
+        with use_executor(refuses):
             other.set()
             over.wait(20)
 
     async def one_run() -> list[Execution]:
-        foreign = ForeignCode()
-        with allowed("counting"):
+        foreign = Executor()
+        with allow_programs("counting"):
             threading.Thread(target=another_run, daemon=True).start()
             await asyncio.to_thread(other.wait, 20)
             try:
                 return await foreign.run(
-                    lambda: foreign.each(lambda _: execute_all(programs_of(1))[0], [0, 1])
+                    lambda: foreign.each(lambda _: execute_programs(programs_of(1))[0], [0, 1])
                 )
             finally:
                 over.set()

@@ -13,13 +13,13 @@ import pytest
 from tests.sandboxes.conftest import Box
 
 import assay.sandboxes as sandboxes
-from assay.core.errors import BadOption, UnknownName
+from assay.core.errors import InvalidOption, UnknownName
 from assay.core.ports import Sandbox
-from assay.core.programs import Bounds, Execution, Isolation, NotExecuted, Program
+from assay.core.programs import Execution, IsolationReport, Program, ResourceLimits, SandboxError
 from assay.sandboxes import SANDBOXES, STRONGEST_FIRST, choose_sandbox, make_sandbox
 from assay.sandboxes.docker import docker_command
-from assay.sandboxes.orders import order_for, readable_folders
-from assay.sandboxes.process import Launch, launch
+from assay.sandboxes.launch_spec import build_launch_spec, readable_folders
+from assay.sandboxes.process import LaunchRequest, run_launcher
 
 # --- a program runs ---------------------------------------------------------------------------------
 
@@ -50,17 +50,17 @@ def test_a_command_is_run_with_its_arguments(box: Box) -> None:
 )
 def test_how_it_ended_is_told(box: Box, source: str, ending: str, code: int | None) -> None:
     done = box.run(source or "pass")
-    assert (done.ending, done.exit_code) == (ending, code), done
+    assert (done.exit_reason, done.exit_code) == (ending, code), done
 
 
 def test_a_command_that_is_not_there_is_not_the_programs_fault(box: Box) -> None:
-    with pytest.raises(NotExecuted, match="No such file"):
+    with pytest.raises(SandboxError, match="No such file"):
         box.execute(Program(arguments=("no-such-command",)))
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x"])
 def test_a_file_outside_of_the_folder_is_refused(box: Box, name: str) -> None:
-    with pytest.raises(NotExecuted, match="outside of the program's folder"):
+    with pytest.raises(SandboxError, match="outside of the program's folder"):
         box.execute(Program(source="pass", files={name: b""}))
 
 
@@ -86,9 +86,9 @@ def test_a_temporary_folder_that_is_ours_alone_does_not_keep_another_user_out(
 
 def test_what_is_claimed_was_tried(box: Box) -> None:
     assert box.isolation.sandbox == box.sandbox.name
-    assert {"network", "time, memory, output and file size"} <= {*box.isolation.kept}
+    assert {"network", "time, memory, output and file size"} <= {*box.isolation.isolated}
     if box.sandbox.name in ("bubblewrap", "namespaces"):
-        assert box.isolation.open == ()
+        assert box.isolation.not_isolated == ()
     else:
         assert "NOT isolated: " in str(box.isolation)
 
@@ -99,7 +99,7 @@ def test_what_is_claimed_was_tried(box: Box) -> None:
 def test_the_built_in_ones_are_known_and_take_their_arguments() -> None:
     assert {*STRONGEST_FIRST, "docker"} <= {*SANDBOXES.names()}
     assert isinstance(make_sandbox("docker", {"image": "mine"}), Sandbox)
-    with pytest.raises(BadOption, match="does not take these arguments"):
+    with pytest.raises(InvalidOption, match="does not take these arguments"):
         make_sandbox("limits", {"image": "mine"})
     with pytest.raises(
         UnknownName, match=r"no sandbox is called `bubblewarp`(.|\n)*`bubblewrap`.*ls sandboxes"
@@ -112,11 +112,11 @@ class Fails:
 
     name = "fails"
 
-    async def inspect(self) -> Isolation:
-        raise NotExecuted("not today")
+    async def inspect(self) -> IsolationReport:
+        raise SandboxError("not today")
 
     async def execute(self, program: Program) -> Execution:
-        raise NotExecuted("not today")
+        raise SandboxError("not today")
 
 
 def test_the_strongest_that_works_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,10 +124,10 @@ def test_the_strongest_that_works_is_chosen(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sandboxes, "STRONGEST_FIRST", ("fails", "limits"))
     chosen, isolation = asyncio.run(choose_sandbox("auto", {}))
     assert (chosen.name, isolation.sandbox) == ("limits", "limits")
-    with pytest.raises(BadOption, match=r"the sandbox `fails` does not work here(.|\n)*not today"):
+    with pytest.raises(InvalidOption, match=r"the sandbox `fails` does not work here(.|\n)*not today"):
         asyncio.run(choose_sandbox("fails", {}))
     monkeypatch.setattr(sandboxes, "STRONGEST_FIRST", ("fails",))
-    with pytest.raises(BadOption, match="no sandbox works on this machine"):
+    with pytest.raises(InvalidOption, match="no sandbox works on this machine"):
         asyncio.run(choose_sandbox("auto", {}))
 
 
@@ -136,8 +136,10 @@ def test_the_strongest_that_works_is_chosen(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_an_order_holds_bounds_and_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
-    program = Program(source="pass", bounds=Bounds(processes=5))
-    order = json.loads(order_for(program, mode="limits", folder="/box", pipes=(3, 4), shared_tasks=10))
+    program = Program(source="pass", limits=ResourceLimits(processes=5))
+    order = json.loads(
+        build_launch_spec(program, mode="limits", folder="/box", pipes=(3, 4), shared_tasks=10)
+    )
     assert "secret" not in json.dumps(order)
     assert order["command"] == [sys.executable, "-I", "-X", "utf8", "program.py"]
     assert (order["bounds"]["processes"], order["most_processes"]) == (15, 5)
@@ -150,7 +152,7 @@ def test_the_interpreter_can_be_read_and_the_home_folder_cannot() -> None:
 
 
 def test_a_container_has_no_network_no_rights_and_the_same_bounds() -> None:
-    program = Program(source="pass", bounds=Bounds(memory_bytes=1000, file_bytes=500, processes=7))
+    program = Program(source="pass", limits=ResourceLimits(memory_bytes=1000, file_bytes=500, processes=7))
     command = docker_command(program, "python:3.11-slim", tool="podman", runtime="runsc")
     assert command[:2] == ["podman", "run"]
     assert command[-1] == "python:3.11-slim"
@@ -163,17 +165,19 @@ def test_a_container_has_no_network_no_rights_and_the_same_bounds() -> None:
 
 
 def test_a_launcher_that_says_nothing_is_not_a_result() -> None:
-    how = Launch(sandbox="x", command=("true",), order=lambda pipes: b"{}", program=Program(source="pass"))
-    with pytest.raises(NotExecuted, match="ended without a word"):
-        asyncio.run(launch(how))
-    how = Launch(
+    how = LaunchRequest(
+        sandbox="x", command=("true",), order=lambda pipes: b"{}", program=Program(source="pass")
+    )
+    with pytest.raises(SandboxError, match="ended without a word"):
+        asyncio.run(run_launcher(how))
+    how = LaunchRequest(
         sandbox="x", command=("no-such-command",), order=lambda pipes: b"", program=Program(source="pass")
     )
-    with pytest.raises(NotExecuted, match="cannot be started"):
-        asyncio.run(launch(how))
+    with pytest.raises(SandboxError, match="cannot be started"):
+        asyncio.run(run_launcher(how))
 
 
-@pytest.mark.parametrize("field", Bounds.__slots__)
+@pytest.mark.parametrize("field", ResourceLimits.__slots__)
 def test_a_bound_of_nothing_is_a_mistake(field: str) -> None:
-    with pytest.raises(BadOption, match=field):
-        Bounds(**{field: 0})
+    with pytest.raises(InvalidOption, match=field):
+        ResourceLimits(**{field: 0})

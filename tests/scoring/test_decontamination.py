@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.scoring.decontamination import find_overlaps, ngrams, words
+from assay.scoring.decontamination import find_overlaps, iterate_ngrams, split_words
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 
@@ -19,13 +19,13 @@ LONG = "one two three four five six seven eight nine ten eleven twelve thirteen 
     ],
 )
 def test_a_text_is_its_words(text: str, expected: list[str]) -> None:
-    assert words(text) == expected
+    assert split_words(text) == expected
 
 
 def test_a_short_text_is_one_run_and_an_empty_one_none() -> None:
-    assert list(ngrams("one two")) == [("one", "two")]
-    assert list(ngrams("")) == []
-    assert len(list(ngrams(LONG))) == 2
+    assert list(iterate_ngrams("one two")) == [("one", "two")]
+    assert list(iterate_ngrams("")) == []
+    assert len(list(iterate_ngrams(LONG))) == 2
 
 
 @pytest.mark.parametrize(

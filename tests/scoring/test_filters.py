@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.errors import BadTask, Problems, UnknownName
+from assay.core.errors import ErrorGroup, TaskError, UnknownName
 from assay.core.specs import FilterStep, PipelineSpec
 from assay.scoring.filters import FILTERS
 from assay.scoring.filters.extraction import Regex
@@ -75,16 +75,16 @@ def test_an_unknown_filter_is_named_with_its_place() -> None:
     ],
 )
 def test_arguments_that_cannot_be_are_found_when_built(function: str, arguments: dict[str, Any]) -> None:
-    with pytest.raises(BadTask) as caught:
+    with pytest.raises(TaskError) as caught:
         build_pipeline(pipeline_of((function, arguments)))
     assert f"`{function}` cannot be made" in caught.value.what
     assert caught.value.where == "t.yaml:0"
 
 
 def test_all_broken_steps_are_reported_together() -> None:
-    with pytest.raises(Problems) as caught:
+    with pytest.raises(ErrorGroup) as caught:
         build_pipeline(pipeline_of(("regx", {}), ("take_first", {}), ("lowercase", {"x": 1})))
-    assert [problem.where for problem in caught.value.problems] == ["t.yaml:0", "t.yaml:2"]
+    assert [problem.where for problem in caught.value.errors] == ["t.yaml:0", "t.yaml:2"]
 
 
 class Counting:
@@ -145,7 +145,7 @@ def test_only_who_promises_it_sees_documents_one_by_one(
 
 
 def test_arguments_a_class_of_the_task_does_not_take_are_found_when_built() -> None:
-    with pytest.raises(BadTask, match="Counting"):
+    with pytest.raises(TaskError, match="Counting"):
         build_pipeline(pipeline_of((Counting, {"stop": 1})))
 
 
@@ -153,12 +153,12 @@ def test_answers_that_get_lost_are_an_error() -> None:
     pipeline = build_pipeline(
         pipeline_of(("custom", {"filter_fn": lambda responses, documents: responses[1:]}))
     )
-    with pytest.raises(BadTask, match="1 answers of 2 responses"):
+    with pytest.raises(TaskError, match="1 answers of 2 responses"):
         pipeline.apply([["a"], ["b"]], [{}, {}])
 
 
 def test_too_few_repeats_say_what_to_set() -> None:
-    with pytest.raises(BadTask) as caught:
+    with pytest.raises(TaskError) as caught:
         build_pipeline(pipeline_of(("take_first_k", {"k": 3}))).apply([["a"]], [{}])
     assert "repeats" in caught.value.hint
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from assay.core.errors import BadTask, Problems
+from assay.core.dialects import Dialect
+from assay.core.errors import ErrorGroup, TaskError
 from assay.core.specs import FilterStep, MetricSpec, PipelineSpec, TaskSpec
-from assay.scoring.lmms_eval import DEFAULT_TAGS, reasoning_tags
+from assay.scoring.lmms_eval import resolve_reasoning_tags
 from assay.scoring.scorer import Scorer
 
 EXACT = (MetricSpec(metric="exact_match", aggregation="mean"),)
@@ -25,7 +26,7 @@ def answers(scorer: Scorer, *responses: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("fields", "run", "expected"),
     [
-        ({}, None, DEFAULT_TAGS),
+        ({}, None, Dialect.LMMS_EVAL.default_reasoning_tags),
         ({"dialect": "lm_eval"}, None, ()),
         ({"dialect": "lm_eval"}, (("<t>", "</t>"),), (("<t>", "</t>"),)),
         ({}, (), ()),
@@ -36,21 +37,21 @@ def answers(scorer: Scorer, *responses: Any) -> list[Any]:
 def test_the_task_then_the_run_then_the_dialect_say_what_thoughts_are(
     fields: Any, run: Any, expected: Any
 ) -> None:
-    assert reasoning_tags(spec(**fields), run) == expected
+    assert resolve_reasoning_tags(spec(**fields), run) == expected
 
 
 def test_tags_that_are_no_pairs_are_refused() -> None:
-    with pytest.raises(BadTask, match="come in pairs"):
-        reasoning_tags(spec(reasoning_tags=["<think>"]))
-    with pytest.raises(Problems, match="come in pairs"):
-        Scorer.of(spec(reasoning_tags="<think>"))
+    with pytest.raises(TaskError, match="invalid reasoning tags"):
+        resolve_reasoning_tags(spec(reasoning_tags=["<think>"]))
+    with pytest.raises(ErrorGroup, match="invalid reasoning tags"):
+        Scorer.from_spec(spec(reasoning_tags="<think>"))
 
 
 def test_thoughts_are_cut_out_after_the_filters() -> None:
-    assert answers(Scorer.of(spec()), "<think>A or B</think> B") == ["B"]
-    assert answers(Scorer.of(spec(), tags=()), "<think>A</think> B") == ["<think>A</think> B"]
+    assert answers(Scorer.from_spec(spec()), "<think>A or B</think> B") == ["B"]
+    assert answers(Scorer.from_spec(spec(), tags=()), "<think>A</think> B") == ["<think>A</think> B"]
     several = PipelineSpec(name="k", steps=(FilterStep(function="take_first_k", arguments={"k": 2}),))
-    kept = answers(Scorer.of(spec(pipelines=(several,))), "<think>x</think>1", "2")
+    kept = answers(Scorer.from_spec(spec(pipelines=(several,))), "<think>x</think>1", "2")
     assert kept == [["1", "2"]]
 
 
@@ -63,8 +64,8 @@ def test_thoughts_are_cut_out_before_the_filters_where_the_task_says_so() -> Non
         ),
     )
     fields: dict[str, Any] = {"pipelines": (regex,), "reasoning_tags": "none"}
-    assert answers(Scorer.of(spec(**fields)), "<think>A</think> B") == ["A"]
-    assert answers(Scorer.of(spec(**fields, auto_strip_thinking=True)), "<think>A</think> B") == ["B"]
+    assert answers(Scorer.from_spec(spec(**fields)), "<think>A</think> B") == ["A"]
+    assert answers(Scorer.from_spec(spec(**fields, auto_strip_thinking=True)), "<think>A</think> B") == ["B"]
 
 
 def judged(scorer: Scorer, given: list[Any], target: Any, **more: Any) -> dict[str, Any]:
@@ -72,20 +73,20 @@ def judged(scorer: Scorer, given: list[Any], target: Any, **more: Any) -> dict[s
 
 
 def test_answers_are_stripped_and_a_missing_one_is_empty() -> None:
-    scorer = Scorer.of(spec(process_results=lambda doc, results: {"seen": results}))
+    scorer = Scorer.from_spec(spec(process_results=lambda doc, results: {"seen": results}))
     assert judged(scorer, [" a "], None) == {"seen": ["a"]}
     assert judged(scorer, [None], None) == {"seen": [""]}
     assert judged(scorer, [["a ", " b"]], None) == {"seen": ["a", "b"]}
 
 
 def test_any_of_several_targets_will_do() -> None:
-    scorer = Scorer.of(spec())
+    scorer = Scorer.from_spec(spec())
     assert judged(scorer, ["b"], ["a", "b"], multiple_targets=True) == {"exact_match": 1.0}
     assert judged(scorer, ["c"], ["a", "b"], multiple_targets=True) == {"exact_match": 0.0}
 
 
 def test_of_choices_the_one_with_the_smallest_loss_is_the_answer() -> None:
-    scorer = Scorer.of(spec(output_type="multiple_choice", metrics=(MetricSpec(metric="acc"),)))
+    scorer = Scorer.from_spec(spec(output_type="multiple_choice", metrics=(MetricSpec(metric="acc"),)))
     found = judged(scorer, [(2.0, False), (0.5, True)], 1, choices=["no", "yes"])
     assert found == {"acc": 1.0}
 
@@ -94,10 +95,10 @@ def test_helpers_get_losses() -> None:
     def process(doc: Any, results: Any) -> dict[str, Any]:
         return {"loss": results[0][0]}
 
-    scorer = Scorer.of(spec(output_type="multiple_choice", process_results=process))
+    scorer = Scorer.from_spec(spec(output_type="multiple_choice", process_results=process))
     assert judged(scorer, [(2.0, False)], None) == {"loss": 2.0}
 
 
 def test_only_listed_metrics_are_reported() -> None:
-    assert not Scorer.of(spec()).reports("other")
-    assert Scorer.of(spec(dialect="lm_eval")).reports("other")
+    assert not Scorer.from_spec(spec()).is_reported("other")
+    assert Scorer.from_spec(spec(dialect="lm_eval")).is_reported("other")

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.core.errors import BadOption, MissingPackage
-from assay.scoring.distances import edit_distance
+from assay.core.errors import InvalidOption, MissingPackage
+from assay.scoring.edit_distance import edit_distance
 from assay.scoring.metrics import METRICS, metric
 from assay.scoring.metrics.anls import anls
 from assay.scoring.metrics.exact_match import exact_match
-from assay.scoring.metrics.hub import HubMetric
+from assay.scoring.metrics.hf_evaluate import HfEvaluateMetric
 from assay.stats.aggregations import AGGREGATIONS
 
 LETTERS = st.text(alphabet="aAbB1.,$ \0İßẞσΣ", max_size=6)
@@ -133,12 +133,12 @@ def test_edits_count_the_same_both_ways(first: str, second: str) -> None:
 
 
 def test_two_metrics_cannot_share_a_name() -> None:
-    with pytest.raises(BadOption, match="two metrics are called `exact_match`"):
+    with pytest.raises(InvalidOption, match="two metrics are called `exact_match`"):
         metric("exact_match")(lambda pair: pair)
 
 
 def test_a_metric_of_the_hub_needs_its_package_only_when_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "evaluate", None)
-    judge = HubMetric("meteor")
+    judge = HfEvaluateMetric("meteor")
     with pytest.raises(MissingPackage, match="`meteor` needs the package `evaluate`"):
         judge(references=["a"], predictions=["a"])

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.core.errors import Problems
+from assay.core.errors import ErrorGroup
 from assay.core.specs import FilterStep, MetricSpec, PipelineSpec, TaskSpec
 from assay.core.verdicts import Evidence, Score
-from assay.scoring.scorer import MetricUse, Scorer
+from assay.scoring.scorer import MetricReport, Scorer
 
 RECORDED: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("recorded_judgements.json").read_text("utf-8")
@@ -21,7 +21,9 @@ RECORDED: list[dict[str, Any]] = json.loads(
 
 def scorer_of(*metrics: Any, output_type: Any = "generate_until", **more: Any) -> Scorer:
     specs = [one if isinstance(one, MetricSpec) else MetricSpec(metric=one) for one in metrics]
-    return Scorer.of(TaskSpec(name="t", path="t.yaml", output_type=output_type, metrics=tuple(specs), **more))
+    return Scorer.from_spec(
+        TaskSpec(name="t", path="t.yaml", output_type=output_type, metrics=tuple(specs), **more)
+    )
 
 
 def judge(scorer: Scorer, answer: Any, target: Any, **more: Any) -> dict[str, Any]:
@@ -72,14 +74,14 @@ def test_a_task_without_metrics_gets_those_of_its_kind(output_type: str, expecte
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
-    with pytest.raises(Problems) as caught:
+    with pytest.raises(ErrorGroup) as caught:
         scorer_of(
             MetricSpec(metric="exact_macth", where="t.yaml:9"),
             MetricSpec(metric="acc", aggregation="maen", where="t.yaml:10"),
             MetricSpec(metric="exact_match", arguments={"ignore_caes": True}, where="t.yaml:11"),
             pipelines=(PipelineSpec(name="p", steps=(FilterStep(function="regx", where="t.yaml:5"),)),),
         )
-    problems = {problem.where: str(problem) for problem in caught.value.problems}
+    problems = {problem.where: str(problem) for problem in caught.value.errors}
     assert list(problems) == ["t.yaml:5", "t.yaml:9", "t.yaml:10", "t.yaml:11"]
     assert "did you mean `exact_match`" in problems["t.yaml:9"]
     assert "did you mean `mean`" in problems["t.yaml:10"]
@@ -94,8 +96,8 @@ def test_arguments_nobody_reads_do_no_harm() -> None:
 def test_the_task_file_outdoes_the_metric() -> None:
     entry = MetricSpec(metric="acc", aggregation="median", higher_is_better=False, where="t.yaml:3")
     scorer = scorer_of(entry, "ter", output_type="multiple_choice")
-    assert scorer.metrics["acc"] == MetricUse("median", False, "t.yaml:3")
-    assert scorer.metrics["ter"] == MetricUse("ter", False, "t.yaml, metric_list")
+    assert scorer.metrics["acc"] == MetricReport("median", False, "t.yaml:3")
+    assert scorer.metrics["ter"] == MetricReport("ter", False, "t.yaml, metric_list")
 
 
 def test_a_task_may_judge_by_itself() -> None:
@@ -105,8 +107,8 @@ def test_a_task_may_judge_by_itself() -> None:
     scorer = scorer_of("mine", "other", process_results=process_results, output_type="multiple_choice")
     raw = scorer.judge(fields={"gold": "x"}, answers=("x", "y"), target=None, choices=None)
     assert raw == {"mine": 1.0, "detail": {"said": ["x", "y"]}}
-    assert scorer.use_of("mine").aggregation == "mean"
-    assert scorer.use_of("detail") == MetricUse("mean", None, "")
+    assert scorer.find_report("mine").aggregation == "mean"
+    assert scorer.find_report("detail") == MetricReport("mean", None, "")
 
 
 def keyword_metric(predictions: list[str], references: list[str], bonus: float = 0.0) -> float:
@@ -139,7 +141,7 @@ def test_new_keys_are_reported_as_the_metric_they_came_from() -> None:
     scorer = scorer_of(
         "exact_match", MetricSpec(metric=many_metric, aggregation="median", higher_is_better=True)
     )
-    assert scorer.use_of("pass@1").aggregation == "median", "also before anything was judged"
+    assert scorer.find_report("pass@1").aggregation == "median", "also before anything was judged"
     assert judge(scorer, "a", "b") == {"exact_match": 0.0, "pass@1": 1.0, "pass@2": 0.5}
     assert scorer.metrics["pass@2"].aggregation == "median"
     assert scorer.metrics["pass@2"].higher_is_better is True
@@ -177,7 +179,7 @@ def test_each_choice_needs_its_log_probability() -> None:
 
 @pytest.mark.parametrize("value", [True, 3, 0.5, math.inf, np.float64(0.5), np.int64(2), np.bool_(True)])
 def test_a_number_is_a_score(value: Any) -> None:
-    (verdict,) = scorer_of("acc").verdicts(7, "none", {"acc": value})
+    (verdict,) = scorer_of("acc").to_verdicts(7, "none", {"acc": value})
     assert verdict == Score(document=7, metric="acc", pipeline="none", value=value)
     assert type(verdict.value) in {bool, int, float}
 
@@ -186,6 +188,6 @@ def test_a_number_is_a_score(value: Any) -> None:
     "value", [math.nan, None, "text", (1, 0), [0.5], {"score": 1.0}, np.array([1.0, 2.0])]
 )
 def test_anything_else_is_evidence(value: Any) -> None:
-    (verdict,) = scorer_of("acc").verdicts(7, "none", {"acc": value})
+    (verdict,) = scorer_of("acc").to_verdicts(7, "none", {"acc": value})
     assert isinstance(verdict, Evidence)
     assert verdict.value is value

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from assay.core.specs import TaskSpec
-from assay.tasks.load import task_from_config
-from assay.tasks.task import Rendering, Task
-from assay.tasks.yaml_reader import TaskFile
+from assay.tasks.files.task_loader import task_from_config
+from assay.tasks.files.yaml_reader import TaskFile
+from assay.tasks.task import RenderingOptions, Task
 
 ROWS = [{"q": f"Q{number}", "a": f"A{number}"} for number in range(6)]
 
@@ -65,6 +65,6 @@ def make_task(make_spec: Callable[..., TaskSpec]) -> Callable[..., Task]:
     """`make_task(rendering={"limit": 2}, …)`: as `make_spec`, bound to its data."""
 
     def make(*arguments: Any, rendering: Mapping[str, Any] | None = None, **config: Any) -> Task:
-        return Task(make_spec(*arguments, **config), Rendering(**(rendering or {})))
+        return Task(make_spec(*arguments, **config), RenderingOptions(**(rendering or {})))
 
     return make

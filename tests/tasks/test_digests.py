@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from assay.tasks.digests import data_digest, spec_digest
-from assay.tasks.load import load_task
-from assay.tasks.task import Rendering, Task
+from assay.tasks.digests import digest_data, digest_spec
+from assay.tasks.files.task_loader import load_task
+from assay.tasks.task import RenderingOptions, Task
 
 Write = Callable[..., Path]
 
@@ -26,7 +26,7 @@ def digests(
     for name, text in {**FILES, **(changes or {})}.items():
         path = write(f"{folder}/{name}", text)
     spec = load_task(path.parent / "a.yaml")
-    return spec_digest(spec), data_digest(Task(spec, Rendering(**rendering)))
+    return digest_spec(spec), digest_data(Task(spec, RenderingOptions(**rendering)))
 
 
 def test_the_digests_are_the_same_in_every_folder(write: Write) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from PIL import Image as Pictures
 
-from assay.core.errors import AssayError, BadData, BadTask
+from assay.core.errors import AssayError, DatasetError, TaskError
 from assay.core.messages import Image, Text
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.tasks.rows import Rows
+from assay.tasks.data.rows import Rows
 from assay.tasks.task import Task
 
 MakeTask = Callable[..., Task]
@@ -103,7 +103,7 @@ def test_rolling_asks_the_target_alone(make_task: MakeTask) -> None:
 
 @pytest.mark.parametrize("output_type", ["loglikelihood", "loglikelihood_rolling"])
 def test_a_target_that_is_not_text_is_refused(make_task: MakeTask, output_type: str) -> None:
-    with pytest.raises(BadTask, match="`doc_to_target` must give a text"):
+    with pytest.raises(TaskError, match="`doc_to_target` must give a text"):
         rendered(make_task([{"q": "x", "a": 5}], output_type=output_type))
 
 
@@ -271,7 +271,7 @@ def test_the_pool_is_the_split_then_the_samples_then_training_validation_test(
     dev = [{"q": f"D{number}", "a": "d"} for number in range(8)]
     own = {"sampler": "first_n", **config.pop("fewshot_config", {})}
     task = make_task(splits={"train": TRAIN, "dev": dev}, num_fewshot=1, fewshot_config=own, **config)
-    assert task.pool[0]["q"] == first
+    assert task.fewshot_pool[0]["q"] == first
 
 
 def test_process_docs_reaches_the_pool_unless_the_examples_have_their_own(make_task: MakeTask) -> None:
@@ -333,14 +333,14 @@ def test_num_fewshot_of_the_user_wins_except_over_a_zero(
 @pytest.mark.parametrize(
     ("config", "kind", "message"),
     [
-        ({"num_fewshot": 9, "fewshot_split": "train"}, BadTask, "9 few-shot examples are wanted"),
-        ({"num_fewshot": 1, "fewshot_split": "gone"}, BadData, "no split `gone`"),
-        ({"num_fewshot": 1, "fewshot_config": {"samples": []}}, BadTask, "the pool has 0"),
-        ({"num_fewshot": 1, "fewshot_config": {"sampler": "balanced"}}, BadTask, "`balanced`"),
-        ({"num_fewshot": 1, "fewshot_config": {"sampler": lambda: 1}}, BadTask, "must be named"),
-        ({"num_fewshot": 1, "doc_to_target": "{{missing}}"}, BadTask, "names `missing`"),
-        ({"doc_to_text": "{{missing}}"}, BadTask, "names `missing`"),
-        ({"doc_to_text": 5}, BadTask, "`doc_to_text` must give a text here"),
+        ({"num_fewshot": 9, "fewshot_split": "train"}, TaskError, "9 few-shot examples are wanted"),
+        ({"num_fewshot": 1, "fewshot_split": "gone"}, DatasetError, "no split `gone`"),
+        ({"num_fewshot": 1, "fewshot_config": {"samples": []}}, TaskError, "the pool has 0"),
+        ({"num_fewshot": 1, "fewshot_config": {"sampler": "balanced"}}, TaskError, "`balanced`"),
+        ({"num_fewshot": 1, "fewshot_config": {"sampler": lambda: 1}}, TaskError, "must be named"),
+        ({"num_fewshot": 1, "doc_to_target": "{{missing}}"}, TaskError, "names `missing`"),
+        ({"doc_to_text": "{{missing}}"}, TaskError, "names `missing`"),
+        ({"doc_to_text": 5}, TaskError, "`doc_to_text` must give a text here"),
     ],
 )
 def test_what_cannot_be_rendered_says_why(
@@ -453,12 +453,12 @@ def test_every_pass_gives_the_same_requests(make_task: MakeTask) -> None:
 def test_skipping_a_document_keeps_the_sampler_in_step(make_task: MakeTask, split: str) -> None:
     task = make_task(splits={"train": TRAIN}, fewshot_split=split, num_fewshot=3)
     whole = rendered(task)
-    rendering = task.begin()
+    rendering = task.start_pass()
     for document, expected in zip(task.documents(), whole, strict=True):
         if document.index in (1, 2, 4):
             rendering.skip(document)
         else:
-            assert ids(rendering.requests(document)) == ids(expected)
+            assert ids(rendering.render_requests(document)) == ids(expected)
 
 
 def test_a_helper_that_scribbles_on_the_document_does_no_harm(make_task: MakeTask) -> None:

@@ -100,3 +100,18 @@ class Dialect(StrEnum):
     def weights_groups_by_size(self) -> bool:
         """The default of `weight_by_size` in `aggregate_metric_list`."""
         return not self._is_lmms_eval
+
+    @property
+    def always_pools_errors(self) -> bool:
+        """Whether the standard error of a group is pooled from its tasks however they are weighted."""
+        return self._is_lmms_eval
+
+    @property
+    def matches_metric_substrings(self) -> bool:
+        """Whether an entry of `aggregate_metric_list` selects every `metric,filter` that contains its name."""
+        return self._is_lmms_eval
+
+    @property
+    def reads_score_key(self) -> bool:
+        """Whether a document's value may be a mapping with `score_key` and `cluster_key`."""
+        return self._is_lmms_eval

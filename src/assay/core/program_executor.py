@@ -58,6 +58,6 @@ def execute_programs(programs: Sequence[Program]) -> list[Execution]:
     if executor is None:
         raise UnsupportedRequest(
             "model-written programs can only be executed within a run",
-            hint="`with assay.sandboxes.program_runner.allowed():` allows it outside a run",
+            hint="`with assay.sandboxes.program_runner.allow_programs():` allows it outside a run",
         )
     return executor.execute_programs(programs)

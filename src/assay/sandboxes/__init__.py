@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.core.ports import Sandbox
-from assay.core.programs import Isolation, NotExecuted
+from assay.core.programs import IsolationReport, SandboxError
 from assay.core.registry import Registry
 
 __all__ = ["SANDBOXES", "STRONGEST_FIRST", "choose_sandbox", "make_sandbox"]
@@ -30,32 +30,32 @@ def make_sandbox(name: str, arguments: Mapping[str, Any]) -> Sandbox:
 
     Raises:
         UnknownName: No sandbox is called that.
-        BadOption: It does not take these arguments.
+        InvalidOption: It does not take these arguments.
     """
     factory = SANDBOXES.get(name, where="--sandbox")
     try:
         inspect.signature(factory).bind(**arguments)
     except TypeError as error:
-        raise BadOption(
+        raise InvalidOption(
             f"the sandbox `{name}` does not take these arguments: {error}", where="--sandbox_args"
         ) from None
     return factory(**arguments)
 
 
-async def choose_sandbox(name: str, arguments: Mapping[str, Any]) -> tuple[Sandbox, Isolation]:
+async def choose_sandbox(name: str, arguments: Mapping[str, Any]) -> tuple[Sandbox, IsolationReport]:
     """The sandbox of a name, or with `auto` the strongest that works here, and what it isolates.
 
     Raises:
-        BadOption: It does not work on this machine.
+        InvalidOption: It does not work on this machine.
     """
     why: list[str] = []
     for candidate in STRONGEST_FIRST if name == "auto" else (name,):
         sandbox = make_sandbox(candidate, arguments)
         try:
             return sandbox, await sandbox.inspect()
-        except NotExecuted as problem:
+        except SandboxError as problem:
             why.append(f"{candidate}: {problem.what}")
-    raise BadOption(
+    raise InvalidOption(
         "no sandbox works on this machine" if name == "auto" else f"the sandbox `{name}` does not work here",
         where="--sandbox",
         hint="; ".join(why),

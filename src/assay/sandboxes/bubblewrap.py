@@ -9,10 +9,16 @@ from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from assay.core.programs import Execution, Isolation, NotExecuted, Program
+from assay.core.programs import Execution, IsolationReport, Program, SandboxError
 from assay.sandboxes.inspection import inspect_sandbox
-from assay.sandboxes.orders import launcher_arguments, link_targets, order_for, own_user, readable_folders
-from assay.sandboxes.process import Launch, launch
+from assay.sandboxes.launch_spec import (
+    build_launch_spec,
+    launcher_arguments,
+    link_targets,
+    pick_unused_user,
+    readable_folders,
+)
+from assay.sandboxes.process import LaunchRequest, run_launcher
 
 __all__ = ["BubblewrapSandbox", "bubblewrap_command"]
 
@@ -25,9 +31,9 @@ class BubblewrapSandbox:
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python
 
-    async def inspect(self) -> Isolation:
+    async def inspect(self) -> IsolationReport:
         if shutil.which("bwrap") is None:
-            raise NotExecuted("`bwrap` is not installed", hint="the package is called `bubblewrap`")
+            raise SandboxError("`bwrap` is not installed", hint="the package is called `bubblewrap`")
         return await inspect_sandbox(
             self.name,
             self.execute,
@@ -36,11 +42,13 @@ class BubblewrapSandbox:
         )
 
     async def execute(self, program: Program) -> Execution:
-        user = own_user()
-        order = partial(order_for, program, mode="inside", folder="/box", uid=user, interpreter=self._python)
+        user = pick_unused_user()
+        order = partial(
+            build_launch_spec, program, mode="inside", folder="/box", uid=user, interpreter=self._python
+        )
         command = bubblewrap_command(program, self._python, root=user is not None)
-        return await launch(
-            Launch(
+        return await run_launcher(
+            LaunchRequest(
                 sandbox=self.name,
                 command=(*command, sys.executable, *launcher_arguments()),
                 order=lambda pipes: order(pipes=pipes),
@@ -72,7 +80,7 @@ def bubblewrap_command(program: Program, python: str, *, root: bool) -> list[str
     for link, target in link_targets().items():
         command += ["--symlink", target, link]
     command += ["--proc", "/proc", "--dev", "/dev"]
-    command += ["--size", str(program.bounds.file_bytes)] if _knows("--size") else []
+    command += ["--size", str(program.limits.file_bytes)] if _knows("--size") else []
     command += [*(["--perms", "1777"] if _knows("--perms") else []), "--tmpfs", "/box"]
     if "/tmp" not in (*shown, *_ways(shown)):
         command += ["--symlink", "box", "/tmp"]

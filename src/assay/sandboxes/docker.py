@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from functools import partial
 
-from assay.core.programs import Execution, Isolation, NotExecuted, Program
+from assay.core.programs import Execution, IsolationReport, Program, SandboxError
 from assay.sandboxes.inspection import inspect_sandbox
-from assay.sandboxes.orders import launcher_arguments, order_for
-from assay.sandboxes.process import Launch, launch
+from assay.sandboxes.launch_spec import build_launch_spec, launcher_arguments
+from assay.sandboxes.process import LaunchRequest, run_launcher
 
 __all__ = ["DockerSandbox", "docker_command"]
 
@@ -21,18 +21,18 @@ class DockerSandbox:
     def __init__(self, image: str = "python:3.11-slim", tool: str = "docker", runtime: str = "") -> None:
         self._image, self._tool, self._runtime = image, tool, runtime
 
-    async def inspect(self) -> Isolation:
+    async def inspect(self) -> IsolationReport:
         if shutil.which(self._tool) is None:
-            raise NotExecuted(f"`{self._tool}` is not installed")
+            raise SandboxError(f"`{self._tool}` is not installed")
         return await inspect_sandbox(
             self.name, self.execute, kept=("the number of processes", "the sum of its files")
         )
 
     async def execute(self, program: Program) -> Execution:
-        order = partial(order_for, program, mode="inside", folder="/box", interpreter="python3")
+        order = partial(build_launch_spec, program, mode="inside", folder="/box", interpreter="python3")
         command = docker_command(program, self._image, tool=self._tool, runtime=self._runtime)
-        return await launch(
-            Launch(
+        return await run_launcher(
+            LaunchRequest(
                 sandbox=self.name,
                 command=(*command, "python3", *launcher_arguments()),
                 order=lambda pipes: order(pipes=pipes),
@@ -45,7 +45,7 @@ class DockerSandbox:
 
 def docker_command(program: Program, image: str, *, tool: str = "docker", runtime: str = "") -> list[str]:
     """The tool and its options: nothing writable but a bounded folder, no rights, no network, no images fetched."""
-    bounds = program.bounds
+    bounds = program.limits
     return [
         tool,
         "run",

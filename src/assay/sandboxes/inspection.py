@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.core.programs import Bounds, Execution, Isolation, NotExecuted, Program
+from assay.core.programs import Execution, IsolationReport, Program, ResourceLimits, SandboxError
 
 __all__ = ["inspect_sandbox"]
 
@@ -52,11 +52,11 @@ async def inspect_sandbox(
     kept: Sequence[str] = (),
     open: Sequence[str] = (),
     visible: Sequence[str] = (),
-) -> Isolation:
+) -> IsolationReport:
     """Run the attempt; `kept` and `open` are what it cannot find out, `visible` the folders it may see.
 
     Raises:
-        NotExecuted: The sandbox does not run programs here.
+        SandboxError: The sandbox does not run programs here.
     """
     outside = Path(tempfile.gettempdir()) / f"assay-{uuid.uuid4().hex}"
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -67,13 +67,13 @@ async def inspect_sandbox(
             "file": str(outside),
             "port": server.getsockname()[1],
         }
-        bounds = Bounds(time_s=20.0)
-        tried = await execute(Program(source=_ATTEMPT, stdin=json.dumps(given).encode(), bounds=bounds))
+        bounds = ResourceLimits(time_s=20.0)
+        tried = await execute(Program(source=_ATTEMPT, stdin=json.dumps(given).encode(), limits=bounds))
     written = outside.exists()
     outside.unlink(missing_ok=True)
     if not tried.succeeded:
-        raise NotExecuted(
-            f"the sandbox `{name}` does not work here: a simple program ended with {tried.ending} "
+        raise SandboxError(
+            f"the sandbox `{name}` does not work here: a simple program ended with {tried.exit_reason} "
             f"{tried.exit_code}: {tried.stderr.strip()[-300:]}"
         )
     found = json.loads(tried.stdout)
@@ -84,10 +84,10 @@ async def inspect_sandbox(
         "other processes": bool(found["signal"] and found["see"] is not False),
         "the environment of this process": bool(found["environment"] and found["see"]),
     }
-    return Isolation(
+    return IsolationReport(
         sandbox=name,
-        kept=(*(what for what, escaped in escapes.items() if not escaped), *kept, _BOUNDED),
-        open=(*(what for what, escaped in escapes.items() if escaped), *open),
+        isolated=(*(what for what, escaped in escapes.items() if not escaped), *kept, _BOUNDED),
+        not_isolated=(*(what for what, escaped in escapes.items() if escaped), *open),
     )
 
 

@@ -20,7 +20,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:  # in the fresh interpreter these are there already
-    from assay.sandboxes.kernel import (
+    from assay.sandboxes.isolation import (
         LINUX,
         PR_CAPBSET_DROP,
         PR_SET_CHILD_SUBREAPER,

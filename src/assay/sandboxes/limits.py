@@ -9,10 +9,15 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from assay.core.programs import Execution, Isolation, NotExecuted, Program
+from assay.core.programs import Execution, IsolationReport, Program, SandboxError
 from assay.sandboxes.inspection import inspect_sandbox
-from assay.sandboxes.orders import launcher_arguments, open_to_everybody, order_for, own_user
-from assay.sandboxes.process import Launch, launch
+from assay.sandboxes.launch_spec import (
+    build_launch_spec,
+    is_readable_by_all,
+    launcher_arguments,
+    pick_unused_user,
+)
+from assay.sandboxes.process import LaunchRequest, run_launcher
 
 __all__ = ["LimitsSandbox", "count_tasks"]
 
@@ -25,7 +30,7 @@ class LimitsSandbox:
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python
 
-    async def inspect(self) -> Isolation:
+    async def inspect(self) -> IsolationReport:
         _need_posix(self.name)
         if self._user() is not None:
             told: tuple[str, ...] = ()
@@ -47,7 +52,7 @@ class LimitsSandbox:
             if user is not None:
                 os.chown(folder, user, user)
             order = partial(
-                order_for,
+                build_launch_spec,
                 program,
                 mode="limits",
                 folder=folder,
@@ -56,8 +61,8 @@ class LimitsSandbox:
                 interpreter=self._python,
                 shared_tasks=count_tasks() if user is None else 0,
             )
-            return await launch(
-                Launch(
+            return await run_launcher(
+                LaunchRequest(
                     sandbox=self.name,
                     command=(sys.executable, *launcher_arguments()),
                     order=lambda pipes: order(pipes=pipes),
@@ -68,7 +73,7 @@ class LimitsSandbox:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _user(self) -> int | None:
-        return own_user() if open_to_everybody(self._python) else None
+        return pick_unused_user() if is_readable_by_all(self._python) else None
 
 
 def _place(user: int | None) -> str:
@@ -95,4 +100,4 @@ def count_tasks() -> int:
 
 def _need_posix(name: str) -> None:
     if not hasattr(os, "fork"):
-        raise NotExecuted(f"the sandbox `{name}` needs a POSIX system", hint="use --sandbox docker")
+        raise SandboxError(f"the sandbox `{name}` needs a POSIX system", hint="use --sandbox docker")

@@ -6,10 +6,16 @@ import sys
 import tempfile
 from functools import partial
 
-from assay.core.programs import Execution, Isolation, NotExecuted, Program
+from assay.core.programs import Execution, IsolationReport, Program, SandboxError
 from assay.sandboxes.inspection import inspect_sandbox
-from assay.sandboxes.orders import launcher_arguments, link_targets, order_for, own_user, readable_folders
-from assay.sandboxes.process import Launch, launch
+from assay.sandboxes.launch_spec import (
+    build_launch_spec,
+    launcher_arguments,
+    link_targets,
+    pick_unused_user,
+    readable_folders,
+)
+from assay.sandboxes.process import LaunchRequest, run_launcher
 
 __all__ = ["NamespacesSandbox"]
 
@@ -22,9 +28,9 @@ class NamespacesSandbox:
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python
 
-    async def inspect(self) -> Isolation:
+    async def inspect(self) -> IsolationReport:
         if sys.platform != "linux":
-            raise NotExecuted(f"the sandbox `{self.name}` needs Linux")
+            raise SandboxError(f"the sandbox `{self.name}` needs Linux")
         return await inspect_sandbox(
             self.name,
             self.execute,
@@ -34,18 +40,18 @@ class NamespacesSandbox:
 
     async def execute(self, program: Program) -> Execution:
         order = partial(
-            order_for,
+            build_launch_spec,
             program,
             mode="namespaces",
             folder="/box",
-            uid=own_user(),
+            uid=pick_unused_user(),
             readable=readable_folders(self._python),
             links=link_targets(),
             stage=tempfile.gettempdir(),
             interpreter=self._python,
         )
-        return await launch(
-            Launch(
+        return await run_launcher(
+            LaunchRequest(
                 sandbox=self.name,
                 command=(sys.executable, *launcher_arguments()),
                 order=lambda pipes: order(pipes=pipes),

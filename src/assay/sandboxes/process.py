@@ -12,16 +12,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.programs import Ending, Execution, NotExecuted, Program
+from assay.core.programs import Execution, ExitReason, Program, SandboxError
 
-__all__ = ["Launch", "launch"]
+__all__ = ["LaunchRequest", "run_launcher"]
 
 _GRACE_S = 3.0
 """For starting, and for cleaning up: the launcher keeps the program's time itself, this is for when it does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class LaunchRequest:
     """How to start a launcher."""
 
     sandbox: str
@@ -95,22 +95,22 @@ class _Pipes:
                 os.close(number)
 
 
-async def launch(how: Launch) -> Execution:
+async def run_launcher(how: LaunchRequest) -> Execution:
     """Run a program through its launcher.
 
     Raises:
-        NotExecuted: It did not come to running the program.
+        SandboxError: It did not come to running the program.
     """
     pipes = _Pipes(how.pipes)
     try:
         return await _run(how, pipes)
     except OSError as problem:
-        raise NotExecuted(f"`{how.command[0]}` cannot be started: {problem}") from None
+        raise SandboxError(f"`{how.command[0]}` cannot be started: {problem}") from None
     finally:
         pipes.close()
 
 
-async def _run(how: Launch, pipes: _Pipes) -> Execution:
+async def _run(how: LaunchRequest, pipes: _Pipes) -> Execution:
     started = time.monotonic()
     process = await _started(how, pipes)
     order = how.order(pipes.theirs)
@@ -123,7 +123,7 @@ async def _run(how: Launch, pipes: _Pipes) -> Execution:
             over.append(reason)
             _stop(process, pipes)
 
-    most = how.program.bounds.output_bytes
+    most = how.program.limits.output_bytes
     out = _Reader(process.stdout, most, lambda: end("output"))
     err = _Reader(process.stderr, most, lambda: end("output"))
     readers = [asyncio.create_task(out.read()), asyncio.create_task(err.read())]
@@ -143,7 +143,7 @@ async def _run(how: Launch, pipes: _Pipes) -> Execution:
     return _execution(how, pipes.read(), over, process.returncode, (out.text, err.text), seconds)
 
 
-async def _started(how: Launch, pipes: _Pipes) -> asyncio.subprocess.Process:
+async def _started(how: LaunchRequest, pipes: _Pipes) -> asyncio.subprocess.Process:
     """A process that is half started cannot be stopped: whoever cancels waits until it is there."""
     starting = asyncio.ensure_future(_start(how, pipes))
     try:
@@ -155,7 +155,7 @@ async def _started(how: Launch, pipes: _Pipes) -> asyncio.subprocess.Process:
         raise
 
 
-async def _start(how: Launch, pipes: _Pipes) -> asyncio.subprocess.Process:
+async def _start(how: LaunchRequest, pipes: _Pipes) -> asyncio.subprocess.Process:
     path = os.defpath if how.pipes else os.environ.get("PATH", os.defpath)
     return await asyncio.create_subprocess_exec(
         *how.command,
@@ -169,9 +169,9 @@ async def _start(how: Launch, pipes: _Pipes) -> asyncio.subprocess.Process:
     )
 
 
-async def _wait(process: asyncio.subprocess.Process, how: Launch, end: Callable[[str], None]) -> None:
+async def _wait(process: asyncio.subprocess.Process, how: LaunchRequest, end: Callable[[str], None]) -> None:
     try:
-        await asyncio.wait_for(process.wait(), how.program.bounds.time_s + how.start_s)
+        await asyncio.wait_for(process.wait(), how.program.limits.time_s + how.start_s)
     except TimeoutError:
         end("time")
         await _reap(process)
@@ -206,7 +206,7 @@ async def _finish(readers: Sequence[asyncio.Task[None]]) -> None:
 
 
 def _execution(
-    how: Launch,
+    how: LaunchRequest,
     fact: dict[str, Any],
     over: Sequence[str],
     code: int | None,
@@ -214,14 +214,14 @@ def _execution(
     seconds: float,
 ) -> Execution:
     if "refused" in fact:
-        raise NotExecuted(f"the sandbox `{how.sandbox}` does not work here: {fact['refused']}")
+        raise SandboxError(f"the sandbox `{how.sandbox}` does not work here: {fact['refused']}")
     ending, exit_code, ended_by = _ending(fact, over, code, how)
     if ending == "exited" and exit_code and output[1].rstrip().rpartition("\n")[2].startswith("MemoryError"):
         ending = "memory"
     if how.pipes and not fact and not over:
-        raise NotExecuted(f"the sandbox `{how.sandbox}` ended without a word ({code}): {output[1][-500:]}")
+        raise SandboxError(f"the sandbox `{how.sandbox}` ended without a word ({code}): {output[1][-500:]}")
     return Execution(
-        ending=ending,
+        exit_reason=ending,
         exit_code=exit_code if ending == "exited" else None,
         signal=ended_by,
         stdout=output[0],
@@ -232,8 +232,8 @@ def _execution(
 
 
 def _ending(
-    fact: dict[str, Any], over: Sequence[str], code: int | None, how: Launch
-) -> tuple[Ending, int | None, int | None]:
+    fact: dict[str, Any], over: Sequence[str], code: int | None, how: LaunchRequest
+) -> tuple[ExitReason, int | None, int | None]:
     """What ended it: what we did comes first, then what the launcher saw."""
     if "output" in over:
         return "output", None, None

@@ -21,17 +21,17 @@ from assay.core.program_executor import use_executor
 from assay.core.programs import Execution, IsolationReport, Program
 from assay.sandboxes import choose_sandbox
 
-__all__ = ["Programs", "allowed", "permitted", "usable_cores"]
+__all__ = ["ProgramRunner", "allow_programs", "count_usable_cores", "programs_for_run"]
 
 
-class Programs:
+class ProgramRunner:
     """The programs of one run. Nothing is started before the first of them."""
 
     def __init__(
         self, sandbox: str = "auto", arguments: Mapping[str, Any] | None = None, *, at_once: int = 0
     ) -> None:
         self._wanted, self._arguments = sandbox, dict(arguments or {})
-        self._at_once = at_once or usable_cores()
+        self._at_once = at_once or count_usable_cores()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -52,7 +52,7 @@ class Programs:
         """What the sandbox isolates; None as long as none was needed."""
         return self._chosen[1] if self._chosen is not None else self._elsewhere
 
-    def note(self, executed: int, isolation: IsolationReport | None) -> None:
+    def record_remote(self, executed: int, isolation: IsolationReport | None) -> None:
         """Programs that came to an end elsewhere, and what isolated them; what is known here goes before."""
         self.executed += executed
         self._elsewhere = self._elsewhere or isolation
@@ -149,7 +149,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 @contextmanager
-def permitted(programs: Programs, spec: RunSpec) -> Iterator[None]:
+def programs_for_run(programs: ProgramRunner, spec: RunSpec) -> Iterator[None]:
     """During a run: programs are executed where the user allowed it, and none outlives the run."""
     # the variable is the one the published metric asks for
     programs.allowed = spec.confirm_run_unsafe_code or os.environ.get("HF_ALLOW_CODE_EVAL") == "1"
@@ -161,7 +161,7 @@ def permitted(programs: Programs, spec: RunSpec) -> Iterator[None]:
 
 
 @contextmanager
-def allowed(sandbox: str = "auto", **arguments: Any) -> Iterator[Programs]:
+def allow_programs(sandbox: str = "auto", **arguments: Any) -> Iterator[ProgramRunner]:
     """Outside of a run: metrics that execute programs may do so in here.
 
     >>> from assay.scoring.hf_evaluate import load
@@ -169,7 +169,7 @@ def allowed(sandbox: str = "auto", **arguments: Any) -> Iterator[Programs]:
     ...     load("code_eval").compute(predictions=[["x = 1"]], references=["assert x"], k=[1])[0]
     {'pass@1': 1.0}
     """
-    programs = Programs(sandbox, arguments)
+    programs = ProgramRunner(sandbox, arguments)
     try:
         with use_executor(programs):
             yield programs
@@ -177,7 +177,7 @@ def allowed(sandbox: str = "auto", **arguments: Any) -> Iterator[Programs]:
         programs.close()
 
 
-def usable_cores() -> int:
+def count_usable_cores() -> int:
     """The processors this process may use: so many programs run at once."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -1,1 +1,1 @@
-"""How an answer is judged: filters make answers of responses, metrics make verdicts of answers."""
+"""Scoring: filters turn responses into answers, metrics and LLM judges turn answers into verdicts."""

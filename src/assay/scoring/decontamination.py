@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["OVERLAP_WORDS", "find_overlaps", "ngrams", "words"]
+__all__ = ["OVERLAP_WORDS", "find_overlaps", "iterate_ngrams", "split_words"]
 
 OVERLAP_WORDS = 13
 _WORD = re.compile(r"\w+(?:['’]\w+)*", re.UNICODE)
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of a text in lower case, punctuation left out.
 
     >>> words("The cat, it's SAID, sat.")
@@ -24,9 +24,9 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def ngrams(text: str, size: int = OVERLAP_WORDS) -> Iterator[tuple[str, ...]]:
+def iterate_ngrams(text: str, size: int = OVERLAP_WORDS) -> Iterator[tuple[str, ...]]:
     """Every run of `size` words; a shorter text is one run of all it has."""
-    found = words(text)
+    found = split_words(text)
     if 0 < len(found) < size:
         yield tuple(found)
     for start in range(len(found) - size + 1):
@@ -45,12 +45,12 @@ def find_overlaps(
     """
     wanted: dict[tuple[str, ...], list[int]] = {}
     for document, query in queries.items():
-        for run in ngrams(query, size):
+        for run in iterate_ngrams(query, size):
             wanted.setdefault(run, []).append(document)
     lengths = sorted({len(run) for run in wanted})
     found: dict[int, str] = {}
     for text in corpus:
-        spoken = words(text)
+        spoken = split_words(text)
         for length in lengths:
             for start in range(len(spoken) - length + 1):
                 run = tuple(spoken[start : start + length])

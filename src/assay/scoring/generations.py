@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Call", "judge_text", "takes_keywords"]
+__all__ = ["MetricCall", "accepts_keywords", "judge_text"]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class MetricCall:
     """A metric ready to be called."""
 
     name: str
@@ -29,12 +29,12 @@ class Call:
         return self.function([references[0], predictions[0]])
 
 
-def takes_keywords(function: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
+def accepts_keywords(function: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
     """Whether a metric can be called with `references`, `predictions` and these arguments.
 
     Read from its signature, so that a TypeError inside a metric stays visible.
 
-    >>> takes_keywords(lambda references, predictions: 1.0, {}), takes_keywords(lambda pair: pair, {})
+    >>> accepts_keywords(lambda references, predictions: 1.0, {}), accepts_keywords(lambda pair: pair, {})
     (True, False)
     """
     try:
@@ -49,7 +49,7 @@ def takes_keywords(function: Callable[..., Any], arguments: Mapping[str, Any]) -
 
 
 def judge_text(
-    calls: Sequence[Call],
+    calls: Sequence[MetricCall],
     answers: Sequence[Any],
     target: Any,
     choices: Sequence[Any] | None,
@@ -87,7 +87,7 @@ def judge_text(
 
 
 def _gold(
-    calls: Sequence[Call], target: Any, choices: Sequence[Any] | None, result: Any, several: bool
+    calls: Sequence[MetricCall], target: Any, choices: Sequence[Any] | None, result: Any, several: bool
 ) -> Any:
     if choices is not None:
         return choices[target]

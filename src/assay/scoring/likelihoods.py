@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-__all__ = ["judge_choices", "judge_likelihood", "judge_rolling", "pick_largest"]
+__all__ = ["judge_choices", "judge_likelihood", "judge_rolling", "argmax"]
 
 _SPACES = re.compile(r"\s+")
 _OUTSIDE = -100
@@ -72,7 +72,7 @@ def judge_choices(
     greedy = _greedy_at(gold, [answer[1] for answer in answers], several)
 
     found: dict[str, Any] = {}
-    likeliest = pick_largest(values)
+    likeliest = argmax(values)
     right = (lambda place: place in gold) if several else (lambda place: place == gold)
     if "acc" in wanted:
         found["acc"] = 1.0 if right(likeliest) else 0.0
@@ -94,10 +94,10 @@ def judge_choices(
     return found
 
 
-def pick_largest(values: Sequence[float]) -> int:
+def argmax(values: Sequence[float]) -> int:
     """The place of the largest value, the first of equals; a NaN counts as largest.
 
-    >>> pick_largest([-3.0, -1.0, -1.0])
+    >>> argmax([-3.0, -1.0, -1.0])
     1
     """
     best, top = 0, values[0]
@@ -137,12 +137,13 @@ def _greedy_at(gold: Any, greedy: list[bool], several: bool) -> int:
 
 def _normalised(values: Sequence[float], lengths: Sequence[int], right: Callable[[int], bool]) -> float:
     shares = [
-        value / length if length else _over_zero(value) for value, length in zip(values, lengths, strict=True)
+        value / length if length else _divide_by_zero(value)
+        for value, length in zip(values, lengths, strict=True)
     ]
-    return 1.0 if right(pick_largest(shares)) else 0.0
+    return 1.0 if right(argmax(shares)) else 0.0
 
 
-def _over_zero(value: float) -> float:
+def _divide_by_zero(value: float) -> float:
     """What arithmetic without exceptions makes of a choice without characters."""
     return math.nan if value == 0 or value != value else math.copysign(math.inf, value)
 
@@ -159,7 +160,7 @@ def _mutual_information(values: Sequence[float], unconditional: Sequence[float] 
     if unconditional is None:
         raise ValueError("`acc_mutual_info` needs the log-probability of each choice without the question")
     gains = [value - base for value, base in zip(values, unconditional, strict=True)]
-    place = pick_largest(gains)
+    place = argmax(gains)
     if isinstance(gold, list):
         if len(gold) != 1:
             raise ValueError("`acc_mutual_info` cannot judge several targets")

@@ -6,20 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assay.core.errors import BadOption, BadTask
-from assay.core.parsing import parse_tags
+from assay.core.errors import InvalidOption, TaskError
+from assay.core.options.parsing import parse_reasoning_tags
 from assay.core.specs import TaskSpec
-from assay.scoring.generations import Call
+from assay.scoring.generations import MetricCall
 
-__all__ = ["DEFAULT_TAGS", "judge_texts", "plain_answers", "reasoning_tags"]
+__all__ = ["judge_texts", "resolve_reasoning_tags", "strip_answers"]
 
 Tags = tuple[tuple[str, str], ...]
 
-DEFAULT_TAGS: Tags = (("<think>", "</think>"), ("<analysis>", "</analysis>"))
-"""What lmms-eval's command line strips from every answer unless told otherwise."""
 
-
-def reasoning_tags(spec: TaskSpec, run: Any = None) -> Tags:
+def resolve_reasoning_tags(spec: TaskSpec, run: Any = None) -> Tags:
     """The tags to strip: the task's, else the run's, else (for a task of lmms-eval) the usual ones.
 
     >>> reasoning_tags(TaskSpec(name="a", reasoning_tags="none"), [["<a>", "</a>"]])
@@ -27,17 +24,17 @@ def reasoning_tags(spec: TaskSpec, run: Any = None) -> Tags:
     """
     given = spec.reasoning_tags if spec.reasoning_tags is not None else run
     if given is None:
-        return DEFAULT_TAGS if spec.dialect == "lmms_eval" else ()
+        return spec.dialect.default_reasoning_tags
     try:
-        return parse_tags(given)
-    except BadOption as error:
-        raise BadTask(error.what, where=spec.place("reasoning_tags"), hint=error.hint) from None
+        return parse_reasoning_tags(given)
+    except InvalidOption as error:
+        raise TaskError(error.what, where=spec.place("reasoning_tags"), hint=error.hint) from None
 
 
-def plain_answers(answers: Sequence[Any]) -> list[Any]:
+def strip_answers(answers: Sequence[Any]) -> list[Any]:
     """What `process_results` gets of generated answers: stripped; the k answers of `take_first_k` as the list.
 
-    >>> plain_answers([[" a", "b "]]), plain_answers([" a ", None])
+    >>> strip_answers([[" a", "b "]]), strip_answers([" a ", None])
     (['a', 'b'], ['a', ''])
     """
     several = answers[0] if answers and isinstance(answers[0], list) else answers
@@ -45,7 +42,7 @@ def plain_answers(answers: Sequence[Any]) -> list[Any]:
 
 
 def judge_texts(
-    calls: Sequence[Call],
+    calls: Sequence[MetricCall],
     answers: Sequence[Any],
     target: Any,
     choices: Sequence[Any] | None,

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.errors import AssayError, BadTask, Problems
+from assay.core.errors import AssayError, ErrorGroup, TaskError
 from assay.core.ports import Filter
 from assay.core.specs import FilterStep, PipelineSpec
 from assay.scoring.filters import FILTERS
 from assay.scoring.filters.custom import Custom
 from assay.scoring.filters.extraction import NotFound, Regex
-from assay.scoring.filters.transformation import without_thoughts
+from assay.scoring.filters.transformation import strip_reasoning
 
 __all__ = ["DEFAULT_PIPELINE", "Pipeline", "build_pipeline"]
 
@@ -23,23 +23,25 @@ DEFAULT_PIPELINE = PipelineSpec(name="none", steps=(FilterStep(function="take_fi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PipelineStep:
     """One filter, ready to be made."""
 
-    make: Callable[..., Filter]
+    factory: Callable[..., Filter]
     arguments: Mapping[str, Any]
     where: str
     name: str = ""
 
     @property
-    def is_own(self) -> bool:
+    def is_task_code(self) -> bool:
         """Whether it is code of a task or a plugin."""
-        return self.make is Custom or not getattr(self.make, "__module__", "").startswith("assay.scoring.")
+        return self.factory is Custom or not getattr(self.factory, "__module__", "").startswith(
+            "assay.scoring."
+        )
 
     @property
     def per_document(self) -> bool:
         """Whether it looks at each document by itself."""
-        return _per_document(self.make)
+        return _per_document(self.factory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +49,17 @@ class Pipeline:
     """The steps of one entry of `filter_list`."""
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[PipelineStep, ...]
     per_document: bool
     """True: any part of a task's documents may be filtered on its own."""
 
     extracts: bool = False
     """True: a step looks for the answer inside the text, and may find none."""
 
-    thoughts: tuple[tuple[str, str], ...] = ()
+    reasoning_tags: tuple[tuple[str, str], ...] = ()
     """Tags around what a model thought; cut out of the answers at the end."""
 
-    traced: bool = False
+    keeps_trace: bool = False
     """True: a step is code that nobody runs again to show what it did, so that is kept with the answers."""
 
     def apply(self, responses: Sequence[Sequence[Any]], documents: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -77,32 +79,32 @@ class Pipeline:
         values: Sequence[Any] = list(responses)
         nothing: set[int] = set()
         for step in self.steps:
-            values = list(step.make(**step.arguments).apply(values, documents))
+            values = list(step.factory(**step.arguments).apply(values, documents))
             if trace is not None:
                 trace.append([_as_text(value) for value in values[: len(responses)]])
             if self.extracts:
                 nothing.update(at for at, value in enumerate(values) if _is_nothing(value))
         if len(values) < len(responses):
-            raise BadTask(
+            raise TaskError(
                 f"the pipeline `{self.name}` made {len(values)} answers of {len(responses)} responses",
                 where=self.steps[-1].where,
             )
         if nothing:  # from here on it is a text like any other
             values = [_as_text(value) for value in values]
         answers = list(values[: len(responses)])
-        if self.thoughts:
-            answers = [without_thoughts(answer, self.thoughts) for answer in answers]
+        if self.reasoning_tags:
+            answers = [strip_reasoning(answer, self.reasoning_tags) for answer in answers]
         return answers, nothing
 
 
-def build_pipeline(spec: PipelineSpec, *, thoughts: tuple[tuple[str, str], ...] = ()) -> Pipeline:
+def build_pipeline(spec: PipelineSpec, *, reasoning_tags: tuple[tuple[str, str], ...] = ()) -> Pipeline:
     """Look up and check every step.
 
     Raises:
-        UnknownName, BadTask: A step that does not exist or has arguments it cannot have.
+        UnknownName, TaskError: A step that does not exist or has arguments it cannot have.
         Problems: Several of them.
     """
-    steps: list[Step] = []
+    steps: list[PipelineStep] = []
     problems: list[AssayError] = []
     for step in spec.steps:
         try:
@@ -110,14 +112,14 @@ def build_pipeline(spec: PipelineSpec, *, thoughts: tuple[tuple[str, str], ...] 
         except AssayError as problem:
             problems.append(problem)
     if problems:
-        raise problems[0] if len(problems) == 1 else Problems(problems)
+        raise problems[0] if len(problems) == 1 else ErrorGroup(problems)
     return Pipeline(
         name=spec.name,
         steps=tuple(steps),
         per_document=all(step.per_document for step in steps),
-        traced=any(step.is_own for step in steps),
-        extracts=any(isinstance(step.make, type) and issubclass(step.make, Regex) for step in steps),
-        thoughts=thoughts,
+        keeps_trace=any(step.is_task_code for step in steps),
+        extracts=any(isinstance(step.factory, type) and issubclass(step.factory, Regex) for step in steps),
+        reasoning_tags=reasoning_tags,
     )
 
 
@@ -134,7 +136,7 @@ def _as_text(value: Any) -> Any:
     return str(value) if type(value) is NotFound else value
 
 
-def _ready(step: FilterStep) -> Step:
+def _ready(step: FilterStep) -> PipelineStep:
     make = FILTERS.get(step.function, where=step.where) if isinstance(step.function, str) else step.function
     name = step.function if isinstance(step.function, str) else getattr(make, "__name__", repr(make))
     try:
@@ -143,8 +145,8 @@ def _ready(step: FilterStep) -> Step:
         else:
             _check_arguments(make, step.arguments)
     except (TypeError, re.error, AssayError) as problem:
-        raise BadTask(f"the filter `{name}` cannot be made: {problem}", where=step.where) from None
-    return Step(make=make, arguments=step.arguments, where=step.where, name=name)
+        raise TaskError(f"the filter `{name}` cannot be made: {problem}", where=step.where) from None
+    return PipelineStep(factory=make, arguments=step.arguments, where=step.where, name=name)
 
 
 def _check_arguments(make: Callable[..., Filter], arguments: Mapping[str, Any]) -> None:

@@ -10,30 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from assay.core.errors import AssayError, BadTask, Problems
-from assay.core.specs import Dialect, FilterStep, MetricSpec, TaskSpec
+from assay.core.errors import AssayError, ErrorGroup, TaskError
+from assay.core.specs import Dialect, FilterStep, MetricSpec, OutputType, TaskSpec
 from assay.core.verdicts import Evidence, Score, Verdict
-from assay.scoring.generations import Call, judge_text, takes_keywords
-from assay.scoring.judges.jury import Jury, Seat
-from assay.scoring.judges.spec import JudgeSpec, read_judge
+from assay.scoring.generations import MetricCall, accepts_keywords, judge_text
+from assay.scoring.judges.panel import JudgePanel, PanelMember
+from assay.scoring.judges.spec import JudgeSpec, parse_judge
 from assay.scoring.likelihoods import judge_choices, judge_likelihood, judge_rolling
-from assay.scoring.lmms_eval import judge_texts, plain_answers, reasoning_tags
+from assay.scoring.lmms_eval import judge_texts, resolve_reasoning_tags, strip_answers
 from assay.scoring.metrics import METRICS, Metric
-from assay.scoring.metrics.hub import HubMetric
+from assay.scoring.metrics.hf_evaluate import HfEvaluateMetric
 from assay.scoring.pipelines import DEFAULT_PIPELINE, Pipeline, build_pipeline
 from assay.stats.aggregations import AGGREGATIONS
 
-__all__ = ["DEFAULT_METRICS", "MetricUse", "Scorer"]
-
-DEFAULT_METRICS: Mapping[str, tuple[str, ...]] = {
-    "loglikelihood": ("perplexity", "acc"),
-    "loglikelihood_rolling": ("word_perplexity", "byte_perplexity", "bits_per_byte"),
-    "multiple_choice": ("acc", "acc_norm"),
-}
-"""What a task without `metric_list` reports; every kind of generation reports `exact_match`."""
+__all__ = ["MetricReport", "Scorer"]
 
 
-class MetricUse(NamedTuple):
+class MetricReport(NamedTuple):
     """How a task reports one metric."""
 
     aggregation: str | Callable[..., Any]
@@ -50,24 +43,24 @@ class Scorer:
         "_output_type",
         "_process",
         "_texts_only",
-        "juries",
         "metrics",
+        "panels",
         "pipelines",
-        "runs_own_code",
+        "runs_task_code",
     )
 
     def __init__(
         self,
         *,
         pipelines: tuple[Pipeline, ...],
-        metrics: dict[str, MetricUse],
-        calls: tuple[Call, ...],
-        output_type: str,
+        metrics: dict[str, MetricReport],
+        calls: tuple[MetricCall, ...],
+        output_type: OutputType,
         process_results: Callable[..., Any] | None,
-        juries: tuple[Jury, ...] = (),
-        dialect: Dialect = "lm_eval",
+        juries: tuple[JudgePanel, ...] = (),
+        dialect: Dialect = Dialect.LM_EVAL,
     ) -> None:
-        self.juries = juries
+        self.panels = juries
         """The metrics that models judge; `seat` says which models."""
         self.pipelines = pipelines
         self.metrics = metrics
@@ -76,18 +69,20 @@ class Scorer:
         self._process = process_results
         self._dialect = dialect
         self._texts_only = (
-            dialect == "lm_eval"
+            not dialect.scores_all_answers
             and process_results is None
             and bool(calls)
-            and output_type not in ("multiple_choice", "loglikelihood", "loglikelihood_rolling")
+            and output_type.generates_text
         )
         """By far the most frequent kind of generation: its metrics are called with texts, and nothing else happens."""
 
-        self.runs_own_code = process_results is not None or any(not _is_ours(call.function) for call in calls)
+        self.runs_task_code = process_results is not None or any(
+            not _is_ours(call.function) for call in calls
+        )
         """Whether code that is not ours judges: it is given copies, which it may change."""
 
     @classmethod
-    def of(cls, spec: TaskSpec, *, tags: Any = None) -> Scorer:
+    def from_spec(cls, spec: TaskSpec, *, tags: Any = None) -> Scorer:
         """Look up everything the task names. `tags` are the run's reasoning tags, where it says any.
 
         Raises:
@@ -97,7 +92,7 @@ class Scorer:
         pipelines = []
         thoughts: tuple[tuple[str, str], ...] = ()
         try:
-            thoughts = reasoning_tags(spec, tags)
+            thoughts = resolve_reasoning_tags(spec, tags)
         except AssayError as problem:
             problems.append(problem)
         strip_first = spec.auto_strip_thinking and not thoughts
@@ -105,14 +100,14 @@ class Scorer:
             if strip_first:
                 pipeline = replace(pipeline, steps=(_STRIP, *pipeline.steps))
             try:
-                pipelines.append(build_pipeline(pipeline, thoughts=thoughts))
-            except Problems as several:
-                problems += several.problems
+                pipelines.append(build_pipeline(pipeline, reasoning_tags=thoughts))
+            except ErrorGroup as several:
+                problems += several.errors
             except AssayError as problem:
                 problems.append(problem)
-        metrics: dict[str, MetricUse] = {}
-        calls: dict[str, Call] = {}
-        juries: dict[str, Jury] = {}
+        metrics: dict[str, MetricReport] = {}
+        calls: dict[str, MetricCall] = {}
+        juries: dict[str, JudgePanel] = {}
         for entry in _entries(spec):
             where = entry.where or spec.place("metric_list")
             try:
@@ -127,7 +122,7 @@ class Scorer:
             except AssayError as problem:
                 problems.append(problem)
         if problems:
-            raise Problems(problems)
+            raise ErrorGroup(problems)
         return cls(
             pipelines=tuple(pipelines),
             metrics=metrics,
@@ -138,12 +133,12 @@ class Scorer:
             dialect=spec.dialect,
         )
 
-    def seat(self, seats: Callable[[JudgeSpec], Sequence[Seat]]) -> None:
+    def assign_judges(self, seats: Callable[[JudgeSpec], Sequence[PanelMember]]) -> None:
         """Give every jury its judges, and announce what they will report."""
-        self.juries = tuple(jury.seated(seats(jury.spec)) for jury in self.juries)
-        for jury in self.juries:
+        self.panels = tuple(jury.with_members(seats(jury.spec)) for jury in self.panels)
+        for jury in self.panels:
             for name in jury.metrics:
-                self.metrics.setdefault(name, MetricUse("mean", True, jury.spec.where))
+                self.metrics.setdefault(name, MetricReport("mean", True, jury.spec.where))
 
     def judge(
         self,
@@ -165,33 +160,33 @@ class Scorer:
             return judge_text(
                 self._calls, answers, target, choices, several=multiple_targets, inherit=self._inherit
             )
-        if self._dialect == "lmms_eval":
-            if self._output_type in _STRIPPED:
-                answers = plain_answers(answers)
+        if self._dialect.answers_are_losses:
+            if self._output_type.strips_answers:
+                answers = strip_answers(answers)
             elif self._process is None:
                 answers = [(-loss, greedy) for loss, greedy in answers]
         if self._process is not None:
             return dict(self._process(fields, answers if isinstance(answers, list) else list(answers)))
         match self._output_type:
-            case "multiple_choice":
+            case OutputType.MULTIPLE_CHOICE:
                 gold = question if multiple_inputs else target
                 return judge_choices(self.metrics, answers, gold, choices or (), several=multiple_targets)
-            case "loglikelihood":
+            case OutputType.LOGLIKELIHOOD:
                 return judge_likelihood(self.metrics, answers)
-            case "loglikelihood_rolling":
+            case OutputType.LOGLIKELIHOOD_ROLLING:
                 return judge_rolling(self.metrics, answers, target)
-            case _ if self._dialect == "lmms_eval":
+            case _ if self._dialect.scores_all_answers:
                 return judge_texts(self._calls, answers, target, choices, several=multiple_targets)
             case _:
                 return {}  # models judge it, and nothing else
 
     @property
-    def only_metric(self) -> Call | None:
+    def single_metric(self) -> MetricCall | None:
         """The metric of a task that compares texts by one metric of ours, called by keywords; None for all others."""
-        plain = self._texts_only and not self.runs_own_code and not self.juries and len(self._calls) == 1
+        plain = self._texts_only and not self.runs_task_code and not self.panels and len(self._calls) == 1
         return self._calls[0] if plain and self._calls[0].keywords else None
 
-    def verdicts(self, document: int, pipeline: str, raw: Mapping[str, Any]) -> list[Verdict]:
+    def to_verdicts(self, document: int, pipeline: str, raw: Mapping[str, Any]) -> list[Verdict]:
         """Numbers become scores; everything else, NaN too, is kept as evidence for the aggregation."""
         found: list[Verdict] = []
         for metric, value in raw.items():
@@ -202,11 +197,11 @@ class Scorer:
                 found.append(Evidence(document=document, metric=metric, pipeline=pipeline, value=value))
         return found
 
-    def reports(self, metric: str) -> bool:
+    def is_reported(self, metric: str) -> bool:
         """Whether a metric is summed up: in lmms-eval's dialect only those the task file names are."""
-        return self._dialect == "lm_eval" or metric in self.metrics
+        return self._dialect.reports_unlisted_metrics or metric in self.metrics
 
-    def use_of(self, metric: str) -> MetricUse:
+    def find_report(self, metric: str) -> MetricReport:
         """How to report a metric, also one the task file does not name.
 
         A key from the dictionary a metric returned is reported as that metric; others by their mean.
@@ -216,48 +211,41 @@ class Scorer:
             return use
         if self._process is None:
             for call in self._calls:  # a resumed run may not have judged anything yet
-                if getattr(call.function, "__module__", "") not in _OURS:
+                if _may_return_mapping(call.function):
                     return self.metrics[call.name]
-        return MetricUse("mean", None, "")
+        return MetricReport("mean", None, "")
 
     def _inherit(self, key: str, metric: str) -> None:
         self.metrics.setdefault(key, self.metrics[metric])
+
+
+def _may_return_mapping(function: Callable[..., Any]) -> bool:
+    """Whether a metric may return several scores by name, which the built-in ones do not."""
+    is_builtin = str(getattr(function, "__module__", "")).startswith("assay.scoring.metrics.")
+    return isinstance(function, HfEvaluateMetric) or not is_builtin
 
 
 def _is_ours(function: Callable[..., Any]) -> bool:
     return str(getattr(function, "__module__", "")).startswith("assay.scoring.")
 
 
-_STRIPPED = ("generate_until", "generate_visual_cot")
-"""Whose answers lmms-eval strips of white space before it judges them."""
-
 _STRIP = FilterStep(function="strip_thinking")
-
-_OURS = frozenset(
-    {
-        "assay.scoring.metrics.anls",
-        "assay.scoring.metrics.error_rates",
-        "assay.scoring.metrics.exact_match",
-        "assay.scoring.metrics.letters",
-        "assay.scoring.metrics.pairs",
-    }
-)
 
 
 def _entries(spec: TaskSpec) -> Sequence[MetricSpec]:
     if spec.metrics or spec.config.get("metric_list") is not None:
         return spec.metrics
-    return [MetricSpec(metric=name) for name in DEFAULT_METRICS.get(spec.output_type, ("exact_match",))]
+    return [MetricSpec(metric=name) for name in spec.output_type.default_metrics]
 
 
-def _jury(entry: MetricSpec, spec: TaskSpec, where: str) -> Jury:
-    if not spec.output_type.startswith("generate"):
-        raise BadTask(
+def _jury(entry: MetricSpec, spec: TaskSpec, where: str) -> JudgePanel:
+    if not spec.output_type.generates_text:
+        raise TaskError(
             f"a judge reads what a model wrote, and a {spec.output_type} task writes nothing",
             where=f"{where}.judge",
             hint="`output_type: generate_until`",
         )
-    return Jury(read_judge(entry, where))
+    return JudgePanel(parse_judge(entry, where))
 
 
 def _known(entry: MetricSpec, spec: TaskSpec, where: str) -> Metric | None:
@@ -266,7 +254,7 @@ def _known(entry: MetricSpec, spec: TaskSpec, where: str) -> Metric | None:
     return METRICS.get(entry.name, where=where) if not free or entry.name in METRICS else None
 
 
-def _use(entry: MetricSpec, known: Metric | None, where: str) -> MetricUse:
+def _use(entry: MetricSpec, known: Metric | None, where: str) -> MetricReport:
     aggregation = (
         entry.aggregation if entry.aggregation is not None else known.aggregation if known else "mean"
     )
@@ -275,26 +263,26 @@ def _use(entry: MetricSpec, known: Metric | None, where: str) -> MetricUse:
     higher_is_better = entry.higher_is_better
     if higher_is_better is None and known is not None:
         higher_is_better = known.higher_is_better
-    return MetricUse(aggregation, higher_is_better, where)
+    return MetricReport(aggregation, higher_is_better, where)
 
 
-def _call(entry: MetricSpec, known: Metric | None, spec: TaskSpec, where: str) -> Call:
+def _call(entry: MetricSpec, known: Metric | None, spec: TaskSpec, where: str) -> MetricCall:
     arguments = {name: value for name, value in entry.arguments.items() if name != "hf_evaluate"}
     function: Callable[..., Any]
     if callable(entry.metric):
         function = entry.metric
     elif _wants_hub(entry) or known is None:
-        function = HubMetric(entry.name)
+        function = HfEvaluateMetric(entry.name)
     else:
         function = known.function
-    called = spec.process_results is None and spec.output_type.startswith("generate")
-    if called and isinstance(function, HubMetric):
+    called = spec.process_results is None and spec.output_type.generates_text
+    if called and isinstance(function, HfEvaluateMetric):
         function.load(where=where)
-    keywords = takes_keywords(function, arguments)
-    if called and arguments and not keywords and takes_keywords(function, {}):
+    keywords = accepts_keywords(function, arguments)
+    if called and arguments and not keywords and accepts_keywords(function, {}):
         names = ", ".join(f"`{name}`" for name in arguments)
-        raise BadTask(f"the metric `{entry.name}` does not take all of {names}", where=where)
-    return Call(entry.name, function, arguments, keywords)
+        raise TaskError(f"the metric `{entry.name}` does not take all of {names}", where=where)
+    return MetricCall(entry.name, function, arguments, keywords)
 
 
 def _wants_hub(entry: MetricSpec) -> bool:

@@ -1,1 +1,4 @@
-"""What to ask: YAML -> TaskSpec -> Document -> Request. Knows nothing of models, scores or storage."""
+"""Tasks: YAML -> TaskSpec -> Document -> Request. Knows nothing of models, scores or storage.
+
+`files` finds and reads task files, `data` reads datasets, `prompts` renders prompts. `task.Task` combines them.
+"""

@@ -6,29 +6,29 @@ import hashlib
 from typing import Any
 
 from assay.core.codec import to_plain
-from assay.core.fingerprints import canonical_json, digest_of, digest_text
+from assay.core.fingerprints import canonical_json, digest_json, digest_text
 from assay.core.specs import TaskSpec
 from assay.tasks.task import Task
 
-__all__ = ["data_digest", "spec_digest"]
+__all__ = ["digest_data", "digest_spec"]
 
 
-def spec_digest(spec: TaskSpec) -> str:
+def digest_spec(spec: TaskSpec) -> str:
     """The merged YAML, and the text of every helper file it refers to."""
-    return digest_of(
+    return digest_json(
         {key: value for key, value in spec.config.items() if key not in ("tag", "group", "task_alias")}
     )
 
 
-def data_digest(task: Task) -> str:
+def digest_data(task: Task) -> str:
     """The evaluated rows, and the examples if there are any."""
-    rows = [_rows_digest(task.rows)]
+    rows = [_digest_rows(task.rows)]
     if task.num_fewshot:
-        rows.append(_rows_digest(task.pool))
+        rows.append(_digest_rows(task.fewshot_pool))
     return digest_text(*rows)
 
 
-def _rows_digest(rows: Any) -> str:
+def _digest_rows(rows: Any) -> str:
     known = getattr(rows, "_fingerprint", None)  # the `datasets` library hashes its tables itself
     if isinstance(known, str):
         return known

@@ -10,24 +10,23 @@ from types import MappingProxyType
 from typing import Any
 
 from assay.core.documents import Document
-from assay.core.errors import BadData, BadOption
+from assay.core.errors import DatasetError, InvalidOption
 from assay.core.requests import Settings
 from assay.core.specs import TaskSpec
-from assay.tasks.columns import with_media, without_decoders
-from assay.tasks.data import load_splits
-from assay.tasks.makers import choices_maker, loan, target_maker, text_maker
-from assay.tasks.multimodal import Visuals
-from assay.tasks.prompts import NamedPrompt, named_prompt
-from assay.tasks.rows import Rows, Split
-from assay.tasks.tables import in_order
+from assay.tasks.data.media_columns import decode_media_lazily, disable_missing_decoders
+from assay.tasks.data.rows import Rows, Split, iterate_rows
+from assay.tasks.data.splits import load_splits
+from assay.tasks.prompts.field_compilers import compile_choices, compile_target, compile_text, copy_fields
+from assay.tasks.prompts.multimodal import MultimodalRenderer
+from assay.tasks.prompts.named_prompts import NamedPrompt, load_named_prompt
 
-__all__ = ["Rendering", "TaskDocuments"]
+__all__ = ["RenderingOptions", "TaskDocuments"]
 
 Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rendering:
+class RenderingOptions:
     """How prompts are to be made in one run: the options of a run that reach into prompts."""
 
     num_fewshot: int | None = None
@@ -60,9 +59,12 @@ class TaskDocuments:
     """A task bound to its data: which documents there are, and what each becomes."""
 
     def __init__(
-        self, spec: TaskSpec, rendering: Rendering | None = None, splits: Mapping[str, Split] | None = None
+        self,
+        spec: TaskSpec,
+        rendering: RenderingOptions | None = None,
+        splits: Mapping[str, Split] | None = None,
     ) -> None:
-        self.rendering = rendering or Rendering()
+        self.rendering = rendering or RenderingOptions()
         self.spec = replace(spec, metadata={**spec.metadata, **self.rendering.metadata})
         self._given_splits = splits
 
@@ -99,9 +101,9 @@ class TaskDocuments:
     @cached_property
     def rows(self) -> Split:
         """The evaluated split after `process_docs`."""
-        rows = self.split(self.spec.evaluated_split, self.spec.process_docs, "test_split")
+        rows = self.load_split(self.spec.evaluated_split, self.spec.process_docs, "test_split")
         if not len(rows):
-            raise BadData(
+            raise DatasetError(
                 f"the split `{self.spec.evaluated_split}` has no documents",
                 where=self.spec.place("test_split"),
             )
@@ -115,7 +117,7 @@ class TaskDocuments:
     @cached_property
     def media_columns(self) -> frozenset[str]:
         """Columns of pictures and sounds, which lmms-eval hides from texts and from judging."""
-        if self.spec.dialect != "lmms_eval":
+        if not self.spec.dialect.hides_media_columns:
             return frozenset()
         features = self.rows.features
         return frozenset(name for name in features if _is_media(features[name]))
@@ -126,22 +128,22 @@ class TaskDocuments:
             return fields
         return {key: fields[key] for key in fields if key not in self.media_columns}
 
-    def judged_fields(self, fields: Fields) -> Fields:
+    def scoring_fields(self, fields: Fields) -> Fields:
         """What `process_results` sees of a document."""
         return fields if self.rendering.process_with_media else self.text_fields(fields)
 
-    def split(self, name: str | None, process: Any, key: str) -> Split:
+    def load_split(self, name: str | None, process: Any, key: str) -> Split:
         """A split of the dataset after `process_docs`; `key` is where the task names it."""
         if name is None or name not in self.splits:
             known = ", ".join(self.splits)
-            raise BadData(
+            raise DatasetError(
                 f"the dataset has no split `{name}`", where=self.spec.place(key), hint=f"it has: {known}"
             )
         rows = self.splits[name]
         if process is None:
-            return with_media(rows)  # type: ignore[no-any-return]
-        given, undecoded = without_decoders(rows.deep_copy() if isinstance(rows, Rows) else rows)
-        return with_media(process(given), undecoded)  # type: ignore[no-any-return]
+            return decode_media_lazily(rows)  # type: ignore[no-any-return]
+        given, undecoded = disable_missing_decoders(rows.deep_copy() if isinstance(rows, Rows) else rows)
+        return decode_media_lazily(process(given), undecoded)  # type: ignore[no-any-return]
 
     @cached_property
     def indices(self) -> Sequence[int]:
@@ -150,7 +152,7 @@ class TaskDocuments:
         if wanted is not None:
             outside = [index for index in wanted if not 0 <= index < total]
             if outside:
-                raise BadOption(
+                raise InvalidOption(
                     f"`{self.name}` has {total} documents, so there is no {outside[0]}", where="--samples"
                 )
             return sorted(set(wanted))
@@ -166,7 +168,7 @@ class TaskDocuments:
         """The documents that are asked, in order."""
         indices = self.indices
         if isinstance(indices, range):
-            rows = in_order(self.rows, indices.start, indices.stop)
+            rows = iterate_rows(self.rows, indices.start, indices.stop)
             for index, row in enumerate(rows, indices.start):
                 yield Document(task=self.name, index=index, fields=row)
         else:
@@ -178,66 +180,70 @@ class TaskDocuments:
     @cached_property
     def prompt(self) -> NamedPrompt | None:
         """The prompt kept apart from the task, if it names one (`use_prompt`)."""
-        return named_prompt(self.spec)
+        return load_named_prompt(self.spec)
 
     @cached_property
-    def make_text(self) -> Any:
+    def text_function(self) -> Any:
         """`doc_to_text`, compiled; or the text of the prompt the task names."""
-        return self.prompt.text if self.prompt else self.text_with(self.spec.doc_to_text, "doc_to_text")
-
-    @cached_property
-    def make_target(self) -> Any:
-        """`doc_to_target`, compiled; or the target of the prompt the task names."""
         return (
-            self.prompt.target if self.prompt else self.target_with(self.spec.doc_to_target, "doc_to_target")
+            self.prompt.text if self.prompt else self.compile_text_field(self.spec.doc_to_text, "doc_to_text")
         )
 
     @cached_property
-    def make_choices(self) -> Any:
+    def target_function(self) -> Any:
+        """`doc_to_target`, compiled; or the target of the prompt the task names."""
+        return (
+            self.prompt.target
+            if self.prompt
+            else self.compile_target_field(self.spec.doc_to_target, "doc_to_target")
+        )
+
+    @cached_property
+    def choices_function(self) -> Any:
         """`doc_to_choice`, compiled; None where there is none."""
         if self.prompt and self.prompt.choices is not None and self.spec.doc_to_choice is not None:
             return self.prompt.choices
         if self.spec.doc_to_choice is None:
             return None
-        return choices_maker(self.spec.doc_to_choice, self.columns, where=self.spec.place("doc_to_choice"))
+        return compile_choices(self.spec.doc_to_choice, self.columns, where=self.spec.place("doc_to_choice"))
 
-    def text_with(self, maker: Any, key: str) -> Any:
+    def compile_text_field(self, maker: Any, key: str) -> Any:
         """Compile a text maker found under a key: the task's own, or its examples'."""
-        if callable(maker) and self.visuals.keywords is not None:
-            return lambda fields: maker(fields, self.visuals.keywords)
+        if callable(maker) and self.multimodal.keywords is not None:
+            return lambda fields: maker(fields, self.multimodal.keywords)
         has_choices = self.spec.doc_to_choice is not None
-        return text_maker(
-            self._as_written("" if maker is None else maker),
+        return compile_text(
+            self._normalize_template("" if maker is None else maker),
             self.columns,
             has_choices=has_choices,
             where=self.spec.place(key),
         )
 
-    def _as_written(self, maker: Any) -> Any:
+    def _normalize_template(self, maker: Any) -> Any:
         """A template as its harness reads it: lmms-eval drops a line end at the end of a template."""
-        drops = self.spec.dialect == "lmms_eval" and isinstance(maker, str) and maker not in self.columns
+        drops = self.spec.dialect.drops_final_newline and isinstance(maker, str) and maker not in self.columns
         return maker[:-1] if drops and maker.endswith("\n") else maker
 
-    def target_with(self, maker: Any, key: str) -> Any:
+    def compile_target_field(self, maker: Any, key: str) -> Any:
         """Compile a target maker found under a key."""
         by_model = self.spec.model_specific_target_kwargs
         if callable(maker) and by_model is not None:
             keywords = by_model.get(self.rendering.model_name, by_model.get("default"))
             return maker if keywords is None else lambda fields: maker(fields, keywords)
         has_choices = self.spec.doc_to_choice is not None
-        return target_maker(
-            self._as_written("" if maker is None else maker),
+        return compile_target(
+            self._normalize_template("" if maker is None else maker),
             self.columns,
             has_choices=has_choices,
             where=self.spec.place(key),
         )
 
     @cached_property
-    def visuals(self) -> Visuals:
+    def multimodal(self) -> MultimodalRenderer:
         """The multimodal side: `doc_to_visual`, `doc_to_messages` and their keyword arguments."""
-        visuals = Visuals.of(self.spec, self.rendering.model_name)
-        agentic = self.spec.output_type == "generate_until_agentic"  # its rounds are `doc_to_text`'s alone
-        return replace(visuals, messages=None) if agentic else visuals
+        visuals = MultimodalRenderer.from_spec(self.spec, self.rendering.model_name)
+        agentic = self.spec.output_type.is_agentic  # its rounds are `doc_to_text`'s alone
+        return replace(visuals, doc_to_messages=None) if agentic else visuals
 
     def overlap_query(self, fields: Fields) -> str:
         """What is looked for in training data: `doc_to_decontamination_query`, else the question."""
@@ -249,25 +255,25 @@ class TaskDocuments:
         return str(
             maker(fields)
             if callable(maker)
-            else self.text_with(maker, "doc_to_decontamination_query")(fields)
+            else self.compile_text_field(maker, "doc_to_decontamination_query")(fields)
         )
 
     def question(self, fields: Fields) -> Any:
         """What `doc_to_text` makes of a document."""
-        return self.make_text(fields)
+        return self.text_function(fields)
 
     def target(self, fields: Fields) -> Any:
         """What `doc_to_target` makes of a document: a text, an index, a list."""
-        return self.make_target(fields)
+        return self.target_function(fields)
 
     def choices(self, fields: Fields) -> Sequence[str] | None:
         """The choices of a document, or None where the task has none."""
-        return None if self.make_choices is None else self.make_choices(fields)
+        return None if self.choices_function is None else self.choices_function(fields)
 
     @cached_property
     def shape(self) -> tuple[int, bool]:
         """(number of inputs that stand for choices, or 0; whether targets are lists), from the first document."""
-        fields = loan(self.rows[0])
+        fields = copy_fields(self.rows[0])
         question, target, choices = self.question(fields), self.target(fields), self.choices(fields)
         inputs = len(choices) if choices is not None and isinstance(question, int) else 0
         return inputs, isinstance(target, list)

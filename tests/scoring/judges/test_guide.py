@@ -10,9 +10,9 @@ import yaml
 
 from assay.core.specs import MetricSpec
 from assay.scoring.judges import JUDGES
-from assay.scoring.judges.spec import _KEYS, read_judge
+from assay.scoring.judges.spec import _KEYS, parse_judge
 from assay.scoring.scorer import Scorer
-from assay.tasks.load import load_task
+from assay.tasks.files.task_loader import load_task
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "judges.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
@@ -21,13 +21,13 @@ BLOCKS = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
 def test_the_task_that_is_shown_is_judged(tmp_path: Path) -> None:
     path = tmp_path / "my_essays.yaml"
     path.write_text(BLOCKS[0], "utf-8")
-    (jury,) = Scorer.of(load_task(path)).juries
+    (jury,) = Scorer.from_spec(load_task(path)).panels
     assert jury.spec.metric == "correct"
 
 
 def test_the_metrics_that_are_shown_are_read() -> None:
     for entry in yaml.safe_load(BLOCKS[1])["metric_list"]:
-        read_judge(MetricSpec(metric=entry["metric"], arguments={"judge": entry["judge"]}), "guide")
+        parse_judge(MetricSpec(metric=entry["metric"], arguments={"judge": entry["judge"]}), "guide")
 
 
 def test_every_key_and_every_kind_is_told() -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from assay.core.errors import BadTask
-from assay.scoring.judges import JUDGES, Case, Invalid, Ruling
-from assay.scoring.judges.binary import BinaryJudge
-from assay.scoring.judges.comparative import ComparativeJudge
-from assay.scoring.judges.rubric import RubricJudge
-from assay.scoring.judges.score import ScoreJudge
+from assay.core.errors import TaskError
+from assay.scoring.judges import JUDGES, InvalidReply, JudgeInput, JudgeVerdict
+from assay.scoring.judges.kinds.binary import BinaryJudge
+from assay.scoring.judges.kinds.comparative import ComparativeJudge
+from assay.scoring.judges.kinds.rubric import RubricJudge
+from assay.scoring.judges.kinds.score import ScoreJudge
 
-CASE = Case(question="2 + 2?", response="It is four.", reference="4", fields={"level": "easy", "answer": "4"})
+CASE = JudgeInput(
+    question="2 + 2?", response="It is four.", reference="4", fields={"level": "easy", "answer": "4"}
+)
 
 
 def test_the_kinds_are_registered() -> None:
@@ -21,9 +23,9 @@ def test_the_kinds_are_registered() -> None:
 def test_a_binary_judge_sees_question_reference_and_answer_and_is_told_the_form() -> None:
     (text,) = BinaryJudge().prompts(CASE)
     assert all(part in text for part in ("2 + 2?", "It is four.", "<reference>\n4\n", "VERDICT: INCORRECT"))
-    assert BinaryJudge().rule(["VERDICT: CORRECT"]) == Ruling(label="correct", value=1.0)
-    assert BinaryJudge().rule(["VERDICT: INCORRECT"]) == Ruling(label="incorrect", value=0.0)
-    assert isinstance(BinaryJudge().rule(["1"]), Invalid)
+    assert BinaryJudge().rule(["VERDICT: CORRECT"]) == JudgeVerdict(label="correct", value=1.0)
+    assert BinaryJudge().rule(["VERDICT: INCORRECT"]) == JudgeVerdict(label="incorrect", value=0.0)
+    assert isinstance(BinaryJudge().rule(["1"]), InvalidReply)
 
 
 def test_a_prompt_of_ones_own_may_name_columns_and_always_asks_for_the_form() -> None:
@@ -38,18 +40,18 @@ def test_a_prompt_of_ones_own_may_name_columns_and_always_asks_for_the_form() ->
     ("prompt", "message"), [("{{answer}}", "no `answer`"), ("{{response", "not a valid template")]
 )
 def test_a_prompt_that_cannot_work_is_refused(prompt: str, message: str) -> None:
-    with pytest.raises(BadTask, match=message):
+    with pytest.raises(TaskError, match=message):
         BinaryJudge(prompt=prompt, where="t.yaml:3")
 
 
 def test_a_missing_column_is_an_error_with_its_place() -> None:
-    with pytest.raises(BadTask, match="colour") as caught:
+    with pytest.raises(TaskError, match="colour") as caught:
         BinaryJudge(prompt="{{doc.colour}}", where="t.yaml:3").prompts(CASE)
     assert caught.value.where == "t.yaml:3"
 
 
 def test_what_a_model_wrote_is_not_rendered_as_a_template() -> None:
-    case = Case(question="q", response="{{ 1 / 0 }}{% for %}", reference="4")
+    case = JudgeInput(question="q", response="{{ 1 / 0 }}{% for %}", reference="4")
     (text,) = BinaryJudge().prompts(case)
     assert "{{ 1 / 0 }}{% for %}" in text
 
@@ -58,14 +60,14 @@ def test_a_score_judge_reads_its_range_and_may_normalise() -> None:
     judge = ScoreJudge(range=[0, 4], criteria="Is it polite?")
     (text,) = judge.prompts(CASE)
     assert "from 0 (worst) to 4 (best)" in text and "Is it polite?" in text
-    assert judge.rule(["SCORE: 3"]) == Ruling(label="3", value=3.0)
-    assert ScoreJudge(range=[0, 4], normalise=True).rule(["SCORE: 3"]) == Ruling(label="3", value=0.75)
-    assert isinstance(judge.rule(["SCORE: 5"]), Invalid)
+    assert judge.rule(["SCORE: 3"]) == JudgeVerdict(label="3", value=3.0)
+    assert ScoreJudge(range=[0, 4], normalise=True).rule(["SCORE: 3"]) == JudgeVerdict(label="3", value=0.75)
+    assert isinstance(judge.rule(["SCORE: 5"]), InvalidReply)
 
 
 @pytest.mark.parametrize("given", [[1], [5, 1], "1-5", [1, "5"], [1, 1], None])
 def test_a_range_is_two_numbers_in_order(given: object) -> None:
-    with pytest.raises(BadTask, match="range"):
+    with pytest.raises(TaskError, match="range"):
         ScoreJudge(range=given)
 
 
@@ -74,16 +76,16 @@ def test_a_rubric_reports_each_criterion_and_their_weighted_mean() -> None:
     (text,) = judge.prompts(CASE)
     assert "- facts: Right?" in text and '"style": <0 to 10>' in text
     ruling = judge.rule(['{"facts": 10, "style": 2}'])
-    assert ruling == Ruling(label="facts=10 style=2", value=4.0, parts={"facts": 10.0, "style": 2.0})
+    assert ruling == JudgeVerdict(label="facts=10 style=2", value=4.0, parts={"facts": 10.0, "style": 2.0})
     assert judge.parts == ("facts", "style")
-    assert isinstance(judge.rule(['{"facts": 10}']), Invalid)
+    assert isinstance(judge.rule(['{"facts": 10}']), InvalidReply)
 
 
 @pytest.mark.parametrize(
     "criteria", [None, {}, ["facts"], {"facts": 1}, {"facts": {"text": "x", "weight": 0}}, {"a:b": "x"}]
 )
 def test_criteria_that_make_no_rubric_are_refused(criteria: object) -> None:
-    with pytest.raises(BadTask):
+    with pytest.raises(TaskError):
         RubricJudge(criteria=criteria)
 
 
@@ -92,26 +94,28 @@ def test_both_orders_are_asked_and_must_agree() -> None:
     there, back = judge.prompts(CASE)
     assert there.index("It is four.") < there.index("\n4\n")
     assert back.index("\n4\n") < back.index("It is four.")
-    assert judge.rule(["BETTER: A", "BETTER: B"]) == Ruling(label="win", value=1.0, parts={"consistent": 1.0})
-    assert judge.rule(["BETTER: B", "BETTER: A"]) == Ruling(
+    assert judge.rule(["BETTER: A", "BETTER: B"]) == JudgeVerdict(
+        label="win", value=1.0, parts={"consistent": 1.0}
+    )
+    assert judge.rule(["BETTER: B", "BETTER: A"]) == JudgeVerdict(
         label="loss", value=0.0, parts={"consistent": 1.0}
     )
-    assert judge.rule(["BETTER: TIE", "BETTER: TIE"]) == Ruling(
+    assert judge.rule(["BETTER: TIE", "BETTER: TIE"]) == JudgeVerdict(
         label="tie", value=0.5, parts={"consistent": 1.0}
     )
     first_wins = judge.rule(["BETTER: A", "BETTER: A"])
-    assert first_wins == Ruling(label="tie", value=0.5, parts={"consistent": 0.0})
-    assert isinstance(judge.rule(["BETTER: A", "both"]), Invalid)
+    assert first_wins == JudgeVerdict(label="tie", value=0.5, parts={"consistent": 0.0})
+    assert isinstance(judge.rule(["BETTER: A", "both"]), InvalidReply)
 
 
 def test_a_disagreement_may_leave_the_pair_unscored() -> None:
     ruling = ComparativeJudge(disagreement="unscored").rule(["BETTER: A", "BETTER: A"])
-    assert isinstance(ruling, Invalid) and "win, then loss" in ruling.why
+    assert isinstance(ruling, InvalidReply) and "win, then loss" in ruling.why
 
 
 def test_one_order_is_enough_when_said_so_and_ties_can_be_forbidden() -> None:
     judge = ComparativeJudge(swap=False, ties=False)
     assert len(judge.prompts(CASE)) == 1
-    assert judge.rule(["BETTER: A"]) == Ruling(label="win", value=1.0)
-    assert isinstance(judge.rule(["BETTER: TIE"]), Invalid)
+    assert judge.rule(["BETTER: A"]) == JudgeVerdict(label="win", value=1.0)
+    assert isinstance(judge.rule(["BETTER: TIE"]), InvalidReply)
     assert "TIE" not in judge.prompts(CASE)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.scoring.judges.replies import Unreadable, read_number, read_numbers, read_word
+from assay.scoring.judges.replies import UnreadableReply, read_number, read_numbers, read_word
 
 WORDS = {"correct": "correct", "incorrect": "incorrect"}
 
@@ -47,7 +47,7 @@ def test_a_verdict_in_the_form_that_was_asked_for_is_read(reply: str, word: str)
     ],
 )
 def test_anything_else_is_no_verdict(reply: str) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableReply):
         read_word(reply, "verdict", WORDS)
 
 
@@ -71,7 +71,7 @@ def test_a_number_in_the_range_is_read(reply: str, number: float) -> None:
      "SCORE: 7\nSCORE: 8", "SCORE: 7 or 8", "7 8"],
 )  # fmt: skip
 def test_a_number_elsewhere_or_outside_the_range_is_not(reply: str) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableReply):
         read_number(reply, "score", 1, 10)
 
 
@@ -80,14 +80,14 @@ def test_a_rubric_is_read_from_an_object_or_from_lines_and_must_be_complete() ->
     assert read_numbers('{"Accuracy": 4, "style": 2, "total": 6}', ranges) == {"accuracy": 4, "Style": 2}
     assert read_numbers("accuracy: 5\nstyle: 1", ranges) == {"accuracy": 5, "Style": 1}
     for reply in ('{"accuracy": 4}', "accuracy: 4", '{"accuracy": 4, "style": 9}', "4 2"):
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableReply):
             read_numbers(reply, ranges)
 
 
 def test_the_reason_shows_what_was_said() -> None:
-    with pytest.raises(Unreadable, match="`verdict` is `probably correct`"):
+    with pytest.raises(UnreadableReply, match="`verdict` is `probably correct`"):
         read_word("VERDICT: probably correct", "verdict", WORDS)
-    with pytest.raises(Unreadable, match="which is not between 1 and 10"):
+    with pytest.raises(UnreadableReply, match="which is not between 1 and 10"):
         read_number("SCORE: 11", "score", 1, 10)
-    with pytest.raises(Unreadable, match="the reply is empty"):
+    with pytest.raises(UnreadableReply, match="the reply is empty"):
         read_word("", "verdict", WORDS)

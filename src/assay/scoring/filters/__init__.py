@@ -1,11 +1,13 @@
-"""What happens to a response before it is judged: the filters a task's `filter_list` can name.
+"""Filters: the steps between a response and its score that `filter_list` of a task can name.
 
-A filter has one method, `apply(responses, documents)`. `responses[i]` holds what was said to request *i*, one
-value per repeat; `documents[i]` the fields of its document. It returns as many entries, in the same order:
-lists again, or, from the step that picks one value (`take_first`), plain values.
+A filter has one method, `apply(responses, documents)`. `responses[i]` holds the values of request *i*, one per
+repeat, and `documents[i]` holds the fields of its document. The filter returns as many entries in the same order:
+lists again, or plain values from the step that selects one value (`take_first`).
 
-`per_document = True` promises that entry *i* depends on entry *i* alone, so that documents can be filtered as
-they come in. A class that does not say so sees the whole task at once.
+`per_document = True` promises that entry *i* depends on entry *i* alone, so that documents can be filtered one by one.
+A class without this attribute gets the whole task at once.
+
+To add a filter, add a file to this folder and register the class with `@FILTERS.register("name")`.
 """
 
 from __future__ import annotations
@@ -17,15 +19,5 @@ from assay.core.registry import Registry
 
 __all__ = ["FILTERS"]
 
-FILTERS: Registry[Callable[..., Filter]] = Registry(
-    "filter",
-    builtin_modules=(
-        "assay.scoring.filters.choices",
-        "assay.scoring.filters.custom",
-        "assay.scoring.filters.extraction",
-        "assay.scoring.filters.letters",
-        "assay.scoring.filters.selection",
-        "assay.scoring.filters.transformation",
-    ),
-)
-"""Every filter a pipeline can name."""
+FILTERS: Registry[Callable[..., Filter]] = Registry("filter", builtin_package="assay.scoring.filters")
+"""Every filter that `filter_list` can name. Each module of this folder registers its filters."""

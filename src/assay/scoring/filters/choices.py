@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 from assay.scoring.filters import FILTERS
 from assay.scoring.filters.extraction import Regex
 
-__all__ = ["MultiChoiceRegex", "punctuation"]
+__all__ = ["MultiChoiceRegex", "punctuation_table"]
 
 
 @cache
-def punctuation() -> dict[int, None]:
+def punctuation_table() -> dict[int, None]:
     """Every punctuation character of Unicode, for `str.translate`. A million look-ups: once, not per call."""
     return dict.fromkeys(
         point for point in range(sys.maxunicode) if unicodedata.category(chr(point))[0] == "P"
@@ -95,5 +95,5 @@ class MultiChoiceRegex(Regex):
         if self.ignore_case:
             text = text.lower()
         if self.ignore_punctuation:
-            text = text.translate(punctuation())
+            text = text.translate(punctuation_table())
         return text

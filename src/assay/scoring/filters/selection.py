@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from assay.core.errors import BadTask
+from assay.core.errors import TaskError
 from assay.scoring.filters import FILTERS
 
 __all__ = ["MajorityVote", "TakeFirst", "TakeFirstK"]
@@ -41,7 +41,7 @@ class TakeFirstK:
 
     def apply(self, responses: Sequence[Any], documents: Sequence[Any]) -> list[Any]:
         if len(responses) and len(responses[0]) < self.k:
-            raise BadTask(
+            raise TaskError(
                 f"`take_first_k` wants {self.k} responses per document, there are {len(responses[0])}",
                 hint=f"set `repeats` of the task to at least {self.k}",
             )

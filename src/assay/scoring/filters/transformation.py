@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from assay.core.errors import BadTask
+from assay.core.errors import TaskError
 from assay.scoring.filters import FILTERS
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "Uppercase",
     "format_span",
     "strip_thinking",
-    "without_thoughts",
+    "strip_reasoning",
 ]
 
 
@@ -79,7 +79,7 @@ class Map:
 
     def __init__(self, mapping_dict: Mapping[Any, Any] | None = None, default_value: Any = None) -> None:
         if mapping_dict is not None and not isinstance(mapping_dict, Mapping):
-            raise BadTask(f"`mapping_dict` of the filter `map` must be a mapping, got {mapping_dict!r}")
+            raise TaskError(f"`mapping_dict` of the filter `map` must be a mapping, got {mapping_dict!r}")
         self.mapping = mapping_dict or {}
         self.default = default_value
 
@@ -123,10 +123,10 @@ def strip_thinking(text: str, tag_pairs: Sequence[Sequence[str]]) -> str:
     return text.strip()
 
 
-def without_thoughts(value: Any, tags: Sequence[Sequence[str]]) -> Any:
+def strip_reasoning(value: Any, tags: Sequence[Sequence[str]]) -> Any:
     """An answer, or a list of answers, without what stands between the tags.
 
-    >>> without_thoughts(["<think>hm</think> 4", None], [("<think>", "</think>")])
+    >>> strip_reasoning(["<think>hm</think> 4", None], [("<think>", "</think>")])
     ['4', None]
     """
     if isinstance(value, str):

@@ -1,8 +1,10 @@
-"""Models that judge: the kinds of judge a metric's `judge:` can name.
+"""LLM judges: the kinds of judge that `judge:` of a metric can name.
 
-A kind is pure: it says what to ask about a case (`prompts`) and what the replies amount to (`rule`). It knows no model;
-who is asked, how often, and what several judges make of it together is the jury's business
-(`assay.scoring.judges.jury`), and every question goes through `Services`.
+A kind of judge is pure: it builds the prompts for an answer and parses the replies. It does not know which models are
+asked or how often. The panel (`assay.scoring.judges.panel`) sends every prompt through `Services` and combines the
+verdicts of several judges.
+
+To add a kind of judge, add a file to the folder `kinds` and register the class with `@JUDGES.register("name")`.
 """
 
 from __future__ import annotations
@@ -10,17 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from assay.core.registry import Registry
-from assay.scoring.judges.records import Case, Invalid, Judge, Ruling
+from assay.scoring.judges.records import InvalidReply, Judge, JudgeInput, JudgeVerdict
 
-__all__ = ["JUDGES", "Case", "Invalid", "Judge", "Ruling"]
+__all__ = ["JUDGES", "InvalidReply", "Judge", "JudgeInput", "JudgeVerdict"]
 
-JUDGES: Registry[Callable[..., Judge]] = Registry(
-    "judge",
-    builtin_modules=(
-        "assay.scoring.judges.binary",
-        "assay.scoring.judges.comparative",
-        "assay.scoring.judges.rubric",
-        "assay.scoring.judges.score",
-    ),
-)
-"""Every kind of judge a task can name."""
+JUDGES: Registry[Callable[..., Judge]] = Registry("judge", builtin_package="assay.scoring.judges.kinds")
+"""Every kind of judge that `judge:` can name. Each module of the folder `kinds` registers its judges."""

@@ -10,9 +10,9 @@ import jinja2
 from jinja2 import meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from assay.core.errors import BadTask
+from assay.core.errors import TaskError
 
-__all__ = ["FieldText", "Template", "as_text"]
+__all__ = ["FieldText", "JudgeTemplate", "to_text"]
 
 
 @lru_cache(maxsize=1)
@@ -20,7 +20,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
     return ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
 
 
-class Template:
+class JudgeTemplate:
     """A judge's prompt. Texts of documents and models flow through it, so it is rendered in a sandbox.
 
     >>> Template("Is {{response}} right?", {"response", "form"}).render({"response": "7", "form": "Say YES or NO."})
@@ -33,10 +33,10 @@ class Template:
             named = meta.find_undeclared_variables(_environment().parse(source))
             self._template = _environment().from_string(source)
         except (jinja2.TemplateError, SyntaxError, RecursionError, ValueError) as error:
-            raise BadTask(f"not a valid template: {error}", where=where) from None
+            raise TaskError(f"not a valid template: {error}", where=where) from None
         unknown = sorted(named - {*variables, "doc", "form"})
         if unknown:
-            raise BadTask(
+            raise TaskError(
                 f"a judge's prompt has no `{unknown[0]}`",
                 where=where,
                 hint=f"it has {', '.join(sorted({*variables, 'doc', 'form'}))}; a column is `doc.{unknown[0]}`",
@@ -55,7 +55,7 @@ class Template:
             LookupError,
             AttributeError,
         ) as error:
-            raise BadTask(f"the judge's prompt fails: {error}", where=self._where) from None
+            raise TaskError(f"the judge's prompt fails: {error}", where=self._where) from None
         return text if self._asks_form else f"{text.rstrip()}\n\n{values['form']}"
 
 
@@ -71,13 +71,13 @@ class FieldText:
         try:
             self._template = _environment().from_string(source)
         except (jinja2.TemplateError, SyntaxError, RecursionError, ValueError) as error:
-            raise BadTask(f"not a valid template: {error}", where=where) from None
+            raise TaskError(f"not a valid template: {error}", where=where) from None
 
     def __call__(self, fields: Mapping[str, Any]) -> str:
         if self._source in fields:
-            return as_text(fields[self._source])
+            return to_text(fields[self._source])
         if "{" not in self._source:
-            raise BadTask(
+            raise TaskError(
                 f"the document has no column `{self._source}`",
                 where=self._where,
                 hint=f"columns: {', '.join(map(str, fields))}",
@@ -92,19 +92,19 @@ class FieldText:
             LookupError,
             AttributeError,
         ) as error:
-            raise BadTask(
+            raise TaskError(
                 f"the template fails: {error}",
                 where=self._where,
                 hint=f"columns: {', '.join(map(str, fields))}",
             ) from None
 
 
-def as_text(value: Any) -> str:
+def to_text(value: Any) -> str:
     """A value as a judge reads it; of several, any will do.
 
     >>> as_text(["Bern", "Berne"]), as_text(7)
     ('Bern or Berne', '7')
     """
     if isinstance(value, (list, tuple)):
-        return " or ".join(as_text(one) for one in value)
+        return " or ".join(to_text(one) for one in value)
     return value if isinstance(value, str) else str(value)

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Protocol
 
 from assay.core.messages import Media
 
-__all__ = ["Case", "Invalid", "Judge", "Ruling"]
+__all__ = ["InvalidReply", "Judge", "JudgeInput", "JudgeVerdict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class JudgeInput:
     """One answer to be judged."""
 
     question: str
@@ -30,7 +30,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class JudgeVerdict:
     """What one judge holds of one case."""
 
     label: str
@@ -42,7 +42,7 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Invalid:
+class InvalidReply:
     """A reply that is no ruling, and why. It never becomes a number."""
 
     why: str
@@ -60,14 +60,14 @@ class Judge(Protocol):
     combines: ClassVar[str]
     """What several judges make of it unless told otherwise: `mean` or `majority`."""
 
-    def prompts(self, case: Case) -> Sequence[str]:
+    def prompts(self, case: JudgeInput) -> Sequence[str]:
         """What is asked about a case: one text, or one for each order of two answers."""
         ...
 
-    def rule(self, replies: Sequence[str]) -> Ruling | Invalid:
+    def rule(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
         """What the replies amount to, one for each prompt."""
         ...
 
-    def undecided(self, rulings: Sequence[Ruling]) -> Ruling | None:
+    def undecided(self, rulings: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
         """The ruling of judges that are split evenly; None when that is no ruling."""
         ...

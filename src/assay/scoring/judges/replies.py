@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Unreadable", "read_number", "read_numbers", "read_word"]
+__all__ = ["UnreadableReply", "read_number", "read_numbers", "read_word"]
 
 _THOUGHT = re.compile(r"<(think|thinking|analysis)>.*?</\1>", re.DOTALL)
 _THOUGHT_END = re.compile(r"\A.*</(?:think|thinking|analysis)>", re.DOTALL)
@@ -20,7 +20,7 @@ _DRESS = "*_`#>-. \t\"'"
 """What people and models put around a word without meaning anything by it."""
 
 
-class Unreadable(ValueError):
+class UnreadableReply(ValueError):
     """The reply is not in the form that was asked for."""
 
 
@@ -36,9 +36,9 @@ def read_word(reply: str, key: str, words: Mapping[str, str]) -> str:
         return str(found.pop())
     wanted = " or ".join(f"`{word}`" for word in words)
     if not values:
-        raise Unreadable(f"no line `{key.upper()}: …` with {wanted}: {_shown(reply)}")
+        raise UnreadableReply(f"no line `{key.upper()}: …` with {wanted}: {_shown(reply)}")
     said = ", ".join(f"`{value}`" for value in dict.fromkeys(map(str, values)))
-    raise Unreadable(f"`{key}` is {said}, not one of {wanted}")
+    raise UnreadableReply(f"`{key}` is {said}, not one of {wanted}")
 
 
 def read_number(reply: str, key: str, low: float, high: float) -> float:
@@ -49,10 +49,10 @@ def read_number(reply: str, key: str, low: float, high: float) -> float:
     """
     values = _values(reply, key)
     if not values:
-        raise Unreadable(f"no line `{key.upper()}: …` with a number: {_shown(reply)}")
+        raise UnreadableReply(f"no line `{key.upper()}: …` with a number: {_shown(reply)}")
     found = {_number(value, key, low, high) for value in values}
     if len(found) > 1:
-        raise Unreadable(f"`{key}` is given as {' and as '.join(f'{one:g}' for one in sorted(found))}")
+        raise UnreadableReply(f"`{key}` is given as {' and as '.join(f'{one:g}' for one in sorted(found))}")
     return found.pop()
 
 
@@ -80,14 +80,14 @@ def _values(reply: str, key: str) -> list[Any]:
 
 def _number(value: Any, key: str, low: float, high: float) -> float:
     if isinstance(value, bool) or value is None:
-        raise Unreadable(f"`{key}` is {value!r}, not a number")
+        raise UnreadableReply(f"`{key}` is {value!r}, not a number")
     text = _bare(str(value))
     match = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?:\s*/\s*(\d+(?:\.\d+)?))?", text)
     if match is None or (match[2] is not None and float(match[2]) != high):
-        raise Unreadable(f"`{key}` is `{text[:60]}`, not a number from {low:g} to {high:g}")
+        raise UnreadableReply(f"`{key}` is `{text[:60]}`, not a number from {low:g} to {high:g}")
     number = float(match[1])
     if not low <= number <= high:
-        raise Unreadable(f"`{key}` is {number:g}, which is not between {low:g} and {high:g}")
+        raise UnreadableReply(f"`{key}` is {number:g}, which is not between {low:g} and {high:g}")
     return number
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from assay.core.errors import BadTask
+from assay.core.errors import TaskError
 from assay.core.specs import MetricSpec
 from assay.scoring.judges import JUDGES
 from assay.scoring.judges.prompts import FieldText
 from assay.scoring.judges.records import Judge
 
-__all__ = ["JudgeSpec", "Juror", "read_judge"]
+__all__ = ["JudgeModel", "JudgeSpec", "parse_judge"]
 
 SETTINGS: Mapping[str, Any] = {"until": [], "temperature": 0.0, "max_gen_toks": 1024}
 """How a judge generates unless its `settings` say otherwise."""
@@ -25,7 +25,7 @@ _KEYS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Juror:
+class JudgeModel:
     """A model that judges, as it is named: with which arguments."""
 
     model: str
@@ -38,7 +38,7 @@ class JudgeSpec:
 
     metric: str
     judge: Judge
-    jurors: tuple[Juror, ...] = ()
+    models: tuple[JudgeModel, ...] = ()
     """Who judges; empty: whoever `--judge` names."""
 
     settings: Mapping[str, Any] = field(default_factory=lambda: dict(SETTINGS))
@@ -60,20 +60,22 @@ class JudgeSpec:
     where: str = ""
 
 
-def read_judge(entry: MetricSpec, where: str) -> JudgeSpec:
+def parse_judge(entry: MetricSpec, where: str) -> JudgeSpec:
     """A judged metric from its entry in a task file.
 
     Raises:
         UnknownName: No kind of judge is called that.
-        BadTask: A key nobody knows, or a value that makes no sense.
+        TaskError: A key nobody knows, or a value that makes no sense.
     """
     given = entry.arguments["judge"]
     place = f"{where}.judge"
     if not isinstance(given, Mapping) or not isinstance(given.get("kind"), str):
-        raise BadTask("`judge` says at least its `kind`", where=place, hint=f"`judge: {{kind: {_kinds()}}}`")
+        raise TaskError(
+            "`judge` says at least its `kind`", where=place, hint=f"`judge: {{kind: {_kinds()}}}`"
+        )
     others = sorted(set(entry.arguments) - {"judge"})
     if others:
-        raise BadTask(
+        raise TaskError(
             f"a judged metric has no key `{others[0]}`",
             where=where,
             hint="what the judge needs stands below `judge:`",
@@ -84,19 +86,19 @@ def read_judge(entry: MetricSpec, where: str) -> JudgeSpec:
         if key not in _KEYS | own:
             close = get_close_matches(str(key), sorted(_KEYS | own), n=1)
             hint = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(sorted(_KEYS | own))}"
-            raise BadTask(f"a {given['kind']} judge has no key `{key}`", where=f"{place}.{key}", hint=hint)
+            raise TaskError(f"a {given['kind']} judge has no key `{key}`", where=f"{place}.{key}", hint=hint)
     chosen = {key: value for key, value in given.items() if key in own}
     for key, value in chosen.items():
         _check_kind(make, key, value, f"{place}.{key}")
     judge = make(**chosen, where=place)
     against = _text(given, "against", place)
     if against is not None and given["kind"] != "comparative":
-        raise BadTask("only a comparative judge has something to compare with", where=f"{place}.against")
+        raise TaskError("only a comparative judge has something to compare with", where=f"{place}.against")
     reference = against or _text(given, "reference", place)
     return JudgeSpec(
         metric=entry.name,
         judge=judge,
-        jurors=_jurors(given.get("model"), place),
+        models=_jurors(given.get("model"), place),
         settings={**SETTINGS, **_take(given, "settings", Mapping, {}, place)},
         system=_take(given, "system", str, "", place),
         question=_text(given, "question", place),
@@ -118,14 +120,14 @@ def _check_kind(make: Any, key: str, value: Any, where: str) -> None:
     default = inspect.signature(make).parameters[key].default
     for kind, meaning in ((bool, "true or false"), (str, "a text")):
         if isinstance(default, kind) and not isinstance(value, kind):
-            raise BadTask(f"`{key}` must be {meaning}, not {value!r:.60}", where=where)
+            raise TaskError(f"`{key}` must be {meaning}, not {value!r:.60}", where=where)
 
 
 def _take(given: Mapping[str, Any], key: str, kind: Any, default: Any, place: str) -> Any:
     value = given.get(key, default)
     if not isinstance(value, kind):
         meaning = {bool: "true or false", str: "a text"}.get(kind, "a mapping of keys")
-        raise BadTask(f"`{key}` must be {meaning}, not {value!r:.60}", where=f"{place}.{key}")
+        raise TaskError(f"`{key}` must be {meaning}, not {value!r:.60}", where=f"{place}.{key}")
     return value
 
 
@@ -139,31 +141,31 @@ def _count(given: Mapping[str, Any], key: str, place: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadTask(f"`{key}` must be a whole number above 0, not {value!r}", where=f"{place}.{key}")
+        raise TaskError(f"`{key}` must be a whole number above 0, not {value!r}", where=f"{place}.{key}")
     return value
 
 
 def _combine(value: Any, place: str) -> str:
     if value not in ("mean", "majority"):
-        raise BadTask(f"`combine` is `mean` or `majority`, not {value!r}", where=f"{place}.combine")
+        raise TaskError(f"`combine` is `mean` or `majority`, not {value!r}", where=f"{place}.combine")
     return str(value)
 
 
-def _jurors(value: Any, place: str) -> tuple[Juror, ...]:
+def _jurors(value: Any, place: str) -> tuple[JudgeModel, ...]:
     entries = value if isinstance(value, list) else [] if value is None else [value]
     jurors = []
     for entry in entries:
         keys = entry if isinstance(entry, Mapping) else {"model": entry}
         arguments = keys.get("model_args") or {}
         if not isinstance(keys.get("model"), str) or set(keys) - {"model", "model_args"}:
-            raise BadTask(
+            raise TaskError(
                 f"a judge is named by its model, not {entry!r:.60}",
                 where=f"{place}.model",
                 hint="`model: NAME`, or `model: {model: NAME, model_args: {key: value}}`, or a list of them",
             )
         if not isinstance(arguments, Mapping):
-            raise BadTask(
+            raise TaskError(
                 f"`model_args` must be a mapping of keys, not {arguments!r:.60}", where=f"{place}.model"
             )
-        jurors.append(Juror(keys["model"], dict(arguments)))
+        jurors.append(JudgeModel(keys["model"], dict(arguments)))
     return tuple(jurors)

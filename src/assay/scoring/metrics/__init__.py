@@ -1,9 +1,11 @@
-"""What an answer is worth: the metrics a task's `metric_list` can name.
+"""Metrics: the scores that `metric_list` of a task can name.
 
-A metric judges one document. It is called with the keywords `references` and `predictions`, lists as long as there
-are references, or, when it does not take those, with one pair `[reference, prediction]`: corpus metrics keep
-that pair for their aggregation. What likelihood tasks report (`acc`, `perplexity`, …) is computed from the
-log-probabilities in `assay.scoring.likelihoods`; their entries here carry the aggregation and the direction.
+A metric scores one document. Assay calls it with the keywords `references` and `predictions`, two lists of equal
+length. A metric that does not accept these keywords gets one pair `[reference, prediction]`; corpus metrics return that
+pair for their aggregation. `assay.scoring.likelihoods` computes the metrics of log-probabilities (`acc`, `perplexity`,
+…); their entries here define the aggregation and whether higher is better.
+
+To add a metric, add a file to this folder and register the function with `@metric("name")`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.core.registry import Registry
 
 __all__ = ["METRICS", "Metric", "metric"]
@@ -39,18 +41,8 @@ class Metric:
         return f"{self.aggregation} over documents, {better} is better{kinds}"
 
 
-METRICS: Registry[Metric] = Registry(
-    "metric",
-    builtin_modules=(
-        "assay.scoring.metrics.anls",
-        "assay.scoring.metrics.error_rates",
-        "assay.scoring.metrics.exact_match",
-        "assay.scoring.metrics.hub",
-        "assay.scoring.metrics.letters",
-        "assay.scoring.metrics.pairs",
-    ),
-)
-"""Every metric a task can name."""
+METRICS: Registry[Metric] = Registry("metric", builtin_package="assay.scoring.metrics")
+"""Every metric that `metric_list` can name. Each module of this folder registers its metrics."""
 
 
 def metric(
@@ -69,7 +61,7 @@ def metric(
         if name in METRICS:
             owners = _origin(METRICS.get(name).function), _origin(function)
             if owners[0] != owners[1]:
-                raise BadOption(
+                raise InvalidOption(
                     f"two metrics are called `{name}`: {owners[0]} and {owners[1]}", hint="rename one of them"
                 )
         METRICS.add(

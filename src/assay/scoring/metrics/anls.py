@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assay.scoring.distances import edit_distance
+from assay.scoring.edit_distance import edit_distance
 from assay.scoring.metrics import metric
 
 __all__ = ["anls"]

@@ -11,10 +11,10 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from assay.scoring.distances import edit_distance
+from assay.scoring.edit_distance import edit_distance
 from assay.scoring.metrics import metric
 
-__all__ = ["character_error_rate", "plain_text", "word_error_rate"]
+__all__ = ["character_error_rate", "normalise_text", "word_error_rate"]
 
 
 @metric("word_error_rate", aggregation="ratio", higher_is_better=False, output_types=("generate_until",))
@@ -34,7 +34,7 @@ def word_error_rate(
     pairs = []
     for reference in references:
         expected, given = (
-            plain_text(str(text), ignore_case=ignore_case, ignore_punctuation=ignore_punctuation).split()
+            normalise_text(str(text), ignore_case=ignore_case, ignore_punctuation=ignore_punctuation).split()
             for text in (reference, predictions[0])
         )
         pairs.append((edit_distance(expected, given), len(expected)))
@@ -57,19 +57,19 @@ def character_error_rate(
     pairs = []
     for reference in references:
         expected, given = (
-            plain_text(str(text), ignore_case=ignore_case, ignore_punctuation=ignore_punctuation)
+            normalise_text(str(text), ignore_case=ignore_case, ignore_punctuation=ignore_punctuation)
             for text in (reference, predictions[0])
         )
         pairs.append((edit_distance(expected, given), len(expected)))
     return _nearest(pairs)
 
 
-def plain_text(text: str, *, ignore_case: bool, ignore_punctuation: bool) -> str:
+def normalise_text(text: str, *, ignore_case: bool, ignore_punctuation: bool) -> str:
     """The text with single spaces; without case and punctuation where they do not count.
 
     An apostrophe inside a word belongs to it; other marks part words.
 
-    >>> plain_text("Don't  stop -- NOW!", ignore_case=True, ignore_punctuation=True)
+    >>> normalise_text("Don't  stop -- NOW!", ignore_case=True, ignore_punctuation=True)
     "don't stop now"
     """
     if ignore_case:

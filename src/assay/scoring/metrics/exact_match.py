@@ -19,7 +19,7 @@ __all__ = ["exact_match"]
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _DIGITS = str.maketrans("", "", string.digits)
-_AS_IT_IS = (None, False, False, False)
+_NO_NORMALISATION = (None, False, False, False)
 
 
 @metric("exact_match", output_types=("generate_until",))
@@ -43,10 +43,10 @@ def exact_match(
     if len(references) == 1 == len(predictions) and (regexes_to_ignore is None or regexes_to_ignore):
         reference, prediction = references[0], predictions[0]
         if type(reference) is str and type(prediction) is str:
-            if settings == _AS_IT_IS:
+            if settings == _NO_NORMALISATION:
                 return 1.0 if prediction.rstrip("\0") == reference.rstrip("\0") else 0.0
             return 1.0 if _reduced(prediction, *settings) == _reduced(reference, *settings) else 0.0
-    return _share_of_equals(predictions, references, *settings)
+    return _exact_match_numpy(predictions, references, *settings)
 
 
 def _reduced(text: str, regexes: Sequence[str] | None, case: bool, punctuation: bool, numbers: bool) -> str:
@@ -70,7 +70,7 @@ def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(pattern) for pattern in patterns)
 
 
-def _share_of_equals(
+def _exact_match_numpy(
     predictions: Any,
     references: Any,
     regexes: Sequence[str] | None,

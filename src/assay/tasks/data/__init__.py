@@ -1,0 +1,1 @@
+"""Datasets: local files, the `datasets` library, media archives and media columns, as rows."""

@@ -1,0 +1,157 @@
+"""Datasets by the `datasets` library: the hub, parquet, arrow, folders laid out like the hub, saved datasets."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import DatasetError, MissingPackage
+from assay.core.fingerprints import digest_json
+from assay.core.specs import TaskSpec
+from assay.tasks.data.archives import HARNESS_KEYS, find_media_folder, prepare_media
+from assay.tasks.data.rows import Split
+from assay.tasks.files.helper_functions import HelperFunction
+
+__all__ = ["load_hf_dataset"]
+
+_unreachable: list[str] = []
+"""The first dataset the hub could not be reached for: once is enough, its retries take half a minute each."""
+
+
+def load_hf_dataset(spec: TaskSpec, *, data_root: str | None, trust_remote_code: bool) -> Mapping[str, Split]:
+    """Every split of a dataset the `datasets` library can load.
+
+    Raises:
+        DatasetError: It is not there or not readable.
+        MissingPackage: The library is not installed.
+    """
+    try:
+        import datasets
+    except ModuleNotFoundError:
+        raise MissingPackage.of(
+            "datasets",
+            f"the dataset `{spec.dataset_path}`",
+            extra="datasets",
+            where=spec.place("dataset_path"),
+        ) from None
+    datasets.disable_progress_bars()  # Assay shows its own progress
+    path = str(spec.dataset_path)
+    local = _find_under_root(path, data_root)
+    with _hub():
+        prepare_media(spec, local)
+        try:
+            loaded = _load(datasets, spec, str(local or path), trust_remote_code)
+        except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+            raise _load_error(spec, error) from None
+    return _keep_downloaded_videos(spec, loaded) if spec.dataset_kwargs.get("From_YouTube") else loaded
+
+
+def _load(datasets: Any, spec: TaskSpec, path: str, trust_remote_code: bool) -> Any:
+    if spec.dataset_kwargs.get("load_from_disk") or _is_saved_dataset(Path(path)):
+        loaded = datasets.load_from_disk(path)
+        return loaded if isinstance(loaded, Mapping) else {str(spec.evaluated_split): loaded}
+    arguments = {
+        key: value.value() if isinstance(value, HelperFunction) else value
+        for key, value in spec.dataset_kwargs.items()
+        if key not in HARNESS_KEYS
+    }
+    if "cache_dir" in spec.dataset_kwargs and not spec.dataset_kwargs.get("video"):
+        arguments["cache_dir"] = spec.dataset_kwargs["cache_dir"]
+    elif Path(path).is_dir():
+        arguments["cache_dir"] = _cache_folder(Path(path), Path(datasets.config.HF_DATASETS_CACHE))
+    arguments.pop("trust_remote_code", None)
+    if trust_remote_code and int(datasets.__version__.partition(".")[0]) < 4:
+        arguments["trust_remote_code"] = True
+    return datasets.load_dataset(path, spec.dataset_name, **arguments)
+
+
+def _cache_folder(folder: Path, root: Path) -> str:
+    """Where the library keeps what it made of a folder, under a name that changes with the files in it.
+
+    The library's own name for a folder with a card does not: other rows under the same card would never be read.
+    """
+    files = [(path, path.stat()) for path in sorted(folder.rglob("*")) if path.is_file()]
+    stamps = [(path.relative_to(folder).as_posix(), at.st_size, at.st_mtime_ns) for path, at in files]
+    return str(root / "assay" / digest_json([str(folder.resolve()), stamps])[:16])
+
+
+def _is_saved_dataset(path: Path) -> bool:
+    """Whether `save_to_disk` wrote this folder."""
+    return any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+
+def _load_error(spec: TaskSpec, error: Exception) -> DatasetError:
+    if isinstance(error, ConnectionError) and not _unreachable:
+        _unreachable.append(str(spec.dataset_path))
+    first_line = str(error).partition("\n")[0]
+    return DatasetError(
+        f"the dataset `{spec.dataset_path}` cannot be loaded: {first_line}",
+        where=spec.place("dataset_path"),
+        hint="offline, put it under --data_root (or ASSAY_DATA) laid out as on the hub",
+    )
+
+
+@contextmanager
+def _hub() -> Iterator[None]:
+    """Quiet retries; and none at all once the hub was out of reach: what is cached is still found."""
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        if _unreachable:
+            with _offline():
+                yield
+        else:
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def _offline() -> Iterator[None]:
+    import datasets.config
+    import huggingface_hub.constants
+
+    places = (datasets.config, huggingface_hub.constants)
+    before = [place.HF_HUB_OFFLINE for place in places]
+    for place in places:
+        place.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        for place, value in zip(places, before, strict=True):
+            place.HF_HUB_OFFLINE = value
+
+
+def _find_under_root(dataset_path: str, data_root: str | None) -> Path | None:
+    """The folder that serves a dataset id offline: `<root>/<org>/<name>`, or `<root>/bare/<name>`."""
+    root = data_root or os.environ.get("ASSAY_DATA")
+    if not root:
+        return None
+    for candidate in (Path(root) / dataset_path, Path(root) / "bare" / dataset_path):
+        if candidate.is_dir():
+            return candidate
+    return None
+
+
+def _keep_downloaded_videos(spec: TaskSpec, loaded: Any) -> Mapping[str, Split]:
+    """The documents whose videos somebody has fetched; Assay itself fetches nothing from video sites.
+
+    Raises:
+        DatasetError: There is none.
+    """
+    folder = find_media_folder(spec.name)
+    here = {path.stem for path in folder.glob("*.mp4")}
+    split = str(spec.evaluated_split)
+    kept = loaded[split].filter(lambda row: row["videoID"] in here)
+    if not len(kept):
+        raise DatasetError(
+            f"none of the videos of `{spec.name}` is here",
+            where=spec.place("dataset_kwargs"),
+            hint=f"fetch them into {folder} as <videoID>.mp4",
+        )
+    return {split: kept}

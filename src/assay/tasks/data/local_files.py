@@ -1,0 +1,287 @@
+"""Local json, jsonl, csv and tsv files as rows, without further packages. Every complaint has its line."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, BinaryIO
+from weakref import finalize
+
+from assay.core.errors import DatasetError
+from assay.core.fingerprints import digest_bytes, digest_text
+from assay.tasks.data.rows import ConcatenatedRows, Rows
+
+__all__ = ["SUFFIXES", "JsonLines", "read_files"]
+
+SUFFIXES = (".json", ".jsonl", ".csv", ".tsv")
+_HINT = '{"question": "…", "answer": "…"}'
+
+
+def read_files(paths: Sequence[str]) -> Rows:
+    """The rows of some files, one after the other; read once per version of the files.
+
+    Raises:
+        DatasetError: A file cannot be read, or is not what its name says.
+    """
+    try:
+        stamps = tuple(
+            (path, status.st_size, status.st_mtime_ns) for path in paths for status in [Path(path).stat()]
+        )
+    except OSError as error:
+        raise DatasetError(
+            f"cannot read the data file: {error.strerror}", where=str(error.filename)
+        ) from None
+    return _read_versions(stamps)
+
+
+@lru_cache(maxsize=64)
+def _read_versions(stamps: tuple[tuple[str, int, int], ...]) -> Rows:
+    parts: list[Sequence[Mapping[str, Any]]] = []
+    digests = []
+    columns: dict[str, None] = {}
+    for name, _, _ in stamps:
+        path = Path(name)
+        if path.suffix == ".jsonl" and not _starts_with_array(path):
+            lines = JsonLines(path)
+            parts.append(lines)
+            digests.append(lines.digest)
+            columns |= lines.columns
+        else:
+            data = _bytes(path)
+            digests.append(digest_bytes(data))
+            rows = _parse(path, data)
+            parts.append(rows)
+            columns |= dict.fromkeys(key for row in rows for key in row)
+    whole = parts[0] if len(parts) == 1 else ConcatenatedRows(parts)
+    return Rows.wrap(whole, columns=columns, fingerprint=digest_text(*digests))
+
+
+def _starts_with_array(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+    except OSError as error:
+        raise DatasetError(f"cannot read the data file: {error.strerror}", where=str(path)) from None
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DatasetError(f"cannot read the data file: {error.strerror}", where=str(path)) from None
+
+
+def _parse(path: Path, data: bytes) -> Sequence[Mapping[str, Any]]:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DatasetError(
+            f"the data file is not UTF-8: {error.reason} at byte {error.start}", where=str(path)
+        ) from None
+    if path.suffix in (".csv", ".tsv"):
+        return _table(path, text, "\t" if path.suffix == ".tsv" else ",")
+    return _array(path, text) if text.lstrip().startswith("[") else _lines(path, text)
+
+
+def _table(path: Path, text: str, delimiter: str) -> list[Mapping[str, Any]]:
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        table = [(reader.line_num, row) for row in reader if row]
+    except csv.Error as error:
+        raise DatasetError(f"not a valid table: {error}", where=f"{path}:{reader.line_num}") from None
+    if not table:
+        return []
+    header = table[0][1]
+    for line, row in table[1:]:
+        if len(row) > len(header):
+            raise DatasetError(
+                f"a row has {len(row)} cells under {len(header)} columns", where=f"{path}:{line}"
+            )
+    columns = [
+        _typed([row[at] if at < len(row) else "" for _, row in table[1:]]) for at in range(len(header))
+    ]
+    return [dict(zip(header, cells, strict=True)) for cells in zip(*columns, strict=True)]
+
+
+def _typed(cells: list[str]) -> list[Any]:
+    """A column of integers, of floats, or of texts: one kind for the whole column. An empty cell is None."""
+    filled = [cell for cell in cells if cell != ""]
+    kinds: tuple[Any, ...] = (int, float)
+    for kind in kinds:
+        try:
+            values = {cell: kind(cell) for cell in filled if "_" not in cell or _raise()}
+        except ValueError:
+            continue
+        if filled:
+            return [values.get(cell) for cell in cells]
+    return [None if cell == "" else cell for cell in cells]
+
+
+def _raise() -> bool:
+    raise ValueError  # Python reads 1_000 as a number, tables do not
+
+
+def _array(path: Path, text: str) -> list[Mapping[str, Any]]:
+    rows = parse(text, str(path))
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise DatasetError("a row must be a JSON object", where=f"{path}, row {number}", hint=_HINT)
+    return list(rows)
+
+
+def _lines(path: Path, text: str) -> list[Mapping[str, Any]]:
+    rows = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            row = parse(line, f"{path}:{number}")
+            if not isinstance(row, Mapping):
+                raise DatasetError("a row must be a JSON object", where=f"{path}:{number}", hint=_HINT)
+            rows.append(row)
+    return rows
+
+
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+"""The part of `json.loads` that reads; around it are preparations that cost as much as a short line."""
+
+_LINE_ENDS = ("\n", "", "\r\n")
+
+
+class JsonLines(Sequence[Mapping[str, Any]]):
+    """The rows of one file. `Lines(path)` reads it through.
+
+    Raises:
+        DatasetError: The file cannot be read, a line is not an object, or the file is changed while it is being read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.columns: dict[str, None] = {}
+        """The names of all columns, in order of their first use."""
+
+        self._starts = array("Q")
+        self._file: BinaryIO | None = None
+        self._turn = Lock()
+        hasher = hashlib.blake2b(digest_size=16)
+        with self._open() as file:
+            self._stamp = _stamp(file)
+            self._index_lines(file, hasher)
+        self.digest = hasher.hexdigest()
+        """Hash of the whole file."""
+
+    def _index_lines(self, file: BinaryIO, hasher: Any) -> None:
+        start = 0
+        columns, last = self.columns, None
+        for number, line in enumerate(file, start=1):
+            hasher.update(line)
+            row = _parse_plain_row(line) if start else None
+            if row is None:
+                row = self._row(line, number, start)
+            if row is not None:
+                self._starts.append(start)
+                names = tuple(row)
+                if names != last:
+                    last = names
+                    columns.update(dict.fromkeys(names))
+            start += len(line)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        with self._turn:
+            if self._file is None:
+                self._file = self._open()
+                finalize(self, self._file.close)
+            self._check(self._file)
+            self._file.seek(self._starts[at])
+            line = self._file.readline()
+        row = _parse_plain_row(line) if at else None
+        return self._row(line, at + 1, self._starts[at]) if row is None else row
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        with self._open() as file:
+            self._check(file)
+            start = 0
+            for number, line in enumerate(file, start=1):
+                row = _parse_plain_row(line) if start else None
+                if row is None:
+                    row = self._row(line, number, start)
+                if row is not None:
+                    yield row
+                start += len(line)
+            self._check(file)
+
+    def _open(self) -> BinaryIO:
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            raise DatasetError(f"cannot read the data file: {error.strerror}", where=str(self.path)) from None
+
+    def _check(self, file: BinaryIO) -> None:
+        if _stamp(file) != self._stamp:
+            raise DatasetError(
+                "the data file changed while it was being read",
+                where=str(self.path),
+                hint="leave it alone until the run has ended, or begin again",
+            )
+
+    def _row(self, line: bytes, number: int, start: int) -> Mapping[str, Any] | None:
+        """The row of a line; None for one with nothing in it."""
+        try:
+            text = line.decode("utf-8" if start else "utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise DatasetError(
+                f"the data file is not UTF-8: {error.reason} at byte {start + error.start}",
+                where=str(self.path),
+            ) from None
+        if not text.strip():
+            return None
+        row = parse(text, f"{self.path}:{number}")
+        if not isinstance(row, Mapping):
+            raise DatasetError("a row must be a JSON object", where=f"{self.path}:{number}", hint=_HINT)
+        return row
+
+
+def _parse_plain_row(line: bytes) -> Mapping[str, Any] | None:
+    """The row of a line that is as nearly all of them are; None for one that is looked at more closely."""
+    try:
+        text = line.decode()
+        row, end = _scan(text, 0)
+    except (StopIteration, ValueError, RecursionError):
+        return None
+    return row if type(row) is dict and text[end:] in _LINE_ENDS else None
+
+
+def _stamp(file: BinaryIO) -> tuple[int, int]:
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def parse(text: str, where: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        DatasetError: It is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = where if ":" in where else f"{where}:{error.lineno}"
+        raise DatasetError(f"not valid JSON: {error.msg}", where=place) from None
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # a number of thousands of digits, a nest of thousands of brackets
+        raise DatasetError(f"not readable as JSON: {error}", where=where) from None

@@ -1,0 +1,296 @@
+"""From what the user typed to the tasks that run: names, groups, tags, globs, files, folders.
+
+A group keeps its members in order; keys of a group that are not its own become overrides of its members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import AssayError, ErrorGroup, TaskError, UnknownName
+from assay.core.fingerprints import digest_json
+from assay.core.specs import GroupSpec, TaskSpec
+from assay.tasks.files.dialects import detect_dialect
+from assay.tasks.files.index import IndexEntry, TaskIndex, entry_from_file
+from assay.tasks.files.task_loader import parse_group_metrics, task_from_config
+from assay.tasks.files.yaml_reader import TaskFile, read_task_file
+
+__all__ = ["Selection", "select_tasks"]
+
+_GROUP_KEYS = frozenset(("group", "group_alias", "task", "aggregate_metric_list", "metadata"))
+
+
+@dataclass(slots=True)
+class Selection:
+    """The tasks to run, in order, and the groups they are reported under."""
+
+    tasks: dict[str, TaskSpec] = field(default_factory=dict)
+    groups: dict[str, GroupSpec] = field(default_factory=dict)
+    requested: list[str] = field(default_factory=list)
+    """What was asked for, after globs and tags: names of tasks and groups, in order."""
+
+    notes: list[str] = field(default_factory=list)
+    """Which of two tasks of the same name was taken."""
+
+    def leaves(self, group: str) -> list[str]:
+        """Every task inside a group, however deep, once, in order."""
+        found: dict[str, None] = {}
+        for member in self.groups[group].members:
+            for name in self.leaves(member) if member in self.groups else [member]:
+                found[name] = None
+        return list(found)
+
+
+def select_tasks(wanted: Sequence[str], index: TaskIndex) -> Selection:
+    """Find everything that was asked for; report everything that was not found.
+
+    Raises:
+        Problems: Unknown names and broken task files, all of them.
+    """
+    selection = Selection()
+    problems: list[AssayError] = []
+    for word in wanted:
+        try:
+            _select_one(word, index, selection)
+        except ErrorGroup as several:
+            problems += several.errors
+        except AssayError as error:
+            problems.append(error)
+    if problems:
+        raise problems[0] if len(problems) == 1 else ErrorGroup(problems)
+    return selection
+
+
+def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
+    if word in index.entries:
+        entry = index.entries[word]
+        _note_alternative(entry, index, selection)
+        _add(entry, index, selection)
+        return
+    path = _path(word)
+    label, _, name = word.partition("/")
+    if label in index.labels and not path.exists():
+        _select_from_root(name, index.labels[label], index, selection, word)
+        return
+    if path.suffix in (".yaml", ".yml") and (path.is_file() or "*" not in word):
+        _add_file(path, index, selection)
+        return
+    if ("/" in word or word.startswith(".")) and path.is_dir():
+        _add_folder(path, index, selection)
+        return
+    matches = [name for name in index.names() if fnmatchcase(name, word)] if _is_glob(word) else []
+    if not matches and path.is_dir() and _has_task_files(path):
+        _add_folder(path, index, selection)  # a bare name is a folder when nothing else is called that
+        return
+    if not matches:
+        raise _unknown(word, index)
+    covered = {
+        leaf
+        for name in matches
+        if index.entries[name].kind == "group"
+        for leaf in index.entries[name].members
+    }
+    only_tags = all(index.entries[name].kind == "tag" for name in matches)
+    for name in matches:
+        if only_tags or (index.entries[name].kind != "tag" and name not in covered):
+            _add(index.entries[name], index, selection)
+
+
+def _note_alternative(entry: IndexEntry, index: TaskIndex, selection: Selection) -> None:
+    """A name that another well-known root has as well: which one was taken, and how to ask for the other."""
+    if entry.kind != "tag":
+        other = index.find_alternative(entry)
+        if other:
+            selection.notes.append(f"`{entry.name}` is the one of {entry.file}; `{other}` asks for the other")
+        return
+    for member in (index.entries[name] for name in entry.members):
+        label = index.find_alternative(member).partition("/")[0]
+        if label:
+            selection.notes.append(
+                f"`{entry.name}` takes the tasks of {member.root}; `{label}/{entry.name}` asks for the others"
+            )
+            return
+
+
+def _select_from_root(name: str, root: Path, index: TaskIndex, selection: Selection, word: str) -> None:
+    """`lm_eval/NAME`: the one of that root, whatever else has the name."""
+    inside = index.view_from(root)
+    own = {key: entry for key, entry in inside.entries.items() if entry.root == root}
+    for key, entry in inside.entries.items():  # of a tag, the tasks of this root
+        members = tuple(name for name in entry.members if name in own) if entry.root is None else ()
+        if members:
+            own[key] = entry._replace(members=members)
+    if name not in own and not any(fnmatchcase(key, name) for key in own):
+        raise UnknownName.of(
+            "task", word, [f"{word.partition('/')[0]}/{key}" for key in own], where="--tasks"
+        )
+    for key in [name] if name in own else sorted(key for key in own if fnmatchcase(key, name)):
+        _add(own[key], inside, selection)
+
+
+def _path(word: str) -> Path:
+    try:
+        return Path(word).expanduser()
+    except RuntimeError:  # `~nobody`
+        return Path(word)
+
+
+def _has_task_files(folder: Path) -> bool:
+    """Whether there is a YAML file in a folder, or one level below: a misspelt name must not walk a whole disk."""
+    return any(any(folder.glob(pattern)) for pattern in ("*.yaml", "*/*.yaml"))
+
+
+def _add_folder(folder: Path, index: TaskIndex, selection: Selection) -> None:
+    """Everything a folder defines; its groups find their members there first."""
+    inside = TaskIndex.build([folder])
+    if not inside.entries and not inside.broken:
+        raise UnknownName(f"the folder `{folder}` holds no task file", where="--tasks")
+    if inside.broken:
+        raise ErrorGroup(error for _, error in inside.broken)
+    both = TaskIndex(entries={**index.entries, **inside.entries}, broken=index.broken)
+    covered = {
+        member for entry in inside.entries.values() if entry.kind == "group" for member in entry.members
+    }
+    for name, entry in inside.entries.items():
+        if entry.kind != "tag" and name not in covered:
+            _add(entry, both, selection)
+
+
+def _is_glob(word: str) -> bool:
+    return any(character in word for character in "*?[")
+
+
+def _unknown(word: str, index: TaskIndex) -> AssayError:
+    for path, error in index.broken:
+        if path.stem == word:
+            return error
+    return UnknownName.of("task", word, index.names(), where="--tasks")
+
+
+def _add_file(path: Path, index: TaskIndex, selection: Selection) -> None:
+    entry = entry_from_file(read_task_file(path))
+    if entry is None:
+        raise TaskError(
+            "the file names neither a task nor a group", where=str(path), hint="add `task: my_task`"
+        )
+    _add(entry, index, selection)
+
+
+def _add(entry: IndexEntry, index: TaskIndex, selection: Selection) -> None:
+    if entry.kind == "tag":
+        for name in entry.members:
+            _add(index.entries[name], index, selection)
+        return
+    builder = _SelectionBuilder(index, selection)
+    name = builder.task(entry, {}) if entry.kind == "task" else builder.group(entry, {})
+    if name not in selection.requested:
+        selection.requested.append(name)
+
+
+class _SelectionBuilder:
+    """Builds tasks and groups into a selection, passing overrides down."""
+
+    def __init__(self, index: TaskIndex, selection: Selection) -> None:
+        self.index = index
+        self.selection = selection
+        self._open: list[str] = []
+        """Groups being built, outermost first: one that comes up again contains itself."""
+
+    def task(self, entry: IndexEntry, overrides: Mapping[str, Any]) -> str:
+        assert entry.path is not None
+        return self.keep(task_from_config(read_task_file(entry.path), overrides))
+
+    def keep(self, spec: TaskSpec) -> str:
+        """Take a task in. One name asked in two ways would report one way's numbers for both."""
+        known = self.selection.tasks.get(spec.name)
+        if known is not None and digest_json(known.config) != digest_json(spec.config):
+            raise TaskError(
+                f"the task `{spec.name}` is asked for twice, with different settings",
+                where=spec.path,
+                hint="ask for one of them, or run them one after the other",
+            )
+        self.selection.tasks[spec.name] = spec
+        return spec.name
+
+    def group(self, entry: IndexEntry, overrides: Mapping[str, Any]) -> str:
+        assert entry.path is not None
+        file = read_task_file(entry.path)
+        outside, self.index = self.index, self.index.view_from(entry.root)
+        try:
+            return self.group_from(entry.name, file.config, file, overrides)
+        finally:
+            self.index = outside
+
+    def group_from(
+        self, name: str, config: Mapping[str, Any], file: TaskFile, overrides: Mapping[str, Any]
+    ) -> str:
+        if name in self._open:
+            chain = " > ".join((*self._open, name))
+            raise TaskError(f"the group `{name}` contains itself: {chain}", where=str(file.path))
+        self._open.append(name)
+        passed_on = {key: value for key, value in config.items() if key not in _GROUP_KEYS}
+        passed_on.update(overrides)
+        members: list[str] = []
+        listed = config.get("task")
+        for member in [listed] if isinstance(listed, str) else listed or ():
+            members += self.member(member, name, file, passed_on)
+        metadata = config.get("metadata")
+        dialect = detect_dialect(file.path, config)
+        self.selection.groups[name] = GroupSpec(
+            name=name,
+            path=str(file.path),
+            dialect=dialect,
+            alias=config.get("group_alias"),
+            members=tuple(members),
+            metrics=parse_group_metrics(
+                config.get("aggregate_metric_list"),
+                where=file.places.get("aggregate_metric_list", str(file.path)),
+                dialect=dialect,
+            ),
+            metadata=metadata if isinstance(metadata, Mapping) else {},
+        )
+        self._open.pop()
+        return name
+
+    def member(self, member: Any, parent: str, file: TaskFile, overrides: Mapping[str, Any]) -> list[str]:
+        where = file.places.get("task", str(file.path))
+        if isinstance(member, str):
+            return self.named(member, parent, file, overrides, inline=None)
+        if not isinstance(member, Mapping) or not (member.get("group") or member.get("task")):
+            raise TaskError(
+                f"a member of the group `{parent}` must be a name, or have `task` or `group`", where=where
+            )
+        if "group" in member:
+            name = str(member["group"])
+            if name in self.index.entries:
+                inner = {key: value for key, value in member.items() if key != "group"}
+                return [self.group(self.index.entries[name], {**overrides, **inner})]
+            return [self.group_from(f"{parent}::{name}", member, file, overrides)]
+        return self.named(str(member["task"]), parent, file, {**overrides, **member}, inline=member)
+
+    def named(
+        self,
+        name: str,
+        parent: str,
+        file: TaskFile,
+        overrides: Mapping[str, Any],
+        *,
+        inline: Mapping[str, Any] | None,
+    ) -> list[str]:
+        entry = self.index.entries.get(name)
+        if entry is None:
+            if inline is None or len(inline) < 3:
+                where = file.places.get("task", str(file.path))
+                raise UnknownName.of("task", name, self.index.names(), where=where)
+            config = {**overrides, "task": f"{parent}::{name}"}
+            return [self.keep(task_from_config(TaskFile(file.path, config, file.places)))]
+        if entry.kind == "group":
+            return [self.group(entry, {key: value for key, value in overrides.items() if key != "task"})]
+        if entry.kind == "tag":
+            kept = {key: value for key, value in overrides.items() if key != "task"}
+            return [self.task(self.index.entries[task], kept) for task in entry.members]
+        return [self.task(entry, {**overrides, "task": name})]

@@ -1,0 +1,169 @@
+"""lmms-eval's side of the task language: `doc_to_visual`, `doc_to_messages` and their keyword arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from assay.core.errors import TaskError
+from assay.core.messages import Message, Part, Prompt, Role, Text
+from assay.core.specs import TaskSpec
+from assay.tasks.files.helper_functions import HelperFunction
+from assay.tasks.prompts.media_parts import to_audio_part, to_image_part, to_media_part, to_video_part
+
+__all__ = ["MultimodalRenderer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultimodalRenderer:
+    """How a document's media and messages are made for one model."""
+
+    doc_to_visual: Callable[..., Any] | str | None
+    """A function, or the name of a column."""
+
+    doc_to_messages: Callable[..., Any] | None
+    keywords: Mapping[str, Any] | None
+    where: str
+
+    @classmethod
+    def from_spec(cls, spec: TaskSpec, model_name: str) -> MultimodalRenderer:
+        def function(key: str) -> Callable[..., Any] | None:
+            maker = getattr(spec, key)
+            if maker is None or callable(maker):
+                return maker  # type: ignore[no-any-return]
+            raise TaskError(
+                f"`{key}` must be a function", where=spec.place(key), hint=f"`{key}: !function utils.{key}`"
+            )
+
+        return cls(
+            doc_to_visual=spec.doc_to_visual
+            if isinstance(spec.doc_to_visual, str)
+            else function("doc_to_visual"),
+            doc_to_messages=function("doc_to_messages"),
+            keywords=select_model_keywords(spec.lmms_eval_specific_kwargs, model_name),
+            where=spec.place("doc_to_messages" if spec.doc_to_messages is not None else "doc_to_visual"),
+        )
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the task has a multimodal side at all."""
+        return self.doc_to_visual is not None or self.doc_to_messages is not None
+
+    def build_own_prompt(self, fields: Mapping[str, Any]) -> Prompt:
+        """The messages the task makes itself."""
+        return self.prompt_from_messages(self.call_doc_to_messages(fields))
+
+    def build_prompt(self, fields: Mapping[str, Any], text: str, *, chat: bool = False) -> Prompt:
+        """The task's visuals, then a text, as one user message."""
+        parts: list[Part] = [to_media_part(value, where=self.where) for value in self.load_visuals(fields)]
+        return Prompt((Message("user", (*parts, Text(text))),), chat=chat)
+
+    def prompt_from_messages(self, messages: Any) -> Prompt:
+        """Messages as a task's helper writes them."""
+        if not isinstance(messages, list):
+            raise TaskError(
+                f"`doc_to_messages` must return a list of messages, not {messages!r:.80}",
+                where=self.where,
+            )
+        return Prompt(tuple(self._message(one) for one in messages), chat=True)
+
+    def call_doc_to_messages(self, fields: Mapping[str, Any]) -> Any:
+        """What `doc_to_messages` returns."""
+        assert self.doc_to_messages is not None
+        if self.keywords is None:
+            return self.doc_to_messages(fields)
+        if _takes_keywords(self.doc_to_messages):
+            return self.doc_to_messages(fields, lmms_eval_specific_kwargs=self.keywords)
+        return (
+            self.doc_to_messages(fields, self.keywords)
+            if len(_parameters(self.doc_to_messages)) == 2
+            else self.doc_to_messages(fields)
+        )
+
+    def load_visuals(self, fields: Mapping[str, Any]) -> Any:
+        """What `doc_to_visual` returns; an empty list for nothing."""
+        if self.doc_to_visual is None:
+            return []
+        if isinstance(self.doc_to_visual, str):
+            if self.doc_to_visual not in fields:
+                raise TaskError(
+                    f"`doc_to_visual` must be a function or a column, not {self.doc_to_visual!r}",
+                    where=self.where,
+                    hint=f"columns: {', '.join(fields)}",
+                )
+            return [fields[self.doc_to_visual]]
+        takes_two = self.keywords is not None and len(_parameters(self.doc_to_visual)) == 2
+        made = self.doc_to_visual(fields, self.keywords) if takes_two else self.doc_to_visual(fields)
+        if made is None or made == []:
+            return []
+        return list(_flat(made))
+
+    def _message(self, message: Any) -> Message:
+        role: Any = message.get("role") if isinstance(message, Mapping) else None
+        content = message.get("content") if isinstance(message, Mapping) else None
+        if role not in get_args(Role) or not isinstance(content, list):
+            raise TaskError(
+                "a message must have a role (user, system, assistant) and a list `content`",
+                where=self.where,
+                hint=f"got {message!r}"[:120],
+            )
+        return Message(role, tuple(self._part(part) for part in content))
+
+    def _part(self, part: Any) -> Part:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind not in ("text", "image", "audio", "video"):
+            raise TaskError(
+                f"a message part cannot be of type `{kind}`",
+                where=self.where,
+                hint="text, image, audio or video",
+            )
+        key = "text" if kind == "text" else "url"
+        if part.get(key) is None:
+            raise TaskError(f"a message part of type `{kind}` must have `{key}`", where=self.where)
+        match kind:
+            case "text":
+                return Text(str(part["text"]))
+            case "image":
+                return to_image_part(part["url"], where=self.where)
+            case "audio":
+                return to_audio_part(part["url"], where=self.where)
+            case _:
+                return to_video_part(part if isinstance(part["url"], str) else part["url"], where=self.where)
+
+
+def _flat(made: Any) -> Iterator[Any]:
+    """What a helper returned, one by one: a medium alone, a list, lists in lists."""
+    if isinstance(made, (list, tuple)):
+        for one in made:
+            yield from _flat(one)
+    else:
+        yield made
+
+
+def select_model_keywords(given: Mapping[str, Any] | None, model_name: str) -> Mapping[str, Any] | None:
+    """lmms-eval's rule: the model's own entry alone; else everything, updated with `default` (or `dataset`).
+
+    >>> select_model_keywords({"default": {"post": "."}, "qwen": {"post": "!"}}, "qwen")
+    {'post': '!'}
+    """
+    if given is None:
+        return None
+    if model_name in given:
+        return given[model_name]  # type: ignore[no-any-return]
+    for key in ("default", "dataset"):
+        if key in given:
+            return {**given, **given[key]}
+    return given
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    loaded = function.load() if isinstance(function, HelperFunction) else function
+    return inspect.signature(loaded).parameters
+
+
+def _takes_keywords(function: Callable[..., Any]) -> bool:
+    parameters = _parameters(function)
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    return takes_any or "lmms_eval_specific_kwargs" in parameters

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pytest
+
+from assay.tasks.data.rows import Rows, iterate_rows
+
+datasets = pytest.importorskip("datasets")
+
+
+@pytest.fixture(scope="module")
+def table() -> Any:
+    count = 700  # several batches
+    made = datasets.Dataset.from_dict(
+        {
+            "text": [f"no. {at}" for at in range(count)],
+            "choices": [[str(at), None] for at in range(count)],
+            "nested": [{"x": at, "parts": [{"y": 0.5}]} for at in range(count)],
+            "when": [date(2020, 1, 1)] * count,
+            "answer": [at % 2 for at in range(count)],
+        }
+    )
+    return made.cast_column("answer", datasets.ClassLabel(names=["no", "yes"]))
+
+
+SHAPES: dict[str, Callable[[Any], Any]] = {
+    "as it was read": lambda table: table,
+    "shuffled": lambda table: table.shuffle(seed=1),
+    "filtered": lambda table: table.filter(lambda row: row["answer"] == 1),
+    "selected": lambda table: table.select([5, 3, 4]),
+    "mapped": lambda table: table.map(lambda row: {"text": row["text"].upper(), "more": 1}),
+    "without a column": lambda table: table.remove_columns("text"),
+    "empty": lambda table: table.select([]),
+    "with a format": lambda table: table.with_format("numpy", columns=["answer"]),
+    "with some columns": lambda table: table.with_format(None, columns=["answer", "text"]),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_are_those_the_library_makes(table: Any, shape: str) -> None:
+    rows = SHAPES[shape](table)
+    expected = list(rows)
+    assert [list(row.items()) for row in iterate_rows(rows)] == [list(row.items()) for row in expected]
+    assert list(iterate_rows(rows, 2, 30)) == expected[2:30]
+    assert list(iterate_rows(rows, len(expected) + 1)) == []
+
+
+def test_what_has_to_be_decoded_is_left_to_the_library(table: Any) -> None:
+    from PIL import Image
+
+    pictures = datasets.Dataset.from_dict({"picture": [Image.new("RGB", (2, 2))]})
+    (row,) = iterate_rows(pictures.cast_column("picture", datasets.Image()))
+    assert isinstance(row["picture"], Image.Image)
+
+
+def test_long_rows_come_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
+    long = datasets.Dataset.from_dict({"text": ["x" * 1_500_000] * 6})
+    taken: list[Any] = []
+    real = datasets.Dataset.__getitem__
+
+    def watched(self: Any, key: Any) -> Any:
+        taken.append(key)
+        return real(self, key)
+
+    monkeypatch.setattr(datasets.Dataset, "__getitem__", watched)
+    assert len(list(iterate_rows(long))) == 6
+    assert taken == [slice(0, 2), slice(2, 4), slice(4, 6)]
+
+
+def test_rows_of_files_are_handed_on_as_they_are() -> None:
+    rows = Rows([{"a": 1}, {"a": 2}, {"a": 3}])
+    assert list(iterate_rows(rows, 1)) == [{"a": 2}, {"a": 3}]
+    assert list(iterate_rows([{"a": 1}, {"a": 2}], 0, 1)) == [{"a": 1}]

@@ -1,0 +1,121 @@
+"""Tests of few-shot sampling."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.core.errors import TaskError
+from assay.tasks.prompts import fewshot_pool
+from assay.tasks.prompts.fewshot_pool import FewshotSampler, cache_examples
+from assay.tasks.prompts.turns import Turn
+
+POOL = [{"n": number} for number in range(20)]
+
+
+def test_an_example_is_written_once_however_often_it_is_drawn() -> None:
+    written: list[int] = []
+
+    def make(at: int) -> list[Turn]:
+        written.append(at)
+        return [Turn("user", str(at))]
+
+    turns = cache_examples(make)
+    assert [turn.content for turn in turns([3, 1]) + turns([1, 3, 2])] == ["3", "1", "1", "3", "2"]
+    assert written == [3, 1, 2]
+
+
+def test_of_a_huge_pool_only_some_examples_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fewshot_pool, "_MAX_CACHED_EXAMPLES", 2)
+    written: list[int] = []
+
+    def make(at: int) -> list[Turn]:
+        written.append(at)
+        return [Turn("user", str(at))]
+
+    turns = cache_examples(make)
+    for _ in range(2):
+        assert [turn.content for turn in turns([5, 6, 7])] == ["5", "6", "7"]
+    assert written == [5, 6, 7, 7]
+
+
+# --- sampling --------------------------------------------------------------------------------------
+
+
+@given(
+    seed=st.integers(0, 2**32), size=st.integers(1, 30), count=st.integers(1, 30), documents=st.integers(1, 5)
+)
+def test_the_default_sampler_is_pythons_sample_consumed_in_document_order(
+    seed: int, size: int, count: int, documents: int
+) -> None:
+    count = min(count, size)
+    sampler, generator = FewshotSampler("default", POOL * 2, seed), random.Random(seed)
+    sampler.pool = (POOL * 2)[:size]
+    for _ in range(documents):
+        assert sampler.pick(count) == generator.sample(range(size), count)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    asked=st.lists(st.integers(0, 19), min_size=1, max_size=5),
+    count=st.integers(1, 19),
+)
+def test_the_document_itself_is_left_out_as_lm_eval_does_it(seed: int, asked: list[int], count: int) -> None:
+    sampler, generator = FewshotSampler("default", POOL, seed), random.Random(seed)
+    for at in asked:
+        expected = [row for row in generator.sample(POOL, count + 1) if row != POOL[at]][:count]
+        assert [POOL[position] for position in sampler.pick(count, POOL[at])] == expected
+
+
+@given(seed=st.integers(0, 1000), copies=st.integers(1, 5), count=st.integers(1, 4))
+def test_all_copies_of_the_document_are_left_out(seed: int, copies: int, count: int) -> None:
+    pool = [{"n": 0}] * copies + [{"n": number} for number in range(1, 6)]
+    sampler, generator = FewshotSampler("default", pool, seed), random.Random(seed)
+    for _ in range(3):
+        expected = [row for row in generator.sample(pool, count + 1) if row != pool[0]][:count]
+        if len(expected) < count:
+            expected = generator.sample([row for row in pool if row != pool[0]], count)
+        assert [pool[at] for at in sampler.pick(count, pool[0])] == expected
+
+
+def test_first_n_takes_the_first_without_the_document_itself() -> None:
+    sampler = FewshotSampler("first_n", POOL, 1)
+    assert sampler.pick(3) == sampler.pick(3) == [0, 1, 2]
+    assert sampler.pick(3, {"n": 1}) == [0, 2, 3]
+    assert sampler.pick(3, {"n": 99}) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["default", "first_n"])
+def test_the_whole_pool_may_be_taken(kind: str) -> None:
+    assert sorted(FewshotSampler(kind, POOL, 1).pick(20)) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("kind", "pool", "document", "count", "has"),
+    [
+        ("default", 3, None, 4, 3),
+        ("default", 0, None, 1, 0),
+        ("default", 3, {"n": 0}, 3, 2),
+        ("first_n", 3, None, 4, 3),
+        ("first_n", 3, {"n": 0}, 3, 2),
+        ("first_n", 0, None, 1, 0),
+    ],
+)
+def test_a_pool_too_small_is_refused_with_its_size(
+    kind: str, pool: int, document: Any, count: int, has: int
+) -> None:
+    with pytest.raises(
+        TaskError, match=f"{count} few-shot examples are wanted, but the pool has {has}\\b"
+    ) as caught:
+        FewshotSampler(kind, POOL[:pool], 1, where="a.yaml:5").pick(count, document)
+    assert (caught.value.where, "fewshot_split" in caught.value.hint) == ("a.yaml:5", True)
+
+
+def test_an_unknown_sampler_is_refused() -> None:
+    with pytest.raises(TaskError, match="`balanced`") as caught:
+        FewshotSampler("balanced", POOL, 1, where="a.yaml:5")
+    assert "first_n" in caught.value.hint

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from assay.core.errors import MissingPackage, TaskError
+from assay.core.specs import TaskSpec
+from assay.tasks.data.rows import Rows
+from assay.tasks.task import Task
+
+ROWS = Rows([{"premise": "It rains.", "label": 1}])
+
+
+def made(tmp_path: Path, use_prompt: str, **more: Any) -> Task:
+    spec = TaskSpec(
+        name="t",
+        path=str(tmp_path / "t.yaml"),
+        dataset_path="nli",
+        test_split="test",
+        doc_to_text="never",
+        doc_to_target="used",
+        use_prompt=use_prompt,
+        **more,
+    )
+    return Task(spec, None, {"test": ROWS})
+
+
+def test_a_file_of_prompts_replaces_question_and_target(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(
+        "prompts:\n  plain:\n    doc_to_text: 'Premise: {{premise}}'\n    doc_to_target: 'no {{label}}'\n"
+    )
+    task = made(tmp_path, "own.yaml:plain")
+    assert (task.question(ROWS[0]), task.target(ROWS[0])) == ("Premise: It rains.", "no 1")
+
+
+@pytest.mark.parametrize(
+    ("use_prompt", "content", "message"),
+    [
+        ("plain", "", "names no prompt"),
+        ("shelf:plain", "", "not kept in `shelf`"),
+        (
+            "own.yaml:plane",
+            "prompts: {plain: {doc_to_text: a, doc_to_target: b}}",
+            "no prompt is called `plane`",
+        ),
+        ("own.yaml:plain", "prompts: {plain: {doc_to_text: a}}", "no template `doc_to_target`"),
+        ("own.yaml:plain", "- 1", "not a file of prompts"),
+        ("gone.yaml:plain", "", "cannot read the prompts"),
+    ],
+)
+def test_a_prompt_that_is_not_there_is_refused(
+    tmp_path: Path, use_prompt: str, content: str, message: str
+) -> None:
+    (tmp_path / "own.yaml").write_text(content)
+    with pytest.raises(TaskError, match=message):
+        made(tmp_path, use_prompt).question(ROWS[0])
+
+
+def test_without_promptsource_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "promptsource", None)
+    with pytest.raises(MissingPackage, match="promptsource"):
+        made(tmp_path, "promptsource:GPT-3 style").question(ROWS[0])
+
+
+class Template:
+    """A template with the methods promptsource's have."""
+
+    def apply(self, fields: Any) -> list[str]:
+        return [f"{fields['premise']} True?", "Yes"]
+
+    def get_answer_choices_list(self, fields: Any) -> list[str]:
+        return ["No", "Yes"]
+
+
+class DatasetTemplates(dict[str, Template]):
+    def __init__(self, dataset: str, subset: str | None = None) -> None:
+        super().__init__({"GPT-3 style": Template()})
+        assert (dataset, subset) == ("nli", None)
+
+    @property
+    def all_template_names(self) -> list[str]:
+        return list(self)
+
+
+def test_a_template_of_promptsource_gives_question_target_and_choices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, templates = ModuleType("promptsource"), ModuleType("promptsource.templates")
+    templates.DatasetTemplates = DatasetTemplates  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "promptsource", package)
+    monkeypatch.setitem(sys.modules, "promptsource.templates", templates)
+    task = made(tmp_path, "promptsource:GPT-3 style", output_type="multiple_choice", doc_to_choice=["a", "b"])
+    assert task.question(ROWS[0]) == "It rains. True?"
+    assert task.target(ROWS[0]) == "Yes"
+    assert task.choices(ROWS[0]) == ["No", "Yes"]
+    with pytest.raises(TaskError, match="no prompt is called `GPT-4 style`"):
+        made(tmp_path, "promptsource:GPT-4 style").question(ROWS[0])

@@ -10,11 +10,12 @@ from typing import Any
 
 import yaml
 
+from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model
 from assay.core.requests import Request
 from assay.core.responses import Outcome
-from assay.core.runspec import RunSpec
-from assay.engine.planning.plan import Plan, make_plan
+from assay.engine.planning.plan import make_plan
+from assay.engine.planning.records import Plan
 from assay.testing import ScriptedModel
 
 ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(6)]

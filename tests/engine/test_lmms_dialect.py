@@ -11,6 +11,7 @@ import yaml
 from tests.making import ROWS, Function, make_model, right_answers, write_choices, write_task
 
 import assay
+from assay.core.dialects import Dialect
 from assay.core.requests import Likelihood, Request
 from assay.core.responses import LogProbability
 from assay.core.specs import GroupMetric, GroupSpec
@@ -129,7 +130,7 @@ def test_a_group_takes_every_metric_that_holds_the_name_and_counts_tasks_alike()
         ],
     }
     entry = GroupMetric(metric="acc", weight_by_size=False)
-    group = GroupSpec(name="g", dialect="lmms_eval", members=("a", "b"), metrics=(entry,))
+    group = GroupSpec(name="g", dialect=Dialect.LMMS_EVAL, members=("a", "b"), metrics=(entry,))
     found = {estimate.metric: estimate for estimate in estimate_group(group, ["a", "b"], by_task)}
     assert set(found) == {"acc", "acc_norm"}
     assert found["acc"].value == 0.5
@@ -144,7 +145,7 @@ def test_a_group_may_sum_up_by_a_function_of_its_own() -> None:
         for name, value, size in (("a", 0.5, 3), ("b", 1.0, 1))
     }
     entry = GroupMetric(metric="acc", aggregation=lambda values, sizes, weigh: max(values) * sum(sizes))
-    group = GroupSpec(name="g", dialect="lmms_eval", members=("a", "b"), metrics=(entry,))
+    group = GroupSpec(name="g", dialect=Dialect.LMMS_EVAL, members=("a", "b"), metrics=(entry,))
     [estimate] = estimate_group(group, ["a", "b"], by_task)
     assert (estimate.value, estimate.stderr) == (4.0, None)
 

@@ -15,7 +15,7 @@ from tools.oracle.corpus import CorpusError, detect_harness, read_records
 __all__ = ["compare_corpora", "main"]
 
 _PATTERNS = {"lm_eval": ("tasks-*.jsonl*", "groups*.jsonl*"), "lmms_eval": ("records-*.jsonl*",)}
-_IGNORED_KEYS = {"deps", "helpers"}
+_IGNORED_KEYS = {"deps", "flags", "gold_out_of_range", "gold_variant", "helpers"}
 """Notes about the recording that no replay reads."""
 
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from assay.sandboxes.program_runner import allowed
+from assay.sandboxes.program_runner import allow_programs
 from assay.tasks.files.index import TaskIndex
 from tools.oracle.checks import RecordChecks
 from tools.oracle.corpus import detect_harness, read_records
@@ -164,7 +164,7 @@ def _replay_share(selection: RecordSelection) -> list[RecordChecks]:
     logging.disable(logging.WARNING)
     _silence_loguru()
     warnings.simplefilter("ignore")
-    with redirect_stdout(sys.stderr), allowed():
+    with redirect_stdout(sys.stderr), allow_programs():
         return list(replay(selection))
 
 

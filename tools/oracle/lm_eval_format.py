@@ -11,13 +11,13 @@ from assay.core.documents import Document
 from assay.core.messages import Image, Message, Prompt, Text
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.verdicts import Estimate, Unscored
-from assay.engine.judging.documents import JudgedBatch
-from assay.engine.planning.plan import PlannedTask
-from assay.engine.results.run_facts import task_shots
-from assay.tasks.prompts.field_compilers import loan
+from assay.engine.open_document import JudgedBatch
+from assay.engine.planning.records import PlannedTask
+from assay.engine.results.run_facts import get_num_fewshot
+from assay.tasks.prompts.field_compilers import copy_fields
 from tools.oracle.lm_eval_values import encode_value
 
-__all__ = ["collect_facts", "format_results", "format_samples", "format_requests"]
+__all__ = ["collect_facts", "format_requests", "format_results", "format_samples"]
 
 
 def format_requests(
@@ -25,7 +25,9 @@ def format_requests(
 ) -> Iterator[dict[str, Any]]:
     """Convert the requests of a document; a repeated request appears once."""
     spec = planned.spec
-    marked = spec.doc_to_image is not None and "<image>" in str(planned.task.question(loan(document.fields)))
+    marked = spec.doc_to_image is not None and "<image>" in str(
+        planned.task.question(copy_fields(document.fields))
+    )
     for request in requests:
         if request.repeat == 0:
             kind, arguments = _format_arguments(request, marked)
@@ -79,7 +81,9 @@ def format_samples(
             f"unscored: {verdict.why}" if isinstance(verdict, Unscored) else encode_value(verdict.value)
         )
     by_index = {document.index: document for document in documents}
-    targets = {index: planned.task.target(loan(document.fields)) for index, document in by_index.items()}
+    targets = {
+        index: planned.task.target(copy_fields(document.fields)) for index, document in by_index.items()
+    }
     rows = []
     for answer in judged.answers:
         index = answer.document
@@ -129,7 +133,7 @@ def collect_facts(planned: PlannedTask) -> dict[str, Any]:
     """Return what lm_eval reports about a task besides its scores."""
     spec = planned.spec
     return {
-        "n_shot": task_shots(planned),
+        "n_shot": get_num_fewshot(planned),
         "version": spec.version,
         "higher_is_better": {name: use.higher_is_better for name, use in planned.scorer.metrics.items()},
         "n_samples": {"original": len(planned.task.rows), "effective": planned.documents},

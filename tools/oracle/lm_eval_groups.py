@@ -7,10 +7,10 @@ from typing import Any
 
 from assay.core.specs import GroupSpec
 from assay.core.verdicts import Estimate
-from assay.engine.results.run_facts import shared_facts
+from assay.engine.results.run_facts import describe_group
 from assay.engine.results.summary import estimate_group
 from assay.tasks.files.index import TaskIndex
-from assay.tasks.files.selection import Selection, select
+from assay.tasks.files.selection import Selection, select_tasks
 from tools.oracle.checks import RecordChecks
 from tools.oracle.comparison import find_difference
 from tools.oracle.lm_eval_format import collect_facts, format_results
@@ -64,7 +64,7 @@ def _compare(
     splits: Callable[[str], Splits],
     checks: RecordChecks,
 ) -> None:
-    selection = select([group["group"]], index)
+    selection = select_tasks([group["group"]], index)
     checks.requests = find_difference(sorted(selection.tasks), sorted(group["tasks"]), "tasks")
     if checks.requests:
         checks.fail_remaining("tasks differ")
@@ -129,7 +129,7 @@ def _compare_groups(
     for name, spec in selection.groups.items():
         ours["versions"][name] = str(spec.version)
         direct = [replayed[member].planned for member in spec.members if member in replayed]
-        for key, shared in shared_facts(direct).items():
+        for key, shared in describe_group(direct).items():
             if shared not in (None, {}):
                 ours[key][name] = shared
     theirs = {key: record[key] for key in ours if key in record and key != "results"}

@@ -14,13 +14,15 @@ from assay.core.requests import Request
 from assay.core.responses import LogProbability, Outcome, Response
 from assay.core.specs import TaskSpec
 from assay.core.verdicts import Estimate, Evidence, Score, Unscored
-from assay.engine.judging.documents import JudgedBatch, OpenDocument, judge_documents
-from assay.engine.planning.plan import PlannedTask, check_functions
+from assay.engine.judging.documents import judge_documents
+from assay.engine.open_document import JudgedBatch, OpenDocument
+from assay.engine.planning.plan import check_functions
+from assay.engine.planning.records import PlannedTask
 from assay.engine.results.summary import estimate_task
 from assay.scoring.scorer import Scorer
 from assay.tasks.files.task_loader import task_from_config
 from assay.tasks.files.yaml_reader import read_task_file
-from assay.tasks.task import Rendering, open_task
+from assay.tasks.task import RenderingOptions, open_task
 from tools.oracle.checks import RecordChecks
 from tools.oracle.comparison import find_difference
 from tools.oracle.lm_eval_format import collect_facts, format_requests, format_results, format_samples
@@ -163,16 +165,16 @@ def seed_generators() -> None:
     numpy.random.seed(1234)
 
 
-def prepare_task(spec: TaskSpec, rendering: Rendering, splits: Splits) -> PlannedTask:
+def prepare_task(spec: TaskSpec, rendering: RenderingOptions, splits: Splits) -> PlannedTask:
     """Prepare a task with recorded documents."""
     check_functions(spec)
     task = open_task(spec, rendering, splits)
-    return PlannedTask(task=task, scorer=Scorer.of(task.spec), documents=len(task), digest="")
+    return PlannedTask(task=task, scorer=Scorer.from_spec(task.spec), documents=len(task), digest="")
 
 
-def rendering_from_record(record: Mapping[str, Any]) -> Rendering:
+def rendering_from_record(record: Mapping[str, Any]) -> RenderingOptions:
     """Return the rendering arguments of a record."""
-    return Rendering(
+    return RenderingOptions(
         num_fewshot=record.get("num_fewshot_arg"),
         chat=bool(record.get("chat")),
         multiturn=bool(record.get("fewshot_as_multiturn")),

@@ -11,8 +11,8 @@ from assay.core.errors import DatasetError
 from assay.core.messages import Prompt, Text, Video
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.verdicts import Estimate
-from assay.engine.judging.documents import JudgedBatch
-from assay.engine.planning.plan import PlannedTask
+from assay.engine.open_document import JudgedBatch
+from assay.engine.planning.records import PlannedTask
 from assay.tasks.prompts import multimodal
 from assay.tasks.prompts.media_parts import AUDIO_SUFFIXES, IMAGE_SUFFIXES
 from assay.tasks.task import Task
@@ -31,7 +31,7 @@ class MediaTracker:
     def track(self) -> Iterator[None]:
         """Track every media part created in this context."""
         names = vars(multimodal)
-        real = names["media_part"]
+        real = names["to_media_part"]
 
         def build_and_track(value: Any, **keywords: Any) -> Any:
             try:
@@ -41,11 +41,11 @@ class MediaTracker:
             self._sources[id(part)] = (part, value)
             return part
 
-        names["media_part"] = build_and_track
+        names["to_media_part"] = build_and_track
         try:
             yield
         finally:
-            names["media_part"] = real
+            names["to_media_part"] = real
 
     def find_source(self, part: Any) -> Any:
         """Return the value a part was built from."""
@@ -70,9 +70,9 @@ def format_request(tracker: MediaTracker, request: Request) -> dict[str, Any]:
 
 def format_messages(tracker: MediaTracker, task: Task, fields: Mapping[str, Any], shots: Any) -> Any:
     """Convert the messages of a document, with the media types of lmms_eval's chat protocol."""
-    if task.visuals.messages is not None:
-        return encode_value(task.visuals.own_messages(fields))
-    prompt = task.messages(fields, shots)
+    if task.multimodal.doc_to_messages is not None:
+        return encode_value(task.multimodal.call_doc_to_messages(fields))
+    prompt = task.build_messages(fields, shots)
     content: list[Any] = []
     for part in prompt.messages[0].parts:
         if isinstance(part, Text):
@@ -110,7 +110,7 @@ def format_results(
         ):
             numbers[f"{name}_{key},{pipeline}"] = "N/A" if error is None else error
     for verdict in judged.verdicts:
-        if not planned.scorer.reports(verdict.metric):
+        if not planned.scorer.is_reported(verdict.metric):
             numbers[f"{verdict.metric},{verdict.pipeline}"] = []
             numbers[f"{verdict.metric}_stderr,{verdict.pipeline}"] = []
     return {key: encode_value(value) for key, value in numbers.items()}

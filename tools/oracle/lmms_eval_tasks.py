@@ -13,15 +13,17 @@ from assay.core.documents import Document
 from assay.core.requests import Request
 from assay.core.responses import Failure, LogProbability, Outcome, Response
 from assay.core.verdicts import Evidence, Score, Unscored
-from assay.engine.judging.documents import JudgedBatch, OpenDocument, judge_documents
-from assay.engine.planning.plan import PlannedTask, check_functions
+from assay.engine.judging.documents import judge_documents
+from assay.engine.open_document import JudgedBatch, OpenDocument
+from assay.engine.planning.plan import check_functions
+from assay.engine.planning.records import PlannedTask
 from assay.engine.results.summary import estimate_task
 from assay.engine.running.dialogues import DocumentDialogues
 from assay.scoring.scorer import Scorer
 from assay.tasks.files.task_loader import task_from_config
 from assay.tasks.files.yaml_reader import read_task_file
-from assay.tasks.prompts.field_compilers import loan
-from assay.tasks.task import Rendering, Task, open_task
+from assay.tasks.prompts.field_compilers import copy_fields
+from assay.tasks.task import RenderingOptions, Task, open_task
 from assay.user_code.random_state import TaskRandomState
 from tools.oracle.checks import RecordChecks
 from tools.oracle.comparison import find_difference
@@ -114,10 +116,10 @@ class _RecordReplay:
         check_functions(spec)
         self.spec = spec
         media = bool((self.record.get("flags") or {}).get("process_with_media"))
-        rendering = Rendering(model_name="default", chat_messages=False, process_with_media=media)
+        rendering = RenderingOptions(model_name="default", chat_messages=False, process_with_media=media)
         task = open_task(spec, rendering, self.splits)
         task.shape  # noqa: B018 - the harness reads the first document before it renders any
-        return PlannedTask(task=task, scorer=Scorer.of(task.spec), documents=len(task), digest="")
+        return PlannedTask(task=task, scorer=Scorer.from_spec(task.spec), documents=len(task), digest="")
 
     def _open_documents(self, planned: PlannedTask) -> list[OpenDocument]:
         """Open every document with its requests and recorded responses; run dialogues to their end."""
@@ -143,7 +145,7 @@ class _RecordReplay:
         responses = self.record["responses"][str(document.document.index)]
         draws = TaskRandomState((0, 1234), planned.task.name)
         while True:
-            following = talks.go_on(document.requests, document.outcomes, draws, None)
+            following = talks.advance(document.requests, document.outcomes, draws, None)
             if isinstance(following, Failure):
                 document.outcomes.append(following)
                 return
@@ -170,7 +172,7 @@ class _RecordReplay:
         ours = []
         seed_generators()
         for document in task.documents():
-            fields = loan(document.fields)
+            fields = copy_fields(document.fields)
             ours.append(
                 {
                     "doc_id": document.index,
@@ -190,10 +192,10 @@ class _RecordReplay:
             return None  # a bare path: lmms_eval treats each character as a video
         seed_generators()
         task = planned.task
-        shots = task.shots.begin()
+        shots = task.fewshot.start_sampling()
         ours = []
         for document in task.documents():
-            fields = loan(document.fields)
+            fields = copy_fields(document.fields)
             with self.tracker.track():
                 ours.append(
                     {
@@ -211,7 +213,7 @@ class _RecordReplay:
                 if found := find_difference(encode_value(ours), values, f"generation_kwargs.{model}"):
                     return found
         for model, values in self.record["specific_kwargs"].items():
-            keywords = self._open_for_model(model).visuals.keywords
+            keywords = self._open_for_model(model).multimodal.keywords
             if found := find_difference(encode_value(keywords), values, f"specific_kwargs.{model}"):
                 return found
         return None
@@ -222,7 +224,9 @@ class _RecordReplay:
                 continue  # the helper function failed for this model
             task = self._open_for_model(model)
             seed_generators()
-            ours = [encode_value(task.question(loan(document.fields))) for document in task.documents()]
+            ours = [
+                encode_value(task.question(copy_fields(document.fields))) for document in task.documents()
+            ]
             for index, text in enumerate(texts):
                 if not isinstance(text, dict) and (
                     found := find_difference(ours[index], text, f"{model}[{index}]")
@@ -232,7 +236,7 @@ class _RecordReplay:
 
     def _open_for_model(self, model: str) -> Task:
         """Open the task with the settings of another model and the same functions."""
-        return open_task(self.spec, Rendering(model_name=model, chat_messages=False), self.splits)
+        return open_task(self.spec, RenderingOptions(model_name=model, chat_messages=False), self.splits)
 
     # --- scores -----------------------------------------------------------------------------------
 
@@ -267,7 +271,7 @@ class _RecordReplay:
         task = planned.task
         for index, row in enumerate(self.record.get("alt_samples") or ()):
             seed_generators()
-            fields = loan(task.judged_fields(task.rows[row["doc_id"]]))
+            fields = copy_fields(task.scoring_fields(task.rows[row["doc_id"]]))
             try:
                 ours = encode_value(self._judge_one(planned, fields, row["response"]))
             except Exception as error:  # noqa: BLE001 - helper code of any task runs here

@@ -27,7 +27,7 @@ def json_option(function: Any) -> Any:
 
 def find_run_folder(word: str, folders: tuple[str, ...]) -> Path:
     """Return the folder of a run given by id, start of an id, path or `latest`."""
-    from assay.store.finding import find_run
+    from assay.store.runs.lookup import find_run
 
     return find_run(word, folders or click.get_current_context().meta.get(FOLDERS_KEY, ()))
 

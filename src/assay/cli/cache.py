@@ -38,9 +38,9 @@ def command() -> None:
 
 
 def _resolve_cache_path(given: Path | None) -> Path:
-    from assay.store.cache import default_cache
+    from assay.store.cache.response_cache import default_cache_path
 
-    return default_cache() if given is None else given
+    return default_cache_path() if given is None else given
 
 
 _cache_file_option = click.option(
@@ -63,10 +63,10 @@ def path_command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def ls_command(file: Path | None, as_json: bool) -> None:
     """List models with the number, size and age of their cached responses."""
-    from assay.store.cache_care import cached_models
+    from assay.store.cache.maintenance import list_cached_models
 
     path = _resolve_cache_path(file)
-    models = cached_models(path)
+    models = list_cached_models(path)
     size = path.stat().st_size if path.exists() else 0
     if as_json:
         document = {"path": str(path), "bytes": size, "models": [asdict(model) for model in models]}
@@ -74,7 +74,7 @@ def ls_command(file: Path | None, as_json: bool) -> None:
         return
     if models:
         _print_models(models)
-    from assay.viewer.terminal.runs_table import format_bytes
+    from assay.viewer.number_format import format_bytes
 
     count = sum(model.responses for model in models)
     click.echo(f"{count} responses, {format_bytes(size)}  ({path})", err=True)
@@ -86,7 +86,8 @@ def _print_models(models: Sequence[Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from assay.viewer.terminal.runs_table import format_age, format_bytes, render_table_text
+    from assay.viewer.number_format import format_age, format_bytes
+    from assay.viewer.text_tables import render_table_text
 
     now = time.time()
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
@@ -124,20 +125,20 @@ def prune_command(
     as_json: bool,
 ) -> None:
     """Remove responses from the cache. Runs may use the cache at the same time; they request removed responses again."""
-    from assay.store.cache_care import prune
-    from assay.viewer.terminal.runs_table import format_bytes
+    from assay.store.cache.maintenance import prune_cache
+    from assay.viewer.number_format import format_bytes
 
     if older_than is None and model is None and not everything:
         raise InvalidOption(
             "nothing to prune: no selection given", hint="pass --older_than 30d, --model NAME or --all"
         )
     before = None if older_than is None else time.time() - parse_age(older_than)
-    pruned = prune(_resolve_cache_path(file), before=before, model=model, dry_run=dry_run)
+    pruned = prune_cache(_resolve_cache_path(file), before=before, model=model, dry_run=dry_run)
     if as_json:
         click.echo(json.dumps({**asdict(pruned), "dry_run": dry_run}, indent=2))
         return
     verb = "would be removed" if dry_run else "removed"
-    freed = f", {format_bytes(pruned.freed)} freed" if pruned.freed else ""
+    freed = f", {format_bytes(pruned.freed_bytes)} freed" if pruned.freed_bytes else ""
     click.echo(f"{pruned.responses} responses {verb}{freed}")
 
 

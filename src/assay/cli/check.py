@@ -49,10 +49,10 @@ def command(
 ) -> int:
     """Run the command; its help text is above."""
     from assay.checks.checker import CheckOptions, check_tasks
-    from assay.tasks.files.index import TaskIndex, default_roots
+    from assay.tasks.files.index import TaskIndex, find_task_roots
 
     words = [name for word in task_names for name in word.split(",") if name]
-    index = TaskIndex.build(default_roots(include_path))
+    index = TaskIndex.build(find_task_roots(include_path))
     report = check_tasks(words, index, CheckOptions(data=not no_data, data_root=data_root), processes=jobs)
     if as_json:
         click.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))

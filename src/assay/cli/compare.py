@@ -134,7 +134,7 @@ def _write_plot(comparison: Any, path: Path, *, several: bool) -> None:
 
 
 def _print(comparison: Any, *, show_flips: bool, sources: tuple[Any, Any]) -> None:
-    from assay.viewer.comparison.model_scores import ModelSheets
+    from assay.viewer.comparison.model_scores import ModelScoreTables
 
     first = _format_run(comparison.first, comparison.first_model)
     click.secho(
@@ -149,7 +149,7 @@ def _print(comparison: Any, *, show_flips: bool, sources: tuple[Any, Any]) -> No
         print_table(comparison, comparison.categories)
     print_remarks(comparison)
     for source in sources:
-        if isinstance(source, ModelSheets):
+        if isinstance(source, ModelScoreTables):
             used = dict.fromkeys(source.runs[row.task] for row in comparison.rows)
             click.echo(escape_control_characters(f"{source.name}: {', '.join(used)}"))
     if show_flips:
@@ -166,7 +166,7 @@ def print_table(comparison: Any, rows: Any) -> None:
     from rich.console import Console
 
     from assay.viewer.comparison.comparison_table import build_comparison_table
-    from assay.viewer.terminal.runs_table import render_table_text
+    from assay.viewer.text_tables import render_table_text
 
     console = Console()
     if console.is_terminal:
@@ -200,8 +200,8 @@ def _print_flips(comparison: Any, sources: tuple[Any, Any]) -> None:
             bold=True,
         )
         shown = row.flips[:_MAX_SHOWN_FLIPS]
-        before = sources[0].looks(row.task, [flip.document for flip in shown])
-        after = sources[1].looks(row.task, [flip.other for flip in shown])
+        before = sources[0].read_excerpts(row.task, [flip.document for flip in shown])
+        after = sources[1].read_excerpts(row.task, [flip.other for flip in shown])
         for flip in shown:
             click.echo(f"  document {flip.document}: {flip.first:g} → {flip.second:g}")
             for look in (before.get(flip.document), after.get(flip.other)):

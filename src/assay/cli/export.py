@@ -69,7 +69,7 @@ def command(
 ) -> int:
     """Run the command; its help text is above."""
     from assay.core.errors import InvalidOption
-    from assay.store.runs import Run
+    from assay.store.runs.run import Run
     from assay.viewer.exports import export
     from assay.viewer.exports.junit import parse_threshold
 

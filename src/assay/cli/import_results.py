@@ -35,7 +35,7 @@ Examples:
 def command(places: tuple[str, ...], output_path: Path | None, as_json: bool) -> None:
     """Run the command; its help text is above."""
     from assay.engine.results.import_results import import_results
-    from assay.store.runs import Run
+    from assay.store.runs.run import Run
     from assay.viewer.terminal.results_table import format_results
 
     rows = []

@@ -39,9 +39,9 @@ def command(task_names: tuple[str, ...], as_json: bool, config: Path | None, **v
 
     plan = api.plan(spec)
 
-    from assay.engine.planning.cost_forecast import forecast
+    from assay.engine.planning.cost_forecast import forecast_cost
 
-    expected = forecast(plan)
+    expected = forecast_cost(plan)
     if as_json:
         click.echo(json.dumps(_to_json(plan, expected), ensure_ascii=False, indent=2))
     else:
@@ -124,8 +124,7 @@ def _print(plan: Any, expected: Any) -> None:
 
 def _format_estimate(expected: Any) -> str:
     """Return the estimated numbers of tokens and the cost as ranges."""
-    from assay.viewer.terminal.progress import format_count
-    from assay.viewer.terminal.results_table import format_dollars
+    from assay.viewer.number_format import format_count, format_dollars
 
     def format_range(span: Any, format_value: Any) -> str:
         low, high = format_value(span.low), format_value(span.high)

@@ -98,7 +98,7 @@ def _print(rows: list[Any], options: Any) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from assay.viewer.terminal.runs_table import render_table_text
+    from assay.viewer.text_tables import render_table_text
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for title in ("task", "metric"):

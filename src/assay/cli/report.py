@@ -81,7 +81,7 @@ def command(
 
 def _open_latest_scoring(folder: Path) -> Any:
     """Open the latest scoring of a run if it covers all tasks, else the run."""
-    from assay.store.runs import Run
+    from assay.store.runs.run import Run
 
     run = Run(folder)
     last = run.scored(None)

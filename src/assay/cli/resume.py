@@ -47,7 +47,7 @@ def command(
     start_logging(verbosity)
 
     from assay import api
-    from assay.store.finding import find_run
+    from assay.store.runs.lookup import find_run
 
     finished = api.resume(
         find_run(run, folders),

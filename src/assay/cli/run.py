@@ -71,9 +71,9 @@ add_run_options(command)
 
 def _load_repeated_spec(word: str, values: dict[str, Any], config: Path | None) -> RunSpec:
     """Return the options of an earlier run, overridden by flags; print the overrides."""
-    from assay.engine.planning.recorded_plan import recall
+    from assay.engine.planning.recorded_plan import load_options
 
-    recalled = recall(_read_manifest(word), collect_options(values, config))
+    recalled = load_options(_read_manifest(word), collect_options(values, config))
     if recalled.given:
         names = ", ".join(f"--{name}" for name in recalled.given)
         click.echo(f"overrides options of {word}: {names}", err=True)
@@ -86,7 +86,7 @@ def _load_repeated_spec(word: str, values: dict[str, Any], config: Path | None) 
 
 def _read_manifest(word: str) -> dict[str, Any]:
     from assay.engine.planning.recorded_plan import read_manifest
-    from assay.store.finding import find_run
+    from assay.store.runs.lookup import find_run
 
     path = Path(word).expanduser()
     return read_manifest(path if path.is_file() and path.suffix == ".json" else find_run(word))

@@ -53,7 +53,7 @@ def list_command(folders: tuple[str, ...], as_json: bool) -> None:
 
 
 def _print_runs(folders: tuple[str, ...], as_json: bool) -> None:
-    from assay.store.finding import DEFAULT_FOLDER, list_runs
+    from assay.store.runs.lookup import DEFAULT_FOLDER, list_runs
 
     for folder in folders:
         if not Path(folder).is_dir():
@@ -71,7 +71,8 @@ def _print_runs(folders: tuple[str, ...], as_json: bool) -> None:
 def _print_table(summaries: list[Any]) -> None:
     from rich.console import Console
 
-    from assay.viewer.terminal.runs_table import build_runs_table, render_table_text
+    from assay.viewer.terminal.runs_table import build_runs_table
+    from assay.viewer.text_tables import render_table_text
 
     console = Console()
     if console.is_terminal:
@@ -95,13 +96,13 @@ def _to_json(summary: Any) -> dict[str, Any]:
 def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
     """Show a run: options, environment, results and later scorings."""
     from assay import api
-    from assay.engine.planning.recorded_plan import manifest_of
-    from assay.store.finding import summary_of
+    from assay.engine.planning.recorded_plan import get_manifest
+    from assay.store.runs.lookup import summarise_run
 
     folder = find_run_folder(run, folders)
-    summary, opened = summary_of(folder), api.Run(folder)
+    summary, opened = summarise_run(folder), api.Run(folder)
     try:
-        manifest: dict[str, Any] | None = manifest_of(opened)
+        manifest: dict[str, Any] | None = get_manifest(opened)
     except AssayError:
         manifest = None
     if as_json:
@@ -125,7 +126,8 @@ def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
 def _print_run(summary: Any, opened: Any, manifest: dict[str, Any] | None) -> None:
     from rich.console import Console
 
-    from assay.viewer.terminal.results_table import build_results_table, format_notes, format_results
+    from assay.viewer.results.notes import format_notes
+    from assay.viewer.terminal.results_table import build_results_table, format_results
     from assay.viewer.terminal.runs_table import describe_run
 
     for line in describe_run(summary, manifest):
@@ -178,7 +180,7 @@ def path_command(run: str, folders: tuple[str, ...]) -> None:
 @json_option
 def rm_command(runs: tuple[str, ...], folders: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Remove runs. Keeps files that Assay did not write; refuses a run that is in progress."""
-    from assay.store.care import remove_run
+    from assay.store.runs.maintenance import remove_run
 
     selected = list(dict.fromkeys(find_run_folder(run, folders) for run in runs))
     if not yes:
@@ -212,14 +214,14 @@ def repair_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
     Verifies the checksum of every page. Intact responses are kept; `assay resume` requests the others again and
     recomputes the scores.
     """
-    from assay.store.care import repair_run
+    from assay.store.runs.maintenance import repair_run
 
     folder = find_run_folder(run, folders)
     salvaged = repair_run(folder)
     if as_json:
         about = {"damaged": salvaged is not None, "folder": str(folder)}
         if salvaged is not None:
-            about |= {"responses": salvaged.responses, "aside": str(salvaged.aside)}
+            about |= {"responses": salvaged.responses, "aside": str(salvaged.damaged_file)}
         click.echo(json.dumps(about, ensure_ascii=False, indent=2))
     elif salvaged is None:
         click.echo(f"no damage found in {folder}")

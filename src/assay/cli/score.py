@@ -139,8 +139,8 @@ def _print(scoring: Any, rows: list[dict[str, Any]]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from assay.viewer.terminal.results_table import format_float, format_number
-    from assay.viewer.terminal.runs_table import render_table_text
+    from assay.viewer.number_format import format_float, format_number
+    from assay.viewer.text_tables import render_table_text
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for title in ("task", "filter", "metric"):

@@ -99,12 +99,12 @@ class _PromptOnlyModel:
 def _render_rows(planned: Any, preview: Any) -> list[dict[str, Any]]:
     from assay.core.codec import to_plain
     from assay.core.requests import Generate, Likelihood
-    from assay.tasks.prompts.field_compilers import loan
+    from assay.tasks.prompts.field_compilers import copy_fields
 
     task = planned.task
     rows = []
     for document, requests in task.render():
-        fields = loan(document.fields)
+        fields = copy_fields(document.fields)
         asked = []
         for request in requests:
             if request.repeat:

@@ -66,13 +66,13 @@ def command(
     from assay.engine.planning.sweeps import read_sweep
 
     definition = read_sweep(sweep, collect_options(values, config))
-    planned = _plan_cells(definition.cells)
+    planned = _plan_cells(definition.runs)
     if dry_run:
         print_forecast(planned, as_json=as_json)
         return
-    if len(definition.cells) != len(planned):
+    if len(definition.runs) != len(planned):
         click.echo(
-            f"note: {len(definition.cells) - len(planned)} of {len(definition.cells)} runs are duplicates of others",
+            f"note: {len(definition.runs) - len(planned)} of {len(definition.runs)} runs are duplicates of others",
             err=True,
         )
     failed = run_all(
@@ -126,9 +126,9 @@ def _finish(
 ) -> None:
     """Print the results of all runs and raise an error if a run failed."""
     from assay import api
-    from assay.store.journal import FILE_NAME
+    from assay.store.journal.journal import JOURNAL_FILE
 
-    opened = [(cell, api.open_run(folder)) for cell, folder in runs if (folder / FILE_NAME).is_file()]
+    opened = [(cell, api.open_run(folder)) for cell, folder in runs if (folder / JOURNAL_FILE).is_file()]
     try:
         if as_json:
             click.echo(
@@ -153,11 +153,13 @@ def _finish(
 
 def _print_table(runs: Sequence[tuple[Any, Any]]) -> None:
     """Print one table with tasks in rows and runs in columns."""
-    from assay.store.run_sheets import RunSheets
+    from assay.store.documents.run_score_tables import RunScoreTables
     from assay.viewer.matrix import build_matrix, format_matrix
 
     if runs:
-        matrix = build_matrix([RunSheets(run) for _, run in runs], labels=[cell.name for cell, _ in runs])
+        matrix = build_matrix(
+            [RunScoreTables(run) for _, run in runs], labels=[cell.name for cell, _ in runs]
+        )
         click.echo(format_matrix(matrix, "text"), nl=False)
 
 
@@ -215,20 +217,20 @@ def print_forecast(planned: Sequence[tuple[Any, Any]], *, as_json: bool) -> None
 
 
 def _build_forecast_row(cell: Any, plan: Any) -> dict[str, Any]:
-    from assay.engine.planning.cost_forecast import forecast
-    from assay.engine.planning.journal_setup import finished_run
+    from assay.engine.planning.cost_forecast import forecast_cost
+    from assay.engine.planning.journal_setup import find_finished_run
 
-    expected = forecast(plan)
+    expected = forecast_cost(plan)
     started = (plan.folder / "journal.sqlite").exists()
     return {
         "model": cell.model,
         "setting": cell.setting,
         "run": plan.run_id,
-        "state": "finished" if finished_run(plan) is not None else "started" if started else "new",
+        "state": "finished" if find_finished_run(plan) is not None else "started" if started else "new",
         "tasks": list(plan.tasks),
         "documents": plan.documents,
         "requests": sum(sum(kinds.values()) for kinds in expected.counts.values()),
-        "estimate": expected.plain(),
+        "estimate": expected.to_json(),
         "notes": list(plan.notes),
     }
 
@@ -239,7 +241,7 @@ def _print_forecast_table(rows: Sequence[Mapping[str, Any]]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from assay.viewer.terminal.progress import format_count
+    from assay.viewer.number_format import format_count
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for title in _FORECAST_COLUMNS:
@@ -266,7 +268,7 @@ def _print_forecast_table(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _format_cost(estimate: Mapping[str, Any]) -> str:
-    from assay.viewer.terminal.results_table import format_dollars
+    from assay.viewer.number_format import format_dollars
 
     if estimate["cost_usd"] is None:
         return "?" if estimate["billed_as"] else ""
@@ -274,7 +276,7 @@ def _format_cost(estimate: Mapping[str, Any]) -> str:
 
 
 def _print_cost(estimates: Sequence[Mapping[str, Any]]) -> None:
-    from assay.viewer.terminal.results_table import format_dollars
+    from assay.viewer.number_format import format_dollars
 
     known = [estimate["cost_usd"] for estimate in estimates if estimate["cost_usd"] is not None]
     if known:

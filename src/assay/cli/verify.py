@@ -47,7 +47,7 @@ def command(run: str, ignore: tuple[str, ...], as_json: bool, folders: tuple[str
             f"unknown kind of change `{unknown[0]}`", where="--ignore", hint=f"one of: {', '.join(KINDS)}"
         )
     verification = api.verify(find_run_folder(run, folders))
-    drifts = [drift for drift in verification.drifts if drift.kind not in ignored]
+    drifts = [drift for drift in verification.changes if drift.kind not in ignored]
     drifts.sort(key=lambda drift: KINDS.index(drift.kind))
     if as_json:
         click.echo(json.dumps(_to_json(verification, drifts), ensure_ascii=False, indent=2))

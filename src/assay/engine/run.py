@@ -24,8 +24,8 @@ from assay.engine.judging.dispatch import JudgeDispatcher
 from assay.engine.judging.documents import list_scores
 from assay.engine.judging.llm_judges import ask_judges
 from assay.engine.open_document import JudgedBatch, OpenDocument
-from assay.engine.planning.plan import Plan, PlannedTask
-from assay.engine.results.stop_rules import open_stops, stop_facts
+from assay.engine.planning.records import Plan, PlannedTask
+from assay.engine.results.stop_rules import describe_stops, make_stop_rules
 from assay.engine.results.summary import summarise
 from assay.engine.running.batching import ResponseBatcher, shorten_thread_switches
 from assay.engine.running.cost_ledger import open_ledger
@@ -68,7 +68,7 @@ async def run(
             with stream.judge_context:
                 await stream.execute()
                 if stream.stops:
-                    facts = stop_facts(plan, stream.stops, journal.read_facts())
+                    facts = describe_stops(plan, stream.stops, journal.read_facts())
                     await asyncio.wrap_future(journal.set_facts(facts))
                 progress.stage = "summarise"
                 estimates = await executor.run(partial(summarise, plan, journal))
@@ -97,7 +97,7 @@ class _RunStream:
         self.executor = executor
         self.model_digest = plan.model_digest
         self.group = asyncio.TaskGroup()
-        self.stops = open_stops(plan, journal)
+        self.stops = make_stop_rules(plan, journal)
         self.random_states = {name: TaskRandomState(plan.spec.seed, name) for name in plan.tasks}
         # documents to requests
         traits = plan.model.traits
@@ -127,7 +127,7 @@ class _RunStream:
 
         self.services = ModelServices(journal, cache, progress, plan.judges, plan.programs, self.ledger)
         plan.programs.wait = executor.wait
-        self.judge_context = JudgeContext(self.services, executor, plan.house_judges)
+        self.judge_context = JudgeContext(self.services, executor, plan.default_judges)
         self.dispatcher = JudgeDispatcher(plan, executor, self.random_states, self.judge_context)
 
     async def execute(self) -> None:

@@ -13,7 +13,7 @@ from assay.core.responses import Failure, LogProbability, Outcome, Response
 from assay.core.verdicts import Score, Unscored
 from assay.engine.judging.documents import judge_documents, list_scores
 from assay.engine.open_document import JudgedBatch, OpenDocument
-from assay.engine.planning.plan import PlannedTask
+from assay.engine.planning.records import PlannedTask
 
 
 def plan_of(path: Path) -> PlannedTask:

@@ -15,7 +15,7 @@ from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.ports import Ability, Model, Traits
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.specs import TaskSpec
-from assay.engine.planning.capabilities import abilities_needed, check_abilities
+from assay.engine.planning.capabilities import check_abilities, list_required_abilities
 from assay.models import BUILTIN_MODELS, find_models_with
 from assay.testing import ScriptedModel
 
@@ -60,7 +60,7 @@ def test_there_is_a_question_for_every_ability() -> None:
 
 @pytest.mark.parametrize("name", ASKED)
 def test_what_a_request_needs_is_seen_in_it(name: str) -> None:
-    needed = abilities_needed([ASKED[name]])
+    needed = list_required_abilities([ASKED[name]])
     assert name in needed
     assert needed <= {name, "generate"}
 
@@ -79,7 +79,7 @@ def make(name: str) -> Model:
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_every_adapter_is_taken_at_its_word(adapter: str, name: str) -> None:
     model = make(adapter)
-    needed = abilities_needed([ASKED[name]])
+    needed = list_required_abilities([ASKED[name]])
     fits = needed <= model.traits.abilities and model.traits.needs <= needed
     spec = TaskSpec(name="task")
     if fits:

@@ -8,17 +8,19 @@ import pytest
 from tests.engine.running.test_cost_ledger import Paid
 from tests.making import planned, write_choices, write_task
 
-from assay.engine.planning.cost_forecast import forecast
+from assay.engine.planning.cost_forecast import forecast_cost
 from assay.testing import ScriptedModel
 
 
 def test_the_range_holds_what_the_prompts_and_limits_say(workspace: Path) -> None:
     path = write_task(workspace, generation_kwargs={"max_gen_toks": 100, "until": ["\n"]})
-    expected = forecast(planned(Paid(), tasks=[str(path)]))
+    expected = forecast_cost(planned(Paid(), tasks=[str(path)]))
     letters = 6 * len("Question: What is 0 + 1?\nAnswer:")
     assert expected.counts == {"sums": {"generate": 6}}
-    assert (expected.read.low, expected.read.high) == pytest.approx((letters / 5, letters / 3))
-    assert (expected.written.low, expected.written.high) == (24, 600)
+    assert (expected.input_tokens.low, expected.input_tokens.high) == pytest.approx(
+        (letters / 5, letters / 3)
+    )
+    assert (expected.output_tokens.low, expected.output_tokens.high) == (24, 600)
     assert expected.cost_usd is not None
     high = (round(letters / 3) * 0.15 + 600 * 0.60) / 1e6
     assert expected.cost_usd.high == pytest.approx(high)
@@ -28,17 +30,17 @@ def test_the_range_holds_what_the_prompts_and_limits_say(workspace: Path) -> Non
 
 def test_a_batch_is_estimated_at_its_own_price(workspace: Path) -> None:
     path = str(write_task(workspace))
-    whole = forecast(planned(Paid(), tasks=[path])).cost_usd
-    half = forecast(planned(Paid(), tasks=[path], batch_api=True)).cost_usd
+    whole = forecast_cost(planned(Paid(), tasks=[path])).cost_usd
+    half = forecast_cost(planned(Paid(), tasks=[path], batch_api=True)).cost_usd
     assert whole is not None and half is not None
     assert half.high == pytest.approx(whole.high / 2)
 
 
 def test_likelihoods_read_the_choices_and_write_nothing(workspace: Path) -> None:
-    expected = forecast(planned(ScriptedModel(), tasks=[str(write_choices(workspace))]))
+    expected = forecast_cost(planned(ScriptedModel(), tasks=[str(write_choices(workspace))]))
     assert expected.counts == {"choices": {"likelihood": 8}}
-    assert expected.written.high == 0
-    assert expected.read.low > 0
+    assert expected.output_tokens.high == 0
+    assert expected.input_tokens.low > 0
     assert (expected.billed_as, expected.cost_usd) == ("", None)
 
 
@@ -46,5 +48,5 @@ def test_no_price_is_no_estimate_of_money(workspace: Path) -> None:
     class Unheard(Paid):
         billed = "openai/unheard-of"
 
-    expected = forecast(planned(Unheard(), tasks=[str(write_task(workspace))]))
+    expected = forecast_cost(planned(Unheard(), tasks=[str(write_task(workspace))]))
     assert (expected.billed_as, expected.cost_usd) == ("openai/unheard-of", None)

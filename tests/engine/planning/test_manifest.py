@@ -13,16 +13,11 @@ from tests.making import ROWS, Function, make_model, planned, write_task
 
 import assay
 from assay.core.errors import AssayError, DatasetError, InvalidOption
-from assay.engine.planning.environment import commits, hardware, versions
+from assay.engine.planning.environment import describe_hardware, find_commits, list_versions
 from assay.engine.planning.manifest import make_manifest
 from assay.engine.planning.manifest_diff import KINDS, compare_manifests
-from assay.engine.planning.recorded_plan import (
-    RememberedModel,
-    is_untouched,
-    manifest_of,
-    read_manifest,
-    recall,
-)
+from assay.engine.planning.recorded_model import RecordedModel
+from assay.engine.planning.recorded_plan import get_manifest, is_unmodified, load_options, read_manifest
 
 HELPERS = "def text(doc):\n    return 'What is ' + doc['question'][8:]\n"
 
@@ -42,9 +37,9 @@ def task(workspace: Path) -> Path:
 
 def test_a_run_keeps_its_manifest_in_the_journal_and_beside_it(task: Path) -> None:
     run = assay.run(model=make_model(), tasks=[str(task)], limit=3, command=["assay", "run", "--limit", "3"])
-    kept, written = manifest_of(run), read_manifest(run.folder / "manifest.json")
+    kept, written = get_manifest(run), read_manifest(run.folder / "manifest.json")
     run.close()
-    assert is_untouched(written)
+    assert is_unmodified(written)
     assert {key: value for key, value in written.items() if key != "check"} == kept
     assert kept["command"] == ["assay", "run", "--limit", "3"]
     assert kept["options"]["limit"] == 3
@@ -60,9 +55,9 @@ def test_a_run_keeps_its_manifest_in_the_journal_and_beside_it(task: Path) -> No
 def test_versions_and_hardware_are_those_of_this_machine() -> None:
     import platform
 
-    assert versions()["python"] == platform.python_version()
-    assert "numpy" in versions()["packages"]
-    assert hardware()["cpus"] >= 1
+    assert list_versions()["python"] == platform.python_version()
+    assert "numpy" in list_versions()["packages"]
+    assert describe_hardware()["cpus"] >= 1
 
 
 def test_secrets_are_not_in_it(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,12 +69,12 @@ def test_secrets_are_not_in_it(task: Path, monkeypatch: pytest.MonkeyPatch) -> N
         model="keyed", model_args={"api_key": "s3cret", "size": 4}, tasks=[str(task)], command=command
     )
     assert "s3cret" not in (run.folder / "manifest.json").read_text()
-    kept = manifest_of(run)
+    kept = get_manifest(run)
     run.close()
     assert kept["hidden"] == ["model_args.api_key"]
-    recalled = recall(kept, {})
+    recalled = load_options(kept, {})
     assert (recalled.missing, dict(recalled.spec.model_args)) == (("model_args.api_key",), {"size": 4})
-    again = recall(kept, {"model_args": {"api_key": "given"}})
+    again = load_options(kept, {"model_args": {"api_key": "given"}})
     assert (again.missing, dict(again.spec.model_args)) == ((), {"size": 4, "api_key": "given"})
 
 
@@ -89,14 +84,14 @@ def test_going_on_adds_what_is_different_and_keeps_the_first_start(task: Path) -
     assert not first.complete
     first.close()
     again = assay.run(model=make_model(), tasks=[str(task)], command=["two"])
-    kept = manifest_of(again)
+    kept = get_manifest(again)
     again.close()
     assert kept["command"] == ["one"]
     assert [(sorted(start), start["command"]) for start in kept["continued"]] == [
         (["at", "command"], ["two"])
     ]
     finished = assay.run(model=make_model(), tasks=[str(task)], command=["three"])
-    assert manifest_of(finished) == kept, "a finished run is not started again"
+    assert get_manifest(finished) == kept, "a finished run is not started again"
     finished.close()
 
 
@@ -104,7 +99,7 @@ def test_going_on_adds_what_is_different_and_keeps_the_first_start(task: Path) -
 def test_the_commit_of_the_folder_of_a_task_is_noted_and_whether_it_has_changes(tmp_path: Path) -> None:
     inside = tmp_path / "checkout" / "tasks" / "deep"
     path = write_task(inside)
-    assert commits([inside]) == {}
+    assert find_commits([inside]) == {}
 
     def git(*words: str) -> None:
         name = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
@@ -115,13 +110,13 @@ def test_the_commit_of_the_folder_of_a_task_is_noted_and_whether_it_has_changes(
     git("add", ".")
     git("commit", "-qm", "first")
     git("remote", "add", "origin", "https://user:pass@example.org/tasks.git")
-    ((checkout, about),) = commits([inside]).items()
+    ((checkout, about),) = find_commits([inside]).items()
     assert checkout == str((tmp_path / "checkout").resolve())
     assert (len(about["commit"]), about["dirty"]) == (40, False)
     assert about["origin"] == "https://***@example.org/tasks.git"
     path.write_text(path.read_text() + "\n# changed\n")
-    assert commits([inside])[checkout]["dirty"] is True
-    assert commits([tmp_path / "checkout"])[checkout]["dirty"] is True
+    assert find_commits([inside])[checkout]["dirty"] is True
+    assert find_commits([tmp_path / "checkout"])[checkout]["dirty"] is True
 
 
 # --- what changed ------------------------------------------------------------------------------------
@@ -173,9 +168,9 @@ def test_what_is_outside_the_task_is_told_apart(task: Path, where: tuple[str, ..
 
 
 def test_options_given_beside_a_manifest_count_and_are_named(task: Path) -> None:
-    recalled = recall(manifest(task.parent, limit=3), {"limit": 2, "seed": (0, 1234, 1234, 1234)})
+    recalled = load_options(manifest(task.parent, limit=3), {"limit": 2, "seed": (0, 1234, 1234, 1234)})
     assert (recalled.spec.limit, recalled.given) == (2, ("limit",))
-    chosen = recall(manifest(task.parent, limit=3), {"samples": {"sums": [1]}})
+    chosen = load_options(manifest(task.parent, limit=3), {"samples": {"sums": [1]}})
     assert (chosen.spec.limit, chosen.spec.samples) == (None, {"sums": [1]})
 
 
@@ -185,7 +180,7 @@ def test_paths_lead_where_they_led_from_the_first_folder(
     plan = planned(make_model(), tasks=["sums.yaml"])
     kept = json.loads(json.dumps(make_manifest(plan)))
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    recalled = recall(kept, {})
+    recalled = load_options(kept, {})
     assert recalled.spec.tasks == [str(task)]
     assert planned(make_model(), tasks=recalled.spec.tasks).digest == plan.digest
 
@@ -208,14 +203,14 @@ def test_an_option_nobody_knows_is_refused(task: Path) -> None:
     kept = manifest(task.parent)
     kept["options"]["warp_speed"] = 9
     with pytest.raises(InvalidOption, match="warp_speed"):
-        recall(kept, {})
+        load_options(kept, {})
 
 
 def test_a_remembered_model_has_the_identity_and_no_answers(task: Path) -> None:
     import asyncio
 
     kept = manifest(task.parent)
-    model = RememberedModel(kept)
+    model = RecordedModel(kept)
     plan = planned(model, tasks=[str(task)])
     assert plan.digest == kept["digest"]
     requests = next(iter(plan.tasks["sums"].task.render()))[1]

@@ -19,6 +19,7 @@ from assay.core.errors import (
     UnknownName,
     UnsupportedRequest,
 )
+from assay.engine.planning.cost_forecast import forecast_cost
 from assay.testing import ScriptedModel
 
 
@@ -193,7 +194,7 @@ def test_a_plan_counts_documents_and_requests(workspace: Path) -> None:
     paths = [write_task(workspace, repeats=3), write_choices(workspace), write_texts(workspace)]
     plan = planned(make_model(), tasks=list(map(str, paths)))
     assert plan.documents == 6 + 4 + 3
-    assert plan.count_requests() == {
+    assert forecast_cost(plan).counts == {
         "sums": {"generate": 18},
         "choices": {"likelihood": 8},
         "texts": {"rolling": 3},
@@ -209,7 +210,7 @@ def test_counting_names_every_task_with_a_document_that_cannot_be_rendered(works
     ]
     plan = planned(make_model(), tasks=list(map(str, paths)))
     with pytest.raises(ErrorGroup) as caught:
-        plan.count_requests()
+        forecast_cost(plan).counts
     assert ["`one`" in caught.value.errors[0].what, "`two`" in caught.value.errors[1].what] == [
         True,
         True,
@@ -240,7 +241,7 @@ def test_an_offset_beyond_the_last_document_is_refused(workspace: Path) -> None:
 
 def test_repeats_go_before_the_tasks_own(workspace: Path) -> None:
     tasks = [str(write_task(workspace, repeats=2)), str(write_choices(workspace))]
-    counts = planned(make_model(), tasks=tasks, repeats=3).count_requests()
+    counts = forecast_cost(planned(make_model(), tasks=tasks, repeats=3)).counts
     assert counts == {"sums": {"generate": 18}, "choices": {"likelihood": 8}}
 
 

@@ -29,7 +29,7 @@ def sweep_of(folder: Path, text: str, **given: object) -> Sweep:
 def test_every_model_meets_every_setting(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, WHOLE)
     assert sweep.name == "mine"
-    assert [cell.name for cell in sweep.cells] == [
+    assert [cell.name for cell in sweep.runs] == [
         "embedded, num_fewshot=0",
         "embedded, five",
         "small, num_fewshot=0",
@@ -40,7 +40,7 @@ def test_every_model_meets_every_setting(tmp_path: Path) -> None:
 
 
 def test_a_setting_wins_over_the_model_and_the_model_over_the_options(tmp_path: Path) -> None:
-    specs = {cell.name: cell.spec for cell in sweep_of(tmp_path, WHOLE).cells}
+    specs = {cell.name: cell.spec for cell in sweep_of(tmp_path, WHOLE).runs}
     assert {spec.num_fewshot for name, spec in specs.items() if name.endswith("five")} == {5}
     assert specs["small, num_fewshot=0"].num_fewshot == 0
     assert specs["small, five"].batch_size == 8 and specs["embedded, five"].batch_size == 1
@@ -49,7 +49,7 @@ def test_a_setting_wins_over_the_model_and_the_model_over_the_options(tmp_path: 
 
 
 def test_arguments_of_a_setting_join_those_of_the_model(tmp_path: Path) -> None:
-    cells = {cell.name: cell for cell in sweep_of(tmp_path, WHOLE).cells}
+    cells = {cell.name: cell for cell in sweep_of(tmp_path, WHOLE).runs}
     joined = {"pretrained": "./small", "dtype": "float32", "revision": "v2"}
     assert cells["small, five"].spec.model_args == joined
     assert cells["small, num_fewshot=0"].spec.model_args == {"pretrained": "./small", "dtype": "float32"}
@@ -57,12 +57,12 @@ def test_arguments_of_a_setting_join_those_of_the_model(tmp_path: Path) -> None:
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, WHOLE, limit=7, tasks=["facts"])
-    assert {(cell.spec.limit, *cell.spec.tasks) for cell in sweep.cells} == {(7, "facts")}
+    assert {(cell.spec.limit, *cell.spec.tasks) for cell in sweep.runs} == {(7, "facts")}
 
 
 def test_without_settings_there_is_one_run_for_each_model(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, "models: [embedded, dummy]\n")
-    assert [(cell.name, cell.setting, cell.spec.model) for cell in sweep.cells] == [
+    assert [(cell.name, cell.setting, cell.spec.model) for cell in sweep.runs] == [
         ("embedded", "", "embedded"),
         ("dummy", "", "dummy"),
     ]

@@ -11,7 +11,7 @@ from tests.making import Function, make_model, planned, write_task
 import assay
 from assay.core.ports import Model
 from assay.core.secrets import redact_fields
-from assay.engine.results.run_facts import facts_of, shared_facts
+from assay.engine.results.run_facts import collect_facts, describe_group
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_the_facts_are_json_and_tell_what_was_run(workspace: Path) -> None:
     helpers = "def text(doc):\n    return 'What is ' + doc['question'][8:]\n"
     path = write_task(workspace, helpers=helpers, doc_to_text=Function("utils.text"), task_alias="Sums")
     plan = planned(make_model(), tasks=[str(path)], limit=3, seed=7, system_instruction="Be brief.")
-    facts = json.loads(json.dumps(facts_of(plan)))
+    facts = json.loads(json.dumps(collect_facts(plan)))
     task = facts["tasks"]["sums"]
     assert (facts["run_id"], facts["model"], facts["identity"]) == (
         plan.run_id,
@@ -68,6 +68,6 @@ def test_a_group_shows_what_the_tasks_directly_in_it_share(workspace: Path) -> N
     write_task(workspace, "c", metric_list=[{"metric": "bleu"}])
     plan = planned(make_model(), tasks=[str(workspace / f"{name}.yaml") for name in "abc"])
     a, b, c = (plan.tasks[name] for name in "abc")
-    assert shared_facts([a, b]) == {"n_shot": 2, "higher_is_better": {"exact_match": None}}
-    assert shared_facts([a, c]) == {"n_shot": None, "higher_is_better": {"exact_match": True, "bleu": True}}
-    assert shared_facts([]) == {"n_shot": None, "higher_is_better": {}}
+    assert describe_group([a, b]) == {"n_shot": 2, "higher_is_better": {"exact_match": None}}
+    assert describe_group([a, c]) == {"n_shot": None, "higher_is_better": {"exact_match": True, "bleu": True}}
+    assert describe_group([]) == {"n_shot": None, "higher_is_better": {}}

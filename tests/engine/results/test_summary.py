@@ -11,6 +11,7 @@ import yaml
 from tests.making import ROWS, Function, make_model, right_answers, write_choices, write_task
 
 import assay
+from assay.core.dialects import Dialect
 from assay.core.requests import Request
 from assay.core.responses import Failure
 from assay.core.specs import GroupMetric, GroupSpec
@@ -149,7 +150,7 @@ def test_of_a_metric_that_a_group_names_twice_the_last_one_counts(workspace: Pat
 def test_metrics_that_two_names_of_an_lmms_eval_group_mean_are_pooled_once() -> None:
     by_task = {name: [estimate(name, metric, 1.0, 2) for metric in ("acc", "acc_norm")] for name in "ab"}
     metrics = (GroupMetric(metric="acc"), GroupMetric(metric="acc_norm"))
-    group = GroupSpec(name="g", members=("a", "b"), metrics=metrics, dialect="lmms_eval")
+    group = GroupSpec(name="g", members=("a", "b"), metrics=metrics, dialect=Dialect.LMMS_EVAL)
     assert [one.metric for one in estimate_group(group, ["a", "b"], by_task)] == ["acc", "acc_norm"]
 
 

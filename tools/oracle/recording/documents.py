@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ def find_repository(data_root: str, path: str) -> Path:
     raise DocumentsNotFound(f"no dataset `{path}` in `{data_root}`")
 
 
-def load_local_splits(data_root: str, path: str, name: str | None, max_documents: int) -> Mapping[str, Any]:
+def load_local_splits(data_root: str, path: str, name: str | None, max_documents: int) -> Any:
     """Load the first documents of every split of a local dataset repository."""
     import datasets
 

@@ -36,6 +36,9 @@ class RecordingJob:
     include_path: str = ""
     """A folder with further task files; the harness's own tasks are left out then."""
 
+    metric_scripts: str = ""
+    """A folder with scripts of Hugging Face metrics."""
+
     limit: int = 6
     bootstrap_iters: int = 10
     task_timeout_s: int = 120

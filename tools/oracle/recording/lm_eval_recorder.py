@@ -13,12 +13,14 @@ import random
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import datasets
 import lm_eval
+import lm_eval.evaluator
 import numpy
 from lm_eval.api.model import LM
 from lm_eval.api.task import ConfigurableTask, Task
@@ -29,9 +31,9 @@ from tools.oracle.lm_eval_values import decode_documents, encode_document, encod
 from tools.oracle.recording.documents import DocumentsNotFound, load_local_splits
 from tools.oracle.recording.job import RecordingJob, TaskTimeout, limit_time, match_names
 from tools.oracle.recording.responses import MAX_RESPONSES, draw_loglikelihood, draw_rolling, draw_texts
-from tools.oracle.recording.synthesis import Synthesizer
+from tools.oracle.recording.synthesis import Synthesizer, find_sources
 
-SYSTEM_INSTRUCTION = "You answer briefly."
+_SYSTEM_INSTRUCTION = "You are a careful assistant."
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "fs3": {"num_fewshot": 3},
@@ -39,14 +41,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "chat_mt_sys_fs3": {
         "apply_chat_template": True,
         "fewshot_as_multiturn": True,
-        "system_instruction": SYSTEM_INSTRUCTION,
+        "system_instruction": f"{_SYSTEM_INSTRUCTION}\nAnswer concisely.",
         "num_fewshot": 3,
     },
-    "sys_fs2": {"system_instruction": SYSTEM_INSTRUCTION, "num_fewshot": 2},
+    "sys_fs2": {"system_instruction": _SYSTEM_INSTRUCTION, "num_fewshot": 2},
 }
 _SAMPLE_KEYS = ("doc_id", "filter", "target", "filtered_resps", "doc_hash", "prompt_hash", "target_hash")
 _MAX_SPLIT_DOCUMENTS = 12
 _SEEDS = (0, 1234)
+_MAX_REPAIRS = 40
 
 
 class ScriptedModel(LM):  # type: ignore[misc]
@@ -134,6 +137,11 @@ class LmEvalRecorder:
         ConfigurableTask.download = download
         Task.build_all_requests = build_and_capture
         datasets.load_dataset = lambda *_, **__: recorder._splits[recorder._current]
+        if self.job.metric_scripts:
+            _use_local_metrics(Path(self.job.metric_scripts))
+        for name in ("add_env_info", "add_tokenizer_info", "get_git_commit_hash"):  # slow, and not recorded
+            if hasattr(lm_eval.evaluator, name):
+                setattr(lm_eval.evaluator, name, lambda *_, **__: None)
         _block_network()
 
     def _load_splits(self, name: str, task: Any) -> Any:
@@ -157,12 +165,36 @@ class LmEvalRecorder:
             return load_local_splits(
                 self.job.data_root, task.DATASET_PATH, task.DATASET_NAME, _MAX_SPLIT_DOCUMENTS
             )
-        return self._synthesizer.build_splits(name, task)
+        return self._synthesize_splits(name, task)
+
+    def _synthesize_splits(self, name: str, task: Any) -> Any:
+        config = dict(vars(getattr(task, "_config", None) or task.config))
+        path = self.root / self._find_yaml(name) if name in self.manager.task_index else self.root
+        sources = find_sources(config, path.parent)
+        splits = sources.splits or ["train", "validation", "test"]
+        return datasets.DatasetDict(
+            {
+                split: datasets.Dataset.from_list(self._synthesizer.build_rows(name, sources, split))
+                for split in splits
+            }
+        )
 
     # --- records -----------------------------------------------------------------------------------
 
     def record_task(self, name: str) -> list[dict[str, Any]]:
-        """Record every variant of a task; the first is the default."""
+        """Record every variant of a task; the first is the default. Synthesized documents are repaired after errors."""
+        if self._source is not None or self.job.data_root:
+            return self._record_variants(name)
+        for _ in range(_MAX_REPAIRS):
+            try:
+                return self._record_variants(name)
+            except Exception as error:
+                self._splits.pop(name, None)
+                if not self._synthesizer.repair(name, error):
+                    raise
+        return self._record_variants(name)
+
+    def _record_variants(self, name: str) -> list[dict[str, Any]]:
         records: list[dict[str, Any]] = []
         for variant in self.job.variants:
             try:
@@ -195,7 +227,7 @@ class LmEvalRecorder:
             "splits": self._encode_splits(name) if is_default else None,
             "requests": _list_requests(task, model),
             "responses": model.responses,
-            "samples": [_format_sample(sample) for sample in results["samples"][name]],
+            "samples": _format_samples(results["samples"][name], task),
             "results": encode_value(results["results"][name]),
             "version": encode_value(results["versions"][name]),
             "n_shot": results["n-shot"][name],
@@ -210,13 +242,18 @@ class LmEvalRecorder:
         """Evaluate again with other global seeds and compare requests and samples."""
         results, model = self._evaluate(name, arguments, seeds=(5, 77))
         task = next(task for task in self._built if _task_name(task, name) == name)
-        samples = [_format_sample(sample) for sample in results["samples"][name]]
+        samples = _format_samples(results["samples"][name], task)
         return (_list_requests(task, model), samples) != (record["requests"], record["samples"])
 
     def record_group(self, name: str, leaves: Mapping[str, Any]) -> dict[str, Any]:
         """Record a group. `leaves` are the default records of its tasks, by name."""
-        known = {key: value for record in leaves.values() for key, value in record["responses"].items()}
-        results, model = self._evaluate(name, {}, known=known)
+        recorded = {key: value for record in leaves.values() for key, value in record["responses"].items()}
+        source = {
+            key: value
+            for record in (self._source or {}).values()
+            for key, value in record["responses"].items()
+        }
+        results, model = self._evaluate(name, {}, known=source | recorded)
         tasks = [_task_name(task, name) for task in self._built]
         return {
             "group": name,
@@ -233,7 +270,7 @@ class LmEvalRecorder:
             "versions": encode_value(results["versions"]),
             "higher_is_better": encode_value(results["higher_is_better"]),
             "n_samples": encode_value(results["n-samples"]),
-            "extra_responses": {key: value for key, value in model.responses.items() if key not in known},
+            "extra_responses": {key: value for key, value in model.responses.items() if key not in recorded},
         }
 
     def _evaluate(
@@ -260,6 +297,7 @@ class LmEvalRecorder:
             "random_seed": seeds[0],
             "numpy_random_seed": seeds[1],
             "torch_random_seed": 1234,
+            "fewshot_as_multiturn": False,
             "fewshot_random_seed": 1234,
             **arguments,
         }
@@ -315,9 +353,14 @@ def _list_requests(task: Any, model: ScriptedModel) -> list[dict[str, Any]]:
     return requests
 
 
-def _format_sample(sample: Mapping[str, Any]) -> dict[str, Any]:
+def _format_samples(samples: Sequence[Mapping[str, Any]], task: Any) -> list[dict[str, Any]]:
+    has_images = bool(getattr(task, "MULTIMODAL", False))
+    return [_format_sample(sample, has_images) for sample in samples]
+
+
+def _format_sample(sample: Mapping[str, Any], has_images: bool) -> dict[str, Any]:
     entry = {key: encode_value(sample[key]) for key in _SAMPLE_KEYS if key in sample}
-    if any("$image" in str(encode_value(argument)) for argument in sample.get("arguments") or ()):
+    if has_images:  # the hash of a document with images differs between processes
         entry["doc_hash"] = None
     metrics = sample.get("metrics") or ()
     entry["metrics"] = {metric: encode_value(sample[metric]) for metric in metrics if metric in sample}
@@ -338,11 +381,26 @@ def _read_source(job: RecordingJob) -> dict[str, Any] | None:
         return None
     source: dict[str, Any] = {}
     for record in read_records(Path(job.documents), "tasks-*.jsonl*"):
+        if not any(fnmatchcase(record["task"], pattern) for pattern in job.tasks):
+            continue
         if record.get("splits") is not None:
             source[record["task"]] = {"splits": record["splits"], "responses": dict(record["responses"])}
         else:
             source[record["task"]]["responses"] |= record["responses"]
     return source
+
+
+def _use_local_metrics(folder: Path) -> None:
+    """Load metrics of the `evaluate` package from local copies of their scripts: `FOLDER/NAME/NAME.py`."""
+    import evaluate
+
+    load = evaluate.load
+
+    def load_local(path: str, *arguments: Any, **keywords: Any) -> Any:
+        local = folder / path
+        return load(str(local) if local.is_dir() else path, *arguments, **keywords)
+
+    evaluate.load = load_local
 
 
 def _block_network() -> None:

@@ -42,7 +42,7 @@ def draw_loglikelihood(key: str) -> list[Any]:
     """Return `[log probability, is_greedy]` for a request.
 
     >>> draw_loglikelihood("0" * 64)
-    [-17.5545, True]
+    [-17.4357, True]
     """
     digest = _digest(key)
     return [-round(0.01 + int.from_bytes(digest[:5], "big") % 200000 / 10000, 4), bool(digest[5] & 1)]

@@ -69,7 +69,7 @@ def task_command(
 ) -> int:
     """Run the command; its help text is above."""
     from assay.cli.new.task_templates import build_task_files
-    from assay.tasks.drafts import Columns, guess_columns, make_draft
+    from assay.tasks.drafts import ColumnRoles, draft_task, guess_columns
 
     validate_name(name)
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
@@ -86,10 +86,10 @@ def task_command(
     if is_interactive and not any(column_options.values()):
         columns = guess_columns(rows, _prompt_for_columns(columns))
     if output_type == "generate_until":
-        columns = Columns(question=columns.question, answer=columns.answer, image=columns.image)
+        columns = ColumnRoles(question=columns.question, answer=columns.answer, image=columns.image)
     elif output_type == "loglikelihood_rolling":
-        columns = Columns(question=columns.question)
-    draft = make_draft(rows, columns)
+        columns = ColumnRoles(question=columns.question)
+    draft = draft_task(rows, columns)
     if output_type and draft.output_type != output_type:
         missing = "--choices" if output_type == "multiple_choice" else "--answer"
         raise InvalidOption(

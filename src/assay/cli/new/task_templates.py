@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.tasks.drafts import Columns, Draft, template_name
+from assay.tasks.drafts import ColumnRoles, TaskDraft, to_template_name
 
 __all__ = ["build_task_files"]
 
@@ -46,8 +46,8 @@ def build_task_files(
     dataset: Mapping[str, Any],
     split: str,
     names: Sequence[str],
-    columns: Columns,
-    draft: Draft,
+    columns: ColumnRoles,
+    draft: TaskDraft,
 ) -> dict[str, str]:
     """Return the content of each file by name."""
     return {
@@ -57,7 +57,7 @@ def build_task_files(
     }
 
 
-def _render_yaml(name: str, dataset: Mapping[str, Any], split: str, draft: Draft) -> str:
+def _render_yaml(name: str, dataset: Mapping[str, Any], split: str, draft: TaskDraft) -> str:
     lines = [f"task: {name}"]
     lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in dataset.items()]
     lines += [
@@ -71,7 +71,7 @@ def _render_yaml(name: str, dataset: Mapping[str, Any], split: str, draft: Draft
     if draft.doc_to_choice:
         lines.append(f"doc_to_choice: {_quote(draft.doc_to_choice)}")
     lines.append(f"doc_to_target: {_quote(draft.doc_to_target)}")
-    if draft.output_type == "generate_until":
+    if draft.output_type.generates_text:
         lines += _render_generation(draft)
     lines.append("metric_list:")
     for metric in _METRICS[draft.output_type]:
@@ -89,11 +89,11 @@ def _render_yaml(name: str, dataset: Mapping[str, Any], split: str, draft: Draft
     return "\n".join(lines) + "\n"
 
 
-def _should_ignore_case(metric: str, draft: Draft) -> bool:
+def _should_ignore_case(metric: str, draft: TaskDraft) -> bool:
     return metric == "exact_match" and not draft.numbers
 
 
-def _render_generation(draft: Draft) -> list[str]:
+def _render_generation(draft: TaskDraft) -> list[str]:
     if draft.numbers:
         return [
             'generation_kwargs: {until: ["\\n\\n"], max_gen_toks: 256, do_sample: false}',
@@ -115,9 +115,9 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _render_helpers(names: Sequence[str], columns: Columns) -> str:
+def _render_helpers(names: Sequence[str], columns: ColumnRoles) -> str:
     used = [columns.question, columns.answer, *columns.choices, columns.image]
-    renamed = [(name, template_name(name)) for name in used if name and name != template_name(name)]
+    renamed = [(name, to_template_name(name)) for name in used if name and name != to_template_name(name)]
     lines = [
         '"""Helper functions of the task file in this folder."""',
         "",
@@ -131,7 +131,7 @@ def _render_helpers(names: Sequence[str], columns: Columns) -> str:
         '    """Return a document whose columns templates can use."""',
     ]
     changes = [f"        {json.dumps(new)}: doc[{json.dumps(old)}]," for old, new in renamed]
-    question = template_name(columns.question)
+    question = to_template_name(columns.question)
     changes.append(f"        {json.dumps(question)}: doc[{json.dumps(columns.question)}].strip(),")
     changes = [
         change
@@ -146,8 +146,8 @@ def _have_same_key(first: str, second: str) -> bool:
     return first.split(":")[0] == second.split(":")[0]
 
 
-def _render_test(name: str, draft: Draft) -> str:
-    if draft.output_type == "loglikelihood_rolling":
+def _render_test(name: str, draft: TaskDraft) -> str:
+    if draft.output_type.scores_whole_text:
         score_test = _PERPLEXITY_TEST.format(name=name)
     else:
         pipeline = "number" if draft.numbers else "none"

@@ -20,7 +20,7 @@ from assay.engine.judging.documents import judge_documents
 from assay.engine.judging.llm_judges import JudgeReplies, read_replies
 from assay.engine.judging.repeats import judge_repeats
 from assay.engine.open_document import JudgedBatch, OpenDocument
-from assay.engine.planning.plan import Plan, PlannedTask
+from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.running.dialogues import FinishedDialogues
 from assay.scoring.judges.panel import PanelDecision
 from assay.user_code.executor import Executor

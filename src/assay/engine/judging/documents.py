@@ -16,7 +16,7 @@ from assay.core.responses import Failure, Response
 from assay.core.verdicts import Answer, Evidence, Score, Unscored
 from assay.engine.judging.context import JudgeContext
 from assay.engine.open_document import JudgedBatch, OpenDocument
-from assay.engine.planning.plan import PlannedTask
+from assay.engine.planning.records import PlannedTask
 from assay.scoring.generations import MetricCall
 from assay.scoring.pipelines import Pipeline
 from assay.tasks.prompts.field_compilers import copy_fields
@@ -53,7 +53,7 @@ def judge_documents(
 
     defers = context is not None and planned.uses_services
     seeds = random_state if scorer.has_process_results else None
-    negate = planned.spec.dialect == "lmms_eval"
+    negate = planned.spec.dialect.answers_are_losses
     for pipeline in planned.scorer.pipelines:
         for document, answer in _extract(pipeline, complete, found, negate_likelihoods=negate):
             if isinstance(answer, str):

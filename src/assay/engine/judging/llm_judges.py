@@ -15,8 +15,8 @@ from assay.core.ports import Services
 from assay.core.verdicts import Answer, Unscored
 from assay.engine.judging.judge_inputs import build_judge_input
 from assay.engine.open_document import JudgedBatch, OpenDocument
-from assay.engine.planning.plan import PlannedTask
-from assay.scoring.judges.panel import JudgePanel, JudgeReplies, PanelDecision
+from assay.engine.planning.records import PlannedTask
+from assay.scoring.judges.panel import JudgePanel, MemberReplies, PanelDecision
 from assay.scoring.judges.records import JudgeInput
 from assay.tasks.task import Task
 from assay.user_code.executor import Executor
@@ -38,7 +38,7 @@ class JudgeReplies:
 
     document: int
     pipeline: str
-    replies: Sequence[JudgeReplies] = ()
+    replies: Sequence[MemberReplies] = ()
     failure: str = ""
     """Why nothing could be asked, where that is so."""
 
@@ -115,7 +115,7 @@ async def _ask_panel(
     task: str,
 ) -> JudgeReplies:
     document, pipeline = answer.document, answer.pipeline
-    heard: Sequence[JudgeReplies] = ()
+    heard: Sequence[MemberReplies] = ()
     why = case if isinstance(case, str) else ""
     if not isinstance(case, str):
         try:

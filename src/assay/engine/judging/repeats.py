@@ -14,7 +14,7 @@ from assay.core.verdicts import Answer, RepeatScores, Score
 from assay.engine.judging.context import JudgeContext
 from assay.engine.judging.documents import DocumentScorer, group_responses
 from assay.engine.open_document import JudgedBatch, OpenDocument
-from assay.engine.planning.plan import Plan, PlannedTask
+from assay.engine.planning.records import Plan, PlannedTask
 from assay.scoring.pipelines import Pipeline
 from assay.stats.repeats import RepeatTable, repeat_summary
 from assay.store.journal.journal import Journal
@@ -49,7 +49,9 @@ def judge_repeats(
         if not pipeline.per_document:
             continue
         wanted = [one for one in complete if (one.document.index, pipeline.name) in chosen]
-        for document, answers in _extract_each(pipeline, wanted, losses=planned.spec.dialect == "lmms_eval"):
+        for document, answers in _extract_each(
+            pipeline, wanted, losses=planned.spec.dialect.answers_are_losses
+        ):
             random_state.seed_for_document(document.document.index)
             scores = _score_each(planned, document, pipeline.name, answers)
             if scores:

@@ -25,8 +25,9 @@ from assay.engine.judging.documents import judge_documents
 from assay.engine.judging.llm_judges import JudgeReplies, read_replies
 from assay.engine.judging.repeats import judge_repeats
 from assay.engine.open_document import JudgedBatch, OpenDocument
-from assay.engine.planning.plan import PlannedTask, plan_one
-from assay.engine.planning.recorded_plan import RememberedModel
+from assay.engine.planning.plan import plan_task_in_worker
+from assay.engine.planning.recorded_model import RecordedModel
+from assay.engine.planning.records import PlannedTask
 from assay.sandboxes.program_runner import ProgramRunner, programs_for_run
 from assay.scoring.judges.panel import PanelDecision, PanelMember
 from assay.user_code.executor import DirectExecutor
@@ -124,7 +125,7 @@ def _load_worker_task(job: JudgeJob) -> _WorkerTask:
     programs = ProgramRunner(spec.sandbox, spec.sandbox_args, at_once=1)
     manifest = {"model": job.model, "options": {"token_logprobs": spec.token_logprobs}}
     with use_executor(programs):
-        planned = plan_one(spec, job.task, RememberedModel(manifest), programs)
+        planned = plan_task_in_worker(spec, job.task, RecordedModel(manifest), programs)
     if planned.digest != job.digest:
         raise InvalidOption(
             f"the task `{job.task}` differs on {os.uname().nodename}",

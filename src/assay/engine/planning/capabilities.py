@@ -11,10 +11,10 @@ from assay.core.requests import Generate, Likelihood, Request
 from assay.core.specs import TaskSpec
 from assay.models import find_models_with
 
-__all__ = ["abilities_needed", "ability", "check_abilities"]
+__all__ = ["check_abilities", "get_required_ability", "list_required_abilities"]
 
 
-def ability(request: Request) -> Ability:
+def get_required_ability(request: Request) -> Ability:
     """What a model must be able to do to answer a request."""
     if isinstance(request, Generate):
         return "generate"
@@ -23,21 +23,21 @@ def ability(request: Request) -> Ability:
 
 def check_abilities(model: Model, task_spec: TaskSpec, requests: tuple[Request, ...]) -> None:
     """Raise `UnsupportedRequest` where the requests of a document need what the model has not, or lack what it needs."""
-    needed = abilities_needed(requests)
+    needed = list_required_abilities(requests)
     traits = model.traits
     missing = sorted(needed - traits.abilities)
     if missing:
         raise UnsupportedRequest(
             f"the model `{model.name}` cannot answer `{task_spec.name}`: it does not do {', '.join(missing)}",
             where=task_spec.place("output_type"),
-            hint="; ".join(_ways_out(task_spec, needed, missing, traits)),
+            hint="; ".join(_suggest_alternatives(task_spec, needed, missing, traits)),
         )
     unmet = sorted(traits.needs - needed)
     if unmet:
         raise UnsupportedRequest(
             f"the model `{model.name}` cannot answer `{task_spec.name}`: it needs {', '.join(unmet)} in the prompt",
             where=task_spec.place("doc_to_visual"),
-            hint=_others(needed),
+            hint=_suggest_models(needed),
         )
     refuses = not traits.system and not traits.answers_without_system
     if refuses and any(_has_system(request) for request in requests):
@@ -48,29 +48,31 @@ def check_abilities(model: Model, task_spec: TaskSpec, requests: tuple[Request, 
         )
 
 
-def abilities_needed(requests: Iterable[Request]) -> set[Ability]:
+def list_required_abilities(requests: Iterable[Request]) -> set[Ability]:
     """Everything a model must be able to do to answer some requests."""
     kinds: dict[type, Ability] = {Image: "image", Audio: "audio", Video: "video"}
     needed: set[Ability] = set()
     for request in requests:
-        needed.add(ability(request))
+        needed.add(get_required_ability(request))
         needed |= {kinds[type(part)] for part in request.prompt.media}
         if request.prompt.chat:
             needed.add("chat")
     return needed
 
 
-def _ways_out(spec: TaskSpec, needed: set[Ability], missing: Sequence[str], traits: Traits) -> Iterator[str]:
+def _suggest_alternatives(
+    spec: TaskSpec, needed: set[Ability], missing: Sequence[str], traits: Traits
+) -> Iterator[str]:
     """What would work instead, the nearest first."""
-    if missing == ["likelihood"] and spec.output_type == "multiple_choice":
+    if missing == ["likelihood"] and spec.output_type.compares_choices:
         yield "--mc_as_generation asks for the letter of a choice instead, which is another score"
     if missing == ["chat"]:
         yield "without --apply_chat_template the same question is asked as plain text"
     yield f"it does: {', '.join(sorted(traits.abilities))}"
-    yield _others(needed)
+    yield _suggest_models(needed)
 
 
-def _others(needed: set[Ability]) -> str:
+def _suggest_models(needed: set[Ability]) -> str:
     able = find_models_with(needed)
     names = ", ".join(f"`{name}`" for name in able[:5])
     return f"models that can: {names}" if able else "`assay ls models` shows others"

@@ -14,21 +14,21 @@ from typing import Any
 from assay.core.errors import AssayError, ErrorGroup
 from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import Usage
-from assay.engine.planning.capabilities import ability
-from assay.engine.planning.plan import Plan
+from assay.engine.planning.capabilities import get_required_ability
+from assay.engine.planning.records import Plan
 from assay.engine.running.cost_ledger import get_billing_name
 from assay.models.prices import load_prices
 from assay.user_code.errors import wrap_user_errors
 
-__all__ = ["Forecast", "Range", "TaskForecast", "forecast"]
+__all__ = ["CostForecast", "Range", "TaskForecast", "forecast_cost"]
 
-_LETTERS = (5, 3)
+_CHARACTERS_PER_TOKEN = (5, 3)
 """Letters for a token: in plain English rather more than four, in code, numbers and other languages fewer."""
 
-_MEDIUM = (85, 1_600)
+_TOKENS_PER_MEDIUM = (85, 1_600)
 """Tokens a picture, sound or video takes at least, and what a large picture takes."""
 
-_SHORT, _UNLIMITED = 4, 1_024
+_MIN_ANSWER_TOKENS, _DEFAULT_MAX_TOKENS = 4, 1_024
 """Tokens of a short answer; and of one whose task sets no limit."""
 
 
@@ -48,25 +48,28 @@ class TaskForecast:
     """One task's requests."""
 
     kinds: Counter[str] = field(default_factory=Counter)
-    read: Range = field(default_factory=Range)
-    written: Range = field(default_factory=Range)
+    input_tokens: Range = field(default_factory=Range)
+    output_tokens: Range = field(default_factory=Range)
 
     def add(self, request: Request) -> None:
         """Count one request."""
-        self.kinds[ability(request)] += 1
+        self.kinds[get_required_ability(request)] += 1
         letters, media = len(request.prompt.text), len(request.prompt.media)
         if isinstance(request, Likelihood):
             letters += len(request.continuation)
-        low, high = (letters / size + media * each for size, each in zip(_LETTERS, _MEDIUM, strict=True))
-        self.read += Range(low, high)
+        low, high = (
+            letters / size + media * each
+            for size, each in zip(_CHARACTERS_PER_TOKEN, _TOKENS_PER_MEDIUM, strict=True)
+        )
+        self.input_tokens += Range(low, high)
         if isinstance(request, Generate):
             limit = request.settings.max_tokens
-            limit = _UNLIMITED if limit is None else limit
-            self.written += Range(min(_SHORT, limit), limit)
+            limit = _DEFAULT_MAX_TOKENS if limit is None else limit
+            self.output_tokens += Range(min(_MIN_ANSWER_TOKENS, limit), limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class CostForecast:
     """What a run would ask and cost; judges, whose requests depend on answers, left out."""
 
     tasks: Mapping[str, TaskForecast]
@@ -84,26 +87,26 @@ class Forecast:
         return {name: dict(task.kinds) for name, task in self.tasks.items()}
 
     @property
-    def read(self) -> Range:
-        return sum((task.read for task in self.tasks.values()), Range())
+    def input_tokens(self) -> Range:
+        return sum((task.input_tokens for task in self.tasks.values()), Range())
 
     @property
-    def written(self) -> Range:
-        return sum((task.written for task in self.tasks.values()), Range())
+    def output_tokens(self) -> Range:
+        return sum((task.output_tokens for task in self.tasks.values()), Range())
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON shows it."""
         cost = None if self.cost_usd is None else [self.cost_usd.low, self.cost_usd.high]
         return {
-            "input_tokens": [round(self.read.low), round(self.read.high)],
-            "output_tokens": [round(self.written.low), round(self.written.high)],
+            "input_tokens": [round(self.input_tokens.low), round(self.input_tokens.high)],
+            "output_tokens": [round(self.output_tokens.low), round(self.output_tokens.high)],
             "billed_as": self.billed_as,
             "cost_usd": cost,
             "price_date": self.price_date,
         }
 
 
-def forecast(plan: Plan) -> Forecast:
+def forecast_cost(plan: Plan) -> CostForecast:
     """Render every prompt, count, estimate.
 
     Raises:
@@ -126,13 +129,16 @@ def forecast(plan: Plan) -> Forecast:
     prices = load_prices(plan.spec.prices)
     billed = get_billing_name(plan.model, prices)
     price = prices.find(billed) if billed else None
-    found = Forecast(tasks=tasks, billed_as=billed, cost_usd=None)
+    found = CostForecast(tasks=tasks, billed_as=billed, cost_usd=None)
     if price is None:
         return found
     batched = plan.spec.batch_api
     ends = [
         price.cost(Usage(round(read), round(written), batched=batched))
-        for read, written in ((found.read.low, found.written.low), (found.read.high, found.written.high))
+        for read, written in (
+            (found.input_tokens.low, found.output_tokens.low),
+            (found.input_tokens.high, found.output_tokens.high),
+        )
     ]
     cost = None if None in ends else Range(ends[0] or 0.0, ends[1] or 0.0)
-    return Forecast(tasks=tasks, billed_as=billed, cost_usd=cost, price_date=price.date)
+    return CostForecast(tasks=tasks, billed_as=billed, cost_usd=cost, price_date=price.date)

@@ -11,17 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assay.core.errors import InvalidOption
-from assay.engine.planning.plan import Plan
+from assay.engine.planning.records import Plan
 from assay.scoring.decontamination import find_overlaps
 from assay.tasks.prompts.field_compilers import copy_fields
 
-__all__ = ["SUFFIX", "contaminated_documents", "read_corpus"]
+__all__ = ["SUFFIX", "find_contaminated_documents", "read_corpus"]
 
 SUFFIX = "_decontaminate"
 _WHERE = "--decontamination_ngrams_path"
 
 
-def contaminated_documents(plan: Plan, corpus: Path) -> dict[str, dict[int, str]]:
+def find_contaminated_documents(plan: Plan, corpus: Path) -> dict[str, dict[int, str]]:
     """Task -> contaminated document -> the words it shares with the corpus. Only tasks with `should_decontaminate`."""
     found = {}
     for name, planned in plan.tasks.items():
@@ -50,12 +50,12 @@ def read_corpus(path: Path) -> Iterator[str]:
         try:
             with file.open(encoding="utf-8", errors="replace") as lines:
                 for number, line in enumerate(lines, start=1):
-                    yield _text(line, f"{file}:{number}") if file.suffix == ".jsonl" else line
+                    yield _parse_line(line, f"{file}:{number}") if file.suffix == ".jsonl" else line
         except OSError as error:
             raise InvalidOption(f"cannot read the corpus: {error.strerror}", where=str(file)) from None
 
 
-def _text(line: str, where: str) -> str:
+def _parse_line(line: str, where: str) -> str:
     if not line.strip():
         return ""
     try:

@@ -22,7 +22,7 @@ from assay.core.fingerprints import digest_bytes, digest_text
 from assay.core.installation import DISTRIBUTION, assay_version
 from assay.core.secrets import redact_assignments
 
-__all__ = ["code_digests", "commits", "hardware", "versions"]
+__all__ = ["compute_code_digests", "describe_hardware", "find_commits", "list_versions"]
 
 _PACKAGES = """accelerate datasets evaluate huggingface-hub httpx jinja2 litellm lm-eval lmms-eval nltk numpy openai peft
     pillow pyarrow pyyaml ray rouge-score sacrebleu safetensors scikit-learn sglang tokenizers torch torchcodec
@@ -30,12 +30,12 @@ _PACKAGES = """accelerate datasets evaluate huggingface-hub httpx jinja2 litellm
 """Packages that can change a prompt, an answer or a score."""
 
 _PLUGINS = "aggregations compat filters judges metrics models sandboxes sinks".split()
-_PATIENCE_S = 10.0
+_COMMAND_TIMEOUT_S = 10.0
 
 
-def versions() -> dict[str, Any]:
+def list_versions() -> dict[str, Any]:
     """Assay, Python, and the packages that matter and are installed, plugins of Assay among them."""
-    packages = {name: found for name in _PACKAGES if (found := _version(name))}
+    packages = {name: found for name in _PACKAGES if (found := _find_version(name))}
     for kind in _PLUGINS:
         for plugin in find_entry_points(f"assay.{kind}"):
             if plugin.dist is not None and plugin.dist.name != DISTRIBUTION:
@@ -49,7 +49,7 @@ def versions() -> dict[str, Any]:
     }
 
 
-def _version(name: str) -> str | None:
+def _find_version(name: str) -> str | None:
     try:
         return version(name)
     except PackageNotFoundError:
@@ -57,7 +57,7 @@ def _version(name: str) -> str | None:
 
 
 @lru_cache(maxsize=1)
-def code_digests() -> dict[str, str]:
+def compute_code_digests() -> dict[str, str]:
     """A hash of the source of each package of Assay that decides prompts and scores."""
     root = Path(__file__).resolve().parents[1]
     folders = {f"assay.{name}": root / name for name in ("engine", "models", "scoring", "stats", "tasks")}
@@ -72,17 +72,19 @@ def _folder_digest(folder: Path) -> str:
 
 
 @lru_cache(maxsize=1)
-def hardware() -> dict[str, Any]:
+def describe_hardware() -> dict[str, Any]:
     """Machine, processors, memory, graphics cards."""
     found: dict[str, Any] = {
         "platform": platform.platform(),
         "machine": platform.machine(),
-        "processor": _processor(),
+        "processor": _read_processor_name(),
         "cpus": os.cpu_count(),
     }
     with suppress(ValueError, OSError, AttributeError):
         found["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    gpus = _output(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"])
+    gpus = _run_command(
+        ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    )
     if gpus:
         found["gpus"] = [line.strip() for line in gpus.splitlines() if line.strip()]
         if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
@@ -90,7 +92,7 @@ def hardware() -> dict[str, Any]:
     return {key: value for key, value in found.items() if value}
 
 
-def _processor() -> str:
+def _read_processor_name() -> str:
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             if line.startswith("model name"):
@@ -98,7 +100,7 @@ def _processor() -> str:
     return platform.processor()
 
 
-def commits(folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
+def find_commits(folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
     """Of each git checkout some folders lie in: its commit, its address, and whether those folders have changes."""
     inside: dict[Path, set[Path]] = {}
     for folder in {folder.resolve() for folder in folders}:
@@ -107,28 +109,28 @@ def commits(folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
             inside.setdefault(checkout, set()).add(folder)
     found = {}
     for checkout, members in sorted(inside.items()):
-        commit = _git(checkout, "rev-parse", "HEAD")
+        commit = _run_git(checkout, "rev-parse", "HEAD")
         if commit is None:
             continue
-        changes = _git(checkout, "status", "--porcelain", "--", *_common(checkout, members))
+        changes = _run_git(checkout, "status", "--porcelain", "--", *_limit_paths(checkout, members))
         about: dict[str, Any] = {"commit": commit, "dirty": None if changes is None else bool(changes)}
-        if address := _git(checkout, "config", "--get", "remote.origin.url"):
+        if address := _run_git(checkout, "config", "--get", "remote.origin.url"):
             about["origin"] = redact_assignments(address)
         found[str(checkout)] = about
     return found
 
 
-def _common(checkout: Path, folders: set[Path]) -> list[str]:
+def _limit_paths(checkout: Path, folders: set[Path]) -> list[str]:
     """The folders, or the whole checkout when they are too many for a command line."""
     return sorted(map(str, folders)) if len(folders) <= 100 else [str(checkout)]
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
+def _run_git(folder: Path, *arguments: str) -> str | None:
     """What git says; nothing in the checkout is run or written."""
-    return _output(["git", "-c", "core.fsmonitor=false", "-C", str(folder), *arguments])
+    return _run_command(["git", "-c", "core.fsmonitor=false", "-C", str(folder), *arguments])
 
 
-def _output(command: list[str]) -> str | None:
+def _run_command(command: list[str]) -> str | None:
     """What a program prints; None where it is not there, fails, or takes too long."""
     program = shutil.which(command[0])
     if program is None:
@@ -138,7 +140,7 @@ def _output(command: list[str]) -> str | None:
         done = subprocess.run(
             [program, *command[1:]],
             capture_output=True,
-            timeout=_PATIENCE_S,
+            timeout=_COMMAND_TIMEOUT_S,
             env=environment,
             stdin=subprocess.DEVNULL,
             check=False,

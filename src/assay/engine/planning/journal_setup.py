@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.core.errors import AssayError, CorruptStore
-from assay.engine.planning.manifest import continued, make_manifest, write_manifest
-from assay.engine.planning.plan import Plan
-from assay.engine.results.run_facts import facts_of
+from assay.engine.planning.manifest import add_continuation, make_manifest, write_manifest
+from assay.engine.planning.records import Plan
+from assay.engine.results.run_facts import collect_facts
 from assay.store.database.locks import RunLock
 from assay.store.integrity.repair import move_aside
 from assay.store.journal.journal import JOURNAL_FILE, Journal
 from assay.store.runs.run import Run
 
-__all__ = ["finished_run", "open_journal"]
+__all__ = ["find_finished_run", "open_journal"]
 
 
-def finished_run(plan: Plan) -> Run | None:
+def find_finished_run(plan: Plan) -> Run | None:
     """The run of a plan, if nothing is left to do for it and nobody wants it done again."""
     if plan.spec.refresh or not (plan.folder / JOURNAL_FILE).is_file():
         return None
@@ -39,14 +39,14 @@ def open_journal(plan: Plan, command: Sequence[str] = ()) -> Journal:
         AssayError: The journal belongs to another plan of the same short name.
     """
     if plan.spec.refresh:
-        _start_over(plan)
+        _replace_journal(plan)
     journal = Journal.open_for_writing(plan.folder)
     try:
         known = journal.read_facts()
-        _check_same(plan, known)
-        facts, manifest = facts_of(plan), make_manifest(plan, command)
+        _check_same_plan(plan, known)
+        facts, manifest = collect_facts(plan), make_manifest(plan, command)
         if isinstance(known.get("manifest"), dict):
-            manifest = continued(known["manifest"], manifest)
+            manifest = add_continuation(known["manifest"], manifest)
         started = known.get("started", facts["started"])
         now = {"manifest": manifest, "started": started, "refreshed": plan.spec.refresh}
         journal.set_facts({**facts, **now}).result()
@@ -57,7 +57,7 @@ def open_journal(plan: Plan, command: Sequence[str] = ()) -> Journal:
     return journal
 
 
-def _check_same(plan: Plan, known: dict[str, Any]) -> None:
+def _check_same_plan(plan: Plan, known: dict[str, Any]) -> None:
     """A run's name shows 32 bits of its hash; all of them must agree."""
     if known.get("digest", plan.digest) != plan.digest:
         raise AssayError(
@@ -67,7 +67,7 @@ def _check_same(plan: Plan, known: dict[str, Any]) -> None:
         )
 
 
-def _start_over(plan: Plan) -> None:
+def _replace_journal(plan: Plan) -> None:
     """Put the journal of an earlier run of the same plan aside; one that was being refreshed is gone on with."""
     path = plan.folder / JOURNAL_FILE
     if not path.is_file():

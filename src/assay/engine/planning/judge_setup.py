@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Ability, Model
 from assay.core.specs import TaskSpec
 from assay.engine.judging.judge_inputs import build_judge_input
-from assay.engine.planning.model_setup import budgets_of, probed
+from assay.engine.planning.model_setup import get_rate_limits, probe_model
+from assay.engine.planning.records import PlannedJudge
 from assay.models import make_model
 from assay.scoring.judges.panel import PanelMember
 from assay.scoring.judges.spec import JudgeModel, JudgeSpec
@@ -24,63 +24,54 @@ from assay.scoring.scorer import Scorer
 from assay.tasks.files.helper_functions import HelperFunction, compatibility_layers
 from assay.tasks.task import Task
 
-__all__ = ["Bench", "PlannedJudge"]
+__all__ = ["JudgeRegistry", "PlannedJudge"]
 
-_KINDS: Mapping[type, Ability] = {Image: "image", Audio: "audio", Video: "video"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedJudge:
-    """A model that judges."""
-
-    name: str
-    model: Model
-    identity: Mapping[str, str]
-    needed: bool
-    """Whether a metric is judged by it; otherwise it is there for helper code that may ask."""
+_MEDIA_ABILITIES: Mapping[type, Ability] = {Image: "image", Audio: "audio", Video: "video"}
 
 
-class Bench:
+class JudgeRegistry:
     """Every judge the run names: with `--judge` for all tasks, or in a task file for its own."""
 
     def __init__(self, spec: RunSpec, given: Sequence[Model] = ()) -> None:
-        self._given = {model.name: model for model in given}
+        self._models_given = {model.name: model for model in given}
         self._common = dict(spec.judge_args)
-        self._budgets = budgets_of(spec)
+        self._budgets = get_rate_limits(spec)
         self._models: dict[str, Model] = {}
         self._names: dict[str, str] = {}
         """How a judge is described -> the name it goes by."""
 
         self._needed: set[str] = set()
-        self._shown: dict[tuple[str, str], set[Ability]] = {}
+        self._media_shown: dict[tuple[str, str], set[Ability]] = {}
         """(Judge, metric's place) -> the media it is shown."""
 
         if spec.judge_args and not spec.judge:
             raise InvalidOption(
                 "arguments for a judge, and no judge", where="--judge_args", hint="add --judge NAME"
             )
-        self.house = tuple(dict.fromkeys(self._seat(_juror(word), "--judge").name for word in spec.judge))
+        self.default_judges = tuple(
+            dict.fromkeys(self._register(_parse_judge(word), "--judge").name for word in spec.judge)
+        )
         """The names of the judges for whoever names none."""
 
         self.notes: list[str] = []
 
-    def check(self, task: Task, scorer: Scorer, first: Any) -> None:
+    def assign_judges(self, task: Task, scorer: Scorer, first: Any) -> None:
         """Give the task's juries their judges and let them read the first document.
 
         Raises:
             AssayError: A metric that nobody judges, a judge that cannot do it, a prompt that cannot be made.
         """
-        scorer.assign_judges(self._seats)
+        scorer.assign_judges(self._choose_members)
         document, requests = first
         for jury in scorer.panels:
             target = task.target(dict(document.fields)) if jury.spec.reference is None else None
             case = build_judge_input(task, jury, document, requests, "…", target, requests[0].prompt.media)
             asked = jury.requests(case, task.name, document.index)
             for seat, rounds in asked:
-                media = {_KINDS[type(part)] for part in rounds[0][0].prompt.media}
-                self._shown.setdefault((seat.name, jury.spec.where), set()).update(media)
+                media = {_MEDIA_ABILITIES[type(part)] for part in rounds[0][0].prompt.media}
+                self._media_shown.setdefault((seat.name, jury.spec.where), set()).update(media)
                 self._check_abilities(jury.spec.where, seat.name, media)
-        self._note_helpers(task.spec)
+        self._warn_about_judge_calls(task.spec)
 
     async def _probe(self) -> list[AssayError]:
         """Let the servers of judges show what they can do, as the model's does: what is wrong with each.
@@ -88,7 +79,9 @@ class Bench:
         A server that is not there is no error of the plan, because the run may be finished; it is a note.
         """
         names = [name for name in self._models if name in self._needed]
-        found = await asyncio.gather(*[probed(self._models[name]) for name in names], return_exceptions=True)
+        found = await asyncio.gather(
+            *[probe_model(self._models[name]) for name in names], return_exceptions=True
+        )
         problems: list[AssayError] = []
         for name, notes in zip(names, found, strict=True):
             if isinstance(notes, AssayError):
@@ -98,7 +91,7 @@ class Bench:
                 raise notes
             else:
                 self.notes += [f"the judge `{name}`: {note}" for note in notes]
-        for (name, where), media in self._shown.items():
+        for (name, where), media in self._media_shown.items():
             try:
                 self._check_abilities(where, name, media)
             except UnsupportedRequest as error:
@@ -120,11 +113,14 @@ class Bench:
             for name, model in self._models.items()
         }
 
-    def _seats(self, spec: JudgeSpec) -> list[PanelMember]:
+    def _choose_members(self, spec: JudgeSpec) -> list[PanelMember]:
         if spec.models:
-            seats = [self._seat(juror, f"{spec.where}.model") for juror in spec.models]
+            seats = [self._register(juror, f"{spec.where}.model") for juror in spec.models]
         else:
-            seats = [PanelMember(name, "chat" in self._models[name].traits.abilities) for name in self.house]
+            seats = [
+                PanelMember(name, "chat" in self._models[name].traits.abilities)
+                for name in self.default_judges
+            ]
         if not seats:
             raise InvalidOption(
                 f"the metric `{spec.metric}` is judged by a model, and none is named",
@@ -139,11 +135,13 @@ class Bench:
         self._needed |= {seat.name for seat in seats}
         return seats
 
-    def _seat(self, juror: JudgeModel, where: str) -> PanelMember:
+    def _register(self, juror: JudgeModel, where: str) -> PanelMember:
         arguments = {**self._common, **juror.arguments} if where == "--judge" else dict(juror.arguments)
         described = f"{juror.model} {canonical_json(arguments)}"
         if described not in self._names:
-            model = self._given.get(juror.model) or _made(juror.model, arguments, self._budgets, where)
+            model = self._models_given.get(juror.model) or _make_judge(
+                juror.model, arguments, self._budgets, where
+            )
             if "generate" not in model.traits.abilities:
                 raise UnsupportedRequest(
                     f"the model `{model.name}` cannot judge: it writes no texts", where=where
@@ -165,7 +163,7 @@ class Bench:
                 where=f"{where}.media",
             )
 
-    def _note_helpers(self, spec: TaskSpec) -> None:
+    def _warn_about_judge_calls(self, spec: TaskSpec) -> None:
         """Helper code that asks judges by itself: say so while nothing has been asked yet."""
         path: Path | None = getattr(spec.process_results, "path", None)
         if not isinstance(spec.process_results, HelperFunction) or path is None:
@@ -174,12 +172,12 @@ class Bench:
             missing = layer.missing_judge(path)
             if missing is None:
                 continue
-            self._needed |= set(self.house[:1])
-            if missing and not self.house:
+            self._needed |= set(self.default_judges[:1])
+            if missing and not self.default_judges:
                 self.notes.append(f"{spec.name}: {missing}")
 
 
-def _juror(word: str) -> JudgeModel:
+def _parse_judge(word: str) -> JudgeModel:
     """`NAME` or `NAME,key=value,key=value`."""
     name, _, rest = word.partition(",")
     if not name.strip():
@@ -187,7 +185,7 @@ def _juror(word: str) -> JudgeModel:
     return JudgeModel(name.strip(), parse_arguments(rest) if rest else {})
 
 
-def _made(name: str, arguments: Mapping[str, Any], budgets: Mapping[str, Any], where: str) -> Model:
+def _make_judge(name: str, arguments: Mapping[str, Any], budgets: Mapping[str, Any], where: str) -> Model:
     try:
         return make_model(name, arguments, **budgets)
     except AssayError as error:

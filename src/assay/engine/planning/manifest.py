@@ -18,37 +18,49 @@ from assay.core.fingerprints import digest_bytes, digest_json
 from assay.core.ports import SupportsProbing
 from assay.core.secrets import redact_assignments
 from assay.core.specs import TaskSpec
-from assay.engine.planning.environment import code_digests, commits, hardware, versions
-from assay.engine.planning.plan import Plan, PlannedTask, functions_in
-from assay.engine.results.run_facts import kept_options
+from assay.engine.planning.environment import (
+    compute_code_digests,
+    describe_hardware,
+    find_commits,
+    list_versions,
+)
+from assay.engine.planning.records import Plan, PlannedTask, find_functions
+from assay.engine.results.run_facts import redact_options
 from assay.tasks.files.helper_functions import HelperFunction
 
-__all__ = ["FILE_NAME", "FORMAT", "continued", "make_manifest", "scoring_digests", "write_manifest"]
+__all__ = [
+    "FILE_NAME",
+    "FORMAT",
+    "add_continuation",
+    "compute_scoring_digests",
+    "make_manifest",
+    "write_manifest",
+]
 
 FORMAT = 1
 FILE_NAME = "manifest.json"
-_HIDDEN = "***"
+_REDACTED = "***"
 _SEEDS = ("python", "numpy", "torch", "fewshot")
 
 
 def make_manifest(plan: Plan, command: Sequence[str] = ()) -> dict[str, Any]:
     """What a run is made of, as its plan stands; `command` is the command line it was asked for with."""
-    options = kept_options(plan.spec)
+    options = redact_options(plan.spec)
     helpers: dict[str, str] = {}
-    tasks = {name: _task(planned, helpers) for name, planned in plan.tasks.items()}
+    tasks = {name: _describe_task(planned, helpers) for name, planned in plan.tasks.items()}
     folders = [Path(planned.spec.path).parent for planned in plan.tasks.values() if planned.spec.path]
     return {
         "format": FORMAT,
         "run_id": plan.run_id,
         "digest": plan.digest,
         "created": _now(),
-        "command": _command(command),
+        "command": _redact_command(command),
         "folder": str(Path.cwd()),
         "options": options,
-        "hidden": _hidden(options),
-        "versions": versions(),
-        "code": code_digests(),
-        "hardware": hardware(),
+        "hidden": _list_redacted_options(options),
+        "versions": list_versions(),
+        "code": compute_code_digests(),
+        "hardware": describe_hardware(),
         "model": {
             "name": plan.model.name,
             "identity": dict(plan.identity),
@@ -61,7 +73,7 @@ def make_manifest(plan: Plan, command: Sequence[str] = ()) -> dict[str, Any]:
         },
         "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
         "seeds": dict(zip(_SEEDS, plan.spec.seed, strict=False)),
-        "commits": commits([*folders, *(Path(helper).parent for helper in helpers)]),
+        "commits": find_commits([*folders, *(Path(helper).parent for helper in helpers)]),
         "helpers": helpers,
         "tasks": tasks,
         "groups": {name: list(group.members) for name, group in plan.groups.items()},
@@ -69,7 +81,7 @@ def make_manifest(plan: Plan, command: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def continued(known: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def add_continuation(known: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of a run that goes on: the first start stays, what is different this time is added."""
     keys = ("command", "folder", "versions", "code", "hardware", "commits")
     different = {key: now[key] for key in keys if now[key] != known.get(key)}
@@ -87,9 +99,9 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
         waiting.replace(folder / FILE_NAME)
 
 
-def _task(planned: PlannedTask, helpers: dict[str, str]) -> dict[str, Any]:
+def _describe_task(planned: PlannedTask, helpers: dict[str, str]) -> dict[str, Any]:
     task, spec = planned.task, planned.spec
-    own = _helper_files(spec, helpers)
+    own = _digest_helper_files(spec, helpers)
     helpers |= own
     return {
         "path": spec.path,
@@ -100,13 +112,13 @@ def _task(planned: PlannedTask, helpers: dict[str, str]) -> dict[str, Any]:
         "digest": planned.digest,
         "config": planned.config_digest,
         "helpers": sorted(own),
-        "dataset": _dataset(planned),
+        "dataset": _describe_dataset(planned),
         "settings": to_plain(dict(task.settings.values)),
-        **scoring_digests(planned),
+        **compute_scoring_digests(planned),
     }
 
 
-def _dataset(planned: PlannedTask) -> dict[str, Any]:
+def _describe_dataset(planned: PlannedTask) -> dict[str, Any]:
     """Which data, as exactly as can be told without reading them again."""
     spec, task = planned.spec, planned.task
     found: dict[str, Any] = {
@@ -120,11 +132,11 @@ def _dataset(planned: PlannedTask) -> dict[str, Any]:
     information = getattr(task.rows, "info", None)  # the `datasets` library's own record
     if information is not None:
         found["version"] = str(information.version) if getattr(information, "version", None) else None
-        found["commit"] = _hub_commit(getattr(information, "download_checksums", None))
+        found["commit"] = _find_hub_commit(getattr(information, "download_checksums", None))
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _hub_commit(checksums: Any) -> str | None:
+def _find_hub_commit(checksums: Any) -> str | None:
     """The commit in an address such as `hf://datasets/org/name@<commit>/file`."""
     for address in checksums or ():
         commit = str(address).partition("@")[2].partition("/")[0]
@@ -133,14 +145,14 @@ def _hub_commit(checksums: Any) -> str | None:
     return None
 
 
-def scoring_digests(planned: PlannedTask) -> dict[str, dict[str, str]]:
+def compute_scoring_digests(planned: PlannedTask) -> dict[str, dict[str, str]]:
     """Hashes of each filter pipeline and each metric of a task, so that a changed one can be named."""
     spec, scorer = planned.spec, planned.scorer
     steps = {pipeline.name: pipeline.steps for pipeline in spec.pipelines}
     filters = {
         pipeline.name: digest_json(
             [
-                [_name(step.function), dict(step.arguments), _source(made.factory)]
+                [_get_name(step.function), dict(step.arguments), _digest_source(made.factory)]
                 for step, made in zip(steps.get(pipeline.name, ()), pipeline.steps, strict=False)
             ]
         )
@@ -150,20 +162,20 @@ def scoring_digests(planned: PlannedTask) -> dict[str, dict[str, str]]:
     metrics = {}
     for name, use in scorer.metrics.items():
         metric = listed.get(name)
-        pieces: list[Any] = [name, _source(use.aggregation), use.higher_is_better]
+        pieces: list[Any] = [name, _digest_source(use.aggregation), use.higher_is_better]
         if metric is not None:
-            pieces += [_source(metric.metric), dict(metric.arguments)]
+            pieces += [_digest_source(metric.metric), dict(metric.arguments)]
         if spec.process_results is not None:
-            pieces.append(_source(spec.process_results))
+            pieces.append(_digest_source(spec.process_results))
         metrics[name] = digest_json(pieces)
     return {"filters": filters, "metrics": metrics}
 
 
-def _name(thing: Any) -> str:
+def _get_name(thing: Any) -> str:
     return thing if isinstance(thing, str) else getattr(thing, "__name__", repr(thing))
 
 
-def _source(thing: Any) -> str:
+def _digest_source(thing: Any) -> str:
     """A hash of the file a function or class was written in; a name stands for itself (its code is in `code`)."""
     if isinstance(thing, str):
         return thing
@@ -178,22 +190,22 @@ def _source(thing: Any) -> str:
         return f"{module}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
     with suppress(OSError):
         return digest_bytes(Path(file).read_bytes())
-    return _name(thing)
+    return _get_name(thing)
 
 
-def _helper_files(spec: TaskSpec, known: Mapping[str, str]) -> dict[str, str]:
+def _digest_helper_files(spec: TaskSpec, known: Mapping[str, str]) -> dict[str, str]:
     """Every helper file a task names, and the Python files beside it, which it may import; with hashes, those that
     another task had computed already as they are."""
-    folders = {path.parent.resolve() for function in functions_in(spec.config) if (path := function.path)}
+    folders = {path.parent.resolve() for function in find_functions(spec.config) if (path := function.path)}
     files = (file for folder in sorted(folders) for file in sorted(folder.glob("*.py")))
     return {str(file): known.get(str(file)) or digest_bytes(file.read_bytes()) for file in files}
 
 
-def _command(command: Sequence[str]) -> list[str]:
+def _redact_command(command: Sequence[str]) -> list[str]:
     return [redact_assignments(word) for word in command]
 
 
-def _hidden(options: Mapping[str, Any]) -> list[str]:
+def _list_redacted_options(options: Mapping[str, Any]) -> list[str]:
     """The options whose values were secrets and are not kept: `model_args.api_key`."""
     return [
         *(
@@ -201,9 +213,9 @@ def _hidden(options: Mapping[str, Any]) -> list[str]:
             for name, value in options.items()
             if isinstance(value, Mapping)
             for key, item in value.items()
-            if item == _HIDDEN
+            if item == _REDACTED
         ),
-        *(f"judge {word}" for word in options["judge"] if _HIDDEN in word),
+        *(f"judge {word}" for word in options["judge"] if _REDACTED in word),
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay.core.options.run_spec import list_options
 
-__all__ = ["KINDS", "Drift", "changed_scoring", "compare_manifests"]
+__all__ = ["KINDS", "ManifestChange", "compare_manifests", "list_scoring_changes"]
 
 KINDS = ("data", "prompt", "task", "code", "settings", "template", "model", "versions")
 """What can drift: documents; what is asked; task files; helper files and Assay's own code; options and generation
@@ -19,7 +19,7 @@ Manifest = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
+class ManifestChange:
     """One thing that is not as it was."""
 
     kind: str
@@ -34,36 +34,38 @@ class Drift:
     """The first few: where, and what was and is there."""
 
 
-def compare_manifests(then: Manifest, now: Manifest) -> list[Drift]:
+def compare_manifests(then: Manifest, now: Manifest) -> list[ManifestChange]:
     """Everything that differs and may change a prompt, an answer or a score."""
     return [
-        *_versions(then, now),
-        *_code(then, now),
-        *_model(then, now),
-        *_judges(then, now),
-        *_options(then, now),
-        *_tasks(then, now),
+        *_compare_versions(then, now),
+        *_compare_code(then, now),
+        *_compare_model(then, now),
+        *_compare_judges(then, now),
+        *_compare_options(then, now),
+        *_compare_tasks(then, now),
     ]
 
 
-def _versions(then: Manifest, now: Manifest) -> Iterator[Drift]:
+def _compare_versions(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
     old, new = then.get("versions", {}), now.get("versions", {})
     changes = [
-        *_changes(old, new, skip=("packages",)),
-        *_changes(old.get("packages", {}), new.get("packages", {})),
+        *_list_changes(old, new, skip=("packages",)),
+        *_list_changes(old.get("packages", {}), new.get("packages", {})),
     ]
     for name, was, is_now in changes:
-        yield Drift(kind="versions", what=f"{name}: {_shown(was)} then, {_shown(is_now)} now")
+        yield ManifestChange(kind="versions", what=f"{name}: {_shorten(was)} then, {_shorten(is_now)} now")
 
 
-def _code(then: Manifest, now: Manifest) -> Iterator[Drift]:
-    changed = [name for name, _, _ in _changes(then.get("code", {}), now.get("code", {}))]
+def _compare_code(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
+    changed = [name for name, _, _ in _list_changes(then.get("code", {}), now.get("code", {}))]
     if changed:
-        yield Drift(kind="code", what=f"Assay's own code changed: {', '.join(changed)}", count=len(changed))
-    helpers = [path for path, _, _ in _changes(_by_name(then), _by_name(now))]
+        yield ManifestChange(
+            kind="code", what=f"Assay's own code changed: {', '.join(changed)}", count=len(changed)
+        )
+    helpers = [path for path, _, _ in _list_changes(_by_name(then), _by_name(now))]
     if helpers:
         shown = ", ".join(helpers[:3]) + (f" and {len(helpers) - 3} more" if len(helpers) > 3 else "")
-        yield Drift(kind="code", what=f"helper files changed: {shown}", count=len(helpers))
+        yield ManifestChange(kind="code", what=f"helper files changed: {shown}", count=len(helpers))
 
 
 def _by_name(manifest: Manifest) -> dict[str, str]:
@@ -71,19 +73,23 @@ def _by_name(manifest: Manifest) -> dict[str, str]:
     return {"/".join(Path(path).parts[-2:]): digest for path, digest in manifest.get("helpers", {}).items()}
 
 
-def _model(then: Manifest, now: Manifest) -> Iterator[Drift]:
+def _compare_model(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
     old, new = then.get("model", {}).get("identity", {}), now.get("model", {}).get("identity", {})
-    for key, was, is_now in _changes(old, new):
+    for key, was, is_now in _list_changes(old, new):
         kind = "template" if "template" in key else "model"
-        yield Drift(kind=kind, what=f"the model's `{key}`: {_shown(was)} then, {_shown(is_now)} now")
+        yield ManifestChange(
+            kind=kind, what=f"the model's `{key}`: {_shorten(was)} then, {_shorten(is_now)} now"
+        )
 
 
-def _judges(then: Manifest, now: Manifest) -> Iterator[Drift]:
-    for name, was, is_now in _changes(then.get("judges", {}), now.get("judges", {})):
-        yield Drift(kind="model", what=f"the judge `{name}`: {_shown(was)} then, {_shown(is_now)} now")
+def _compare_judges(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
+    for name, was, is_now in _list_changes(then.get("judges", {}), now.get("judges", {})):
+        yield ManifestChange(
+            kind="model", what=f"the judge `{name}`: {_shorten(was)} then, {_shorten(is_now)} now"
+        )
 
 
-def _options(then: Manifest, now: Manifest) -> Iterator[Drift]:
+def _compare_options(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
     old, new = then.get("options", {}), now.get("options", {})
     for name, _, option in list_options():
         if (
@@ -92,53 +98,55 @@ def _options(then: Manifest, now: Manifest) -> Iterator[Drift]:
             and name not in ("tasks", "model_args")
             and old[name] != new.get(name)
         ):
-            what = f"--{name}: {_shown(old[name])} then, {_shown(new.get(name))} now"
-            yield Drift(kind="settings", what=what)
+            what = f"--{name}: {_shorten(old[name])} then, {_shorten(new.get(name))} now"
+            yield ManifestChange(kind="settings", what=what)
 
 
-def _tasks(then: Manifest, now: Manifest) -> Iterator[Drift]:
+def _compare_tasks(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
     old, new = then.get("tasks", {}), now.get("tasks", {})
     for name in [name for name in old if name not in new]:
-        yield Drift(kind="task", what=f"{name}: the task is not there any more")
+        yield ManifestChange(kind="task", what=f"{name}: the task is not there any more")
     for name in [name for name in new if name not in old]:
-        yield Drift(kind="task", what=f"{name}: the task was not there then")
+        yield ManifestChange(kind="task", what=f"{name}: the task was not there then")
     for name, was in old.items():
         if name in new:
-            yield from _task(name, was, new[name])
+            yield from _compare_task(name, was, new[name])
 
 
-def _task(name: str, then: Manifest, now: Manifest) -> Iterator[Drift]:
+def _compare_task(name: str, then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
     data_then, data_now = then.get("dataset", {}), now.get("dataset", {})
     if data_then.get("digest") != data_now.get("digest"):
         counts = f"{data_then.get('documents')} documents then, {data_now.get('documents')} now"
-        yield Drift(kind="data", what=f"{name}: the dataset is another one ({counts})")
+        yield ManifestChange(kind="data", what=f"{name}: the dataset is another one ({counts})")
     if then.get("settings") != now.get("settings"):
-        changes = [key for key, _, _ in _changes(then.get("settings") or {}, now.get("settings") or {})]
-        yield Drift(kind="settings", what=f"{name}: generation settings changed: {', '.join(changes)}")
+        changes = [key for key, _, _ in _list_changes(then.get("settings") or {}, now.get("settings") or {})]
+        yield ManifestChange(
+            kind="settings", what=f"{name}: generation settings changed: {', '.join(changes)}"
+        )
     if then.get("num_fewshot") != now.get("num_fewshot"):
         what = f"{name}: {then.get('num_fewshot')} examples then, {now.get('num_fewshot')} now"
-        yield Drift(kind="settings", what=what)
-    scoring = [*changed_scoring(then, now)]
+        yield ManifestChange(kind="settings", what=what)
+    scoring = [*list_scoring_changes(then, now)]
     if scoring:
-        yield Drift(kind="task", what=f"{name}: changed: {', '.join(scoring)}", count=len(scoring))
+        yield ManifestChange(kind="task", what=f"{name}: changed: {', '.join(scoring)}", count=len(scoring))
     elif then.get("config") != now.get("config"):
-        yield Drift(kind="task", what=f"{name}: the task file or a helper beside it changed")
+        yield ManifestChange(kind="task", what=f"{name}: the task file or a helper beside it changed")
 
 
-def changed_scoring(then: Manifest, now: Manifest) -> Iterator[str]:
+def list_scoring_changes(then: Manifest, now: Manifest) -> Iterator[str]:
     """`metric exact_match`, `filter strip`: what judges a task otherwise than before."""
     for kind, key in (("filter", "filters"), ("metric", "metrics")):
-        for name, was, is_now in _changes(then.get(key, {}), now.get(key, {})):
+        for name, was, is_now in _list_changes(then.get(key, {}), now.get(key, {})):
             state = " (new)" if was is None else " (gone)" if is_now is None else ""
             yield f"{kind} {name}{state}"
 
 
-def _changes(then: Manifest, now: Manifest, skip: tuple[str, ...] = ()) -> list[tuple[str, Any, Any]]:
+def _list_changes(then: Manifest, now: Manifest, skip: tuple[str, ...] = ()) -> list[tuple[str, Any, Any]]:
     names = [name for name in (*then, *(name for name in now if name not in then)) if name not in skip]
     return [(name, then.get(name), now.get(name)) for name in names if then.get(name) != now.get(name)]
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     if value is None:
         return "nothing"
     text = str(value)

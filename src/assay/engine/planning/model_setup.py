@@ -8,20 +8,20 @@ from typing import Any
 
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model, SupportsProbing, SupportsTokenLogprobs
+from assay.engine.planning.recorded_model import RecordedModel
 from assay.models import make_model
 
-__all__ = ["asked_model", "budgets_of", "model_of", "probed"]
+__all__ = ["get_rate_limits", "make_model_from_options", "make_run_model", "probe_model"]
 
 
-def asked_model(spec: RunSpec, given: Model | None = None) -> Model:
+def make_run_model(spec: RunSpec, given: Model | None = None) -> Model:
     """The model a run asks: the one that was given, else the one the options name; in as many copies as they want."""
-    model = model_of(spec) if given is None else _telling(spec, given)
+    model = make_model_from_options(spec) if given is None else _enable_token_logprobs(spec, given)
     if spec.replicas == 1 and spec.ray is None:
         return model
-    from assay.engine.planning.recorded_plan import RememberedModel  # it knows the plan, which asks here
     from assay.models.replicas import ReplicaConfig, ReplicatedModel  # few runs need them
 
-    if isinstance(given, RememberedModel):
+    if isinstance(given, RecordedModel):
         return given
     wishes = ReplicaConfig(
         replicas=spec.replicas,
@@ -34,16 +34,16 @@ def asked_model(spec: RunSpec, given: Model | None = None) -> Model:
         media_bytes=spec.media_memory_mb * 2**20,
         workers=spec.workers,
     )
-    make = partial(model_of, spec) if given is None else partial(_itself, given)
+    make = partial(make_model_from_options, spec) if given is None else partial(_return_model, given)
     return ReplicatedModel(model, make, wishes)
 
 
-def _itself(model: Model) -> Model:
+def _return_model(model: Model) -> Model:
     """A model that was given as such travels as such."""
     return model
 
 
-def model_of(spec: RunSpec) -> Model:
+def make_model_from_options(spec: RunSpec) -> Model:
     """The model the options name, not opened."""
     made = make_model(
         spec.model,
@@ -52,24 +52,24 @@ def model_of(spec: RunSpec) -> Model:
         device=spec.device,
         batch_api=spec.batch_api or None,
         chat_template=spec.apply_chat_template if isinstance(spec.apply_chat_template, str) else None,
-        **budgets_of(spec),
+        **get_rate_limits(spec),
     )
-    return _telling(spec, made)
+    return _enable_token_logprobs(spec, made)
 
 
-def _telling(spec: RunSpec, model: Model) -> Model:
+def _enable_token_logprobs(spec: RunSpec, model: Model) -> Model:
     """The model, which tells its tokens where they are wanted and it can."""
     if spec.token_logprobs and isinstance(model, SupportsTokenLogprobs):
         model.give_tokens()
     return model
 
 
-def budgets_of(spec: RunSpec) -> Mapping[str, Any]:
+def get_rate_limits(spec: RunSpec) -> Mapping[str, Any]:
     """What models behind a network share, whether they answer or judge."""
     return {"rpm": spec.rpm, "tpm": spec.tpm}
 
 
-async def probed(model: Model | None) -> Sequence[str]:
+async def probe_model(model: Model | None) -> Sequence[str]:
     """Let a server show what it can do, so that a task it cannot answer is refused; what is worth knowing of it.
 
     Raises:

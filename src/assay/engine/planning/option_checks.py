@@ -10,7 +10,7 @@ from assay.core.errors import AssayError, InvalidOption, OutputError, Unsupporte
 from assay.core.options.run_spec import RunSpec
 from assay.core.options.stop_rules import parse_stop_rule
 from assay.core.specs import TaskSpec
-from assay.engine.planning.run_names import output_folder
+from assay.engine.planning.run_names import get_output_folder
 from assay.sandboxes.program_runner import ProgramRunner
 from assay.store.runs.lookup import DEFAULT_FOLDER, find_run
 
@@ -63,7 +63,7 @@ def check_workers(spec: RunSpec) -> None:
 def check_stop_rule(spec: RunSpec) -> None:
     """The run that is to be compared with is there."""
     if spec.stop_when is not None and (rule := parse_stop_rule(spec.stop_when)).baseline:
-        find_run(rule.baseline, (output_folder(spec), Path(DEFAULT_FOLDER)))
+        find_run(rule.baseline, (get_output_folder(spec), Path(DEFAULT_FOLDER)))
 
 
 def check_writable(folder: Path) -> None:

@@ -7,29 +7,31 @@ columns, metrics nobody knows, a model that cannot answer. Nothing is asked and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 from assay.core.documents import Document
 from assay.core.errors import AssayError, ErrorGroup, InvalidOption, TaskError
-from assay.core.fingerprints import digest_json
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model, SupportsPromptedAs
 from assay.core.program_executor import use_executor
 from assay.core.requests import Request
-from assay.core.specs import GroupSpec, TaskSpec
+from assay.core.specs import TaskSpec
 from assay.engine.planning.capabilities import check_abilities
-from assay.engine.planning.judge_setup import Bench, PlannedJudge
-from assay.engine.planning.model_setup import asked_model, probed
+from assay.engine.planning.judge_setup import JudgeRegistry
+from assay.engine.planning.model_setup import make_run_model, probe_model
+from assay.engine.planning.notes import collect_notes
 from assay.engine.planning.option_checks import check_options, check_programs
-from assay.engine.planning.run_names import output_folder, run_digest, run_name, task_digests
-from assay.engine.planning.warnings import notes_on
+from assay.engine.planning.records import Plan, PlannedJudge, PlannedTask, find_functions
+from assay.engine.planning.run_names import (
+    build_run_name,
+    compute_run_digest,
+    compute_task_digests,
+    get_output_folder,
+)
 from assay.engine.running.cost_ledger import check_prices
 from assay.sandboxes.program_runner import ProgramRunner
 from assay.scoring.scorer import Scorer
 from assay.tasks.dialogues import check_dialogue
-from assay.tasks.files.helper_functions import HelperFunction
 from assay.tasks.files.index import TaskIndex, find_task_roots
 from assay.tasks.files.selection import Selection, select_tasks
 from assay.tasks.letter_choices import LetterChoiceTask, add_letter_metrics, describe_letter_tasks
@@ -38,117 +40,7 @@ from assay.tasks.task import RenderingOptions, Task, open_task
 from assay.user_code.errors import wrap_user_errors
 from assay.user_code.random_state import seed_global_generators
 
-__all__ = ["Plan", "PlannedTask", "check_functions", "functions_in", "make_plan", "plan_one"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedTask:
-    """One task, checked and ready."""
-
-    task: Task
-    scorer: Scorer
-    documents: int
-    digest: str
-    """Changes when the task file, its helpers, its data or the way of asking changes."""
-
-    config_digest: str = ""
-    """Changes with the merged YAML and its helper files."""
-
-    data_digest: str = ""
-    """Changes with the documents, and those examples are drawn from."""
-
-    @property
-    def spec(self) -> TaskSpec:
-        return self.task.spec
-
-    @property
-    def has_user_code(self) -> bool:
-        """Whether judging or rendering its documents calls code that is not Assay's."""
-        return (
-            self.spec.unsafe_code
-            or self.task.is_dialogue
-            or self.spec.config.get("class") is not None
-            or bool(functions_in(self.spec.config))
-            or self.scorer.runs_task_code
-            or self.has_custom_filters
-        )
-
-    @property
-    def has_custom_filters(self) -> bool:
-        """Whether a filter is not one of Assay's."""
-        steps = (step for pipeline in self.scorer.pipelines for step in pipeline.steps)
-        return any(not step.factory.__module__.startswith("assay.") for step in steps)
-
-    @property
-    def uses_services(self) -> bool:
-        """Its own code may ask judges or execute programs while it judges a document."""
-        return self.spec.process_results is not None or self.spec.unsafe_code
-
-    @property
-    def is_judged_per_document(self) -> bool:
-        """Whether each document is judged without the others: no filter looks across them."""
-        return all(pipeline.per_document for pipeline in self.scorer.pipelines)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What was asked for, in full: tasks, documents, the model's identity, a name for it all."""
-
-    spec: RunSpec
-    model: Model
-    identity: Mapping[str, str]
-    tasks: Mapping[str, PlannedTask]
-    groups: Mapping[str, GroupSpec]
-    top: tuple[str, ...]
-    run_id: str
-    digest: str
-    """The whole hash of which the run's name shows the start."""
-
-    folder: Path
-    """Where the run is kept."""
-
-    programs: ProgramRunner = field(compare=False)
-    """Runs what the model writes, for tasks that execute it."""
-
-    judges: Mapping[str, PlannedJudge] = field(default_factory=dict)
-    house_judges: tuple[str, ...] = ()
-    """Those `--judge` names: for every metric and every helper that names none."""
-
-    notes: tuple[str, ...] = ()
-    """What will not stop the run, and is worth knowing before it starts."""
-
-    @property
-    def model_digest(self) -> str:
-        return digest_json(dict(self.identity))
-
-    @property
-    def has_user_code(self) -> bool:
-        """Whether any task or group brings Python code: then the run needs a thread for it."""
-        aggregations = (metric.aggregation for group in self.groups.values() for metric in group.metrics)
-        return any(planned.has_user_code for planned in self.tasks.values()) or any(
-            map(callable, aggregations)
-        )
-
-    @property
-    def documents(self) -> int:
-        """How many documents will be asked."""
-        return sum(planned.documents for planned in self.tasks.values())
-
-    def count_requests(self) -> dict[str, dict[str, int]]:
-        """How many requests of each kind each task makes. Renders every prompt, asks nothing.
-
-        Raises:
-            Problems: Tasks with a document that cannot be rendered. A run would count it as failed and go on.
-        """
-        from assay.engine.planning.cost_forecast import (
-            forecast,  # it knows the plan, so it is asked from here
-        )
-
-        return forecast(self).counts
-
-    def leaves(self, group: str) -> list[str]:
-        """The tasks inside a group, in order."""
-        return Selection(groups=dict(self.groups)).leaves(group)
+__all__ = ["check_functions", "make_plan", "plan_task_in_worker"]
 
 
 async def make_plan(
@@ -167,18 +59,18 @@ async def make_plan(
     selection = _select(spec, index, problems)
     seen: Sequence[str] = ()
     try:
-        model = asked_model(spec, model)
-        seen = await probed(model)
+        model = make_run_model(spec, model)
+        seen = await probe_model(model)
     except AssayError as error:
-        _collect(problems, error)
-    folder = output_folder(spec)
+        _add_error(problems, error)
+    folder = get_output_folder(spec)
     bench = None
     try:
-        bench = Bench(spec, judges)
+        bench = JudgeRegistry(spec, judges)
     except AssayError as error:
-        _collect(problems, error)
+        _add_error(problems, error)
     for problem in check_options(spec, folder):
-        _collect(problems, problem)
+        _add_error(problems, problem)
     tasks: dict[str, PlannedTask] = {}
     programs = ProgramRunner(spec.sandbox, spec.sandbox_args)
     with use_executor(programs):  # helpers may try one of their own when they are imported
@@ -186,12 +78,12 @@ async def make_plan(
             try:
                 tasks[name] = _plan_task(spec, task_spec, model, bench, programs)
             except AssayError as error:
-                _collect(problems, error)
+                _add_error(problems, error)
     programs.close()
     if spec.samples is not None:
         for name in spec.samples:
             if selection.tasks and name not in selection.tasks:
-                problems.append(_unknown_sample_task(name, selection))
+                problems.append(_build_sample_task_error(name, selection))
     identity: Mapping[str, str] = {}
     seated: dict[str, PlannedJudge] = {}
     try:
@@ -200,16 +92,16 @@ async def make_plan(
         if model is not None:
             check_prices(spec, [model, *(judge.model for judge in seated.values())])
     except AssayError as error:
-        _collect(problems, error)
+        _add_error(problems, error)
     if problems or model is None or bench is None:
         raise problems[0] if len(problems) == 1 else ErrorGroup(problems)
-    digest = run_digest(
+    digest = compute_run_digest(
         spec,
         identity,
         {name: planned.digest for name, planned in tasks.items()},
         {name: judge.identity for name, judge in seated.items()},
     )
-    run_id = run_name(spec, model.name, digest)
+    run_id = build_run_name(spec, model.name, digest)
     opened = {name: planned.task for name, planned in tasks.items()}
     return Plan(
         spec=spec,
@@ -222,12 +114,12 @@ async def make_plan(
         digest=digest,
         folder=folder / run_id,
         judges=seated,
-        house_judges=bench.house,
+        default_judges=bench.default_judges,
         notes=(
             *seen,
             *selection.notes,
             *bench.notes,
-            *notes_on(spec, model, tasks),
+            *collect_notes(spec, model, tasks),
             *describe_letter_tasks(opened),
         ),
         programs=programs,
@@ -240,20 +132,20 @@ def _select(spec: RunSpec, index: TaskIndex | None, problems: list[AssayError]) 
         index = index or TaskIndex.build(find_task_roots(spec.include_path))
         return select_tasks(spec.tasks, index)
     except AssayError as error:
-        _collect(problems, error)
+        _add_error(problems, error)
     rest = Selection()
     if index is not None:
         for word in spec.tasks:
             try:
                 rest.tasks |= select_tasks([word], index).tasks
             except (TaskError, ErrorGroup):
-                _look_on(spec, word, index, problems)
+                _find_further_errors(spec, word, index, problems)
             except AssayError:
                 continue  # reported already
     return rest
 
 
-def _look_on(spec: RunSpec, word: str, index: TaskIndex, problems: list[AssayError]) -> None:
+def _find_further_errors(spec: RunSpec, word: str, index: TaskIndex, problems: list[AssayError]) -> None:
     """A task file with one mistake that hides the others: find those too, as `assay check` does."""
     from assay.checks.checker import (  # it knows the plan, so it is asked from here
         CheckOptions,
@@ -268,20 +160,24 @@ def _look_on(spec: RunSpec, word: str, index: TaskIndex, problems: list[AssayErr
                 problems.append(TaskError(finding.what, where=finding.where, hint=finding.hint))
 
 
-def _collect(problems: list[AssayError], error: AssayError) -> None:
+def _add_error(problems: list[AssayError], error: AssayError) -> None:
     for problem in error.errors if isinstance(error, ErrorGroup) else (error,):
         if str(problem) not in map(str, problems):
             problems.append(problem)
 
 
-def _unknown_sample_task(name: str, selection: Selection) -> AssayError:
+def _build_sample_task_error(name: str, selection: Selection) -> AssayError:
     from assay.core.errors import UnknownName
 
     return UnknownName.of("task of this run", name, sorted(selection.tasks), where="--samples", ls="tasks")
 
 
 def _plan_task(
-    spec: RunSpec, task_spec: TaskSpec, model: Model | None, bench: Bench | None, programs: ProgramRunner
+    spec: RunSpec,
+    task_spec: TaskSpec,
+    model: Model | None,
+    bench: JudgeRegistry | None,
+    programs: ProgramRunner,
 ) -> PlannedTask:
     """Check one task as far as its first document; collect its problems."""
     problems: list[AssayError] = []
@@ -292,45 +188,45 @@ def _plan_task(
         check_programs(spec, task_spec, programs)
         check_functions(task_spec)
     except AssayError as error:
-        _collect(problems, error)
+        _add_error(problems, error)
     task, scorer = None, None
     try:
-        task = _opened(spec, task_spec, model)
+        task = _open_task(spec, task_spec, model)
         scorer = Scorer.from_spec(task.spec, tags=spec.reasoning_tags)
     except AssayError as error:
-        _collect(problems, error)
+        _add_error(problems, error)
     if task is not None:
         try:
-            document, first = _first_requests(task)
-            _check_settings(task)
+            document, first = _render_first_document(task)
+            _check_generation_settings(task)
             check_dialogue(task)
             if model is not None:
                 check_abilities(model, task_spec, first)
             if scorer is not None and bench is not None and not spec.predict_only:
                 with wrap_user_errors(task.spec):
-                    bench.check(task, scorer, (document, first))
+                    bench.assign_judges(task, scorer, (document, first))
         except AssayError as error:
-            _collect(problems, error)
+            _add_error(problems, error)
     if problems or task is None or scorer is None:
         raise ErrorGroup(problems)
-    digests = task_digests(spec, task_spec, task)
+    digests = compute_task_digests(spec, task_spec, task)
     return PlannedTask(task=task, scorer=scorer, documents=len(task), **digests)
 
 
-def plan_one(spec: RunSpec, task: str, model: Model, programs: ProgramRunner) -> PlannedTask:
+def plan_task_in_worker(spec: RunSpec, task: str, model: Model, programs: ProgramRunner) -> PlannedTask:
     """One task of a run that was planned before, in another process. No judges: whoever needs them has planned it."""
     return _plan_task(spec, _select(spec, None, []).tasks[task], model, None, programs)
 
 
-def _opened(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Task:
-    if spec.repeats is not None and task_spec.output_type == "generate_until":
+def _open_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Task:
+    if spec.repeats is not None and task_spec.output_type.can_repeat:
         task_spec = replace(task_spec, repeats=spec.repeats)
-    task = open_task(task_spec, rendering_of(spec, task_spec.name, model))
-    letters = spec.mc_as_generation and task_spec.output_type == "multiple_choice"
+    task = open_task(task_spec, build_rendering_options(spec, task_spec.name, model))
+    letters = spec.mc_as_generation and task_spec.output_type.compares_choices
     return LetterChoiceTask(task) if letters else task
 
 
-def rendering_of(spec: RunSpec, task: str, model: Model | None) -> RenderingOptions:
+def build_rendering_options(spec: RunSpec, task: str, model: Model | None) -> RenderingOptions:
     """The part of the options that reaches into prompts."""
     chat_messages = model is None or "chat" in model.traits.abilities
     return RenderingOptions(
@@ -356,28 +252,17 @@ def rendering_of(spec: RunSpec, task: str, model: Model | None) -> RenderingOpti
 def check_functions(task_spec: TaskSpec) -> None:
     """Every `!function` leads to a function."""
     problems: list[AssayError] = []
-    values = {id(function) for function in functions_in(task_spec.config.get("dataset_kwargs"))}
-    for function in functions_in(task_spec.config):
+    values = {id(function) for function in find_functions(task_spec.config.get("dataset_kwargs"))}
+    for function in find_functions(task_spec.config):
         try:
             _ = function.value() if id(function) in values else function.load()
         except AssayError as error:
-            _collect(problems, error)
+            _add_error(problems, error)
     if problems:
         raise ErrorGroup(problems)
 
 
-def functions_in(value: Any) -> list[HelperFunction]:
-    """Every `!function` inside a value of a task file."""
-    if isinstance(value, HelperFunction):
-        return [value]
-    if isinstance(value, Mapping):
-        return [function for item in value.values() for function in functions_in(item)]
-    if isinstance(value, (list, tuple)):
-        return [function for item in value for function in functions_in(item)]
-    return []
-
-
-def _first_requests(task: Task) -> tuple[Document, tuple[Request, ...]]:
+def _render_first_document(task: Task) -> tuple[Document, tuple[Request, ...]]:
     """Data loaded, the first document rendered: what breaks, breaks here."""
     with wrap_user_errors(task.spec):
         first = next(iter(task.documents()), None)
@@ -391,7 +276,7 @@ def _first_requests(task: Task) -> tuple[Document, tuple[Request, ...]]:
     return first, requests
 
 
-def _check_settings(task: Task) -> None:
+def _check_generation_settings(task: Task) -> None:
     """The generation settings can be read, before a thousand requests fail for them."""
     settings = task.settings
     try:

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from assay.core.errors import CorruptStore, DatasetError, InvalidOption
 from assay.core.fingerprints import digest_json
 from assay.core.options.run_spec import RunSpec, list_options
-from assay.core.ports import Ability, Traits
-from assay.core.requests import Request
-from assay.core.responses import Failure, Outcome
 from assay.engine.planning.manifest import FILE_NAME, FORMAT
 from assay.store.runs.run import Run
 
 __all__ = [
-    "NOT_ASKED",
-    "Recalled",
-    "RememberedModel",
-    "is_untouched",
-    "manifest_of",
+    "RecordedOptions",
+    "get_manifest",
+    "is_unmodified",
+    "load_options",
     "read_manifest",
-    "recall",
 ]
 
-NOT_ASKED = "not asked"
-"""The kind of failure of a request whose answer the run does not have."""
-
-_HIDDEN = "***"
+_REDACTED = "***"
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -40,7 +32,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         DatasetError: There is none, or it is not a manifest.
     """
     if path.is_dir():
-        return manifest_of(Run(path))
+        return get_manifest(Run(path))
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -51,10 +43,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise DatasetError(
             "the file is not a manifest of a run", where=str(path), hint=f"a run's folder holds {FILE_NAME}"
         )
-    return _known_format(content, str(path))
+    return _check_format(content, str(path))
 
 
-def manifest_of(run: Run) -> dict[str, Any]:
+def get_manifest(run: Run) -> dict[str, Any]:
     """The manifest of a run: from its journal, else from the file beside it.
 
     Raises:
@@ -68,7 +60,7 @@ def manifest_of(run: Run) -> dict[str, Any]:
         if not file.is_file():
             raise
     if isinstance(kept, dict):
-        return _known_format(kept, str(run.folder))
+        return _check_format(kept, str(run.folder))
     if file.is_file():
         return read_manifest(file)
     if "imported" in run.facts:
@@ -84,13 +76,13 @@ def manifest_of(run: Run) -> dict[str, Any]:
     )
 
 
-def is_untouched(manifest: Mapping[str, Any]) -> bool:
+def is_unmodified(manifest: Mapping[str, Any]) -> bool:
     """Whether the content of a manifest file is as Assay wrote it."""
     content = {key: value for key, value in manifest.items() if key != "check"}
     return manifest.get("check") == digest_json(content)
 
 
-def _known_format(content: dict[str, Any], where: str) -> dict[str, Any]:
+def _check_format(content: dict[str, Any], where: str) -> dict[str, Any]:
     if content.get("format", 0) > FORMAT:
         raise DatasetError(
             f"the manifest was written by a newer Assay (format {content['format']}, this one knows {FORMAT})",
@@ -101,7 +93,7 @@ def _known_format(content: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recalled:
+class RecordedOptions:
     """The options of a run that was, ready to be used again."""
 
     spec: RunSpec
@@ -113,24 +105,24 @@ class Recalled:
     """Secrets that were not kept and not given again."""
 
 
-def recall(manifest: Mapping[str, Any], overrides: Mapping[str, Any]) -> Recalled:
+def load_options(manifest: Mapping[str, Any], overrides: Mapping[str, Any]) -> RecordedOptions:
     """The options of a manifest, those given beside it on top; arguments of the model are merged key by key."""
     known = {name for name, _, _ in list_options()}
     unknown = sorted(set(manifest["options"]) - known)
     if unknown:
         raise InvalidOption(f"the manifest has options this Assay does not know: {', '.join(unknown)}")
-    options = _in_folder(manifest)
+    options = _resolve_paths(manifest)
     hidden = [
         (name, key)
         for name, value in options.items()
         if isinstance(value, Mapping)
         for key, item in value.items()
-        if item == _HIDDEN
+        if item == _REDACTED
     ]
     for name, key in hidden:
         options[name] = {other: item for other, item in options[name].items() if other != key}
-    masked = [word for word in options.get("judge", ()) if _HIDDEN in word]
-    options["judge"] = [_without_hidden(word) for word in options.get("judge", ())]
+    masked = [word for word in options.get("judge", ()) if _REDACTED in word]
+    options["judge"] = [_drop_redacted(word) for word in options.get("judge", ())]
     before = RunSpec.of(options)
     for name, value in overrides.items():
         old = options.get(name)
@@ -143,15 +135,15 @@ def recall(manifest: Mapping[str, Any], overrides: Mapping[str, Any]) -> Recalle
     missing += tuple(f"judge {word}" for word in masked if "judge" not in overrides)
     spec = RunSpec.of(options)
     given = tuple(name for name in overrides if getattr(spec, name) != getattr(before, name))
-    return Recalled(spec=spec, manifest=manifest, given=given, missing=missing)
+    return RecordedOptions(spec=spec, manifest=manifest, given=given, missing=missing)
 
 
-def _without_hidden(word: str) -> str:
+def _drop_redacted(word: str) -> str:
     """`name,key=value` without the pairs whose value was not kept."""
-    return ",".join(part for part in word.split(",") if not part.endswith(f"={_HIDDEN}"))
+    return ",".join(part for part in word.split(",") if not part.endswith(f"={_REDACTED}"))
 
 
-def _in_folder(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve_paths(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The options with relative paths that only lead somewhere from where the run was started made absolute."""
     options = dict(manifest["options"])
     start = Path(str(manifest.get("folder") or "."))
@@ -177,34 +169,3 @@ def _in_folder(manifest: Mapping[str, Any]) -> dict[str, Any]:
         options[name] = there(options.get(name))
     options["model_args"] = {key: there(value) for key, value in (options.get("model_args") or {}).items()}
     return options
-
-
-class RememberedModel:
-    """Stands for the model of a run that was: its name, identity and abilities, and no answers of its own."""
-
-    def __init__(self, manifest: Mapping[str, Any]) -> None:
-        self._about = manifest["model"]
-        self._tokens = bool(manifest["options"].get("token_logprobs"))
-
-    @property
-    def name(self) -> str:
-        return str(self._about["name"])
-
-    @property
-    def traits(self) -> Traits:
-        abilities: frozenset[Ability] = frozenset(self._about.get("abilities") or get_args(Ability))
-        return Traits(abilities=abilities, window=256, tokens=self._tokens)
-
-    async def identify(self) -> Mapping[str, str]:
-        return dict(self._about["identity"])
-
-    async def open(self) -> None:
-        """There is nothing to open."""
-
-    async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
-        for request in window:
-            message = "the run has no answer to this, and the model is not asked"
-            yield Failure(request_id=request.id, kind=NOT_ASKED, message=message)
-
-    async def close(self) -> None:
-        """There is nothing to close."""

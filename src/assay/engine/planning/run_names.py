@@ -15,13 +15,20 @@ from assay.core.specs import TaskSpec
 from assay.tasks.digests import digest_data, digest_spec
 from assay.tasks.task import Task
 
-__all__ = ["kept_beside", "output_folder", "run_digest", "run_name", "shape_of", "task_digests"]
+__all__ = [
+    "build_run_name",
+    "compute_run_digest",
+    "compute_task_digests",
+    "get_output_folder",
+    "list_result_options",
+    "move_output_beside",
+]
 
-_SHOWN = 8
+_DIGEST_LENGTH = 8
 """Digits of the hash in a run's name. The whole hash is kept in the journal, so two runs of one name are noticed."""
 
 
-def output_folder(spec: RunSpec) -> Path:
+def get_output_folder(spec: RunSpec) -> Path:
     """`--output_path` (a folder, or the folder of a `.json` file), else `./assay-runs`."""
     if spec.output_path is None:
         return Path("assay-runs")
@@ -29,30 +36,30 @@ def output_folder(spec: RunSpec) -> Path:
     return path.parent if path.suffix == ".json" else path
 
 
-def kept_beside(spec: RunSpec, folder: Path) -> RunSpec:
+def move_output_beside(spec: RunSpec, folder: Path) -> RunSpec:
     """The options with result files beside the folder of the run: it may have been moved, or copied."""
-    if spec.output_path is None or output_folder(spec).resolve() == folder.resolve().parent:
+    if spec.output_path is None or get_output_folder(spec).resolve() == folder.resolve().parent:
         return spec
     path = Path(spec.output_path)
     moved = folder.parent / path.name if path.suffix == ".json" else folder.parent
     return replace(spec, output_path=str(moved))
 
 
-def shape_of(spec: RunSpec) -> dict[str, Any]:
+def list_result_options(spec: RunSpec) -> dict[str, Any]:
     """The options that decide prompts, answers and scores; tasks and models count by what they are, not by name."""
     named = ("tasks", "model", "model_args", "judge", "judge_args")
     return {key: value for key, value in spec.shape().items() if key not in named}
 
 
-def task_digests(spec: RunSpec, task_spec: TaskSpec, task: Task) -> dict[str, str]:
+def compute_task_digests(spec: RunSpec, task_spec: TaskSpec, task: Task) -> dict[str, str]:
     """The hashes of a task as a run asks it: of the file with its helpers, of the data, and of both with the way of
     asking. Apart, so that a later look can say what changed."""
     config, data = digest_spec(task_spec), digest_data(task)
-    whole = digest_json({"spec": config, "data": data, "shape": shape_of(spec)})
+    whole = digest_json({"spec": config, "data": data, "shape": list_result_options(spec)})
     return {"digest": whole, "config_digest": config, "data_digest": data}
 
 
-def run_digest(
+def compute_run_digest(
     spec: RunSpec,
     identity: Mapping[str, str],
     tasks: Mapping[str, str],
@@ -61,7 +68,7 @@ def run_digest(
     """The same for the same work: re-issuing a command finds its run."""
     parts: dict[str, Any] = {
         "identity": dict(identity),
-        "shape": shape_of(spec),
+        "shape": list_result_options(spec),
         "tasks": dict(tasks),
         "assay": assay_version(),  # a metric that was corrected must reach the numbers
     }
@@ -70,7 +77,7 @@ def run_digest(
     return digest_json(parts)
 
 
-def run_name(spec: RunSpec, model: str, digest: str) -> str:
+def build_run_name(spec: RunSpec, model: str, digest: str) -> str:
     """A name people can read: the model, the first task, how many more there are, the start of the hash.
 
     A run that keeps its tokens is the same work, hence the same hash, in a folder of its own: one that was made without
@@ -80,4 +87,4 @@ def run_name(spec: RunSpec, model: str, digest: str) -> str:
     slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)
     if len(spec.tasks) > 1:
         slug = f"{slug[:57]}-{len(spec.tasks) - 1}"
-    return f"{slug[:60]}-{digest[:_SHOWN]}{'-tokens' if spec.token_logprobs else ''}"
+    return f"{slug[:60]}-{digest[:_DIGEST_LENGTH]}{'-tokens' if spec.token_logprobs else ''}"

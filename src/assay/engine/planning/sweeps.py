@@ -25,18 +25,18 @@ from assay.core.errors import AssayError, ErrorGroup, InvalidOption, UnknownName
 from assay.core.options.run_spec import RunSpec, list_options
 from assay.engine.planning.config_files import read_yaml
 
-__all__ = ["Cell", "Sweep", "read_sweep"]
+__all__ = ["Sweep", "SweepRun", "read_sweep"]
 
 _KEYS = ("models", "tasks", "settings", "options")
-_NOT_SWEPT = ("output_path",)
+_SHARED_OPTIONS = ("output_path",)
 """Options of the sweep as a whole: all its runs are kept in one place."""
 
-_TELLING = ("pretrained", "model", "model_version", "model_name", "base_url")
+_IDENTIFYING_ARGUMENTS = ("pretrained", "model", "model_version", "model_name", "base_url")
 """Arguments that tell two models of one adapter apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class SweepRun:
     """One run of a sweep."""
 
     model: str
@@ -60,7 +60,7 @@ class Sweep:
     """What a sweep file says."""
 
     path: Path
-    cells: tuple[Cell, ...]
+    runs: tuple[SweepRun, ...]
 
     @property
     def name(self) -> str:
@@ -79,32 +79,36 @@ def read_sweep(path: str | Path, given: Mapping[str, Any] | None = None) -> Swee
         Problems: Everything that is wrong with the file.
     """
     path = Path(path).expanduser()
-    said = _mapping(read_yaml(path, "sweep"), str(path))
+    said = _require_mapping(read_yaml(path, "sweep"), str(path))
     if unknown := [key for key in said if key not in _KEYS]:
         raise UnknownName(
             f"a sweep has no key `{unknown[0]}`",
             where=str(path),
             hint=f"its keys are {', '.join(_KEYS)}; options of every run stand under `options`",
         )
-    models = [_model(entry, f"{path}, models[{at}]") for at, entry in enumerate(_list(said, "models", path))]
+    models = [
+        _parse_model(entry, f"{path}, models[{at}]")
+        for at, entry in enumerate(_get_list(said, "models", path))
+    ]
     if not models:
         raise InvalidOption("a sweep needs models", where=str(path), hint="for instance `models: [embedded]`")
     settings = [
-        _part(entry, f"{path}, settings[{at}]") for at, entry in enumerate(_list(said, "settings", path))
+        _parse_entry(entry, f"{path}, settings[{at}]")
+        for at, entry in enumerate(_get_list(said, "settings", path))
     ]
-    shared = _mapping(said.get("options") or {}, f"{path}, options")
+    shared = _require_mapping(said.get("options") or {}, f"{path}, options")
     if said.get("tasks"):
         shared = {**shared, "tasks": said["tasks"]}
-    return Sweep(path=path, cells=_crossed(path, shared, models, settings or [("", {})], given or {}))
+    return Sweep(path=path, runs=_combine(path, shared, models, settings or [("", {})], given or {}))
 
 
-def _crossed(
+def _combine(
     path: Path,
     shared: Mapping[str, Any],
     models: Sequence[tuple[str, dict[str, Any]]],
     settings: Sequence[tuple[str, dict[str, Any]]],
     given: Mapping[str, Any],
-) -> tuple[Cell, ...]:
+) -> tuple[SweepRun, ...]:
     """Every model with every setting; all that is wrong with any of them at once."""
     _check_names(path, "models", [name for name, _ in models])
     _check_names(path, "settings", [name for name, _ in settings])
@@ -113,7 +117,7 @@ def _crossed(
         for setting, of_setting in settings:
             options = {**shared, **of_model, **of_setting, **given}
             for key in ("model_args", "gen_kwargs", "metadata"):  # the setting adds to what the model says
-                options = _merged(key, options, [shared, of_model, of_setting, given])
+                options = _merge_arguments(key, options, [shared, of_model, of_setting, given])
             name = f"{model}, {setting}" if setting else model
             try:
                 spec = RunSpec.of(options)
@@ -121,13 +125,13 @@ def _crossed(
                 error.where = f"{path}, {name}{f': {error.where}' if error.where else ''}"
                 problems.append(error)
                 continue
-            cells.append(Cell(model=model, setting=setting, spec=spec, options=options))
+            cells.append(SweepRun(model=model, setting=setting, spec=spec, options=options))
     if problems:
-        raise problems[0] if len(problems) == 1 else ErrorGroup(_once(problems))
+        raise problems[0] if len(problems) == 1 else ErrorGroup(_deduplicate(problems))
     return tuple(cells)
 
 
-def _merged(key: str, options: dict[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _merge_arguments(key: str, options: dict[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Arguments given as mappings are joined; a text replaces what came before."""
     held = [part[key] for part in parts if key in part]
     if len(held) < 2 or not all(isinstance(value, Mapping) for value in held):
@@ -135,7 +139,7 @@ def _merged(key: str, options: dict[str, Any], parts: Sequence[Mapping[str, Any]
     return {**options, key: {name: value for part in held for name, value in part.items()}}
 
 
-def _once(problems: Sequence[AssayError]) -> list[AssayError]:
+def _deduplicate(problems: Sequence[AssayError]) -> list[AssayError]:
     """Each problem once, although it is one of several runs."""
     return list({(error.what, error.hint): error for error in problems}.values())
 
@@ -149,34 +153,34 @@ def _check_names(path: Path, key: str, names: Sequence[str]) -> None:
         )
 
 
-def _model(entry: Any, where: str) -> tuple[str, dict[str, Any]]:
+def _parse_model(entry: Any, where: str) -> tuple[str, dict[str, Any]]:
     """A model by its name, or with its options."""
     if isinstance(entry, str):
         return entry, {"model": entry}
-    name, options = _part(entry, where, needs_name=False)
+    name, options = _parse_entry(entry, where, needs_name=False)
     if "model" not in options:
         raise InvalidOption("the model is missing", where=where, hint="for instance `model: hf`")
-    return name or _told(options), options
+    return name or _name_model(options), options
 
 
-def _told(options: Mapping[str, Any]) -> str:
+def _name_model(options: Mapping[str, Any]) -> str:
     """What a model without a name is called."""
     arguments = options.get("model_args")
     telling = (
-        [str(arguments[key]) for key in _TELLING if key in arguments]
+        [str(arguments[key]) for key in _IDENTIFYING_ARGUMENTS if key in arguments]
         if isinstance(arguments, Mapping)
         else []
     )
     return f"{options['model']} {telling[0].rstrip('/').split('/')[-1]}" if telling else str(options["model"])
 
 
-def _part(entry: Any, where: str, *, needs_name: bool = True) -> tuple[str, dict[str, Any]]:
+def _parse_entry(entry: Any, where: str, *, needs_name: bool = True) -> tuple[str, dict[str, Any]]:
     """The name and the options of a model or a setting."""
-    options = {str(key).replace("-", "_"): value for key, value in _mapping(entry, where).items()}
+    options = {str(key).replace("-", "_"): value for key, value in _require_mapping(entry, where).items()}
     name = str(options.pop("name", "") or "")
-    known = {option for option, _, _ in list_options()} - set(_NOT_SWEPT)
+    known = {option for option, _, _ in list_options()} - set(_SHARED_OPTIONS)
     for key in options:
-        if key in _NOT_SWEPT:
+        if key in _SHARED_OPTIONS:
             raise InvalidOption(
                 f"`{key}` is the same for all runs of a sweep",
                 where=where,
@@ -185,18 +189,18 @@ def _part(entry: Any, where: str, *, needs_name: bool = True) -> tuple[str, dict
         if key not in known:
             raise UnknownName.of("option", key, sorted(known), where=where, ls="options")
     if not name and needs_name:
-        name = ", ".join(f"{key}={_short(value)}" for key, value in options.items()) or "as it is"
+        name = ", ".join(f"{key}={_shorten(value)}" for key, value in options.items()) or "as it is"
     return name, options
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = (
         ",".join(f"{key}={held}" for key, held in value.items()) if isinstance(value, Mapping) else str(value)
     )
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 
-def _list(said: Mapping[str, Any], key: str, path: Path) -> list[Any]:
+def _get_list(said: Mapping[str, Any], key: str, path: Path) -> list[Any]:
     value = said.get(key) or []
     if isinstance(value, str):
         return [value]
@@ -207,7 +211,7 @@ def _list(said: Mapping[str, Any], key: str, path: Path) -> list[Any]:
     return value
 
 
-def _mapping(value: Any, where: str) -> dict[str, Any]:
+def _require_mapping(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidOption(
             f"expected keys and values, not {value!r}", where=where, hint="for instance `limit: 100`"

@@ -17,16 +17,18 @@ from assay.stats.resampling import bootstrap_interval
 from assay.stats.sums import plain_floats
 from assay.stats.values import Values
 
-__all__ = ["group_interval", "task_interval"]
+__all__ = ["compute_group_interval", "compute_task_interval"]
 
 _RESAMPLED = RESAMPLED | {"weighted_perplexity", "bits_per_byte"}
 _RESAMPLES = 1000
 
-Found = tuple[tuple[float, float] | None, str]
+IntervalAndMethod = tuple[tuple[float, float] | None, str]
 """The ends and the method; None where there is no interval."""
 
 
-def task_interval(spec: TaskSpec, aggregation: str | Aggregation, values: Values, value: Any) -> Found:
+def compute_task_interval(
+    spec: TaskSpec, aggregation: str | Aggregation, values: Values, value: Any
+) -> IntervalAndMethod:
     """The interval of a mean of documents' scores, also where the task's own code took it and came to the same; of a
     corpus metric from resamples of the documents."""
     if not len(values) or not isinstance(value, (int, float)):
@@ -35,10 +37,10 @@ def task_interval(spec: TaskSpec, aggregation: str | Aggregation, values: Values
     if name in _RESAMPLED:
         found = bootstrap_interval(name, values.items, resamples=_RESAMPLES)
         sound = found is not None and math.isfinite(found.half_width) and found.half_width > 0
-        return _ends(found) if found is not None and sound else (None, "")
+        return _to_pair(found) if found is not None and sound else (None, "")
     clusters = None
     scores = plain_floats(values.items)
-    if scores is None and spec.dialect == "lmms_eval":
+    if scores is None and spec.dialect.reads_score_key:
         listed, clusters = scores_in(values.items, score_key=spec.score_key, cluster_key=spec.cluster_key)
         scores = plain_floats(listed) if len(listed) == len(values) else None
     if scores is None or not all(map(math.isfinite, (float(scores.min()), float(scores.max())))):
@@ -50,14 +52,14 @@ def task_interval(spec: TaskSpec, aggregation: str | Aggregation, values: Values
     known = clusters if clusters is not None and any(one is not None for one in clusters) else None
     if known is not None and len(set(known)) == 1:
         return None, ""  # all documents are about one thing: nobody can tell what others would give
-    return _ends(mean_interval(scores, known))
+    return _to_pair(mean_interval(scores, known))
 
 
-def group_interval(parts: Sequence[Part], *, weight_by_size: bool) -> Found:
+def compute_group_interval(parts: Sequence[Part], *, weight_by_size: bool) -> IntervalAndMethod:
     """The interval of a group's mean, its tasks being strata."""
     found = stratified_interval(parts, weight_by_size=weight_by_size)
-    return (None, "") if found is None else _ends(found)
+    return (None, "") if found is None else _to_pair(found)
 
 
-def _ends(interval: Interval) -> Found:
+def _to_pair(interval: Interval) -> IntervalAndMethod:
     return (interval.low, interval.high), interval.method

@@ -41,7 +41,7 @@ def import_results(path: str | Path, output_path: str | Path | None = None) -> t
         DatasetError: A file is not what it should be.
     """
     place = Path(path).expanduser()
-    opened = _opened(place)
+    opened = _open_results(place)
     if opened is None:
         what = "holds no results of lm-eval or lmms-eval" if place.exists() else "is not there"
         raise UnknownName(
@@ -49,15 +49,15 @@ def import_results(path: str | Path, output_path: str | Path | None = None) -> t
             hint="give a folder with samples_<task>_<date>.jsonl, or such a file (--log_samples writes it)",
         )
     run, sheets = opened
-    folder = Path(output_path or DEFAULT_FOLDER) / _name(run)
+    folder = Path(output_path or DEFAULT_FOLDER) / _build_name(run)
     if (folder / JOURNAL_FILE).is_file():
         return folder, False
     folder.parent.mkdir(parents=True, exist_ok=True)
-    write_imported_run(folder, run, _estimates(sheets))
+    write_imported_run(folder, run, _read_estimates(sheets))
     return folder, True
 
 
-def _opened(path: Path) -> tuple[ImportedRun, ScoreTableSource] | None:
+def _open_results(path: Path) -> tuple[ImportedRun, ScoreTableSource] | None:
     for plugin in find_entry_points("assay.compat"):
         found = plugin.load().open_imported_run(path)
         if found is not None:
@@ -65,25 +65,25 @@ def _opened(path: Path) -> tuple[ImportedRun, ScoreTableSource] | None:
     return None
 
 
-def _name(run: ImportedRun) -> str:
+def _build_name(run: ImportedRun) -> str:
     tasks = list(run.about["tasks"])
     words = [run.model, tasks[0], *([str(len(tasks) - 1)] if len(tasks) > 1 else [])]
     slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)
     return f"{slug[:60]}-{digest_json(dict(run.identity))[:8]}"
 
 
-def _estimates(source: ScoreTableSource) -> list[Estimate]:
+def _read_estimates(source: ScoreTableSource) -> list[Estimate]:
     """What the results say, with intervals where they are means; without results, the means of the scores."""
     sheets = {task: source.read_score_table(task) for task in source.tasks}
     told = source.read_estimates()
     if not told:
-        return [estimate for sheet in sheets.values() for estimate in _means(sheet)]
-    return [_with_interval(estimate, sheets.get(estimate.task)) for estimate in told]
+        return [estimate for sheet in sheets.values() for estimate in _estimate_means(sheet)]
+    return [_add_interval(estimate, sheets.get(estimate.task)) for estimate in told]
 
 
-def _with_interval(estimate: Estimate, sheet: ScoreTable | None) -> Estimate:
+def _add_interval(estimate: Estimate, sheet: ScoreTable | None) -> Estimate:
     column = None if sheet is None else sheet.columns.get((estimate.pipeline, estimate.metric))
-    scores = None if column is None else _scores(column.values)
+    scores = None if column is None else _to_scores(column.values)
     if column is None or scores is None:
         return estimate
     scored = replace(estimate, scored=len(scores), unscored=len(column.values) - len(scores))
@@ -93,10 +93,10 @@ def _with_interval(estimate: Estimate, sheet: ScoreTable | None) -> Estimate:
     return replace(scored, interval=(found.low, found.high), interval_method=found.method)
 
 
-def _means(sheet: ScoreTable) -> list[Estimate]:
+def _estimate_means(sheet: ScoreTable) -> list[Estimate]:
     found = []
     for column in sheet.columns.values():
-        scores = _scores(column.values)
+        scores = _to_scores(column.values)
         if scores is None or not len(scores):
             continue
         single = Estimate(
@@ -110,10 +110,10 @@ def _means(sheet: ScoreTable) -> list[Estimate]:
             unscored=len(column.values) - len(scores),
             higher_is_better=column.higher_is_better,
         )
-        found.append(_with_interval(single, sheet))
+        found.append(_add_interval(single, sheet))
     return found
 
 
-def _scores(values: Sequence[object]) -> NDArray[np.float64] | None:
+def _to_scores(values: Sequence[object]) -> NDArray[np.float64] | None:
     """The scores that are there; None where something is no number."""
     return plain_floats([value for value in values if value is not None])

@@ -24,8 +24,8 @@ from assay.core.fingerprints import digest_json
 from assay.core.ports import Ability, Traits
 from assay.core.requests import Request, compute_fingerprint
 from assay.core.responses import Failure, Outcome, Response
-from assay.engine.planning.recorded_plan import manifest_of
-from assay.engine.results.sample_files import NotFound, SamplesFiles, samples_paths
+from assay.engine.planning.recorded_plan import get_manifest
+from assay.engine.results.sample_files import ResponseNotFound, SampleFiles, find_sample_files
 from assay.store.runs.lookup import find_run
 from assay.store.runs.run import Run
 
@@ -51,7 +51,7 @@ class ReplayModel:
                 hint="--model_args run=latest, or file=samples_gsm8k.jsonl",
             )
         self._run, self._file = str(run), Path(file).expanduser()
-        self._samples: SamplesFiles | None = None
+        self._samples: SampleFiles | None = None
 
     @property
     def name(self) -> str:
@@ -72,14 +72,14 @@ class ReplayModel:
     async def identify(self) -> Mapping[str, str]:
         """Whose answers they are."""
         if not self._run:
-            return {"name": self.name, "files_sha256": await asyncio.to_thread(_sha256, self._paths)}
+            return {"name": self.name, "files_sha256": await asyncio.to_thread(_hash_files, self._paths)}
         identity = {f"model_{key}": str(value) for key, value in self._about["identity"].items()}
         return {"name": self.name, "run": str(self._manifest["digest"]), **identity}
 
     async def open(self) -> None:
         """Read the file; a run is looked into when it is asked."""
         if not self._run and self._samples is None:
-            self._samples = await asyncio.to_thread(SamplesFiles, self._paths)
+            self._samples = await asyncio.to_thread(SampleFiles, self._paths)
 
     async def close(self) -> None:
         """Let go of the run and of what was read."""
@@ -89,11 +89,11 @@ class ReplayModel:
             del self.__dict__["_source"]
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
-        found = self._from_run(window) if self._run else self._from_files(window)
+        found = self._answer_from_run(window) if self._run else self._answer_from_files(window)
         for outcome in found:
             yield outcome
 
-    def _from_run(self, window: Sequence[Request]) -> list[Outcome]:
+    def _answer_from_run(self, window: Sequence[Request]) -> list[Outcome]:
         digest = digest_json(dict(self._about["identity"]))
         marks = {request.id: compute_fingerprint(digest, request.id) for request in window}
         known = self._source.journal.find(list(marks.values()))
@@ -107,14 +107,14 @@ class ReplayModel:
                 outcomes.append(replace(answer, request_id=request.id))
         return outcomes
 
-    def _from_files(self, window: Sequence[Request]) -> list[Outcome]:
+    def _answer_from_files(self, window: Sequence[Request]) -> list[Outcome]:
         if self._samples is None:
             raise RuntimeError("answer() was called before open()")
         outcomes: list[Outcome] = []
         for request in window:
             try:
                 outcomes.append(Response(request_id=request.id, value=self._samples.find(request)))
-            except NotFound as error:
+            except ResponseNotFound as error:
                 outcomes.append(Failure(request_id=request.id, kind=_NOT_FOUND, message=str(error)))
         return outcomes
 
@@ -126,7 +126,7 @@ class ReplayModel:
 
     @cached_property
     def _manifest(self) -> Mapping[str, Any]:
-        return manifest_of(self._source)
+        return get_manifest(self._source)
 
     @property
     def _about(self) -> Mapping[str, Any]:
@@ -134,10 +134,10 @@ class ReplayModel:
 
     @property
     def _paths(self) -> list[Path]:
-        return samples_paths(self._file)
+        return find_sample_files(self._file)
 
 
-def _sha256(paths: Sequence[Path]) -> str:
+def _hash_files(paths: Sequence[Path]) -> str:
     hasher = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:

@@ -22,10 +22,10 @@ from assay.core.responses import Response
 from assay.core.specs import FilterStep, MetricSpec, PipelineSpec, TaskSpec
 from assay.engine import run as engine
 from assay.engine.planning.manifest import write_manifest
-from assay.engine.planning.manifest_diff import changed_scoring, compare_manifests
-from assay.engine.planning.plan import Plan, PlannedTask
-from assay.engine.planning.recorded_plan import NOT_ASKED
-from assay.engine.results.run_facts import facts_of
+from assay.engine.planning.manifest_diff import compare_manifests, list_scoring_changes
+from assay.engine.planning.recorded_model import NOT_ASKED
+from assay.engine.planning.records import Plan, PlannedTask
+from assay.engine.results.run_facts import collect_facts
 from assay.scoring.filters import FILTERS
 from assay.scoring.metrics import METRICS
 from assay.scoring.scorer import Scorer
@@ -34,11 +34,11 @@ from assay.store.journal.journal import Journal
 from assay.store.runs.run import SCORINGS_FOLDER, Run
 from assay.user_code.executor import Executor
 
-__all__ = ["Scoring", "Wanted", "rescore"]
+__all__ = ["Scoring", "ScoringSelection", "rescore"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ScoringSelection:
     """What is to be scored again: nothing named means everything."""
 
     tasks: Sequence[str] = ()
@@ -59,7 +59,7 @@ class Scoring:
     notes: tuple[str, ...] = ()
     """Whatever else changed since and may matter."""
 
-    moved: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    changed_documents: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     """(task, filter, metric) -> documents whose score is another one now."""
 
 
@@ -71,7 +71,7 @@ async def rescore(
     run: Run,
     manifests: Manifests,
     whole: Plan,
-    wanted: Wanted,
+    wanted: ScoringSelection,
     cache: ResponseSource | None,
     executor: Executor,
     folder: Path | None = None,
@@ -83,37 +83,48 @@ async def rescore(
     Raises:
         UserError: The questions changed: the answers the run has belong to others.
     """
-    plan = _only(whole, run, wanted)
-    place = folder or _next_folder(run.folder)
+    plan = _select(whole, run, wanted)
+    place = folder or _make_folder(run.folder)
     plan = replace(plan, folder=place)
     try:
         journal = Journal.open_for_writing(place)
         try:
-            changed = _changed(manifests, plan)
-            await _fill(
-                journal, run, manifests[1], plan, {"changed": changed, **_said(run, wanted)}, cache, executor
+            changed = _list_changes(manifests, plan)
+            await _score(
+                journal,
+                run,
+                manifests[1],
+                plan,
+                {"changed": changed, **_describe_scoring(run, wanted)},
+                cache,
+                executor,
             )
         finally:
             journal.close()
         scored = type(run)(place)
-        return Scoring(run=scored, changed=changed, notes=_notes(*manifests), moved=_moved(plan, run, scored))
+        return Scoring(
+            run=scored,
+            changed=changed,
+            notes=_list_notes(*manifests),
+            changed_documents=_count_changed_documents(plan, run, scored),
+        )
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
 
 
-def _said(run: Run, wanted: Wanted) -> dict[str, Any]:
+def _describe_scoring(run: Run, wanted: ScoringSelection) -> dict[str, Any]:
     return {"of": run.id, "at": time.time(), "wanted": [*wanted.filters, *wanted.metrics]}
 
 
-def _changed(manifests: Manifests, plan: Plan) -> dict[str, list[str]]:
+def _list_changes(manifests: Manifests, plan: Plan) -> dict[str, list[str]]:
     """What judges each task otherwise than when the run was asked; of the tasks as they are, not of what is wanted."""
     then, now = (manifest["tasks"] for manifest in manifests)
-    changes = {name: list(changed_scoring(then[name], now[name])) for name in plan.tasks if name in then}
+    changes = {name: list(list_scoring_changes(then[name], now[name])) for name in plan.tasks if name in then}
     return {name: what for name, what in changes.items() if what}
 
 
-async def _fill(
+async def _score(
     journal: Journal,
     run: Run,
     manifest: Mapping[str, Any],
@@ -124,7 +135,7 @@ async def _fill(
 ) -> None:
     """Let the engine judge what the run has."""
     started = time.monotonic()
-    journal.set_facts({**facts_of(plan), "manifest": manifest, "scoring": about}).result()
+    journal.set_facts({**collect_facts(plan), "manifest": manifest, "scoring": about}).result()
     write_manifest(plan.folder, manifest)
     answers = _RunAnswers(run.journal, plan.model_digest, cache)
     await engine.run(plan, journal, answers, RunProgress(), executor)
@@ -158,7 +169,7 @@ class _RunAnswers:
 # --- what is scored ------------------------------------------------------------------------------------
 
 
-def _only(plan: Plan, run: Run, wanted: Wanted) -> Plan:
+def _select(plan: Plan, run: Run, wanted: ScoringSelection) -> Plan:
     """The plan with the tasks, filters and metrics that are wanted."""
     for task in wanted.tasks:
         if task not in run.tasks or task not in plan.tasks:
@@ -166,20 +177,20 @@ def _only(plan: Plan, run: Run, wanted: Wanted) -> Plan:
                 f"the run has no task `{task}`", where="--tasks", hint=f"it has: {', '.join(run.tasks)}"
             )
     names = [name for name in plan.tasks if name in (wanted.tasks or run.tasks)]
-    tasks = {name: _narrowed(plan.tasks[name], wanted) for name in names}
-    groups = {name: group for name, group in plan.groups.items() if set(plan.leaves(name)) <= set(tasks)}
+    tasks = {name: _select_scoring(plan.tasks[name], wanted) for name in names}
+    groups = {name: group for name, group in plan.groups.items() if set(plan.list_tasks(name)) <= set(tasks)}
     top = [name for name in plan.top if name in tasks or name in groups]
-    inside = {leaf for name in groups for leaf in plan.leaves(name)}
+    inside = {leaf for name in groups for leaf in plan.list_tasks(name)}
     top += [name for name in tasks if name not in top and name not in inside]
     return replace(plan, tasks=tasks, groups=groups, top=tuple(top))
 
 
-def _narrowed(planned: PlannedTask, wanted: Wanted) -> PlannedTask:
+def _select_scoring(planned: PlannedTask, wanted: ScoringSelection) -> PlannedTask:
     if not wanted.filters and not wanted.metrics:
         return planned
     spec = planned.spec
     if wanted.filters:
-        spec = replace(spec, pipelines=tuple(_pipeline(spec, planned, name) for name in wanted.filters))
+        spec = replace(spec, pipelines=tuple(_find_pipeline(spec, planned, name) for name in wanted.filters))
     if wanted.metrics:
         if spec.process_results is not None:
             raise InvalidOption(
@@ -187,11 +198,11 @@ def _narrowed(planned: PlannedTask, wanted: Wanted) -> PlannedTask:
                 where="--metric",
                 hint="leave --metric out, or name other tasks with --tasks",
             )
-        spec = replace(spec, metrics=tuple(_metric(spec, planned, name) for name in wanted.metrics))
+        spec = replace(spec, metrics=tuple(_find_metric(spec, planned, name) for name in wanted.metrics))
     return replace(planned, scorer=Scorer.from_spec(spec))
 
 
-def _pipeline(spec: TaskSpec, planned: PlannedTask, name: str) -> PipelineSpec:
+def _find_pipeline(spec: TaskSpec, planned: PlannedTask, name: str) -> PipelineSpec:
     """The task's own filter pipeline of this name; else a registered filter, and the first of what it leaves."""
     own = {pipeline.name: pipeline for pipeline in spec.pipelines}
     if name in own:
@@ -203,7 +214,7 @@ def _pipeline(spec: TaskSpec, planned: PlannedTask, name: str) -> PipelineSpec:
     raise UnknownName.of("filter", name, known, where="--filter")
 
 
-def _metric(spec: TaskSpec, planned: PlannedTask, name: str) -> MetricSpec:
+def _find_metric(spec: TaskSpec, planned: PlannedTask, name: str) -> MetricSpec:
     """The task's own entry for this metric; else the registered metric as it is."""
     own = {metric.name: metric for metric in spec.metrics}
     if name in own:
@@ -216,7 +227,7 @@ def _metric(spec: TaskSpec, planned: PlannedTask, name: str) -> MetricSpec:
 # --- where it goes, and what became of it --------------------------------------------------------------
 
 
-def _next_folder(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     """`scorings/<number>`, made now, so that two scorings at once do not meet."""
     number = 1 + max((int(path.name) for path in (folder / SCORINGS_FOLDER).glob("[0-9]*")), default=0)
     while True:
@@ -233,13 +244,12 @@ def _next_folder(folder: Path) -> Path:
 
 def _check_same_questions(plan: Plan, before: Journal, after: Journal) -> None:
     """Refuse when documents that were answered have no answer any more: they are asked otherwise now."""
-    ((unfinished,),) = before.query("SELECT count(*) = 0 FROM facts WHERE key = 'ended'")
+    unfinished = not before.is_finished()
     for task in plan.tasks:
-        ended = dict(before.query("SELECT document, outcome FROM outcomes WHERE task = ?", (task,)))
-        query = "SELECT document, why FROM outcomes WHERE task = ? AND outcome = 'failed' ORDER BY document"
+        ended = {document: outcome for document, outcome, _ in before.read_outcomes(task)}
         lost = [
             document
-            for document, why in after.query(query, (task,))
+            for document, _, why in after.read_outcomes(task, only="failed")
             if why.startswith(NOT_ASKED)
             and (ended[document] != "failed" if document in ended else not unfinished)
         ]
@@ -251,17 +261,17 @@ def _check_same_questions(plan: Plan, before: Journal, after: Journal) -> None:
             )
 
 
-def _notes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
+def _list_notes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
     """What else changed: data, helper files, Assay's own scoring code."""
     drifts = compare_manifests(then, now)
     return tuple(f"{drift.kind}: {drift.what}" for drift in drifts if drift.kind in ("data", "code", "model"))
 
 
-def _moved(plan: Plan, before: Run, after: Run) -> dict[tuple[str, str, str], int]:
+def _count_changed_documents(plan: Plan, before: Run, after: Run) -> dict[tuple[str, str, str], int]:
     """How many documents each metric judges otherwise than before."""
     counts: dict[tuple[str, str, str], int] = {}
     for task in plan.tasks:
-        for old, new in _side_by_side(before.journal.read_verdicts(task), after.journal.read_verdicts(task)):
+        for old, new in _pair_verdicts(before.journal.read_verdicts(task), after.journal.read_verdicts(task)):
             for key, value in new.items():
                 if key in old and old[key] != value:
                     counts[(task, *key)] = counts.get((task, *key), 0) + 1
@@ -271,7 +281,7 @@ def _moved(plan: Plan, before: Run, after: Run) -> dict[tuple[str, str, str], in
 Verdicts = Iterator[tuple[str, str, int, str, Any]]
 
 
-def _side_by_side(before: Verdicts, after: Verdicts) -> Iterator[tuple[dict[Any, Any], dict[Any, Any]]]:
+def _pair_verdicts(before: Verdicts, after: Verdicts) -> Iterator[tuple[dict[Any, Any], dict[Any, Any]]]:
     """The verdicts of each document, then and now; both come in document order."""
     old = groupby(before, key=lambda row: row[2])
     known: tuple[int, dict[Any, Any]] = (-1, {})

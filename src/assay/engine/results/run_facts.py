@@ -13,38 +13,45 @@ from assay.core.codec import to_plain
 from assay.core.installation import assay_version
 from assay.core.options.run_spec import RunSpec
 from assay.core.secrets import redact_assignments, redact_fields
-from assay.engine.planning.plan import Plan, PlannedTask
+from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.running.cost_ledger import get_billing_name
 from assay.models.prices import load_prices
 from assay.scoring.pipelines import Pipeline
 from assay.tasks.files.helper_functions import HelperFunction
 from assay.tasks.letter_choices import asks_for_letters
 
-__all__ = ["facts_of", "kept_options", "sandbox_facts", "shared_facts", "start_facts", "task_shots"]
+__all__ = [
+    "collect_facts",
+    "describe_group",
+    "describe_sandbox",
+    "describe_start",
+    "get_num_fewshot",
+    "redact_options",
+]
 
 
-def facts_of(plan: Plan) -> dict[str, Any]:
+def collect_facts(plan: Plan) -> dict[str, Any]:
     """Options, plan, identity, versions; secrets removed."""
     return {
         "run_id": plan.run_id,
         "digest": plan.digest,
         "model": plan.model.name,
-        "spec": kept_options(plan.spec),
+        "spec": redact_options(plan.spec),
         "identity": dict(plan.identity),
         "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
-        "billing": billing_facts(plan),
+        "billing": describe_billing(plan),
         "top": list(plan.top),
-        "tasks": {name: _task_facts(planned) for name, planned in plan.tasks.items()},
+        "tasks": {name: _describe_task(planned) for name, planned in plan.tasks.items()},
         "groups": {
             name: {
                 "alias": group.alias,
                 "members": list(group.members),
                 "version": str(group.version),
-                **shared_facts([plan.tasks[task] for task in group.members if task in plan.tasks]),
+                **describe_group([plan.tasks[task] for task in group.members if task in plan.tasks]),
             }
             for name, group in plan.groups.items()
         },
-        **sandbox_facts(plan),
+        **describe_sandbox(plan),
         "assay_version": assay_version(),
         "python_version": platform.python_version(),
         "platform": platform.platform(),
@@ -52,7 +59,7 @@ def facts_of(plan: Plan) -> dict[str, Any]:
     }
 
 
-def start_facts(plan: Plan) -> dict[str, Any]:
+def describe_start(plan: Plan) -> dict[str, Any]:
     """What is told of a run that starts; secrets removed."""
     return {
         "time": time.time(),
@@ -61,12 +68,12 @@ def start_facts(plan: Plan) -> dict[str, Any]:
         "model": plan.model.name,
         "identity": dict(plan.identity),
         "tasks": {name: planned.documents for name, planned in plan.tasks.items()},
-        "options": kept_options(plan.spec),
+        "options": redact_options(plan.spec),
         "assay_version": assay_version(),
     }
 
 
-def billing_facts(plan: Plan) -> dict[str, Any]:
+def describe_billing(plan: Plan) -> dict[str, Any]:
     """Who is paid for, and by which prices; the model under an empty name, judges under theirs."""
     prices = load_prices(plan.spec.prices)
     facts = {}
@@ -78,19 +85,19 @@ def billing_facts(plan: Plan) -> dict[str, Any]:
     return facts
 
 
-def sandbox_facts(plan: Plan) -> dict[str, Any]:
+def describe_sandbox(plan: Plan) -> dict[str, Any]:
     """Where programs ran and what that kept them from; nothing when there were none."""
     isolation = plan.programs.isolation
     return {} if isolation is None else {"sandbox": isolation.to_json()}
 
 
-def kept_options(spec: RunSpec) -> dict[str, Any]:
+def redact_options(spec: RunSpec) -> dict[str, Any]:
     """The options as they are written down: without secrets, also not those in the words that describe a judge."""
     kept: dict[str, Any] = to_plain(redact_fields(asdict(spec)))
     return {**kept, "judge": [redact_assignments(word) for word in spec.judge]}
 
 
-def _task_facts(planned: PlannedTask) -> dict[str, Any]:
+def _describe_task(planned: PlannedTask) -> dict[str, Any]:
     task, spec = planned.task, planned.spec
     return {
         "alias": spec.alias,
@@ -98,24 +105,24 @@ def _task_facts(planned: PlannedTask) -> dict[str, Any]:
         "output_type": spec.output_type,
         **({"asked_for": "letters"} if asks_for_letters(task) else {}),
         "version": spec.version,
-        "n_shot": task_shots(planned),
+        "n_shot": get_num_fewshot(planned),
         "documents": planned.documents,
         "original": len(task.rows),
         "digest": planned.digest,
         "metrics": list(planned.scorer.metrics),
         "pipelines": [pipeline.name for pipeline in planned.scorer.pipelines],
-        "filters": {pipeline.name: _filter_facts(pipeline) for pipeline in planned.scorer.pipelines},
-        "config": {key: _shown(value) for key, value in spec.config.items() if value is not None},
+        "filters": {pipeline.name: _describe_filters(pipeline) for pipeline in planned.scorer.pipelines},
+        "config": {key: _to_json_config(value) for key, value in spec.config.items() if value is not None},
     }
 
 
-def _filter_facts(pipeline: Pipeline) -> dict[str, Any]:
+def _describe_filters(pipeline: Pipeline) -> dict[str, Any]:
     """What the filters of a pipeline are called, whose they are, and which of them look at all documents at once."""
     steps = [
         {
             "function": step.name,
             **(
-                {"arguments": {key: _named(value) for key, value in step.arguments.items()}}
+                {"arguments": {key: _to_json_argument(value) for key, value in step.arguments.items()}}
                 if step.arguments
                 else {}
             ),
@@ -130,15 +137,15 @@ def _filter_facts(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def _named(value: Any) -> Any:
+def _to_json_argument(value: Any) -> Any:
     """An argument of a filter; a function by its name."""
     named = value.load() if isinstance(value, HelperFunction) else value
     return getattr(named, "__qualname__", None) or to_plain(value) if callable(named) else to_plain(value)
 
 
-def shared_facts(members: Sequence[PlannedTask]) -> dict[str, Any]:
+def describe_group(members: Sequence[PlannedTask]) -> dict[str, Any]:
     """What the tasks directly in a group have in common: n-shot where all agree, the direction of each metric."""
-    shots = {task_shots(planned) for planned in members}
+    shots = {get_num_fewshot(planned) for planned in members}
     directions: dict[str, bool | None] = {}
     for planned in members:
         for metric, use in planned.scorer.metrics.items():
@@ -147,12 +154,12 @@ def shared_facts(members: Sequence[PlannedTask]) -> dict[str, Any]:
     return {"n_shot": shots.pop() if len(shots) == 1 else None, "higher_is_better": directions}
 
 
-def task_shots(planned: PlannedTask) -> Any:
+def get_num_fewshot(planned: PlannedTask) -> Any:
     """How many examples each prompt has; a task that writes them into its text says so in its metadata."""
     return planned.spec.metadata.get("num_fewshot", planned.task.num_fewshot)
 
 
-def _shown(value: Any) -> Any:
+def _to_json_config(value: Any) -> Any:
     """A config value as JSON; functions as their source."""
     if isinstance(value, HelperFunction):
         try:
@@ -160,7 +167,7 @@ def _shown(value: Any) -> Any:
         except (OSError, TypeError):
             return repr(value)
     if isinstance(value, Mapping):
-        return {str(key): _shown(item) for key, item in value.items()}
+        return {str(key): _to_json_config(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_shown(item) for item in value]
+        return [_to_json_config(item) for item in value]
     return to_plain(value)

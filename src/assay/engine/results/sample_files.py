@@ -19,17 +19,17 @@ from assay.core.requests import Generate, Likelihood, Request
 from assay.core.responses import LogProbability
 from assay.store.journal.rows import encode_prompt
 
-__all__ = ["NotFound", "SamplesFiles", "answer_value", "samples_paths"]
+__all__ = ["ResponseNotFound", "SampleFiles", "find_sample_files", "parse_response"]
 
 Value = str | LogProbability
 
 
-class NotFound(LookupError):
+class ResponseNotFound(LookupError):
     """A request whose answer the files do not hold; says why."""
 
 
 @dataclass(slots=True)
-class _Kept:
+class _RecordedResponses:
     """The answers to one question, one for each repeat, by the number of the document they were given for."""
 
     by_document: dict[int, list[Value]] = field(default_factory=dict)
@@ -39,11 +39,11 @@ class _Kept:
             return self.by_document[document]
         different = {tuple(map(str, values)) for values in self.by_document.values()}
         if len(different) > 1:
-            raise NotFound("the file has different answers to this for several other documents")
+            raise ResponseNotFound("the file has different answers to this for several other documents")
         return next(iter(self.by_document.values()))
 
 
-class SamplesFiles:
+class SampleFiles:
     """Everything the files answer, held in memory."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -52,7 +52,7 @@ class SamplesFiles:
         Raises:
             DatasetError: A line is not JSON, or not of such a file.
         """
-        self._exact: dict[tuple[str, ...], _Kept] = {}
+        self._exact: dict[tuple[str, ...], _RecordedResponses] = {}
         self._settings: dict[str, list[str]] = {}
         """Prompt -> the settings it was asked with, to say what is different."""
 
@@ -60,9 +60,9 @@ class SamplesFiles:
         """(file, document) -> text of the question -> answers: of lmms-eval."""
 
         for path in paths:
-            for number, row in _rows(path):
+            for number, row in _read_rows(path):
                 try:
-                    self._keep(path, row)
+                    self._add_row(path, row)
                 except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
                     raise DatasetError(
                         f"the row is not one of a samples file: {type(error).__name__}: {error}",
@@ -76,60 +76,62 @@ class SamplesFiles:
         Raises:
             NotFound: The files do not hold it.
         """
-        keys = _keys(request)
+        keys = _build_keys(request)
         for key in keys:
             if key in self._exact:
-                return _repeat(self._exact[key].pick(request.document), request.repeat)
+                return _get_repeat(self._exact[key].pick(request.document), request.repeat)
         return self._find_numbered(request, keys)
 
     def _find_numbered(self, request: Request, keys: Sequence[tuple[str, ...]]) -> Value:
         answers = self._numbered.get((request.task, request.document))
         if not isinstance(request, Generate):
-            raise NotFound(
+            raise ResponseNotFound(
                 "the file has no answer to this"
                 if answers is None
                 else "files of lmms-eval do not say which choices were asked for"
             )
         if answers is not None:
             if request.prompt.text not in answers:
-                raise NotFound(f"document {request.document} was asked something else there")
-            return _repeat(answers[request.prompt.text], request.repeat)
+                raise ResponseNotFound(f"document {request.document} was asked something else there")
+            return _get_repeat(answers[request.prompt.text], request.repeat)
         if asked := self._settings.get(keys[0][1]):
-            own = _plain(dict(request.settings.values))
-            raise NotFound(f"this was asked with other settings there: {asked[0]}, not {own}")
-        raise NotFound("the file has no answer to this")
+            own = _dump_settings(dict(request.settings.values))
+            raise ResponseNotFound(f"this was asked with other settings there: {asked[0]}, not {own}")
+        raise ResponseNotFound("the file has no answer to this")
 
-    def _keep(self, path: Path, row: Mapping[str, Any]) -> None:
+    def _add_row(self, path: Path, row: Mapping[str, Any]) -> None:
         document = int(row["doc_id"])
         if "arguments" not in row:
             answers = row["resps"] if "resps" in row else [row["filtered_resps"]]
             if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
                 answers = []  # several requests, or none: it does not say which is which
-            self._numbered.setdefault((_task_of(path), document), {})[str(row["input"])] = list(answers)
+            self._numbered.setdefault((_task_from_path(path), document), {})[str(row["input"])] = list(
+                answers
+            )
             return
         for (_, given), answers in zip(row["arguments"].items(), row["resps"], strict=True):
             arguments = list(given.values()) if isinstance(given, Mapping) else list(given)
-            self._keep_one(document, arguments, answers)
+            self._add_request(document, arguments, answers)
 
-    def _keep_one(self, document: int, arguments: Sequence[Any], answers: Sequence[Any]) -> None:
+    def _add_request(self, document: int, arguments: Sequence[Any], answers: Sequence[Any]) -> None:
         prompt = _prompt_key(arguments[0])
         key: tuple[str, ...]
         match arguments[1:]:
             case []:
                 key = ("rolling", prompt)
             case [dict() as settings, *_]:
-                key = ("generate", prompt, _plain(settings))
+                key = ("generate", prompt, _dump_settings(settings))
                 known = self._settings.setdefault(prompt, [])
                 if key[2] not in known:
                     known.append(key[2])
             case [continuation, *_]:
                 key = ("likelihood", prompt, str(continuation))
-        values = [answer_value(key[0], answer) for answer in answers if answer is not None]
+        values = [parse_response(key[0], answer) for answer in answers if answer is not None]
         if values:
-            self._exact.setdefault(key, _Kept()).by_document.setdefault(document, values)
+            self._exact.setdefault(key, _RecordedResponses()).by_document.setdefault(document, values)
 
 
-def samples_paths(path: Path) -> list[Path]:
+def find_sample_files(path: Path) -> list[Path]:
     """The file, or the samples files in a folder.
 
     Raises:
@@ -147,7 +149,7 @@ def samples_paths(path: Path) -> list[Path]:
     return found
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
@@ -162,19 +164,19 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise DatasetError(f"the samples file is not JSON lines: {error}", where=str(path)) from None
 
 
-def _task_of(path: Path) -> str:
+def _task_from_path(path: Path) -> str:
     """The task in the name of a file of lmms-eval: `20260101_120000_samples_mme.jsonl`."""
     return path.stem.partition("samples_")[2]
 
 
-def _keys(request: Request) -> list[tuple[str, ...]]:
+def _build_keys(request: Request) -> list[tuple[str, ...]]:
     """What an answer may be kept under: the prompt as Assay writes it, and as lm-eval writes a chat."""
     prompts = [encode_prompt(request.prompt)]
     if request.prompt.chat and not request.prompt.has_media:
         messages = [{"role": one.role, "content": one.text} for one in request.prompt.messages]
         prompts.append(_prompt_key(json.dumps(messages)))
     if isinstance(request, Generate):
-        return [("generate", prompt, _plain(dict(request.settings.values))) for prompt in prompts]
+        return [("generate", prompt, _dump_settings(dict(request.settings.values))) for prompt in prompts]
     if isinstance(request, Likelihood):
         return [("likelihood", prompt, request.continuation) for prompt in prompts]
     return [("rolling", prompt) for prompt in prompts]
@@ -194,11 +196,11 @@ def _prompt_key(prompt: Any) -> str:
     return text
 
 
-def _plain(settings: Mapping[str, Any]) -> str:
+def _dump_settings(settings: Mapping[str, Any]) -> str:
     return json.dumps(settings, sort_keys=True, default=str)
 
 
-def answer_value(kind: str, answer: Any) -> Value:
+def parse_response(kind: str, answer: Any) -> Value:
     """An answer as a samples file writes it, to a request of the kind `generate`, `likelihood` or `rolling`."""
     if kind == "generate":
         return str(answer)
@@ -210,7 +212,7 @@ def answer_value(kind: str, answer: Any) -> Value:
     return LogProbability(float(total), greedy if isinstance(greedy, bool) else str(greedy) == "True")
 
 
-def _repeat(values: Sequence[Value], repeat: int) -> Value:
+def _get_repeat(values: Sequence[Value], repeat: int) -> Value:
     if repeat >= len(values):
-        raise NotFound(f"the file has {len(values)} answers to this, not {repeat + 1}")
+        raise ResponseNotFound(f"the file has {len(values)} answers to this, not {repeat + 1}")
     return values[repeat]

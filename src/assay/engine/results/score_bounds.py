@@ -11,22 +11,22 @@ from dataclasses import replace
 
 from assay.core.endings import MIN_UNSCORED_SHARE_FOR_BOUNDS
 from assay.core.verdicts import Estimate
-from assay.engine.planning.plan import PlannedTask
+from assay.engine.planning.records import PlannedTask
 from assay.stats.aggregations import aggregation_name
 from assay.stats.groups import Part, pool
 from assay.store.journal.journal import Journal
 
-__all__ = ["pooled_bounds", "with_bounds"]
+__all__ = ["add_bounds", "pool_bounds"]
 
 
-def with_bounds(planned: PlannedTask, estimates: Sequence[Estimate], journal: Journal) -> list[Estimate]:
+def add_bounds(planned: PlannedTask, estimates: Sequence[Estimate], journal: Journal) -> list[Estimate]:
     """The estimates of a task, those between 0 and 1 with their bounds if more than 1 % of documents are in doubt."""
     endings = journal.count_outcomes(planned.task.name)
     total = sum(endings.values()) - endings.get("skipped", 0)
     in_doubt = total - endings.get("scored", 0)
     if in_doubt <= MIN_UNSCORED_SHARE_FOR_BOUNDS * total:
         return list(estimates)
-    sums = _certain_sums(planned, journal)
+    sums = _sum_scored(planned, journal)
     bounded = []
     for estimate in estimates:
         certain = sums.get((estimate.pipeline, estimate.metric), 0.0)
@@ -44,10 +44,9 @@ def _is_share(planned: PlannedTask, estimate: Estimate) -> bool:
     return isinstance(estimate.value, (int, float)) and 0 <= estimate.value <= 1
 
 
-def _certain_sums(planned: PlannedTask, journal: Journal) -> dict[tuple[str, str], float | None]:
+def _sum_scored(planned: PlannedTask, journal: Journal) -> dict[tuple[str, str], float | None]:
     """(pipeline, metric) -> the sum over documents that ended as scored; None where a value is no share."""
-    query = "SELECT document FROM outcomes WHERE task = ? AND outcome != 'scored'"
-    in_doubt = {document for (document,) in journal.query(query, (planned.task.name,))}
+    in_doubt = {document for document, *_ in journal.read_outcomes(planned.task.name, exclude="scored")}
     sums: dict[tuple[str, str], float | None] = {}
     for pipeline, metric, document, kind, value in journal.read_verdicts(planned.task.name):
         if kind == "unscored":
@@ -63,7 +62,7 @@ def _certain_sums(planned: PlannedTask, journal: Journal) -> dict[tuple[str, str
     return sums
 
 
-def pooled_bounds(
+def pool_bounds(
     members: Sequence[Estimate], sizes: Sequence[int], *, weight_by_size: bool
 ) -> tuple[float, float] | None:
     """The bounds of a group from those of its tasks; None where no task has any."""

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from assay.core.errors import InvalidOption
 from assay.core.options.stop_rules import StopRule
+from assay.engine.planning.records import PlannedTask
 from assay.stats.aggregations import aggregation_name
 
-if TYPE_CHECKING:
-    from assay.engine.planning.plan import PlannedTask
-
-__all__ = ["Watched", "stop_notes", "watched"]
+__all__ = ["StopMetric", "find_stop_metric", "list_stop_warnings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class StopMetric:
     """The scores that decide when a task has been asked enough."""
 
     pipeline: str
@@ -28,7 +25,7 @@ class Watched:
     higher_is_better: bool = True
 
 
-def watched(planned: PlannedTask, rule: StopRule) -> Watched | str:
+def find_stop_metric(planned: PlannedTask, rule: StopRule) -> StopMetric | str:
     """What the rule watches of a task; a text says why there is nothing."""
     scorer = planned.scorer
     if not planned.is_judged_per_document:
@@ -48,15 +45,15 @@ def watched(planned: PlannedTask, rule: StopRule) -> Watched | str:
     if found is None:
         what = f"{name} is" if name else "none of its metrics is"
         return f"{what} a mean of documents' scores, and only for those an interval holds however often one looks"
-    return Watched(
+    return StopMetric(
         pipeline=pipeline or pipelines[0],
         metric=found,
-        limits=rule.limits or _declared(planned, found),
+        limits=rule.limits or _find_range(planned, found),
         higher_is_better=scorer.find_report(found).higher_is_better is not False,
     )
 
 
-def _declared(planned: PlannedTask, metric: str) -> tuple[float, float]:
+def _find_range(planned: PlannedTask, metric: str) -> tuple[float, float]:
     """The range a judge was told to use; between 0 and 1 where nobody says."""
     for jury in planned.scorer.panels:
         parts = {f"{jury.spec.metric}_{part}" for part in jury.spec.judge.parts}
@@ -67,13 +64,13 @@ def _declared(planned: PlannedTask, metric: str) -> tuple[float, float]:
     return 0.0, 1.0
 
 
-def stop_notes(rule: StopRule, tasks: Mapping[str, PlannedTask]) -> list[str]:
+def list_stop_warnings(rule: StopRule, tasks: Mapping[str, PlannedTask]) -> list[str]:
     """What the rule watches, and the tasks that are asked to the end for all that.
 
     Raises:
         InvalidOption: It can be applied to no task at all.
     """
-    found = {name: watched(planned, rule) for name, planned in tasks.items()}
+    found = {name: find_stop_metric(planned, rule) for name, planned in tasks.items()}
     refused = {name: why for name, why in found.items() if isinstance(why, str)}
     if refused and len(refused) == len(found):
         first = next(iter(refused))
@@ -93,12 +90,12 @@ def stop_notes(rule: StopRule, tasks: Mapping[str, PlannedTask]) -> list[str]:
             by_metric.setdefault(shown + scale, []).append(name)
     return [
         *(
-            f"{_named(names)}: asked to the end in spite of --stop_when: {why}"
+            f"{_format_names(names)}: asked to the end in spite of --stop_when: {why}"
             for why, names in by_reason.items()
         ),
-        *(f"--stop_when watches {metric} of {_named(names)}" for metric, names in by_metric.items()),
+        *(f"--stop_when watches {metric} of {_format_names(names)}" for metric, names in by_metric.items()),
     ]
 
 
-def _named(tasks: Sequence[str]) -> str:
+def _format_names(tasks: Sequence[str]) -> str:
     return ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")

@@ -16,31 +16,31 @@ from typing import Any
 from assay.core.errors import InvalidOption
 from assay.core.options.stop_rules import StopRule, parse_stop_rule
 from assay.core.verdicts import Score, Unscored, Verdict
-from assay.engine.planning.plan import Plan, PlannedTask
-from assay.engine.planning.run_names import output_folder
-from assay.engine.results.stop_metrics import Watched, watched
+from assay.engine.planning.records import Plan, PlannedTask
+from assay.engine.planning.run_names import get_output_folder
+from assay.engine.results.stop_metrics import StopMetric, find_stop_metric
 from assay.stats.intervals import Interval
 from assay.stats.sequences import ConfidenceSequence
 from assay.store.journal.journal import Journal
 from assay.store.runs.lookup import DEFAULT_FOLDER, find_run
 from assay.store.runs.run import Run
 
-__all__ = ["Stop", "open_stops", "stop_facts"]
+__all__ = ["TaskStopRule", "describe_stops", "make_stop_rules"]
 
-_FIRST = 32
+MIN_ROUND_SIZE = 32
 """Documents of the first round."""
 
 _LEVEL = 0.95
 
 
-class Stop:
+class TaskStopRule:
     """When one task has been asked enough."""
 
     def __init__(
         self,
         rule: StopRule,
         order: Sequence[int],
-        watched: Watched,
+        watched: StopMetric,
         baseline: Mapping[int, float] | None = None,
     ) -> None:
         self.rule = rule
@@ -50,12 +50,12 @@ class Stop:
         self.baseline = baseline
         """Its scores by document, as they are."""
 
-        self.left = 0
+        self.unread_documents = 0
         """Documents of this round that are still to be opened."""
 
         self.asked = 0
-        self.reached = False
-        self.why_not = ""
+        self.is_reached = False
+        self.failure = ""
         """Why the rule cannot be applied, where it cannot: everything is asked then."""
 
         self._scores: dict[int, float] = {}
@@ -64,11 +64,11 @@ class Stop:
 
     def rounds(self) -> Iterator[frozenset[int]]:
         """The documents to ask next, until it is sure enough; the caller waits for one round before the next."""
-        while not self.reached and self.asked < len(self.order):
-            chosen = self.order[self.asked : self.asked + self._size()]
-            self.left = len(chosen)
+        while not self.is_reached and self.asked < len(self.order):
+            chosen = self.order[self.asked : self.asked + self._choose_round_size()]
+            self.unread_documents = len(chosen)
             yield frozenset(chosen)
-            self._look(chosen)
+            self._check(chosen)
 
     def add(self, verdicts: Sequence[Verdict]) -> None:
         """Take in what was judged."""
@@ -83,11 +83,11 @@ class Stop:
         low, high = self.watched.limits
         if isinstance(value, (int, float)) and low <= value <= high:
             self._scores[document] = (float(value) - low) / (high - low)
-        elif not self.why_not:
+        elif not self.failure:
             metric = self.watched.metric
-            self.why_not = (
+            self.failure = (
                 f"{metric} has values that are not between {low:g} and {high:g};"
-                f' "{metric}: {_without_metric(self.rule)} in LOW..HIGH" says what they are between'
+                f' "{metric}: {_format_condition(self.rule)} in LOW..HIGH" says what they are between'
             )
 
     @property
@@ -97,16 +97,16 @@ class Stop:
         start, span = (low, high - low) if self.baseline is None else (low - high, 2 * (high - low))
         return replace(found, low=start + span * found.low, high=start + span * found.high)
 
-    def _look(self, chosen: Sequence[int]) -> None:
+    def _check(self, chosen: Sequence[int]) -> None:
         self.asked += len(chosen)
-        if self.why_not:
+        if self.failure:
             return
-        self._sequence.add(self._measured(document) for document in chosen)
+        self._sequence.add(self._measure(document) for document in chosen)
         found, points = self.interval, self._points
         if self.baseline is None:
-            self.reached = found.half_width <= points + 1e-12
+            self.is_reached = found.half_width <= points + 1e-12
         else:
-            self.reached = found.low >= points or found.high < points
+            self.is_reached = found.low >= points or found.high < points
 
     @property
     def _points(self) -> float:
@@ -114,7 +114,7 @@ class Stop:
         low, high = self.watched.limits
         return self.rule.points / 100 * (high - low)
 
-    def _measured(self, document: int) -> float | None:
+    def _measure(self, document: int) -> float | None:
         """A document's score between 0 and 1; against a baseline half of what is gained, moved between 0 and 1."""
         score = self._scores.get(document)
         if self.baseline is None or score is None:
@@ -125,17 +125,17 @@ class Stop:
         gain = score - (before - low) / (high - low)
         return ((gain if self.watched.higher_is_better else -gain) + 1) / 2
 
-    def _size(self) -> int:
+    def _choose_round_size(self) -> int:
         """How many more to ask: half of what it seems to take yet, so that few are asked in vain."""
-        if self.why_not:
+        if self.failure:
             return len(self.order)
         if not self.asked or self.baseline is not None:
-            return max(_FIRST, self.asked // 2)
+            return max(MIN_ROUND_SIZE, self.asked // 2)
         wanted = self.asked * (self.interval.half_width / self._points) ** 2
         likely = wanted / (1 + wanted / len(self.order))  # asked without replacement
-        return max(_FIRST, int((likely - self.asked) / 2))
+        return max(MIN_ROUND_SIZE, int((likely - self.asked) / 2))
 
-    def facts(self) -> dict[str, Any]:
+    def to_facts(self) -> dict[str, Any]:
         """What became of the rule, for the journal."""
         found = self.interval
         return {
@@ -143,20 +143,20 @@ class Stop:
             "pipeline": self.key[0],
             "asked": self.asked,
             "documents": len(self.order),
-            "reached": self.reached,
+            "reached": self.is_reached,
             "higher_is_better": self.watched.higher_is_better,
             "low": found.low,
             "high": found.high,
             "level": found.level,
-            "why_not": self.why_not,
+            "why_not": self.failure,
         }
 
 
-def _without_metric(rule: StopRule) -> str:
+def _format_condition(rule: StopRule) -> str:
     return f"gate:{rule.baseline}>={rule.points:g}" if rule.baseline else f"ci<={rule.points:g}"
 
 
-def open_stops(plan: Plan, journal: Journal) -> dict[str, Stop]:
+def make_stop_rules(plan: Plan, journal: Journal) -> dict[str, TaskStopRule]:
     """The rule for each task, with what the journal knows of its scores already.
 
     Raises:
@@ -165,10 +165,10 @@ def open_stops(plan: Plan, journal: Journal) -> dict[str, Stop]:
     if plan.spec.stop_when is None:
         return {}
     rule = parse_stop_rule(plan.spec.stop_when)
-    baseline = _baseline(plan, rule)
-    stops: dict[str, Stop] = {}
+    baseline = _open_baseline(plan, rule)
+    stops: dict[str, TaskStopRule] = {}
     for name, planned in plan.tasks.items():
-        stop = _stop(plan, planned, rule, baseline)
+        stop = _make_stop_rule(plan, planned, rule, baseline)
         if stop is not None:
             stops[name] = stop
             for pipeline, metric, document, kind, value in journal.read_verdicts(name):
@@ -179,16 +179,18 @@ def open_stops(plan: Plan, journal: Journal) -> dict[str, Stop]:
     return stops
 
 
-def _baseline(plan: Plan, rule: StopRule) -> Run | None:
+def _open_baseline(plan: Plan, rule: StopRule) -> Run | None:
     """The run to compare with, looked for where this one is kept and in `./assay-runs`."""
     if not rule.baseline:
         return None
-    return Run(find_run(rule.baseline, (output_folder(plan.spec), Path(DEFAULT_FOLDER))))
+    return Run(find_run(rule.baseline, (get_output_folder(plan.spec), Path(DEFAULT_FOLDER))))
 
 
-def _stop(plan: Plan, planned: PlannedTask, rule: StopRule, baseline: Run | None) -> Stop | None:
+def _make_stop_rule(
+    plan: Plan, planned: PlannedTask, rule: StopRule, baseline: Run | None
+) -> TaskStopRule | None:
     """None for a task the rule cannot be applied to: `plan.notes` say why."""
-    found = watched(planned, rule)
+    found = find_stop_metric(planned, rule)
     if isinstance(found, str):
         return None
     name, samples = planned.task.name, plan.spec.samples
@@ -196,11 +198,11 @@ def _stop(plan: Plan, planned: PlannedTask, rule: StopRule, baseline: Run | None
         sorted(samples[name]) if samples is not None and name in samples else list(range(planned.documents))
     )
     Random(f"{plan.spec.seed[0]} {name}").shuffle(order)
-    known = None if baseline is None else _baseline_scores(baseline, planned, found)
-    return Stop(rule, order, found, known)
+    known = None if baseline is None else _read_baseline_scores(baseline, planned, found)
+    return TaskStopRule(rule, order, found, known)
 
 
-def _baseline_scores(baseline: Run, planned: PlannedTask, found: Watched) -> dict[int, float]:
+def _read_baseline_scores(baseline: Run, planned: PlannedTask, found: StopMetric) -> dict[int, float]:
     """What the baseline scored, by document.
 
     Raises:
@@ -227,13 +229,13 @@ def _baseline_scores(baseline: Run, planned: PlannedTask, found: Watched) -> dic
     }
 
 
-def stop_facts(plan: Plan, stops: Mapping[str, Stop], facts: Mapping[str, Any]) -> dict[str, Any]:
+def describe_stops(plan: Plan, stops: Mapping[str, TaskStopRule], facts: Mapping[str, Any]) -> dict[str, Any]:
     """What a journal says at the end: what the rules came to, and how many documents were asked."""
     rule = parse_stop_rule(plan.spec.stop_when or "")
     refused = {
         name: (planned.documents, why)
         for name, planned in plan.tasks.items()
-        if isinstance(why := watched(planned, rule), str)
+        if isinstance(why := find_stop_metric(planned, rule), str)
     }
     asked = {
         name: {**about, "documents": stops[name].asked}
@@ -241,12 +243,12 @@ def stop_facts(plan: Plan, stops: Mapping[str, Stop], facts: Mapping[str, Any]) 
         if name in stops
     }
     return {
-        "stopped": {name: stop.facts() for name, stop in stops.items()} | _never(refused),
+        "stopped": {name: stop.to_facts() for name, stop in stops.items()} | _describe_unstoppable(refused),
         "tasks": {**facts["tasks"], **asked},
     }
 
 
-def _never(refused: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
+def _describe_unstoppable(refused: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
     """Tasks the rule could not be applied to."""
     return {
         name: {"asked": count, "documents": count, "reached": False, "why_not": why}

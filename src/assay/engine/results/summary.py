@@ -16,10 +16,10 @@ from assay.core.options.run_spec import RunSpec
 from assay.core.specs import GroupMetric, GroupSpec, TaskSpec
 from assay.core.verdicts import Estimate
 from assay.engine.judging.repeats import summarise_repeats
-from assay.engine.planning.decontamination import SUFFIX, contaminated_documents
-from assay.engine.planning.plan import Plan, PlannedTask
-from assay.engine.results.confidence_intervals import group_interval, task_interval
-from assay.engine.results.score_bounds import pooled_bounds, with_bounds
+from assay.engine.planning.decontamination import SUFFIX, find_contaminated_documents
+from assay.engine.planning.records import Plan, PlannedTask
+from assay.engine.results.confidence_intervals import compute_group_interval, compute_task_interval
+from assay.engine.results.score_bounds import add_bounds, pool_bounds
 from assay.stats.aggregations import aggregate, is_ours
 from assay.stats.clusters import clustered_error, plain_error, scores_in
 from assay.stats.groups import Part, pool
@@ -31,21 +31,21 @@ from assay.user_code.timeouts import current_timer
 __all__ = ["estimate_group", "estimate_task", "summarise"]
 
 
-_AGGREGATION_PATIENCE = 10
+AGGREGATION_TIME_FACTOR = 10
 """An aggregation, which sees all documents, may take this many times what helpers may take for one."""
 
 
 def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
     """Every estimate of a run: tasks in plan order, then groups."""
-    with current_timer().override_limit(_AGGREGATION_PATIENCE * plan.spec.helper_timeout):
-        return _estimates(plan, journal)
+    with current_timer().override_limit(AGGREGATION_TIME_FACTOR * plan.spec.helper_timeout):
+        return _estimate_all(plan, journal)
 
 
-def _estimates(plan: Plan, journal: Journal) -> list[Estimate]:
+def _estimate_all(plan: Plan, journal: Journal) -> list[Estimate]:
     estimates: list[Estimate] = []
     by_task: dict[str, list[Estimate]] = {}
     corpus = plan.spec.decontamination_ngrams_path
-    contaminated = contaminated_documents(plan, Path(corpus)) if corpus else {}
+    contaminated = find_contaminated_documents(plan, Path(corpus)) if corpus else {}
     if contaminated:
         journal.set_facts({"contaminated": contaminated}).result()
     if repeats := summarise_repeats(plan, journal):
@@ -58,32 +58,32 @@ def _estimates(plan: Plan, journal: Journal) -> list[Estimate]:
             failed=failed,
             iterations=plan.spec.bootstrap_iters,
             draws=plan.spec.bootstrap_draws,
-            arguments=run_arguments(plan.spec, plan.folder),
+            arguments=build_run_arguments(plan.spec, plan.folder),
         )
-        by_task[name] = with_bounds(planned, by_task[name], journal)
+        by_task[name] = add_bounds(planned, by_task[name], journal)
         if name in contaminated:
-            by_task[name] += _without(plan, planned, journal, contaminated[name])
+            by_task[name] += _estimate_uncontaminated(plan, planned, journal, contaminated[name])
         estimates += by_task[name]
     for group, spec in plan.groups.items():
-        estimates += estimate_group(spec, plan.leaves(group), by_task)
+        estimates += estimate_group(spec, plan.list_tasks(group), by_task)
     return estimates
 
 
-def _without(
+def _estimate_uncontaminated(
     plan: Plan, planned: PlannedTask, journal: Journal, contaminated: Mapping[int, str]
 ) -> list[Estimate]:
     """The same numbers over the documents that were not found in the corpus."""
     name = planned.task.name
     kept = (row for row in journal.read_verdicts(name) if row[2] not in contaminated)
-    failures = journal.query("SELECT document FROM outcomes WHERE task = ? AND outcome = 'failed'", (name,))
-    failed = sum(document not in contaminated for (document,) in failures)
+    failures = journal.read_outcomes(name, only="failed")
+    failed = sum(document not in contaminated for document, *_ in failures)
     clean = estimate_task(
         planned,
         kept,
         failed=failed,
         iterations=plan.spec.bootstrap_iters,
         draws=plan.spec.bootstrap_draws,
-        arguments=run_arguments(plan.spec, plan.folder),
+        arguments=build_run_arguments(plan.spec, plan.folder),
     )
     return [replace(estimate, metric=f"{estimate.metric}{SUFFIX}") for estimate in clean]
 
@@ -156,18 +156,18 @@ def _estimate(
     aggregation, higher_is_better, _ = planned.scorer.find_report(metric)
     value: Any = None
     stderr, method, why = None, "", "" if values else "no document was scored"
-    plain, clustered = _document_errors(planned.spec, values)
+    plain, clustered = _compute_document_errors(planned.spec, values)
     if values:
         try:
             listed = values.items if is_ours(aggregation) else values.as_list()
             with current_timer():
-                value = aggregate(_with_arguments(aggregation, arguments), listed)
+                value = aggregate(_bind_run_arguments(aggregation, arguments), listed)
                 stderr, method = standard_error(
                     aggregation, listed, metric=metric, iterations=iterations, draws=draws
                 )
         except Exception:  # noqa: BLE001 - helper border: an aggregation may be the task's own
             why = traceback.format_exc(limit=-2)
-    found = task_interval(planned.spec, aggregation, values, value) if iterations > 0 else (None, "")
+    found = compute_task_interval(planned.spec, aggregation, values, value) if iterations > 0 else (None, "")
     return Estimate(
         task=name,
         metric=metric,
@@ -187,23 +187,23 @@ def _estimate(
     )
 
 
-def _with_arguments(aggregation: Any, arguments: Any) -> Any:
+def _bind_run_arguments(aggregation: Any, arguments: Any) -> Any:
     """lmms-eval hands the options of the run to aggregations that take `args`: they write submission files."""
-    if not callable(aggregation) or not _takes_arguments(aggregation):
+    if not callable(aggregation) or not _accepts_run_arguments(aggregation):
         return aggregation
     return partial(aggregation, args=arguments)
 
 
-def _takes_arguments(aggregation: Any) -> bool:
+def _accepts_run_arguments(aggregation: Any) -> bool:
     try:
         return "args" in inspect.signature(aggregation).parameters
     except (TypeError, ValueError):  # written in C: nothing to read
         return False
 
 
-def _document_errors(spec: TaskSpec, values: Values) -> tuple[float | None, float | None]:
+def _compute_document_errors(spec: TaskSpec, values: Values) -> tuple[float | None, float | None]:
     """Standard errors of the documents' own scores, independent and clustered, in lmms-eval's dialect."""
-    if spec.dialect != "lmms_eval":
+    if not spec.dialect.reads_score_key:
         return None, None
     scores, clusters = scores_in(values.as_list(), score_key=spec.score_key, cluster_key=spec.cluster_key)
     try:
@@ -212,7 +212,7 @@ def _document_errors(spec: TaskSpec, values: Values) -> tuple[float | None, floa
         return None, None
 
 
-def run_arguments(spec: RunSpec, folder: Path) -> Namespace:
+def build_run_arguments(spec: RunSpec, folder: Path) -> Namespace:
     """The options of a run as lmms-eval's aggregations know them; files they write go into the run's folder."""
     return Namespace(
         **{item.name: getattr(spec, item.name) for item in fields(spec)} | {"output_path": str(folder)}
@@ -236,7 +236,7 @@ def estimate_group(
             for estimate in by_task[leaf]
             if isinstance(estimate.value, (int, float))
         ]
-        for members in _members(group, wanted, numbers):
+        for members in _select_members(group, wanted, numbers):
             estimate = _estimate_group(group, wanted, members, [sizes[one.task] for one in members])
             estimates[estimate.metric, estimate.pipeline] = estimate
     return list(estimates.values())
@@ -249,13 +249,13 @@ def _estimate_group(
         Part(value=one.value, stderr=one.stderr, size=size, interval=one.interval)
         for one, size in zip(members, sizes, strict=True)
     ]
-    pooled_error = True if group.dialect == "lmms_eval" else None
+    pooled_error = True if group.dialect.always_pools_errors else None
     pooled = pool(shares, weight_by_size=wanted.weight_by_size, pooled_error=pooled_error)
-    estimate = _pooled(group.name, pooled, members)
+    estimate = _build_pooled_estimate(group.name, pooled, members)
     if not callable(wanted.aggregation):
-        interval, how = group_interval(shares, weight_by_size=wanted.weight_by_size)
+        interval, how = compute_group_interval(shares, weight_by_size=wanted.weight_by_size)
         estimate = replace(estimate, interval=interval, interval_method=how)
-        return replace(estimate, bounds=pooled_bounds(members, sizes, weight_by_size=wanted.weight_by_size))
+        return replace(estimate, bounds=pool_bounds(members, sizes, weight_by_size=wanted.weight_by_size))
     value: Any = None
     why = ""
     try:
@@ -266,9 +266,11 @@ def _estimate_group(
     return replace(estimate, value=value, stderr=None, method="", why=why)
 
 
-def _members(group: GroupSpec, wanted: GroupMetric, numbers: Sequence[Estimate]) -> Iterator[list[Estimate]]:
+def _select_members(
+    group: GroupSpec, wanted: GroupMetric, numbers: Sequence[Estimate]
+) -> Iterator[list[Estimate]]:
     """The numbers that are pooled together. lmms-eval takes every metric and filter whose names hold the text."""
-    if group.dialect == "lmms_eval":
+    if group.dialect.matches_metric_substrings:
         meant = [one for one in numbers if wanted.metric in f"{one.metric},{one.pipeline}"]
         keys = dict.fromkeys((one.metric, one.pipeline) for one in meant)
     else:
@@ -282,7 +284,7 @@ def _members(group: GroupSpec, wanted: GroupMetric, numbers: Sequence[Estimate])
             yield members
 
 
-def _pooled(group: str, pooled: Part, members: list[Estimate]) -> Estimate:
+def _build_pooled_estimate(group: str, pooled: Part, members: list[Estimate]) -> Estimate:
     return Estimate(
         task=group,
         metric=members[0].metric,

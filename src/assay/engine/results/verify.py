@@ -13,18 +13,18 @@ from assay.core.errors import AssayError
 from assay.core.options.run_spec import RunSpec
 from assay.core.requests import compute_fingerprint
 from assay.engine.planning.manifest import make_manifest
-from assay.engine.planning.manifest_diff import Drift, compare_manifests
-from assay.engine.planning.model_setup import model_of
-from assay.engine.planning.plan import Plan, PlannedTask
+from assay.engine.planning.manifest_diff import ManifestChange, compare_manifests
+from assay.engine.planning.model_setup import make_model_from_options
+from assay.engine.planning.records import Plan, PlannedTask
 from assay.store.journal import rows
 from assay.store.runs.run import Run
 from assay.user_code.random_state import TaskRandomState
 
-__all__ = ["Verification", "current_identity", "verify"]
+__all__ = ["Verification", "get_current_identity", "verify"]
 
-_EXAMPLES = 3
-_TOGETHER = 256
-_SHOWN = 200
+MAX_EXAMPLES = 3
+_BATCH_SIZE = 256
+_EXCERPT_LENGTH = 200
 """Characters of a text that are shown around the first place where two differ."""
 
 
@@ -32,7 +32,7 @@ _SHOWN = 200
 class Verification:
     """What drifted since a run, and what could not be looked at."""
 
-    drifts: tuple[Drift, ...]
+    changes: tuple[ManifestChange, ...]
     unchecked: tuple[str, ...]
     documents: int
     requests: int
@@ -44,10 +44,10 @@ Identity = tuple[Mapping[str, str], str]
 """Who the model is, and why that could not be found out, if it could not."""
 
 
-async def current_identity(spec: RunSpec, manifest: Mapping[str, Any]) -> Identity:
+async def get_current_identity(spec: RunSpec, manifest: Mapping[str, Any]) -> Identity:
     """Who the model is now; as it was, where that cannot be found out."""
     try:
-        model = model_of(spec)
+        model = make_model_from_options(spec)
         return dict(await model.identify()), ""
     except AssayError as error:
         return manifest["model"]["identity"], f"the model and its template: {error.what}"
@@ -66,15 +66,15 @@ def verify(run: Run, manifest: Mapping[str, Any], plan: Plan, identity: Identity
         drifts += found.drifts(name)
     unchecked = (identity[1],) if identity[1] else ()
     return Verification(
-        drifts=tuple(drifts),
+        changes=tuple(drifts),
         unchecked=unchecked,
         documents=documents,
         requests=requests,
-        warnings=tuple(_warnings(run)),
+        warnings=tuple(_list_warnings(run)),
     )
 
 
-def _warnings(run: Run) -> Iterator[str]:
+def _list_warnings(run: Run) -> Iterator[str]:
     """A server that became another one in the middle of the run cannot be asked the same again."""
     for who, names in run.served.items():
         first, *others = names
@@ -84,7 +84,7 @@ def _warnings(run: Run) -> Iterator[str]:
 
 
 @dataclass(slots=True)
-class _Differences:
+class _TaskDifferences:
     """What differs in the documents of one task, counted, with the first of each kind."""
 
     documents: int = 0
@@ -96,13 +96,13 @@ class _Differences:
         key = (kind, what)
         self.counts[key] = self.counts.get(key, 0) + 1
         shown = self.examples.setdefault(key, [])
-        if len(shown) < _EXAMPLES:
-            then, now = _apart(str(was), str(is_now))
+        if len(shown) < MAX_EXAMPLES:
+            then, now = _cut_around_difference(str(was), str(is_now))
             shown.append({"document": document, "then": then, "now": now})
 
-    def drifts(self, task: str) -> list[Drift]:
+    def drifts(self, task: str) -> list[ManifestChange]:
         return [
-            Drift(
+            ManifestChange(
                 kind=kind,
                 what=f"{task}: {what}",
                 count=count,
@@ -113,12 +113,12 @@ class _Differences:
         ]
 
 
-def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _Differences:
+def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _TaskDifferences:
     """Each document as it is in the journal and as it is rendered now."""
-    differences = _Differences()
+    differences = _TaskDifferences()
     stored = run.journal.read_documents(planned.task.name)
     then = next(stored, None)
-    for document, target, requests in _rendered(plan, planned):
+    for document, target, requests in _render_documents(plan, planned):
         while then is not None and then[0] < document.index:
             differences.documents += 1
             differences.add("data", "documents are gone", then[0], then[1], "")
@@ -137,12 +137,12 @@ def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _Differences:
     return differences
 
 
-def _rendered(plan: Plan, planned: PlannedTask) -> Iterator[tuple[Document, Any, Any]]:
+def _render_documents(plan: Plan, planned: PlannedTask) -> Iterator[tuple[Document, Any, Any]]:
     """(document, target, requests), as a run renders them; a text in the place of requests that cannot be made."""
     task, random_state = planned.task, TaskRandomState(plan.spec.seed, planned.task.name)
     rendering, documents = task.start_pass(), iter(task.documents())
     digest = plan.model_digest
-    while batch := list(islice(documents, _TOGETHER)):
+    while batch := list(islice(documents, _BATCH_SIZE)):
         made: list[tuple[Document, Any, Any]] = []
         with random_state.continue_rendering():
             for document in batch:
@@ -152,11 +152,11 @@ def _rendered(plan: Plan, planned: PlannedTask) -> Iterator[tuple[Document, Any,
                     content: Any = json.loads(rows.encode_requests(requests, marks))
                 except Exception as error:  # noqa: BLE001 - helper border: a template or helper may fail on any one document
                     content = f"{type(error).__name__}: {error}"
-                made.append((document, _target(planned, document), content))
+                made.append((document, _render_target(planned, document), content))
         yield from made
 
 
-def _target(planned: PlannedTask, document: Document) -> Any:
+def _render_target(planned: PlannedTask, document: Document) -> Any:
     try:
         return planned.task.target(planned.task.copy_for_code(document.fields))
     except Exception:  # noqa: BLE001 - helper border: a target that cannot be made now is not the one there was
@@ -164,7 +164,7 @@ def _target(planned: PlannedTask, document: Document) -> Any:
 
 
 def _compare_document(
-    planned: PlannedTask, differences: _Differences, then: Sequence[Any], now: tuple[Document, Any, Any]
+    planned: PlannedTask, differences: _TaskDifferences, then: Sequence[Any], now: tuple[Document, Any, Any]
 ) -> None:
     document, target, requests = now
     number, fields_then, target_then, requests_then = then
@@ -178,7 +178,7 @@ def _compare_document(
         if asked["requests"]:
             differences.add("prompt", "documents cannot be rendered any more", number, "", requests)
         return
-    before, after = _by_place(asked), _by_place(requests)
+    before, after = _index_requests(asked), _index_requests(requests)
     differences.requests += len(after)
     if not planned.task.is_dialogue and before.keys() != after.keys():
         differences.add("prompt", "another number of requests", number, len(before), len(after))
@@ -198,7 +198,7 @@ def _compare_document(
             return
 
 
-def _by_place(content: Mapping[str, Any]) -> dict[tuple[int, int], tuple[str, str, str]]:
+def _index_requests(content: Mapping[str, Any]) -> dict[tuple[int, int], tuple[str, str, str]]:
     """(number, repeat) -> (kind, prompt, continuation or settings)."""
     prompts = content["prompts"]
     return {
@@ -207,16 +207,16 @@ def _by_place(content: Mapping[str, Any]) -> dict[tuple[int, int], tuple[str, st
     }
 
 
-def _apart(was: str, is_now: str) -> tuple[str, str]:
+def _cut_around_difference(was: str, is_now: str) -> tuple[str, str]:
     """Two texts around the first place where they differ."""
     at = next(
         (at for at, (one, other) in enumerate(zip(was, is_now, strict=False)) if one != other),
         min(len(was), len(is_now)),
     )
-    start = max(0, at - _SHOWN // 4)
+    start = max(0, at - _EXCERPT_LENGTH // 4)
 
     def cut(text: str) -> str:
-        piece = text[start : start + _SHOWN]
-        return f"{'…' if start else ''}{piece}{'…' if len(text) > start + _SHOWN else ''}"
+        piece = text[start : start + _EXCERPT_LENGTH]
+        return f"{'…' if start else ''}{piece}{'…' if len(text) > start + _EXCERPT_LENGTH else ''}"
 
     return cut(was), cut(is_now)

@@ -38,11 +38,7 @@ def open_ledger(spec: RunSpec, journal: Journal) -> CostLedger:
     """The ledger of a run; what earlier starts of it spent counts against its limit."""
     spent, requests = 0.0, 0
     if spec.max_cost is not None:
-        cost = "json_extract(details, '$.cost_usd')"
-        ((known, requests),) = journal.query(
-            f"SELECT sum({cost}), count({cost}) FROM answered WHERE source != 'cache'"
-        )
-        spent = known or 0.0
+        spent, requests = journal.sum_costs()
     usual = spent / requests if requests else 0.0
     return CostLedger(load_prices(spec.prices), limit_usd=spec.max_cost, spent_usd=spent, usual_usd=usual)
 

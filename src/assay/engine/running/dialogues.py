@@ -18,7 +18,7 @@ from assay.core.messages import Prompt, Text, compute_uncached
 from assay.core.requests import Generate, Request, compute_fingerprint
 from assay.core.responses import Failure, Outcome
 from assay.engine.open_document import OpenDocument
-from assay.engine.planning.plan import PlannedTask
+from assay.engine.planning.records import PlannedTask
 from assay.tasks.task import Task
 from assay.user_code.random_state import TaskRandomState
 from assay.user_code.timeouts import current_timer
@@ -98,7 +98,7 @@ def advance_dialogues(
     model_digest: str,
 ) -> None:
     """Advance the dialogues of complete documents. Those with further requests are no longer complete."""
-    own_limit = planned.spec.output_type == "generate_until_agentic"  # `max_agentic_steps`
+    own_limit = planned.spec.output_type.is_agentic  # `max_agentic_steps`
     for document in documents:
         if not isinstance(document.dialogues, DocumentDialogues) or document.failure is not None:
             continue

@@ -14,9 +14,9 @@ from assay.core.progress import TaskProgress
 from assay.core.requests import compute_fingerprint
 from assay.core.responses import Failure
 from assay.engine.open_document import OpenDocument
-from assay.engine.planning.oracle_targets import tell_targets
-from assay.engine.planning.plan import Plan, PlannedTask
-from assay.engine.results.stop_rules import Stop
+from assay.engine.planning.oracle_targets import give_targets
+from assay.engine.planning.records import Plan, PlannedTask
+from assay.engine.results.stop_rules import TaskStopRule
 from assay.engine.running.dialogues import DocumentDialogues
 from assay.engine.running.prefetch import FIRST_MEDIA_CHUNK_SIZE
 from assay.tasks.task import RenderingPass
@@ -35,7 +35,7 @@ def read_chunks(
     finished: AbstractSet[int],
     counters: TaskProgress,
     choose_chunk_size: Callable[[list[OpenDocument]], int],
-    stop: Stop | None,
+    stop: TaskStopRule | None,
 ) -> Iterator[list[OpenDocument]]:
     """Render the documents that are not finished; with a stop rule, round by round."""
     if not planned.is_judged_per_document and len(finished) < planned.documents:
@@ -44,9 +44,9 @@ def read_chunks(
         yield from _read_pass(plan, planned, finished, None, counters, choose_chunk_size)
         return
     for selected in stop.rounds():
-        stop.left -= sum(document in finished for document in selected)
+        stop.unread_documents -= sum(document in finished for document in selected)
         for chunk in _read_pass(plan, planned, finished, selected, counters, choose_chunk_size):
-            stop.left -= len(chunk)
+            stop.unread_documents -= len(chunk)
             yield chunk
     counters.total = stop.asked
 
@@ -74,7 +74,7 @@ def _read_pass(
                 for document in batch
                 if document.index in unfinished or not _skip_document(rendering, document)
             ]
-        tell_targets(plan.model, planned, chunk)
+        give_targets(plan.model, planned, chunk)
         counters.done += len(chosen) - len(chunk)
         counters.reused += len(chosen) - len(chunk)
         left = None if left is None else left - len(chosen)

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from assay.engine.results.stop_rules import Stop
+from assay.engine.results.stop_rules import TaskStopRule
 
 __all__ = ["OpenDocumentLimiter"]
 
@@ -24,7 +24,7 @@ class OpenDocumentLimiter:
         *,
         dialogues: Collection[str] = (),
         dialogue_limit: int = 0,
-        rounds: Mapping[str, Stop] | None = None,
+        rounds: Mapping[str, TaskStopRule] | None = None,
     ) -> None:
         self._limit = limit
         self._rounds = rounds or {}
@@ -60,7 +60,7 @@ class OpenDocumentLimiter:
 
     def _may_open(self, task: str) -> bool:
         stop = self._rounds.get(task)
-        if stop is not None and not stop.left and self._open[task]:
+        if stop is not None and not stop.unread_documents and self._open[task]:
             return False  # this round decides whether there is another
         limit = self._dialogue_limit if task in self._dialogues else self._limit
         return self._open[task] < limit

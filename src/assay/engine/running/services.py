@@ -22,7 +22,7 @@ from assay.core.progress import JudgeProgress, RunProgress
 from assay.core.requests import Generate, Request, compute_fingerprint
 from assay.core.responses import Failure, Outcome, Response
 from assay.core.secrets import redact
-from assay.engine.planning.judge_setup import PlannedJudge
+from assay.engine.planning.records import PlannedJudge
 from assay.engine.running.cost_ledger import CostAccount, CostLedger
 from assay.engine.running.model_queue import Backlog, ask
 from assay.models.prices import PriceTable

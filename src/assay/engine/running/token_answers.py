@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 
 from assay.core.responses import Response
-from assay.engine.planning.plan import Plan
+from assay.engine.planning.records import Plan
 from assay.store.cache.response_cache import ResponseSource
 
 __all__ = ["require_tokens"]

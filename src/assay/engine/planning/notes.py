@@ -3,48 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from assay.core.options.run_spec import RunSpec
 from assay.core.options.stop_rules import parse_stop_rule
 from assay.core.ports import Model, SupportsTargets
-from assay.engine.planning.oracle_targets import says_nothing
-from assay.engine.results.stop_metrics import stop_notes
+from assay.engine.planning.oracle_targets import has_no_target
+from assay.engine.planning.records import PlannedTask
+from assay.engine.results.stop_metrics import list_stop_warnings
 from assay.tasks.prompts.field_compilers import find_unrendered_template
 
-if TYPE_CHECKING:
-    from assay.engine.planning.plan import PlannedTask
-
-__all__ = ["notes_on"]
+__all__ = ["collect_notes"]
 
 
-def notes_on(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
+def collect_notes(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
     """A line for each thing that may surprise."""
-    stops = [] if spec.stop_when is None else stop_notes(parse_stop_rule(spec.stop_when), tasks)
+    stops = [] if spec.stop_when is None else list_stop_warnings(parse_stop_rule(spec.stop_when), tasks)
     return [
-        *_without_effect(spec, tasks),
-        *_unheard(spec, model, tasks),
-        *_untold(model, tasks),
-        *_unread(tasks),
-        *_without_tokens(spec, model),
+        *_note_options_without_effect(spec, tasks),
+        *_note_dropped_system_messages(spec, model, tasks),
+        *_note_unusable_targets(model, tasks),
+        *_note_unrendered_choices(tasks),
+        *_note_missing_token_logprobs(spec, model),
         *stops,
     ]
 
 
-def _unheard(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
+def _note_dropped_system_messages(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
     """A system message that the chat template does not write down."""
     if not spec.apply_chat_template or model.traits.system:
         return []
     found = {"--system_instruction": list(tasks) if spec.system_instruction else []}
     found["`description`"] = [name for name, planned in tasks.items() if planned.spec.description]
     return [
-        f"{_named(names)}: the chat template of `{model.name}` takes no system message, {what} does not reach it"
+        f"{_format_names(names)}: the chat template of `{model.name}` takes no system message, {what} does not reach it"
         for what, names in found.items()
         if names
     ]
 
 
-def _without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str]:
+def _note_options_without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str]:
     """Options that reach no prompt of a task, though they were asked for."""
     given = {"--num_fewshot": spec.num_fewshot, "--system_instruction": spec.system_instruction}
     flags = " and ".join(flag for flag, value in given.items() if value)
@@ -52,11 +49,11 @@ def _without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str
     if not flags or not alone:
         return []
     return [
-        f"{_named(alone)}: a model that chats gets the media and the question alone, {flags} changes nothing"
+        f"{_format_names(alone)}: a model that chats gets the media and the question alone, {flags} changes nothing"
     ]
 
 
-def _unread(tasks: Mapping[str, PlannedTask]) -> list[str]:
+def _note_unrendered_choices(tasks: Mapping[str, PlannedTask]) -> list[str]:
     """Choices that were meant as templates, and are asked with their braces."""
     found = [
         name for name, one in tasks.items() if find_unrendered_template(one.spec.config.get("doc_to_choice"))
@@ -64,22 +61,22 @@ def _unread(tasks: Mapping[str, PlannedTask]) -> list[str]:
     if not found:
         return []
     return [
-        f"{_named(found)}: choices in a list are asked as they are written, braces and all; `assay check` says how to write them"
+        f"{_format_names(found)}: choices in a list are asked as they are written, braces and all; `assay check` says how to write them"
     ]
 
 
-def _without_tokens(spec: RunSpec, model: Model) -> list[str]:
+def _note_missing_token_logprobs(spec: RunSpec, model: Model) -> list[str]:
     """Log-probabilities of tokens that nobody will tell."""
     if not spec.token_logprobs or model.traits.tokens:
         return []
     return [f"--token_logprobs: `{model.name}` does not tell the log-probabilities of tokens, none are kept"]
 
 
-def _untold(model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
+def _note_unusable_targets(model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
     """Tasks of which nobody can say beforehand that the target gets full marks."""
     if not isinstance(model, SupportsTargets):
         return []
-    without = [name for name, planned in tasks.items() if says_nothing(planned.spec)]
+    without = [name for name, planned in tasks.items() if has_no_target(planned.spec)]
     own = [
         name
         for name, planned in tasks.items()
@@ -88,13 +85,15 @@ def _untold(model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
     ]
     notes = []
     if without:
-        notes.append(f"{_named(without)}: no `doc_to_target`, so `{model.name}` has nothing to answer with")
+        notes.append(
+            f"{_format_names(without)}: no `doc_to_target`, so `{model.name}` has nothing to answer with"
+        )
     if own:
         notes.append(
-            f"{_named(own)}: judged by own code, a judge or in rounds; full marks only where that takes the target for an answer"
+            f"{_format_names(own)}: judged by own code, a judge or in rounds; full marks only where that takes the target for an answer"
         )
     return notes
 
 
-def _named(tasks: Sequence[str]) -> str:
+def _format_names(tasks: Sequence[str]) -> str:
     return ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")

@@ -1,0 +1,140 @@
+"""What a plan consists of: tasks, judges, the model's identity, a name for the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assay.core.fingerprints import digest_json
+from assay.core.options.run_spec import RunSpec
+from assay.core.ports import Model
+from assay.core.specs import GroupSpec, TaskSpec
+from assay.sandboxes.program_runner import ProgramRunner
+from assay.scoring.scorer import Scorer
+from assay.tasks.files.helper_functions import HelperFunction
+from assay.tasks.files.selection import Selection
+from assay.tasks.task import Task
+
+__all__ = ["Plan", "PlannedJudge", "PlannedTask", "find_functions"]
+
+
+def find_functions(value: Any) -> list[HelperFunction]:
+    """Every `!function` inside a value of a task file."""
+    if isinstance(value, HelperFunction):
+        return [value]
+    if isinstance(value, Mapping):
+        return [function for item in value.values() for function in find_functions(item)]
+    if isinstance(value, (list, tuple)):
+        return [function for item in value for function in find_functions(item)]
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJudge:
+    """A model that judges."""
+
+    name: str
+    model: Model
+    identity: Mapping[str, str]
+    needed: bool
+    """Whether a metric is judged by it; otherwise it is there for helper code that may ask."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTask:
+    """One task, checked and ready."""
+
+    task: Task
+    scorer: Scorer
+    documents: int
+    digest: str
+    """Changes when the task file, its helpers, its data or the way of asking changes."""
+
+    config_digest: str = ""
+    """Changes with the merged YAML and its helper files."""
+
+    data_digest: str = ""
+    """Changes with the documents, and those examples are drawn from."""
+
+    @property
+    def spec(self) -> TaskSpec:
+        return self.task.spec
+
+    @property
+    def has_user_code(self) -> bool:
+        """Whether judging or rendering its documents calls code that is not Assay's."""
+        return (
+            self.spec.unsafe_code
+            or self.task.is_dialogue
+            or self.spec.config.get("class") is not None
+            or bool(find_functions(self.spec.config))
+            or self.scorer.runs_task_code
+            or self.has_custom_filters
+        )
+
+    @property
+    def has_custom_filters(self) -> bool:
+        """Whether a filter is not one of Assay's."""
+        steps = (step for pipeline in self.scorer.pipelines for step in pipeline.steps)
+        return any(not step.factory.__module__.startswith("assay.") for step in steps)
+
+    @property
+    def uses_services(self) -> bool:
+        """Its own code may ask judges or execute programs while it judges a document."""
+        return self.spec.process_results is not None or self.spec.unsafe_code
+
+    @property
+    def is_judged_per_document(self) -> bool:
+        """Whether each document is judged without the others: no filter looks across them."""
+        return all(pipeline.per_document for pipeline in self.scorer.pipelines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What was asked for, in full: tasks, documents, the model's identity, a name for it all."""
+
+    spec: RunSpec
+    model: Model
+    identity: Mapping[str, str]
+    tasks: Mapping[str, PlannedTask]
+    groups: Mapping[str, GroupSpec]
+    top: tuple[str, ...]
+    run_id: str
+    digest: str
+    """The whole hash of which the run's name shows the start."""
+
+    folder: Path
+    """Where the run is kept."""
+
+    programs: ProgramRunner = field(compare=False)
+    """Runs what the model writes, for tasks that execute it."""
+
+    judges: Mapping[str, PlannedJudge] = field(default_factory=dict)
+    default_judges: tuple[str, ...] = ()
+    """Those `--judge` names: for every metric and every helper that names none."""
+
+    notes: tuple[str, ...] = ()
+    """What will not stop the run, and is worth knowing before it starts."""
+
+    @property
+    def model_digest(self) -> str:
+        return digest_json(dict(self.identity))
+
+    @property
+    def has_user_code(self) -> bool:
+        """Whether any task or group brings Python code: then the run needs a thread for it."""
+        aggregations = (metric.aggregation for group in self.groups.values() for metric in group.metrics)
+        return any(planned.has_user_code for planned in self.tasks.values()) or any(
+            map(callable, aggregations)
+        )
+
+    @property
+    def documents(self) -> int:
+        """How many documents will be asked."""
+        return sum(planned.documents for planned in self.tasks.values())
+
+    def list_tasks(self, group: str) -> list[str]:
+        """The tasks inside a group, in order."""
+        return Selection(groups=dict(self.groups)).leaves(group)

@@ -354,6 +354,99 @@ class Journal:
         query = "SELECT outcome, count(*) FROM outcomes WHERE task = ? GROUP BY outcome"
         return dict(self.query(query, (task,)))
 
+    def read_outcomes(
+        self, task: str, *, only: str | None = None, exclude: str | None = None
+    ) -> Iterator[tuple[int, str, str]]:
+        """Yield (document, outcome, reason) in document order, of one outcome or of all but one if given."""
+        query = "SELECT j.id - t.first, j.outcome, j.why FROM tasks t JOIN judged j ON j.id BETWEEN t.first AND t.last WHERE t.name = ?"
+        arguments = [task]
+        if only is not None:
+            query += " AND j.outcome = ?"
+            arguments.append(only)
+        if exclude is not None:
+            query += " AND j.outcome != ?"
+            arguments.append(exclude)
+        yield from self.query(f"{query} ORDER BY j.id", arguments)
+
+    def read_outcome_reasons(self, task: str, *, limit: int) -> list[tuple[int, int, str, str]]:
+        """Return (first document, number of documents, outcome, reason) of each different reason, at most `limit`."""
+        query = (
+            "SELECT min(document), count(*), outcome, why FROM outcomes WHERE task = ? AND why != ''"
+            " GROUP BY outcome, why ORDER BY min(document) LIMIT ?"
+        )
+        return [
+            (document, count, outcome, why)
+            for document, count, outcome, why in self.query(query, (task, limit))
+        ]
+
+    def count_all_outcomes(self) -> dict[str, int]:
+        """Return the number of documents by outcome, over all tasks."""
+        return dict(self.query("SELECT outcome, count(*) FROM judged GROUP BY outcome"))
+
+    def is_finished(self) -> bool:
+        """Whether the run has ended."""
+        ((count,),) = self.query("SELECT count(*) FROM facts WHERE key = 'ended'")
+        return bool(count)
+
+    def count_cached_responses(self) -> tuple[int, int]:
+        """Return the number of responses from the cache, and of all responses."""
+        ((cached, total),) = self.query("SELECT coalesce(sum(source = 'cache'), 0), count(*) FROM answered")
+        return cached, total
+
+    def count_response_rows(self) -> int:
+        """Return the number of response rows ever written, without reading them."""
+        ((count,),) = self.query("SELECT coalesce(max(id) + 1, 0) FROM answered")
+        return int(count)
+
+    def sum_costs(self) -> tuple[float, int]:
+        """Return the total cost in US dollars of responses that are not from the cache, and how many have a cost."""
+        cost = "json_extract(details, '$.cost_usd')"
+        ((total, count),) = self.query(
+            f"SELECT sum({cost}), count({cost}) FROM answered WHERE source != 'cache'"
+        )
+        return total or 0.0, count
+
+    def count_responses_over_time(self, per_second: int) -> list[tuple[int, int, int, int]]:
+        """Return (time step, from the model, from the cache, from judges) for steps of 1 / `per_second` seconds."""
+        query = (
+            "SELECT cast(at * ? AS INTEGER) AS step, count(*) FILTER (WHERE source = 'model'),"
+            " count(*) FILTER (WHERE source = 'cache'), count(*) FILTER (WHERE source = 'judge')"
+            " FROM answered WHERE at > 0 GROUP BY step ORDER BY step"
+        )
+        return [
+            (step, model, cache, judges) for step, model, cache, judges in self.query(query, (per_second,))
+        ]
+
+    def read_fields(self, task: str, *, limit: int) -> Iterator[str]:
+        """Yield the fields (JSON) of the first documents of a task."""
+        query = (
+            "SELECT a.fields FROM tasks t JOIN asked a ON a.id BETWEEN t.first AND t.last"
+            " WHERE t.name = ? ORDER BY a.id LIMIT ?"
+        )
+        for (fields,) in self.query(query, (task, limit)):
+            yield fields
+
+    def read_verdicts_with_field(self, task: str, field: str = "") -> Iterator[tuple[Any, ...]]:
+        """Yield (document, outcome, verdicts) in document order, and the value of a (dotted) field if one is given."""
+        column = ", json_extract(a.fields, ?)" if field else ""
+        query = (
+            f"SELECT a.id - t.first, j.outcome, j.verdicts{column}"
+            " FROM tasks t JOIN asked a ON a.id BETWEEN t.first AND t.last LEFT JOIN judged j ON j.id = a.id"
+            " WHERE t.name = ? ORDER BY a.id"
+        )
+        path = "$." + ".".join(json.dumps(part, ensure_ascii=False) for part in field.split("."))
+        yield from self.query(query, (path, task) if field else (task,))
+
+    def read_document_rows(self, *, limit: int, offset: int) -> tuple[list[int], bool]:
+        """Return row ids of a page of documents in journal order, and whether there are more."""
+        query = "SELECT id FROM asked ORDER BY id LIMIT ? OFFSET ?"
+        rows = [row for (row,) in self.query(query, (limit + 1, offset))]
+        return rows[:limit], len(rows) > limit
+
+    def read_task_offsets(self) -> dict[int, str]:
+        """Return the tasks by the row id of their first document."""
+        return dict(self.query("SELECT first, name FROM tasks"))
+
     def count_failed_requests(self) -> tuple[int, int]:
         """How many requests nobody answered, and out of how many; a document without a prompt counts as one."""
         ((total,),) = self.query("SELECT coalesce(sum(count), 0) FROM asked")

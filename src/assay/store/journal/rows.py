@@ -266,7 +266,7 @@ def encode_target(target: Any) -> str:
 def encode_fields(fields: Mapping[str, Any]) -> str:
     """A document's fields as JSON; media are described, not held."""
     if type(fields) is not dict:
-        described = getattr(fields, "described", None)  # rows with media say what is written down of them
+        described = getattr(fields, "describe", None)  # rows with media say what is written down of them
         if described is not None:
             fields = described()
     try:

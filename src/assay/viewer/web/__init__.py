@@ -1,8 +1,12 @@
-"""Pages over the runs on this machine: `assay view`. Reads the store, starts nothing, is reached from this machine only.
+"""`assay view`: web pages for the runs on this machine. It only reads the store, and only this machine can connect.
 
-guard       who may ask: a token, this machine's name, one origin
-library     which runs there are
-cards       a run in short          live      runs that are being written, as they go
-run_page, documents_page, document_page, comparison_page: what each page shows
-server      Starlette and uvicorn around them; both come with `assay-harness[viewer]`
+server              opens the socket and runs uvicorn
+app                 the application: routes and error pages; run_routes, comparison_routes: the routes of runs and comparisons
+access_control      token, host name, origin and content security policy
+run_catalog         the runs and their keys in URLs; run_entries: the rows of the list of runs
+background_jobs     slow results, computed in threads and cached
+live_updates        progress of running runs as server-sent events
+pages               the data of each page; rendering: templates, static files, formatting
+
+Starlette and uvicorn come with `assay[viewer]`.
 """

@@ -1,4 +1,4 @@
-"""The addresses of the viewer, and what answers at each."""
+"""The web application: its routes and its error pages."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 
 from assay.core.errors import AssayError, UnknownName
-from assay.store.media_files import content_type, media_path
-from assay.store.tags import write_tags
-from assay.viewer.web import comparing_routes, filter_steps, rendering, run_routes
-from assay.viewer.web.cards import Cards
-from assay.viewer.web.guard import Guard
-from assay.viewer.web.library import Library
-from assay.viewer.web.live import events
-from assay.viewer.web.rendering import STATIC, plotly_script, render, static_file
-from assay.viewer.web.runs_page import outcome_bar, runs_context
-from assay.viewer.web.works import Works
+from assay.store.runs.media_files import detect_content_type, find_media_file
+from assay.store.runs.tags import write_tags
+from assay.viewer.web import comparison_routes, rendering, run_routes
+from assay.viewer.web.access_control import AccessControl
+from assay.viewer.web.background_jobs import BackgroundJobs
+from assay.viewer.web.live_updates import stream_events
+from assay.viewer.web.pages import filter_trace
+from assay.viewer.web.pages.runs import build_outcome_bar, build_runs_context
+from assay.viewer.web.rendering import STATIC_FILES, find_plotly_script, read_static_file, render
+from assay.viewer.web.run_catalog import RunCatalog
+from assay.viewer.web.run_entries import RunEntryCache
 
-__all__ = ["make_app", "warm_up"]
+__all__ = ["build_app", "preload"]
 
-_FOR_EVER = {"cache-control": "private, max-age=31536000, immutable"}
-_NEVER = {"cache-control": "no-store"}
+_CACHE_FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
+_NO_STORE = {"cache-control": "no-store"}
 
 
-def make_app(library: Library, *, token: str, port: int) -> Guard:
-    """The application, with its guard before it."""
+def build_app(catalog: RunCatalog, *, token: str, port: int) -> AccessControl:
+    """Build the application behind its access control."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        library.close()
+        catalog.close()
 
     app = Starlette(
         routes=[
@@ -48,107 +49,121 @@ def make_app(library: Library, *, token: str, port: int) -> Guard:
             Route("/media/{key}/{digest}", _media),
             Route("/runs/{key}/tags", _tags, methods=["POST"]),
             *run_routes.routes,
-            *comparing_routes.routes,
+            *comparison_routes.routes,
         ],
         lifespan=lifespan,
-        exception_handlers={AssayError: _failed, HTTPException: _refused, Exception: _broken},
+        exception_handlers={
+            AssayError: _handle_assay_error,
+            HTTPException: _handle_http_error,
+            Exception: _handle_unexpected_error,
+        },
     )
-    app.state.library = library
-    app.state.cards = Cards()
-    app.state.works = Works()
-    return Guard(app, token=token, port=port)
+    app.state.catalog = catalog
+    app.state.entries = RunEntryCache()
+    app.state.jobs = BackgroundJobs()
+    return AccessControl(app, token=token, port=port)
 
 
-def warm_up() -> None:
-    """Make ready what the first pages would wait for."""
-    rendering.warm_up()
-    filter_steps.warm_up()
+def preload() -> None:
+    """Load what the first page would otherwise wait for."""
+    rendering.preload()
+    filter_trace.preload()
 
 
 def _runs(request: Request) -> Response:
-    context = runs_context(request.app.state.library, request.app.state.cards, dict(request.query_params))
-    return HTMLResponse(render("runs.html", page="runs", **context), headers=_NEVER)
+    context = build_runs_context(
+        request.app.state.catalog, request.app.state.entries, dict(request.query_params)
+    )
+    return HTMLResponse(render("runs.html", page="runs", **context), headers=_NO_STORE)
 
 
 def _counts(request: Request) -> Response:
-    """What the list of runs had no time to count: the bar and the cost of one run."""
-    library: Library = request.app.state.library
+    """Return the outcomes and the cost of one run, which the list of runs loads later."""
+    catalog: RunCatalog = request.app.state.catalog
     key = request.query_params.get("run", "")
-    card = request.app.state.cards.card(key, library.folder(key), count=True)
-    bar = outcome_bar(card.counts.outcomes, card.documents, card.state) if card.counts else []
-    return HTMLResponse(render("counts.html", card=card, bar=bar), headers=_NEVER)
+    entry = request.app.state.entries.get(key, catalog.folder(key), count=True)
+    bar = build_outcome_bar(entry.counts.outcomes, entry.documents, entry.state) if entry.counts else []
+    return HTMLResponse(render("counts.html", entry=entry, bar=bar), headers=_NO_STORE)
 
 
 def _events(request: Request) -> Response:
-    stream = events(request.app.state.library, request.query_params.get("run", ""), request.is_disconnected)
-    return StreamingResponse(stream, media_type="text/event-stream", headers=_NEVER)
+    stream = stream_events(
+        request.app.state.catalog, request.query_params.get("run", ""), request.is_disconnected
+    )
+    return StreamingResponse(stream, media_type="text/event-stream", headers=_NO_STORE)
 
 
 async def _tags(request: Request) -> Response:
-    library: Library = request.app.state.library
-    folder = library.folder(request.path_params["key"])
+    catalog: RunCatalog = request.app.state.catalog
+    folder = catalog.folder(request.path_params["key"])
     content = await request.json()
     given = content.get("tags") if isinstance(content, dict) else None
     if not isinstance(given, list):
-        raise HTTPException(400, "tags are a list of words")
+        raise HTTPException(400, "`tags` must be a list of strings")
     kept = write_tags(folder, [str(tag) for tag in given])
     return JSONResponse({"tags": kept})
 
 
 def _static(request: Request) -> Response:
     name = request.path_params["name"]
-    if name not in STATIC:
+    if name not in STATIC_FILES:
         raise HTTPException(404)
-    return Response(static_file(name), media_type=STATIC[name], headers=_FOR_EVER)
+    return Response(read_static_file(name), media_type=STATIC_FILES[name], headers=_CACHE_FOREVER)
 
 
 def _icon(request: Request) -> Response:
-    return Response(static_file("icon.svg"), media_type=STATIC["icon.svg"], headers=_FOR_EVER)
+    return Response(read_static_file("icon.svg"), media_type=STATIC_FILES["icon.svg"], headers=_CACHE_FOREVER)
 
 
 def _plotly(request: Request) -> Response:
-    """The script that draws charts, as the installed package has it."""
-    return FileResponse(plotly_script(), media_type="text/javascript", headers=_FOR_EVER)
+    """Return plotly's script from the installed package."""
+    return FileResponse(find_plotly_script(), media_type="text/javascript", headers=_CACHE_FOREVER)
 
 
 def _media(request: Request) -> Response:
-    """A medium of a run, by its hash and nothing else; only kinds that a browser shows and does not run."""
-    library: Library = request.app.state.library
-    path = media_path(library.folder(request.path_params["key"]), request.path_params["digest"])
+    """Return a media file of a run by its digest; only types that a browser displays without executing them."""
+    catalog: RunCatalog = request.app.state.catalog
+    path = find_media_file(catalog.folder(request.path_params["key"]), request.path_params["digest"])
     if path is None:
-        raise HTTPException(404, "The run has no such medium.")
+        raise HTTPException(404, "The run has no such media file.")
     with path.open("rb") as file:
-        kind = content_type(file.read(32))
+        kind = detect_content_type(file.read(32))
     if not kind:
-        raise HTTPException(415, "Not a picture, a sound or a video that browsers show.")
-    policy = {"content-security-policy": "default-src 'none'; sandbox", **_FOR_EVER}
+        raise HTTPException(415, "Unsupported media type: browsers do not display it.")
+    policy = {"content-security-policy": "default-src 'none'; sandbox", **_CACHE_FOREVER}
     return FileResponse(path, media_type=kind, headers=policy)
 
 
 # --- errors ------------------------------------------------------------------------------------------
 
 
-def _page(status: int, title: str, text: str, hint: str = "") -> Response:
+def _render_message(status: int, title: str, text: str, hint: str = "") -> Response:
     return HTMLResponse(
-        render("message.html", page="", title=title, text=text, hint=hint), status_code=status, headers=_NEVER
+        render("message.html", page="", title=title, text=text, hint=hint),
+        status_code=status,
+        headers=_NO_STORE,
     )
 
 
-def _failed(request: Request, error: Exception) -> Response:
+def _handle_assay_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AssayError)
     status = 404 if isinstance(error, UnknownName) else 400 if request.method == "POST" else 500
     if request.method == "POST":
         return JSONResponse({"error": error.what}, status_code=status)
-    title = "Not found" if status == 404 else "That cannot be shown"
+    title = "Not found" if status == 404 else "Cannot show this page"
     where = f" ({error.where})" if error.where else ""
-    return _page(status, title, f"{error.what}{where}", error.hint)
+    return _render_message(status, title, f"{error.what}{where}", error.hint)
 
 
-def _refused(request: Request, error: Exception) -> Response:
+def _handle_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    text = error.detail if error.detail != "Not Found" else "There is no such page."
-    return _page(error.status_code, "Not found" if error.status_code == 404 else "Refused", text)
+    text = error.detail if error.detail != "Not Found" else "This page does not exist."
+    return _render_message(
+        error.status_code, "Not found" if error.status_code == 404 else "Request refused", text
+    )
 
 
-def _broken(request: Request, error: Exception) -> Response:
-    return _page(500, "Something broke", f"{type(error).__name__}: {error}", "The terminal has the details.")
+def _handle_unexpected_error(request: Request, error: Exception) -> Response:
+    return _render_message(
+        500, "Internal error", f"{type(error).__name__}: {error}", "See the terminal for details."
+    )

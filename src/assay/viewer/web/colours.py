@@ -1,7 +1,4 @@
-"""The colours of the pages, light and dark, as variables of their style sheet: each stands in one place.
-
-Series and endings have those of the charts.
-"""
+"""The light and dark colours of the pages as CSS variables; series and endings use the colours of the charts."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Mapping
 
 from assay.viewer.charts import DARK, LIGHT, OUTCOME_COLOURS, Theme
 
-__all__ = ["colour_sheet"]
+__all__ = ["build_colour_rules"]
 
 _LIGHT = {
     "paper": "#fbfbfa",
@@ -46,13 +43,13 @@ _DARK = {
     "shadow": "none",
     "open": "#3b434c",
 }
-"""What is not named here is as on light pages."""
+"""Colours that differ from the light theme."""
 
 
-def colour_sheet() -> str:
-    """The rules that give every variable its colour: by what the system prefers, unless somebody has chosen."""
-    light = _rule({**_LIGHT, **OUTCOME_COLOURS}, LIGHT)
-    dark = _rule(_DARK, DARK)
+def build_colour_rules() -> str:
+    """Return the CSS rules of all colours: the system's theme, unless the user chose one."""
+    light = _format_rule({**_LIGHT, **OUTCOME_COLOURS}, LIGHT)
+    dark = _format_rule(_DARK, DARK)
     return (
         f":root {{ {light} }}\n"
         f'@media (prefers-color-scheme: dark) {{ :root:not([data-theme="light"]) {{ {dark} }} }}\n'
@@ -60,7 +57,7 @@ def colour_sheet() -> str:
     )
 
 
-def _rule(colours: Mapping[str, str], theme: Theme) -> str:
+def _format_rule(colours: Mapping[str, str], theme: Theme) -> str:
     series = {f"series-{number}": colour for number, colour in enumerate(theme.series)}
     listed = "; ".join(f"--{name}: {value}" for name, value in {**colours, **series}.items())
     return f"{listed}; color-scheme: {theme.name};"

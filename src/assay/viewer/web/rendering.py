@@ -1,4 +1,4 @@
-"""Templates, and how numbers, times and figures are written into pages."""
+"""Templates, static files, and the formatting of numbers, times and figures in pages."""
 
 from __future__ import annotations
 
@@ -21,48 +21,47 @@ from markupsafe import Markup
 
 from assay.core.endings import ENDINGS
 from assay.viewer.charts import CONFIG
-from assay.viewer.run_tables import age, duration
-from assay.viewer.tables import dollars
-from assay.viewer.web.colours import colour_sheet
+from assay.viewer.number_format import format_age, format_dollars, format_duration
+from assay.viewer.web.colours import build_colour_rules
 
 __all__ = [
-    "STATIC",
+    "STATIC_FILES",
     "THEME",
-    "address",
-    "chart_json",
-    "plotly_script",
+    "build_url",
+    "compute_static_version",
+    "dump_figures",
+    "find_plotly_script",
+    "format_score",
+    "preload",
+    "read_static_file",
     "render",
-    "score_text",
-    "static_file",
-    "static_version",
-    "warm_up",
 ]
 
-STATIC = {
+STATIC_FILES = {
     "style.css": "text/css",
     "page.js": "text/javascript",
     "charts.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
-"""Our own files, and what they are."""
+"""Static file -> content type."""
 
 THEME: ContextVar[str] = ContextVar("theme", default="")
-"""What the one who asks has chosen: light, dark, or nothing."""
+"""The theme of the current request: light, dark, or empty for the system's."""
 
-_MEANINGS: dict[str, str] = dict([*ENDINGS.items(), ("open", "asked, not ended yet")])
+_OUTCOME_MEANINGS: dict[str, str] = dict([*ENDINGS.items(), ("open", "not processed yet")])
 
 
 @cache
-def static_file(name: str) -> bytes:
-    """One of our own files; the style sheet with the colours it speaks of."""
+def read_static_file(name: str) -> bytes:
+    """Return a static file; the style sheet includes the colour variables."""
     content = files(__package__).joinpath("static", name).read_bytes()
-    return colour_sheet().encode() + content if name == "style.css" else content
+    return build_colour_rules().encode() + content if name == "style.css" else content
 
 
 @cache
-def static_version() -> str:
-    """A mark of our own files, so that a browser keeps them until they change."""
-    content = b"".join(static_file(name) for name in STATIC)
+def compute_static_version() -> str:
+    """Return a digest of the static files for their URLs, so that browsers cache them until they change."""
+    content = b"".join(read_static_file(name) for name in STATIC_FILES)
     return hashlib.sha256(content).hexdigest()[:12]
 
 
@@ -76,74 +75,76 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     filters: dict[str, Any] = {
-        "number": score_text,
-        "count": count_text,
-        "age": lambda moment: "" if moment is None else age(max(0.0, time.time() - moment)),
-        "moment": _moment,
-        "duration": lambda seconds: "" if seconds is None else duration(seconds),
-        "latency": lambda seconds: f"{1000 * seconds:.0f} ms" if seconds < 1 else duration(seconds),
-        "dollars": dollars,
+        "number": format_score,
+        "count": format_count,
+        "age": lambda moment: "" if moment is None else format_age(max(0.0, time.time() - moment)),
+        "moment": _format_moment,
+        "duration": lambda seconds: "" if seconds is None else format_duration(seconds),
+        "latency": lambda seconds: f"{1000 * seconds:.0f} ms" if seconds < 1 else format_duration(seconds),
+        "dollars": format_dollars,
         "percent": lambda share: f"{100 * share:.1f} %",
-        "pretty": pretty,
+        "pretty": format_json,
         "segment": lambda text: quote(str(text), safe=""),
     }
     environment.filters.update(filters)
     known: dict[str, Any] = {
-        "address": address,
-        "meaning": lambda outcome: _MEANINGS.get(outcome, ""),
-        "outcomes": tuple(_MEANINGS),
-        "version": static_version,
+        "build_url": build_url,
+        "meaning": lambda outcome: _OUTCOME_MEANINGS.get(outcome, ""),
+        "outcomes": tuple(_OUTCOME_MEANINGS),
+        "version": compute_static_version,
         "theme": THEME.get,
-        "plotly": _plotly_tags,
+        "plotly": _render_plotly_tags,
     }
     environment.globals.update(known)
     return environment
 
 
-def _plotly_tags() -> Markup:
-    """The scripts of a page with charts."""
+def _render_plotly_tags() -> Markup:
+    """Return the script elements of a page with charts."""
     from importlib.metadata import version
 
-    marks = Markup("").join(Markup('<meta id="{}">').format(mark) for mark in _style_marks())
+    marks = Markup("").join(Markup('<meta id="{}">').format(mark) for mark in _find_style_ids())
     scripts = Markup(
         '<script defer src="/plotly/{}.js"></script><script type="module" src="/static/{}/charts.js"></script>'
     )
-    return marks + scripts.format(version("plotly"), static_version())
+    return marks + scripts.format(version("plotly"), compute_static_version())
 
 
-def plotly_script() -> Path:
-    """Where the package `plotly` keeps its script."""
+def find_plotly_script() -> Path:
+    """Return the path of the script in the package `plotly`."""
     import plotly
 
     return Path(str(plotly.__file__)).parent / "package_data" / "plotly.min.js"
 
 
 @cache
-def _style_marks() -> tuple[str, ...]:
-    """Names under which parts of plotly that are not used here (maps) would put style sheets into the page, which its
-    policy forbids, unless something of that name is there."""
-    text = plotly_script().read_text("utf-8", "replace")
+def _find_style_ids() -> tuple[str, ...]:
+    """Return the ids of style sheets that plotly would inject for parts that are not used here (maps).
+
+    The content security policy forbids them; plotly skips an id that exists in the page.
+    """
+    text = find_plotly_script().read_text("utf-8", "replace")
     return tuple(dict.fromkeys(re.findall(r'getElementById\("([0-9a-f]{64})"\)', text)))
 
 
-def warm_up() -> None:
-    """Make everything that the first page would have to wait for."""
+def preload() -> None:
+    """Load what the first page would otherwise wait for."""
     environment = _environment()
     for name in environment.list_templates():
         environment.get_template(name)
-    static_version()
-    _style_marks()
+    compute_static_version()
+    _find_style_ids()
 
 
 def render(name: str, **context: Any) -> str:
-    """A page."""
+    """Render a template."""
     return _environment().get_template(name).render(**context)
 
 
-def score_text(value: Any) -> str:
-    """A score in a table: three or four digits that count, aligned by the point.
+def format_score(value: Any) -> str:
+    """Format a score with three or four significant digits, aligned by the decimal point.
 
-    >>> score_text(0.8666), score_text(12.5), score_text(None), score_text(3)
+    >>> format_score(0.8666), format_score(12.5), format_score(None), format_score(3)
     ('0.8666', '12.50', '–', '3')
     """
     if isinstance(value, bool):
@@ -160,17 +161,17 @@ def score_text(value: Any) -> str:
     return "…" if isinstance(value, (dict, list)) else str(value)
 
 
-def count_text(value: int) -> str:
-    """A whole number with thin spaces between its thousands.
+def format_count(value: int) -> str:
+    """Format an integer with thin spaces between thousands.
 
-    >>> count_text(1234567) == "1\u202f234\u202f567"
+    >>> format_count(1234567) == "1\u202f234\u202f567"
     True
     """
     return f"{value:,}".replace(",", "\u202f")
 
 
-def pretty(value: Any) -> str:
-    """A JSON-like value for people; a text as it is."""
+def format_json(value: Any) -> str:
+    """Format a value as indented JSON; text stays as it is."""
     if isinstance(value, str):
         return value
     try:
@@ -179,16 +180,16 @@ def pretty(value: Any) -> str:
         return str(value)
 
 
-def _moment(seconds: float | None) -> str:
+def _format_moment(seconds: float | None) -> str:
     if seconds is None:
         return ""
     return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def address(path: str, query: Mapping[str, Any] | None = None, **changes: Any) -> str:
-    """An address with everything that is not empty in its query; lists give a key several times.
+def build_url(path: str, query: Mapping[str, Any] | None = None, **changes: Any) -> str:
+    """Build a URL from a path and a query; empty values are omitted, lists repeat their key.
 
-    >>> address("/runs", {"q": "a b", "page": 2}, page=None)
+    >>> build_url("/runs", {"q": "a b", "page": 2}, page=None)
     '/runs?q=a+b'
     """
     wanted = {**(query or {}), **changes}
@@ -196,7 +197,7 @@ def address(path: str, query: Mapping[str, Any] | None = None, **changes: Any) -
     return f"{path}?{urlencode(kept, doseq=True)}" if kept else path
 
 
-def chart_json(figures: Mapping[str, Any]) -> Markup:
-    """Figures for both kinds of page, as JSON that cannot end the element it stands in."""
+def dump_figures(figures: Mapping[str, Any]) -> Markup:
+    """Return the figures of both themes as JSON that is safe inside a script element."""
     text = json.dumps({**figures, "config": CONFIG}, ensure_ascii=True, allow_nan=False, default=str)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -1,4 +1,4 @@
-"""Addresses below one run: the run, its documents, one of them."""
+"""Routes of one run: its page, its documents, one document."""
 
 from __future__ import annotations
 
@@ -10,81 +10,81 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from assay.core.errors import UnknownName
-from assay.store.index.documents import signature
-from assay.store.journal import FILE_NAME
-from assay.store.one_document import read_document
-from assay.store.tags import read_tags
-from assay.viewer.web.document_page import document_context
-from assay.viewer.web.documents_page import (
+from assay.store.documents.details import read_document
+from assay.store.index.document_index import compute_signature
+from assay.store.journal.journal import JOURNAL_FILE
+from assay.store.runs.tags import read_tags
+from assay.viewer.web.pages.document import build_document_context
+from assay.viewer.web.pages.documents import (
     Selection,
-    documents_context,
-    read_query,
-    unindexed_context,
-    url_query,
+    build_documents_context,
+    build_unindexed_context,
+    format_query,
+    parse_query,
 )
-from assay.viewer.web.library import Library
+from assay.viewer.web.pages.run import build_category_context, build_run_context
 from assay.viewer.web.rendering import render
-from assay.viewer.web.run_page import category_context, run_context
+from assay.viewer.web.run_catalog import RunCatalog
 
 __all__ = ["routes"]
 
-_NEVER = {"cache-control": "no-store"}
-_PATIENCE_S = 0.15
-"""How long a page waits for the index before it says that it is being made."""
+_NO_STORE = {"cache-control": "no-store"}
+_INDEX_WAIT_S = 0.15
+"""How long a page waits for the index before it shows a progress message."""
 
 
-def given_of(request: Request) -> dict[str, list[str]]:
-    """The query of an address with every value."""
+def read_query_values(request: Request) -> dict[str, list[str]]:
+    """Return all values of each query parameter."""
     return {name: request.query_params.getlist(name) for name in request.query_params}
 
 
-def page_number(request: Request) -> int:
-    """The page that is asked for: the first, where nobody can tell."""
+def read_page_number(request: Request) -> int:
+    """Return the requested page number; 1 if it is missing or invalid."""
     text = request.query_params.get("page", "1")
     return int(text) if text.isdecimal() and 0 < int(text) < 10**9 else 1
 
 
 def _run(request: Request) -> Response:
-    library: Library = request.app.state.library
+    catalog: RunCatalog = request.app.state.catalog
     key = request.path_params["key"]
-    folder = library.folder(key)
+    folder = catalog.folder(key)
     base = key.partition("@")[0]
-    state = request.app.state.cards.card(base, library.folder(base)).state
-    tags = read_tags(library.folder(base))
+    state = request.app.state.entries.get(base, catalog.folder(base)).state
+    tags = read_tags(catalog.folder(base))
 
     def make() -> dict[str, Any]:
-        with library.run(key) as run:
-            return run_context(run, key, state, tags)
+        with catalog.run(key) as run:
+            return build_run_context(run, key, state, tags)
 
-    marks = [signature(folder / FILE_NAME), state, tags]
-    work = request.app.state.works.get(("run", key), marks, make, wait_s=1.0, stale=True)
-    if not work.ready:
-        return loading("Reading the run", "The first look at a large run takes a few seconds.", key)
-    library.index(key)  # so that it is ready when somebody goes on to the documents
-    return HTMLResponse(render("run.html", page="run", **work.result()), headers=_NEVER)
+    marks = [compute_signature(folder / JOURNAL_FILE), state, tags]
+    job = request.app.state.jobs.get(("run", key), marks, make, wait_s=1.0, stale=True)
+    if not job.ready:
+        return render_loading_page("Loading run", "The first time, a large run takes a few seconds.", key)
+    catalog.index(key)  # build it before the user opens the documents
+    return HTMLResponse(render("run.html", page="run", **job.result()), headers=_NO_STORE)
 
 
 def _categories(request: Request) -> Response:
-    """The breakdown of a task by a field of its documents: a piece of the page of a run."""
-    library: Library = request.app.state.library
+    """Return the section of a run's page with the scores of a task by category."""
+    catalog: RunCatalog = request.app.state.catalog
     key = request.path_params["key"]
-    state = library.index(key, wait_s=_PATIENCE_S)
+    state = catalog.index(key, wait_s=_INDEX_WAIT_S)
     if state.index is None:
         return JSONResponse({"done": state.done, "total": state.total, "why": state.why}, status_code=202)
     given = request.query_params
     metric = given.get("metric", "0")
-    context = category_context(
+    context = build_category_context(
         state.index.columns,
         given.get("task", ""),
         given.get("field", ""),
         int(metric) if metric.isdecimal() else 0,
     )
-    return HTMLResponse(render("categories.html", key=key, **context), headers=_NEVER)
+    return HTMLResponse(render("categories.html", key=key, **context), headers=_NO_STORE)
 
 
 def _index(request: Request) -> Response:
-    """How far the index is: what a page that waits for it asks."""
-    state = request.app.state.library.index(request.path_params["key"])
+    """Return the progress of the index, which waiting pages poll."""
+    state = request.app.state.catalog.index(request.path_params["key"])
     return JSONResponse(
         {
             "ready": state.index is not None,
@@ -92,56 +92,58 @@ def _index(request: Request) -> Response:
             "total": state.total,
             "why": state.why,
         },
-        headers=_NEVER,
+        headers=_NO_STORE,
     )
 
 
-def selection_of(request: Request, key: str, index: Any, query: Any) -> Selection:
-    """What a query finds; remembered while the index stays as it is, for whoever goes from page to page."""
-    work = request.app.state.works.get(
+def select_documents(request: Request, key: str, index: Any, query: Any) -> Selection:
+    """Return the documents a query selects; cached until the index changes, for paging."""
+    job = request.app.state.jobs.get(
         ("selection", key, query), index.version, lambda: Selection(index, query), wait_s=60.0
     )
-    found = work.result()
+    found = job.result()
     assert isinstance(found, Selection)
     return found
 
 
 def _documents(request: Request) -> Response:
-    library: Library = request.app.state.library
+    catalog: RunCatalog = request.app.state.catalog
     key = request.path_params["key"]
-    query = read_query(given_of(request))
-    state = library.index(key, wait_s=_PATIENCE_S)
+    query = parse_query(read_query_values(request))
+    state = catalog.index(key, wait_s=_INDEX_WAIT_S)
     if state.why:
         raise HTTPException(500, state.why)
-    usual = not any(value for value in url_query(query).values())
+    usual = not any(value for value in format_query(query).values())
     if state.index is None and not usual:
-        return loading("Reading the documents", "Filters work as soon as all of them were read.", key)
-    with library.run(key) as run:
+        return render_loading_page(
+            "Reading the documents", "Filters job as soon as all of them were read.", key
+        )
+    with catalog.run(key) as run:
         if state.index is None:
-            context = unindexed_context(run, page_number(request))
+            context = build_unindexed_context(run, read_page_number(request))
         else:
-            selection = selection_of(request, key, state.index, query)
-            context = documents_context(run, state.index, query, selection, page_number(request))
+            selection = select_documents(request, key, state.index, query)
+            context = build_documents_context(run, state.index, query, selection, read_page_number(request))
         model = run.model
     return HTMLResponse(
-        render("documents.html", page="documents", key=key, model=model, **context), headers=_NEVER
+        render("documents.html", page="documents", key=key, model=model, **context), headers=_NO_STORE
     )
 
 
 def _document(request: Request) -> Response:
-    library: Library = request.app.state.library
+    catalog: RunCatalog = request.app.state.catalog
     key, task = request.path_params["key"], request.path_params["task"]
     position = request.path_params["position"]
-    query = read_query(given_of(request))
-    state = library.index(key, wait_s=0.0)
-    with library.run(key) as run:
+    query = parse_query(read_query_values(request))
+    state = catalog.index(key, wait_s=0.0)
+    with catalog.run(key) as run:
         record = read_document(
             run.journal, task, position, state.index.fingerprints.find if state.index else None
         )
         if record is None:
-            raise UnknownName(f"the run has no document {position} of the task `{task}`")
+            raise UnknownName(f"the run has no document {position} of task `{task}`")
         wanted = bool(run.facts.get("spec", {}).get("token_logprobs"))
-        context = document_context(record, run.tasks.get(task, {}), run.folder, tokens=wanted)
+        context = build_document_context(record, run.tasks.get(task, {}), run.folder, tokens=wanted)
         model = run.model
     around: dict[str, Any] = {
         "place": None,
@@ -151,25 +153,27 @@ def _document(request: Request) -> Response:
         "page_number": None,
     }
     if state.index is not None:
-        around = _around(request, key, state.index, query, task, position)
+        around = _find_neighbours(request, key, state.index, query, task, position)
     return HTMLResponse(
         render(
             "document.html",
             page="document",
             key=key,
             model=model,
-            url=url_query(query),
+            url=format_query(query),
             **around,
             **context,
         ),
-        headers=_NEVER,
+        headers=_NO_STORE,
     )
 
 
-def _around(request: Request, key: str, index: Any, query: Any, task: str, position: int) -> dict[str, Any]:
-    """The documents before and after, among those the address asks for."""
-    selection = selection_of(request, key, index, query)
-    place = selection.place(task, position)
+def _find_neighbours(
+    request: Request, key: str, index: Any, query: Any, task: str, position: int
+) -> dict[str, Any]:
+    """Return the previous and next document among those the query selects."""
+    selection = select_documents(request, key, index, query)
+    place = selection.find_place(task, position)
     if place is None:
         return {
             "place": None, "found": len(selection.rows), "before": None, "after": None, "page_number": None,
@@ -183,10 +187,10 @@ def _around(request: Request, key: str, index: Any, query: Any, task: str, posit
     }
 
 
-def loading(title: str, text: str, key: str) -> Response:
-    """A page that looks again by itself."""
+def render_loading_page(title: str, text: str, key: str) -> Response:
+    """Return a page that reloads itself."""
     return HTMLResponse(
-        render("loading.html", page="", title=title, text=text, key=key), headers=_NEVER, status_code=202
+        render("loading.html", page="", title=title, text=text, key=key), headers=_NO_STORE, status_code=202
     )
 
 

@@ -1,4 +1,4 @@
-// Draws the figures of a page with plotly, in the colours of the page; draws them anew when those change.
+// Draws the figures of a page with plotly in the colours of the theme, and redraws them when the theme changes.
 
 const isDark = () => {
   const chosen = document.documentElement.dataset.theme;

@@ -1,4 +1,4 @@
-// What every page does: light and dark, the keyboard, filters that answer while you type, runs that go on.
+// Behaviour of every page: themes, keyboard shortcuts, filters that update while you type, live updates of running runs.
 
 const root = document.documentElement;
 const select = (query, within = document) => within.querySelector(query);
@@ -7,24 +7,24 @@ const parse = (html) => new DOMParser().parseFromString(html, "text/html");
 const number = new Intl.NumberFormat("en").format;
 const counted = (value) => number(value).replaceAll(",", "\u202f");
 
-// --- light and dark ----------------------------------------------------------------------------------
+// --- themes ------------------------------------------------------------------------------------------
 
 function isDark() {
   const chosen = root.dataset.theme;
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-function turnTheme() {
+function toggleTheme() {
   const theme = isDark() ? "light" : "dark";
   root.dataset.theme = theme;
   document.cookie = `assay-theme=${theme}; Path=/; Max-Age=31536000; SameSite=Strict`;
   document.dispatchEvent(new Event("assay:theme"));
 }
 
-select("#theme").addEventListener("click", turnTheme);
+select("#theme").addEventListener("click", toggleTheme);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("assay:theme")));
 
-// --- words that come and go --------------------------------------------------------------------------
+// --- notifications -----------------------------------------------------------------------------------
 
 let toastTimer;
 function toast(text) {
@@ -38,36 +38,36 @@ function toast(text) {
 const help = select("#help");
 select("#help-open").addEventListener("click", () => help.showModal());
 
-// --- filters that answer while you type --------------------------------------------------------------
+// --- filters that update while you type --------------------------------------------------------------
 
-let asked = 0;
+let requestCount = 0;
 async function swap(address, { keep = true } = {}) {
   const results = select("#results");
   if (!results) return location.assign(address);
-  const mine = ++asked;
+  const requestNumber = ++requestCount;
   results.classList.add("busy");
   try {
     const response = await fetch(address, { headers: { accept: "text/html" } });
     const page = parse(await response.text());
-    if (mine !== asked) return;
+    if (requestNumber !== requestCount) return;
     const fresh = select("#results", page);
     if (!fresh) return location.assign(address);
     results.replaceWith(fresh);
     const form = select("form[data-live]");
     const freshForm = select("form[data-live]", page);
-    if (form && freshForm && !form.contains(document.activeElement)) form.replaceWith(freshForm), liveForms();
-    else if (form && freshForm) mirror(form, freshForm);
+    if (form && freshForm && !form.contains(document.activeElement)) form.replaceWith(freshForm), initLiveForms();
+    else if (form && freshForm) updateForm(form, freshForm);
     if (keep) history.replaceState(null, "", address);
     document.title = page.title;
     ready();
   } catch (error) {
     results.classList.remove("busy");
-    toast("The viewer does not answer: is it still running?");
+    toast("No response from the viewer. Is `assay view` still running?");
   }
 }
 
-function mirror(form, fresh) {
-  // The field somebody types in stays; what else the form has is made new, because other filters may apply now.
+function updateForm(form, fresh) {
+  // Keep the field that has the focus and replace the others: other filters may apply now.
   const busy = document.activeElement;
   for (const child of [...form.children]) if (child !== busy && !child.contains(busy)) child.remove();
   let before = true;
@@ -80,19 +80,19 @@ function mirror(form, fresh) {
   }
 }
 
-function addressOf(form) {
+function formUrl(form) {
   const query = new URLSearchParams();
   for (const [name, value] of new FormData(form)) if (value !== "") query.append(name, value);
   const text = query.toString();
   return form.getAttribute("action") + (text ? `?${text}` : "");
 }
 
-function liveForms() {
+function initLiveForms() {
   for (const form of all("form[data-live]")) {
     if (form.dataset.ready) continue;
     form.dataset.ready = "1";
     let timer;
-    const go = () => swap(addressOf(form));
+    const go = () => swap(formUrl(form));
     form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(timer); go(); });
     form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(go, 220); });
     form.addEventListener("change", (event) => { if (event.target.tagName === "SELECT") { clearTimeout(timer); go(); } });
@@ -111,7 +111,7 @@ document.addEventListener("click", (event) => {
   if (row && !String(getSelection())) location.assign(row.dataset.href);
 });
 
-// --- the keyboard ------------------------------------------------------------------------------------
+// --- keyboard shortcuts ------------------------------------------------------------------------------
 
 const rows = () => all("[data-rows] tbody tr[data-href]");
 let at = -1;
@@ -142,8 +142,8 @@ const keys = {
   ArrowDown: () => rows().length && move(1),
   ArrowUp: () => rows().length && move(-1),
   u: () => follow("up"),
-  t: turnTheme,
-  c: copyAddress,
+  t: toggleTheme,
+  c: copyUrl,
   x: () => { const box = rows()[at] && select("input[type=checkbox]", rows()[at]); if (box) box.click(); },
 };
 
@@ -159,23 +159,23 @@ document.addEventListener("keydown", (event) => {
   if (act) { event.preventDefault(); act(); }
 });
 
-async function copyAddress() {
-  try { await navigator.clipboard.writeText(location.href); toast("Address copied"); }
+async function copyUrl() {
+  try { await navigator.clipboard.writeText(location.href); toast("URL copied"); }
   catch { toast(location.href); }
 }
 
-// --- choosing runs for a comparison ------------------------------------------------------------------
+// --- selecting runs for comparison -------------------------------------------------------------------
 
-function tray() {
-  const place = select("#tray");
+function updateSelectionBar() {
+  const place = select("#selection-bar");
   if (!place) return;
-  const chosen = all("input[name=run]:checked").length;
-  place.hidden = chosen < 1;
-  select("#tray-count").textContent = chosen;
-  select("#tray-compare").disabled = chosen < 2;
+  const selected = all("input[name=run]:checked").length;
+  place.hidden = selected < 1;
+  select("#selection-count").textContent = selected;
+  select("#selection-compare").disabled = selected < 2;
 }
-document.addEventListener("change", (event) => { if (event.target.matches("input[name=run]")) tray(); });
-select("#tray-clear")?.addEventListener("click", () => { all("input[name=run]:checked").forEach((box) => { box.checked = false; }); tray(); });
+document.addEventListener("change", (event) => { if (event.target.matches("input[name=run]")) updateSelectionBar(); });
+select("#selection-clear")?.addEventListener("click", () => { all("input[name=run]:checked").forEach((box) => { box.checked = false; }); updateSelectionBar(); });
 
 // --- tags --------------------------------------------------------------------------------------------
 
@@ -184,15 +184,15 @@ async function saveTags(tags) {
   const response = await fetch(`/runs/${encodeURIComponent(tagList.dataset.key)}/tags`, {
     method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ tags }),
   });
-  const said = await response.json();
-  if (!response.ok) return toast(said.error || "The tags could not be kept");
-  tagList.replaceChildren(...said.tags.map((tag) => {
+  const result = await response.json();
+  if (!response.ok) return toast(result.error || "Cannot save the tags");
+  tagList.replaceChildren(...result.tags.map((tag) => {
     const chip = document.createElement("span");
     chip.className = "tag";
     chip.append(tag);
     const button = document.createElement("button");
     button.type = "button"; button.className = "quiet"; button.dataset.untag = tag; button.textContent = "×";
-    button.setAttribute("aria-label", `Remove the tag ${tag}`);
+    button.setAttribute("aria-label", `Remove tag ${tag}`);
     chip.append(button);
     return chip;
   }));
@@ -211,7 +211,7 @@ if (tagList) {
   });
 }
 
-// --- runs that go on ---------------------------------------------------------------------------------
+// --- live updates ------------------------------------------------------------------------------------
 
 function drawBar(place, parts) {
   const bar = select("svg.bar", place);
@@ -230,7 +230,7 @@ function drawBar(place, parts) {
   bar.setAttribute("aria-label", parts.map(([name, count]) => `${count} ${name}`).join(", "));
 }
 
-const paces = new Map();
+const lastStates = new Map();
 function showRun(state) {
   const name = CSS.escape(state.key);
   for (const place of all(`[data-run-bar="${name}"]`)) drawBar(place, state.bar);
@@ -245,22 +245,22 @@ function showRun(state) {
       select(".num", item).textContent = counted(count);
       return item;
     }));
-    const before = paces.get(state.key);
+    const before = lastStates.get(state.key);
     const now = performance.now() / 1000;
     if (before && now > before.now && state.responses >= before.responses) {
-      const pace = (state.responses - before.responses) / (now - before.now);
+      const throughput = (state.responses - before.responses) / (now - before.now);
       const left = state.documents - state.done;
       const docs = (state.done - before.done) / (now - before.now);
-      const place = select("[data-run-pace]", holder);
-      if (place) place.textContent = `${pace.toFixed(pace < 10 ? 1 : 0)} answers/s` + (docs > 0 && left > 0 ? `, ${about(left / docs)} left` : "");
+      const place = select("[data-run-throughput]", holder);
+      if (place) place.textContent = `${throughput.toFixed(throughput < 10 ? 1 : 0)} responses/s` + (docs > 0 && left > 0 ? `, ${formatDuration(left / docs)} left` : "");
     }
-    paces.set(state.key, { now, responses: state.responses, done: state.done });
+    lastStates.set(state.key, { now, responses: state.responses, done: state.done });
     if (holder.id === "live" && state.state !== "running" && holder.dataset.seen === "running") location.reload();
     holder.dataset.seen = state.state;
   }
 }
 
-function about(seconds) {
+function formatDuration(seconds) {
   if (seconds < 90) return `${Math.ceil(seconds)} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
   return `${(seconds / 3600).toFixed(1)} h`;
@@ -276,7 +276,7 @@ function listen() {
   addEventListener("pagehide", () => source.close());
 }
 
-// --- what comes later --------------------------------------------------------------------------------
+// --- content loaded after the page -------------------------------------------------------------------
 
 async function countRuns() {
   for (const cell of all("[data-counts]")) {
@@ -297,7 +297,7 @@ async function categories(place, query) {
   if (response.status === 202) {
     const state = await response.json();
     const text = select(".waiting-text", place);
-    if (text) text.textContent = state.why || `Reading the documents… ${counted(state.done)} of ${counted(state.total)}`;
+    if (text) text.textContent = state.why || `Indexing documents… ${counted(state.done)} of ${counted(state.total)}`;
     if (!state.why) setTimeout(() => categories(place, query), 700);
     return;
   }
@@ -339,8 +339,8 @@ async function wait(place) {
 
 function ready() {
   at = -1;
-  liveForms();
-  tray();
+  initLiveForms();
+  updateSelectionBar();
   listen();
   countRuns();
   const waiting = select("[data-waiting], [data-reload]");

@@ -1,8 +1,8 @@
-"""Who may ask: nobody without the token, nobody under another machine's name, nobody from another site.
+"""Access control: a token, a host name check, a same-origin check and a content security policy.
 
-The server listens on 127.0.0.1 only, which keeps other machines out. The token keeps out other users of this machine and
-pages in the browser that guess the port; the check of the name keeps out sites that point their own name at 127.0.0.1;
-the policy in every answer keeps whatever a model wrote from being more than text.
+The server listens on 127.0.0.1 only, which excludes other machines. The token excludes other users of this machine and web
+pages that guess the port. The host name check prevents DNS rebinding. The content security policy in every response prevents
+text from models and tasks from being executed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from assay.viewer.web.rendering import THEME
 
-__all__ = ["POLICY", "Guard", "cookie_name"]
+__all__ = ["POLICY", "AccessControl", "cookie_name"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -28,10 +28,10 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self';"
     " media-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""What a page may load: from here, nothing else; no script and no style sheet that stands in the page itself.
+"""The content security policy: only files of this server, no inline scripts and no inline style sheets.
 
-Style attributes are allowed because plotly writes them into the charts it draws (a bold label, a measured width).
-Nothing else has any: what models and tasks say is escaped, so it has no elements to put attributes on."""
+Style attributes are allowed because plotly writes them into its charts (a bold label, a measured width). Nothing else has
+any: text from models and tasks is escaped and contains no elements."""
 
 _HEADERS = [
     (b"content-security-policy", POLICY.encode()),
@@ -41,16 +41,16 @@ _HEADERS = [
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
-_NAMES = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
+_LOCAL_HOSTS = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 
 
 def cookie_name(port: int) -> str:
-    """Cookies know no ports, so that two viewers at once need two names."""
+    """Return the cookie name of a port: cookies ignore ports, so two viewers need two names."""
     return f"assay-view-{port}"
 
 
-class Guard:
-    """Stands before the application."""
+class AccessControl:
+    """ASGI middleware that checks every request before the application sees it."""
 
     def __init__(self, app: App, *, token: str, port: int) -> None:
         self._app = app
@@ -65,34 +65,34 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if not _NAMES.fullmatch(headers.get(b"host", "")):
-            await _say(send, 421, "This is not the name of this machine.")
+        if not _LOCAL_HOSTS.fullmatch(headers.get(b"host", "")):
+            await _send_text(send, 421, "Unknown host name. Use 127.0.0.1 or localhost.")
             return
         given = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token")
         if given is not None and scope["method"] == "GET":
             if self._is_token(given):
-                await self._enter(scope, send)
+                await self._set_cookie(scope, send)
             else:
-                await _say(send, 403, _NO_TOKEN)
+                await _send_text(send, 403, _MISSING_TOKEN)
             return
-        if not self._is_token(_cookie(headers.get(b"cookie", ""), self._cookie)):
-            await _say(send, 403, _NO_TOKEN)
+        if not self._is_token(_read_cookie(headers.get(b"cookie", ""), self._cookie)):
+            await _send_text(send, 403, _MISSING_TOKEN)
             return
-        if scope["method"] not in ("GET", "HEAD") and not _same_origin(headers):
-            await _say(send, 403, "Another site asked for this.")
+        if scope["method"] not in ("GET", "HEAD") and not _is_same_origin(headers):
+            await _send_text(send, 403, "Cross-origin request refused.")
             return
-        chosen = _cookie(headers.get(b"cookie", ""), "assay-theme")
+        chosen = _read_cookie(headers.get(b"cookie", ""), "assay-theme")
         THEME.set(chosen if chosen in ("light", "dark") else "")
         await self._app(scope, receive, _with_headers(send))
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self._token.encode())
 
-    async def _enter(self, scope: Scope, send: Send) -> None:
-        """Swap the token in the address for a cookie.
+    async def _set_cookie(self, scope: Scope, send: Send) -> None:
+        """Replace the token in the URL by a cookie.
 
-        By a page that goes on by itself rather than by a redirect: after a link on another site, a redirect would come
-        without the cookie.
+        The response is a page that refreshes to the URL instead of a redirect: after a link on another site, a browser
+        follows a redirect without the cookie.
         """
         rest = [
             (key, value)
@@ -100,21 +100,21 @@ class Guard:
             if key != "token"
         ]
         place = quote(scope["path"]) + (f"?{urlencode(rest)}" if rest else "")
-        place = "/" + place.lstrip("/")  # never another machine
+        place = "/" + place.lstrip("/")  # never a URL of another host
         cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
         page = (
             "<!doctype html><meta charset=utf-8><title>Assay</title>"
             f'<meta http-equiv="refresh" content="0; url={escape(place, quote=True)}">'
-            f'<a href="{escape(place, quote=True)}">Go on</a>'
+            f'<a href="{escape(place, quote=True)}">Continue</a>'
         )
         more = [(b"set-cookie", cookie.encode()), (b"cache-control", b"no-store")]
         await _send(send, 200, page.encode(), b"text/html; charset=utf-8", more)
 
 
-_NO_TOKEN = "This page needs the address that `assay view` printed: the token at its end lets you in."
+_MISSING_TOKEN = "Missing or invalid token. Open the URL that `assay view` printed: it contains the token."
 
 
-def _cookie(header: str, name: str) -> str:
+def _read_cookie(header: str, name: str) -> str:
     try:
         found = SimpleCookie(header).get(name)
     except CookieError:
@@ -122,8 +122,8 @@ def _cookie(header: str, name: str) -> str:
     return "" if found is None else found.value
 
 
-def _same_origin(headers: dict[bytes, str]) -> bool:
-    """Whether a page of ours asks: browsers say where a request that changes something comes from."""
+def _is_same_origin(headers: dict[bytes, str]) -> bool:
+    """Whether the request comes from a page of this server, by the headers that browsers send."""
     if headers.get(b"sec-fetch-site", "same-origin") != "same-origin":
         return False
     origin = headers.get(b"origin")
@@ -131,7 +131,7 @@ def _same_origin(headers: dict[bytes, str]) -> bool:
 
 
 def _with_headers(send: Send) -> Send:
-    async def wrapped(message: MutableMapping[str, Any]) -> None:
+    async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             known = {name.lower() for name, _ in message.get("headers", [])}
             message["headers"] = [
@@ -140,10 +140,10 @@ def _with_headers(send: Send) -> Send:
             ]
         await send(message)
 
-    return wrapped
+    return send_with_headers
 
 
-async def _say(send: Send, status: int, text: str) -> None:
+async def _send_text(send: Send, status: int, text: str) -> None:
     await _send(send, status, f"{text}\n".encode(), b"text/plain; charset=utf-8", [])
 
 

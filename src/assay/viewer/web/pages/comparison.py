@@ -1,4 +1,4 @@
-"""Two or more runs side by side: differences with intervals, documents that flipped, what else differs."""
+"""The comparison page: differences with intervals, documents with different scores, different settings."""
 
 from __future__ import annotations
 
@@ -10,54 +10,61 @@ from functools import partial
 from typing import Any
 
 from assay.core.errors import AssayError
-from assay.store.index.documents import signature
-from assay.store.runs import Run
-from assay.store.sheets import Look
-from assay.viewer.charts import ScoreMark, on_one_scale, scores_figure, themed
-from assay.viewer.comparison.comparing import compare_sources
-from assay.viewer.comparison.differences import differences, differences_figure
-from assay.viewer.comparison.records import CompareOptions, Comparison, Row
+from assay.store.documents.score_tables import DocumentExcerpt
+from assay.store.index.document_index import compute_signature
+from assay.store.runs.run import Run
+from assay.viewer.charts import ScoreMark, build_scores_figure, build_themed_figures, group_by_scale
+from assay.viewer.comparison.difference_charts import build_differences_figure, group_differences
+from assay.viewer.comparison.records import CompareOptions, Comparison, ComparisonRow
+from assay.viewer.comparison.run_comparison import compare_sources
 from assay.viewer.comparison.sources import open_source
-from assay.viewer.run_facts import is_share
-from assay.viewer.web.library import Library
-from assay.viewer.web.rendering import chart_json
+from assay.viewer.results.run_overview import is_share
+from assay.viewer.web.rendering import dump_figures
+from assay.viewer.web.run_catalog import RunCatalog
 
-__all__ = ["Compared", "compare_runs", "comparison_context", "flips_context", "marked_difference", "marks_of"]
+__all__ = [
+    "RunComparisons",
+    "build_comparison_context",
+    "build_flips_context",
+    "compare_runs",
+    "mark_differences",
+    "read_signatures",
+]
 
-FLIPS = 25
-"""Flipped documents on a page."""
+FLIPS_PER_PAGE = 25
+"""The number of documents on a page."""
 
-_LONGEST_DIFF = 6000
+_MAX_DIFF_LENGTH = 6000
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """The first run against each other one."""
+class RunComparisons:
+    """The comparisons of each run with the first."""
 
     keys: tuple[str, ...]
     comparisons: tuple[Comparison | None, ...]
-    """One per further run; None where nothing can be compared."""
+    """One per further run; None if it cannot be compared."""
 
     why: tuple[str, ...]
     marks: tuple[ScoreMark, ...]
     settings: tuple[tuple[str, tuple[str, ...]], ...]
-    """(name, value per run) of everything that differs."""
+    """(name, value per run) of the settings that differ."""
 
 
-def marks_of(library: Library, keys: Sequence[str]) -> list[list[int]]:
-    """What changes when one of the runs does."""
-    from assay.store.journal import FILE_NAME
+def read_signatures(catalog: RunCatalog, keys: Sequence[str]) -> list[list[int]]:
+    """Return the signatures of the runs' journals, which change when a run changes."""
+    from assay.store.journal.journal import JOURNAL_FILE
 
-    return [signature(library.folder(key) / FILE_NAME) for key in keys]
+    return [compute_signature(catalog.folder(key) / JOURNAL_FILE) for key in keys]
 
 
-def compare_runs(library: Library, keys: Sequence[str], metric: str = "") -> Compared:
-    """Everything the page shows that takes a look at every document."""
+def compare_runs(catalog: RunCatalog, keys: Sequence[str], metric: str = "") -> RunComparisons:
+    """Compare the runs; this reads every document."""
     sources = []
     try:
         for key in keys:
-            sources.append(open_source(Run(library.folder(key))))
+            sources.append(open_source(Run(catalog.folder(key))))
         options = CompareOptions(metrics=[metric] if metric else [], flips=True)
         found: list[Comparison | None] = []
         why = []
@@ -69,22 +76,24 @@ def compare_runs(library: Library, keys: Sequence[str], metric: str = "") -> Com
                 found.append(None)
                 why.append(error.what)
         marks = [
-            mark for key, source in zip(keys, sources, strict=True) for mark in _marks(key, source.numbers())
+            mark
+            for key, source in zip(keys, sources, strict=True)
+            for mark in _build_marks(key, source.read_estimates())
         ]
     finally:
         for source in sources:
             source.close()
-    return Compared(
+    return RunComparisons(
         keys=tuple(keys),
         comparisons=tuple(found),
         why=tuple(why),
         marks=tuple(marks),
-        settings=tuple(_settings(library, keys)),
+        settings=tuple(_compare_settings(catalog, keys)),
     )
 
 
-def _marks(key: str, numbers: Sequence[Any]) -> list[ScoreMark]:
-    """The first number of every task."""
+def _build_marks(key: str, numbers: Sequence[Any]) -> list[ScoreMark]:
+    """Return the first score of every task for a chart."""
     found: dict[str, ScoreMark] = {}
     for estimate in numbers:
         value = estimate.value
@@ -104,17 +113,18 @@ def _marks(key: str, numbers: Sequence[Any]) -> list[ScoreMark]:
     return list(found.values())
 
 
-def _settings(library: Library, keys: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """What the manifests do not agree about: options, model, versions, hardware, tasks."""
+def _compare_settings(catalog: RunCatalog, keys: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the differences between the manifests: options, model, versions, hardware, tasks."""
     flat = []
     for key in keys:
-        with library.run(key) as run:
+        with catalog.run(key) as run:
             manifest = run.facts.get("manifest")
-            flat.append(_flat(manifest if isinstance(manifest, dict) else {}))
+            flat.append(_flatten(manifest if isinstance(manifest, dict) else {}))
     found: list[tuple[str, tuple[str, ...]]] = []
     of_tasks: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for name in sorted(
-        {name for one in flat for name in one}, key=lambda name: (_WANTED.index(name.partition(".")[0]), name)
+        {name for one in flat for name in one},
+        key=lambda name: (_COMPARED_SECTIONS.index(name.partition(".")[0]), name),
     ):
         values = tuple(one.get(name, "–") for one in flat)
         if len(set(values)) == 1:
@@ -130,22 +140,32 @@ def _settings(library: Library, keys: Sequence[str]) -> list[tuple[str, tuple[st
     return found
 
 
-_WANTED = ("options", "model", "judges", "seeds", "versions", "hardware", "code", "commits", "tasks")
-_PASSED_OVER = ("options.output_path", "options.use_cache", "options.log_samples")
+_COMPARED_SECTIONS = (
+    "options",
+    "model",
+    "judges",
+    "seeds",
+    "versions",
+    "hardware",
+    "code",
+    "commits",
+    "tasks",
+)
+_IGNORED_SETTINGS = ("options.output_path", "options.use_cache", "options.log_samples")
 
 
-def _flat(manifest: Mapping[str, Any]) -> dict[str, str]:
+def _flatten(manifest: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
 
     def walk(name: str, value: Any, depth: int) -> None:
         if isinstance(value, Mapping) and depth < 5:
             for key, part in value.items():
                 walk(f"{name}.{key}", part, depth + 1)
-        elif name not in _PASSED_OVER and not (name.startswith("tasks.") and name.endswith(".digest")):
+        elif name not in _IGNORED_SETTINGS and not (name.startswith("tasks.") and name.endswith(".digest")):
             text = str(value)
             found[name] = text if len(text) <= 200 else f"{text[:199]}…"
 
-    for part in _WANTED:
+    for part in _COMPARED_SECTIONS:
         if part == "tasks":
             for task, about in dict(manifest.get(part, {})).items():
                 walk(f"tasks.{str(task).replace('.', '·')}", about, 1)
@@ -154,43 +174,45 @@ def _flat(manifest: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def comparison_context(compared: Compared) -> dict[str, Any]:
-    """Charts and tables of a comparison."""
+def build_comparison_context(compared: RunComparisons) -> dict[str, Any]:
+    """Build the template context of the charts and tables."""
     tables = []
     for key, comparison, why in zip(compared.keys[1:], compared.comparisons, compared.why, strict=True):
         charts = []
         if comparison is not None:
             charts = [
-                chart_json(themed(partial(differences_figure, together, comparison.level)))
-                for together in differences(comparison)
+                dump_figures(build_themed_figures(partial(build_differences_figure, group, comparison.level)))
+                for group in group_differences(comparison)
             ]
         tables.append({"key": key, "comparison": comparison, "why": why, "charts": charts})
-    several = [marks for marks in on_one_scale(compared.marks) if len(marks) > 1]
+    several = [marks for marks in group_by_scale(compared.marks) if len(marks) > 1]
     return {
         "tables": tables,
-        "score_charts": [chart_json(themed(partial(scores_figure, marks))) for marks in several],
+        "score_charts": [
+            dump_figures(build_themed_figures(partial(build_scores_figure, marks))) for marks in several
+        ],
         "settings": compared.settings,
         "metrics": sorted({row.metric for one in compared.comparisons if one for row in one.rows}),
     }
 
 
-def flips_context(
-    library: Library, compared: Compared, *, against: str, task: str, side: str, page: int
+def build_flips_context(
+    catalog: RunCatalog, compared: RunComparisons, *, against: str, task: str, side: str, page: int
 ) -> dict[str, Any]:
-    """A page of the documents on which two of the runs disagree."""
-    at = compared.keys.index(against) - 1 if against in compared.keys[1:] else 0
-    comparison = compared.comparisons[at]
+    """Build the template context of a page of documents with different scores."""
+    position = compared.keys.index(against) - 1 if against in compared.keys[1:] else 0
+    comparison = compared.comparisons[position]
     rows = [row for row in (comparison.rows if comparison else ()) if row.flips]
     chosen = next((row for row in rows if row.task == task), rows[0] if rows else None)
     flips = list(chosen.flips) if chosen is not None else []
     if chosen is not None and side in ("better", "worse"):
         upward = (side == "better") == chosen.higher_is_better
         flips = [flip for flip in flips if (flip.second > flip.first) == upward]
-    pages = max(1, -(-len(flips) // FLIPS))
+    pages = max(1, -(-len(flips) // FLIPS_PER_PAGE))
     page = min(max(1, page), pages)
-    shown = flips[(page - 1) * FLIPS : page * FLIPS]
-    keys = (compared.keys[0], compared.keys[1 + at])
-    looks = _looks(library, keys, chosen.task if chosen else "", shown)
+    shown = flips[(page - 1) * FLIPS_PER_PAGE : page * FLIPS_PER_PAGE]
+    keys = (compared.keys[0], compared.keys[1 + position])
+    excerpts = _read_excerpts(catalog, keys, chosen.task if chosen else "", shown)
     return {
         "against": keys[1],
         "tasks": [(row.task, len(row.flips)) for row in rows],
@@ -200,9 +222,9 @@ def flips_context(
         "flips": [
             {
                 "flip": flip,
-                "first": _told(looks[0].get(flip.document), chosen),
-                "second": _told(looks[1].get(flip.other), chosen),
-                "target": (looks[0].get(flip.document) or Look(document=0)).target,
+                "first": _format_answer(excerpts[0].get(flip.document), chosen),
+                "second": _format_answer(excerpts[1].get(flip.other), chosen),
+                "target": (excerpts[0].get(flip.document) or DocumentExcerpt(document=0)).target,
                 "better": chosen is not None and (flip.second > flip.first) == chosen.higher_is_better,
             }
             for flip in shown
@@ -213,32 +235,32 @@ def flips_context(
     }
 
 
-def _looks(
-    library: Library, keys: tuple[str, str], task: str, flips: Sequence[Any]
-) -> tuple[dict[int, Look], dict[int, Look]]:
+def _read_excerpts(
+    catalog: RunCatalog, keys: tuple[str, str], task: str, flips: Sequence[Any]
+) -> tuple[dict[int, DocumentExcerpt], dict[int, DocumentExcerpt]]:
     if not flips:
         return {}, {}
     found = []
     for key, name in zip(keys, ("document", "other"), strict=True):
-        source = open_source(Run(library.folder(key)))
+        source = open_source(Run(catalog.folder(key)))
         try:
-            found.append(source.looks(task, [getattr(flip, name) for flip in flips]))
+            found.append(source.read_excerpts(task, [getattr(flip, name) for flip in flips]))
         finally:
             source.close()
     return found[0], found[1]
 
 
-def _told(look: Look | None, row: Row | None) -> str:
-    if look is None:
+def _format_answer(excerpt: DocumentExcerpt | None, row: ComparisonRow | None) -> str:
+    if excerpt is None:
         return ""
-    text = look.answers.get(row.pipeline if row else "", "") or " | ".join(look.responses)
+    text = excerpt.answers.get(row.pipeline if row else "", "") or " | ".join(excerpt.responses)
     line = " ".join(text.split())
     return line if len(line) <= 240 else f"{line[:239]}…"
 
 
-def marked_difference(first: str, second: str) -> list[tuple[str, bool]]:
-    """A text cut into pieces: (piece, whether the first text has it otherwise), word by word."""
-    if len(first) + len(second) > _LONGEST_DIFF:
+def mark_differences(first: str, second: str) -> list[tuple[str, bool]]:
+    """Split the second text into (piece, whether it differs from the first text), word by word."""
+    if len(first) + len(second) > _MAX_DIFF_LENGTH:
         return [(second, False)]
     before, after = _WORD.findall(first), _WORD.findall(second)
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)

@@ -1,4 +1,4 @@
-"""The table of documents: any number of rows, filtered, sorted and searched on the server, fifty at a time."""
+"""The page with the table of documents, filtered, sorted and searched on the server, fifty rows at a time."""
 
 from __future__ import annotations
 
@@ -7,27 +7,41 @@ from typing import Any, cast
 
 import numpy as np
 
+from assay.store.database.tables import MAX_DOCUMENTS_PER_TASK
+from assay.store.documents.details import DocumentSummary, read_document_summaries
 from assay.store.index.columns import OUTCOMES
-from assay.store.index.documents import DocumentIndex
-from assay.store.index.querying import DocumentQuery, Facets, Sort, facets, interesting_categories, select
-from assay.store.one_document import DocumentLine, read_lines
-from assay.store.runs import Run
-from assay.store.tables import DOCUMENTS_PER_TASK
-from assay.viewer.prompts import preview
-from assay.viewer.web.filter_steps import shown
+from assay.store.index.document_index import DocumentIndex
+from assay.store.index.queries import (
+    DocumentQuery,
+    Facets,
+    Sort,
+    count_facets,
+    list_categories,
+    select_documents,
+)
+from assay.store.runs.run import Run
+from assay.viewer.documents.prompts import preview_prompt
+from assay.viewer.web.pages.filter_trace import format_value
 
-__all__ = ["PAGE", "Selection", "documents_context", "read_query", "unindexed_context", "url_query"]
+__all__ = [
+    "PAGE_SIZE",
+    "Selection",
+    "build_documents_context",
+    "build_unindexed_context",
+    "format_query",
+    "parse_query",
+]
 
-PAGE = 50
+PAGE_SIZE = 50
 _SORTS = ("document", "score", "length", "outcome")
-_SHORT = 160
+_MAX_LENGTH = 160
 
 Given = Mapping[str, Sequence[str]]
-"""The query of an address: name -> values."""
+"""The query of a URL: name -> values."""
 
 
-def read_query(given: Given) -> DocumentQuery:
-    """What an address asks for; what makes no sense in it is passed over."""
+def parse_query(given: Given) -> DocumentQuery:
+    """Parse the query of a URL; invalid values are ignored."""
 
     def one(name: str) -> str:
         return given.get(name, [""])[0]
@@ -38,8 +52,8 @@ def read_query(given: Given) -> DocumentQuery:
         task=one("task"),
         outcomes=tuple(word for word in given.get("outcome", ()) if word in OUTCOMES),
         metric=int(one("metric")) if one("metric") in ("0", "1", "2", "3") else 0,
-        low=_number(one("low")),
-        high=_number(one("high")),
+        low=_parse_number(one("low")),
+        high=_parse_number(one("high")),
         text=one("q"),
         categories=cast("tuple[tuple[str, str], ...]", tuple(categories)),
         sort=cast("Sort", sort if sort in _SORTS else "document"),
@@ -47,8 +61,8 @@ def read_query(given: Given) -> DocumentQuery:
     )
 
 
-def url_query(query: DocumentQuery) -> dict[str, Any]:
-    """The same as an address says it; what is usual is left out."""
+def format_query(query: DocumentQuery) -> dict[str, Any]:
+    """Return the query parameters of a document query; defaults are omitted."""
     usual = DocumentQuery()
     return {
         "q": query.text,
@@ -64,14 +78,14 @@ def url_query(query: DocumentQuery) -> dict[str, Any]:
 
 
 class Selection:
-    """The rows a query finds, and counts among them."""
+    """The rows that a query selects, with counts for the filters."""
 
     def __init__(self, index: DocumentIndex, query: DocumentQuery) -> None:
-        self.columns, self.rows = select(index, query)
-        self.facets: Facets = facets(self.columns, self.rows, query.metric)
+        self.columns, self.rows = select_documents(index, query)
+        self.facets: Facets = count_facets(self.columns, self.rows, query.metric)
 
-    def place(self, task: str, position: int) -> int | None:
-        """Where a document stands among the rows; None where it is not among them."""
+    def find_place(self, task: str, position: int) -> int | None:
+        """Return a document's place among the rows; None if it is not selected."""
         if task not in self.columns.tasks:
             return None
         wanted = (self.columns.position == position) & (self.columns.task == self.columns.tasks.index(task))
@@ -79,76 +93,70 @@ class Selection:
         return int(found[0]) if len(found) else None
 
     def document(self, place: int) -> tuple[str, int] | None:
-        """(task, number) of the document at a place."""
+        """Return the (task, number) of the document at a place."""
         if not 0 <= place < len(self.rows):
             return None
         row = self.rows[place]
         return self.columns.tasks[self.columns.task[row]], int(self.columns.position[row])
 
 
-def documents_context(
+def build_documents_context(
     run: Run, index: DocumentIndex, query: DocumentQuery, selection: Selection, page: int
 ) -> dict[str, Any]:
-    """A page of the table."""
+    """Build the template context of a page of the table."""
     columns, rows = selection.columns, selection.rows
-    pages = max(1, -(-len(rows) // PAGE))
+    pages = max(1, -(-len(rows) // PAGE_SIZE))
     page = min(max(1, page), pages)
-    chosen = rows[(page - 1) * PAGE : page * PAGE]
-    lines = read_lines(run.journal, columns.ids[chosen].tolist())
+    chosen = rows[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
+    lines = read_document_summaries(run.journal, columns.ids[chosen].tolist())
     by_id = {line.id: line for line in lines}
-    listed = []
+    table_rows = []
     for row in chosen.tolist():
         line = by_id.get(int(columns.ids[row]))
         if line is not None:
             task = columns.tasks[columns.task[row]]
             score = float(columns.scores[query.metric, row])
-            listed.append(
-                _line(run, line, task, int(columns.position[row]), None if score != score else score)
+            table_rows.append(
+                _build_row(run, line, task, int(columns.position[row]), None if score != score else score)
                 | {"length": int(columns.length[row])}
             )
     names = columns.metrics.get(query.task, []) if query.task else []
     return {
-        "rows": listed,
+        "rows": table_rows,
         "found": len(rows),
         "total": len(columns),
         "page_number": page,
         "pages": pages,
-        "first": (page - 1) * PAGE + 1,
+        "first": (page - 1) * PAGE_SIZE + 1,
         "query": query,
-        "url": url_query(query),
+        "url": format_query(query),
         "facets": selection.facets,
         "tasks": columns.tasks,
         "metrics": names,
-        "categories": interesting_categories(columns, query.task),
+        "categories": list_categories(columns, query.task),
         "several_tasks": len(columns.tasks) > 1,
         "indexed": True,
     }
 
 
-def unindexed_context(run: Run, page: int) -> dict[str, Any]:
-    """A page in the order of the journal, for while the index is being made."""
+def build_unindexed_context(run: Run, page: int) -> dict[str, Any]:
+    """Build a page in the order of the journal, without filters, while the index is being built."""
     total = sum(int(task.get("documents") or 0) for task in run.tasks.values())
-    ((count,),) = run.journal.query("SELECT count(*) FROM (SELECT 1 FROM asked LIMIT ?)", (PAGE * page + 1,))
-    ids = [
-        number
-        for (number,) in run.journal.query(
-            "SELECT id FROM asked ORDER BY id LIMIT ? OFFSET ?", (PAGE, PAGE * (page - 1))
-        )
-    ]
-    tasks = dict(run.journal.query("SELECT first, name FROM tasks"))
-    listed = []
-    for line in read_lines(run.journal, ids):
-        first = line.id - line.id % DOCUMENTS_PER_TASK
-        listed.append(_line(run, line, tasks.get(first, ""), line.id - first, None))
+    ids, has_more = run.journal.read_document_rows(limit=PAGE_SIZE, offset=PAGE_SIZE * (page - 1))
+    tasks = run.journal.read_task_offsets()
+    table_rows = []
+    for line in read_document_summaries(run.journal, ids):
+        first = line.id - line.id % MAX_DOCUMENTS_PER_TASK
+        table_rows.append(_build_row(run, line, tasks.get(first, ""), line.id - first, None))
     return {
-        "rows": listed,
+        "rows": table_rows,
         "found": total,
         "total": total,
         "page_number": page,
-        "pages": page + (1 if count > PAGE * page else 0),
-        "first": PAGE * (page - 1) + 1,
+        "pages": page + (1 if has_more else 0),
+        "first": PAGE_SIZE * (page - 1) + 1,
         "query": DocumentQuery(),
-        "url": url_query(DocumentQuery()),
+        "url": format_query(DocumentQuery()),
         "facets": None,
         "tasks": list(run.tasks),
         "metrics": [],
@@ -158,26 +166,28 @@ def unindexed_context(run: Run, page: int) -> dict[str, Any]:
     }
 
 
-def _line(run: Run, line: DocumentLine, task: str, position: int, score: float | None) -> dict[str, Any]:
+def _build_row(
+    run: Run, line: DocumentSummary, task: str, position: int, score: float | None
+) -> dict[str, Any]:
     facts = run.tasks.get(task, {})
     delimiter = str(facts.get("config", {}).get("fewshot_delimiter") or "\n\n")
-    question, media = preview(line.prompt, line.fields, facts.get("n_shot"), delimiter)
+    question, media = preview_prompt(line.prompt, line.fields, facts.get("n_shot"), delimiter)
     values = next(iter(line.answers.values()), [])
     return {
         "task": task,
         "position": position,
         "question": question,
         "media": media,
-        "target": _short(line.target),
-        "answer": _answer(values),
+        "target": _shorten(line.target),
+        "answer": _format_answer(values),
         "outcome": line.outcome,
         "why": line.why,
         "score": score,
     }
 
 
-def _answer(values: Sequence[Any]) -> str:
-    """The answer in a line. Of choices, the likeliest one's number."""
+def _format_answer(values: Sequence[Any]) -> str:
+    """Return the answer in one line; for choices, the number of the most likely one."""
     scored = [
         value[0]
         for value in values
@@ -185,15 +195,15 @@ def _answer(values: Sequence[Any]) -> str:
     ]
     if len(scored) > 1 and len(scored) == len(values):
         return f"choice {scored.index(max(scored))}"
-    return _short(" | ".join(shown(value) for value in values[:8]))
+    return _shorten(" | ".join(format_value(value) for value in values[:8]))
 
 
-def _short(value: Any) -> str:
-    text = " ".join(shown(value).split()) if value is not None else ""
-    return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+def _shorten(value: Any) -> str:
+    text = " ".join(format_value(value).split()) if value is not None else ""
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}…"
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:

@@ -1,0 +1,129 @@
+"""The runs that the viewer shows, and their keys in URLs."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.core.errors import UnknownName
+from assay.store.index.document_index import has_stored_index
+from assay.store.index.index_pool import IndexPool, IndexState
+from assay.store.journal.journal import JOURNAL_FILE
+from assay.store.runs.lookup import DEFAULT_FOLDER, find_run, find_run_folders
+from assay.store.runs.run import SCORINGS_FOLDER, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["RunCatalog"]
+
+_REFRESH_INTERVAL_S = 1.0
+
+
+class RunCatalog:
+    """The runs in some folders; the folders are searched again every second, so that new runs appear."""
+
+    def __init__(self, words: Sequence[str] = ()) -> None:
+        self._folders: list[Path] = []
+        self._runs: list[Path] = []
+        for word in words:
+            path = Path(word).expanduser()
+            if path.is_dir() and not (path / JOURNAL_FILE).is_file():
+                self._folders.append(path)
+            else:
+                self._runs.append(find_run(word))
+        self._everything = not words
+        self._known: dict[str, Path] = {}
+        self._refreshed_at = 0.0
+        self._lock = threading.Lock()
+        self.indexes = IndexPool()
+
+    @property
+    def locations(self) -> list[str]:
+        """The searched folders and runs, for display."""
+        if self._everything:
+            return [f"./{DEFAULT_FOLDER}", "."]
+        return [str(path) for path in (*self._folders, *self._runs)]
+
+    def folders(self) -> dict[str, Path]:
+        """Return key -> folder. The key is the folder's name, with a suffix if two folders have the same name."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._refreshed_at > _REFRESH_INTERVAL_S:
+                self._known = self._find_runs()
+                self._refreshed_at = now
+            return self._known
+
+    def _find_runs(self) -> dict[str, Path]:
+        found = list(self._runs)
+        if self._everything:
+            found += find_run_folders()
+        elif self._folders:
+            found += find_run_folders(self._folders)
+        unique = {folder.resolve(): folder for folder in found if (folder / JOURNAL_FILE).is_file()}
+        names: dict[str, int] = {}
+        for resolved in unique:
+            names[resolved.name] = names.get(resolved.name, 0) + 1
+        known = {}
+        for resolved in unique:
+            suffix = hashlib.sha256(str(resolved).encode("utf-8", "surrogatepass")).hexdigest()[:6]
+            known[resolved.name if names[resolved.name] == 1 else f"{resolved.name}~{suffix}"] = resolved
+        return known
+
+    def folder(self, key: str) -> Path:
+        """Return the folder of a run, or of a later scoring of it (`key@2`).
+
+        Raises:
+            UnknownName: There is no such run.
+        """
+        name, _, scoring = key.partition("@")
+        known = self.folders()
+        folder = known.get(name)
+        if folder is not None and scoring:
+            inside = folder / SCORINGS_FOLDER / scoring
+            folder = inside if scoring.isdecimal() and (inside / JOURNAL_FILE).is_file() else None
+        if folder is None:
+            raise UnknownName(f"no run is called `{key}`", hint="it may have been removed or renamed")
+        return folder
+
+    def key(self, folder: Path) -> str:
+        """Return the key of a run."""
+        resolved = folder.resolve()
+        for key, known in self.folders().items():
+            if known == resolved:
+                return key
+        raise UnknownName(f"no run is in `{folder}`")
+
+    @contextmanager
+    def run(self, key: str) -> Iterator[Run]:
+        """Open a run for reading."""
+        run = Run(self.folder(key))
+        try:
+            yield run
+        finally:
+            run.close()
+
+    def index(self, key: str, *, wait_s: float = 0.0) -> IndexState:
+        """Return the state of the run's document index, and start building it if it does not exist."""
+        return self.indexes.get_state(self.folder(key), wait_s=wait_s)
+
+    def preload_newest_index(self) -> None:
+        """Load the stored index of the newest run in the background: users usually open it first."""
+        folders = [folder for folder in self.folders().values() if has_stored_index(folder)]
+        if folders:
+            self.indexes.get_state(max(folders, key=_modification_time))
+
+    def close(self) -> None:
+        self.indexes.close()
+
+
+def _modification_time(folder: Path) -> float:
+    try:
+        return (folder / JOURNAL_FILE).stat().st_mtime
+    except OSError:  # the run was removed
+        return 0.0

@@ -1,4 +1,4 @@
-"""What is asked for, and groups: every fault is found, with nothing else found."""
+"""Checks of groups and of the selection: every problem is reported, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from assay.checks.findings import Finding
 from assay.tasks.files.index import TaskIndex
 
 
-def findings_of(folder: Path, *words: str, data: bool = True, **options: Any) -> list[Finding]:
-    """What is found about everything in a folder, or about some of it."""
+def collect_findings(folder: Path, *words: str, data: bool = True, **options: Any) -> list[Finding]:
+    """Return the findings of a folder, or of the selected tasks."""
     index = TaskIndex.build([folder])
     report = check_tasks(words or ["*"], index, CheckOptions(data=data), **options)
     return [finding for subject in report.subjects for finding in subject.findings]
 
 
-def kinds(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+def list_kinds(findings: Sequence[Finding]) -> list[tuple[str, str]]:
     return [(finding.severity, finding.kind) for finding in findings]
 
 
@@ -30,7 +30,7 @@ def kinds(findings: Sequence[Finding]) -> list[tuple[str, str]]:
 
 
 def write_group(folder: Path, name: str = "both", **keys: Any) -> Path:
-    """A group of two tasks; the other keys as they are given."""
+    """Write a group of two tasks with further keys."""
     write_task(folder, "first", ROWS)
     write_choices(folder, "second")
     path = folder / f"{name}.yaml"
@@ -40,42 +40,42 @@ def write_group(folder: Path, name: str = "both", **keys: Any) -> Path:
 
 GROUPS: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("nothing wrong", {"aggregate_metric_list": [{"metric": "acc"}]}, [], ""),
-    ("a member that is not there", {"task": ["first", "secnod"]}, [("error", "member")], "did you mean `second`"),
-    ("a member that is no member", {"task": ["first", 5]}, [("error", "group")], "must be a name"),
+    ("an unknown member", {"task": ["first", "secnod"]}, [("error", "member")], "did you mean `second`"),
+    ("a member of a wrong type", {"task": ["first", 5]}, [("error", "group")], "must be a name"),
     ("no members", {"task": []}, [("warning", "group")], "no members"),
     ("itself inside", {"task": ["both"]}, [("error", "cycle")], "both > both"),
-    ("a metric nobody reports", {"aggregate_metric_list": [{"metric": "acc_nrom"}]}, [("warning", "group-metric")], "they report: acc, exact_match"),
-    ("a pipeline nobody has", {"aggregate_metric_list": [{"metric": "acc", "filter_list": "strict"}]}, [("warning", "group-metric")], "they have: none"),
+    ("a metric that no member reports", {"aggregate_metric_list": [{"metric": "acc_nrom"}]}, [("warning", "group-metric")], "they report: acc, exact_match"),
+    ("a pipeline that no member has", {"aggregate_metric_list": [{"metric": "acc", "filter_list": "strict"}]}, [("warning", "group-metric")], "they have: none"),
     ("a metric without name", {"aggregate_metric_list": [{"aggregation": "mean"}]}, [("error", "key")], "names a metric"),
     ("an unknown aggregation", {"aggregate_metric_list": [{"metric": "acc", "aggregation": "meen"}]}, [("error", "scoring")], "did you mean `mean`"),
-    ("a weight that is no switch", {"aggregate_metric_list": [{"metric": "acc", "weight_by_size": "truez"}]}, [("warning", "key")], "truez"),
+    ("a weight that is not a boolean", {"aggregate_metric_list": [{"metric": "acc", "weight_by_size": "truez"}]}, [("warning", "key")], "truez"),
     ("an unknown key", {"aggregate_metrics": []}, [("error", "key")], "did you mean `aggregate_metric_list`"),
-    ("a task with settings", {"task": [{"task": "first", "repeats": 3}]}, [("warning", "repeats")], "3 times the same"),
-    ("a task written inside", {"task": [{"task": "new", "dataset_path": "x/y", "doc_to_text": "{{"}]}, [("error", "key"), ("warning", "no-target"), ("error", "template")], "no split"),
-    ("a task that includes", {"task": [{"task": "new", "include": "x", "doc_to_text": "x"}]}, [("error", "group")], "cannot `include`"),
-    ("a group inside", {"task": [{"group": "inner", "task": ["frist"]}]}, [("error", "member")], "did you mean `first`"),
+    ("a task with settings", {"task": [{"task": "first", "repeats": 3}]}, [("warning", "repeats")], "all 3 `repeats`"),
+    ("an inline task", {"task": [{"task": "new", "dataset_path": "x/y", "doc_to_text": "{{"}]}, [("error", "key"), ("warning", "no-target"), ("error", "template")], "no split"),
+    ("an inline task with include", {"task": [{"task": "new", "include": "x", "doc_to_text": "x"}]}, [("error", "group")], "cannot `include`"),
+    ("an inline group", {"task": [{"group": "inner", "task": ["frist"]}]}, [("error", "member")], "did you mean `first`"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("keys", "expected", "part"), [case[1:] for case in GROUPS], ids=[case[0] for case in GROUPS])  # fmt: skip
-def test_what_is_found_in_a_group_with(
+def test_findings_of_a_group(
     tmp_path: Path, keys: dict[str, Any], expected: list[tuple[str, str]], part: str
 ) -> None:
     write_group(tmp_path, **keys)
-    found = findings_of(tmp_path, "both")
-    assert kinds(found) == expected, found
+    found = collect_findings(tmp_path, "both")
+    assert list_kinds(found) == expected, found
     assert any(part in f"{finding.what} {finding.hint}" for finding in found) or not expected
 
 
-def test_groups_that_contain_each_other_are_found(tmp_path: Path) -> None:
+def test_mutually_nested_groups_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("group: a\ntask: [b]\n")
     (tmp_path / "b.yaml").write_text("group: b\ntask: [a]\n")
-    found = findings_of(tmp_path, "a")
-    assert kinds(found) == [("error", "cycle")] * 2
+    found = collect_findings(tmp_path, "a")
+    assert list_kinds(found) == [("error", "cycle")] * 2
     assert "a > b > a" in found[0].what
 
 
-def test_a_group_brings_its_tasks(tmp_path: Path) -> None:
+def test_group_includes_its_tasks(tmp_path: Path) -> None:
     write_group(tmp_path)
     report = check_tasks(["both"], TaskIndex.build([tmp_path]))
     assert [(subject.kind, subject.name) for subject in report.subjects] == [
@@ -85,7 +85,7 @@ def test_a_group_brings_its_tasks(tmp_path: Path) -> None:
     ]
 
 
-# --- what is asked for ---------------------------------------------------------------------------------
+# --- selection -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("word", ["sums", "su*", "numbers", "{folder}", "{folder}/sums.yaml"])
@@ -101,16 +101,14 @@ def test_a_task_is_found_by_name_glob_tag_folder_and_file(tmp_path: Path, word: 
         ("smus", "did you mean `sums`"),
         ("x*", "no task is called"),
         ("{folder}/gone.yaml", "cannot read"),
-        ("{folder}/empty", "holds no task file"),
+        ("{folder}/empty", "no task file in folder"),
         ("{folder}/template.yaml", "neither a task nor a group"),
     ],
 )
-def test_what_cannot_be_found_is_an_error_and_the_rest_is_checked(
-    tmp_path: Path, word: str, part: str
-) -> None:
+def test_unknown_word_is_an_error_and_the_rest_is_checked(tmp_path: Path, word: str, part: str) -> None:
     write_task(tmp_path, unsafe_code=True)
     (tmp_path / "empty").mkdir()
     (tmp_path / "template.yaml").write_text("output_type: generate_until\n")
-    found = findings_of(tmp_path, word.format(folder=tmp_path), "sums")
+    found = collect_findings(tmp_path, word.format(folder=tmp_path), "sums")
     assert [finding.severity for finding in found] == ["error", "note"]
     assert part in f"{found[0].what} {found[0].hint}"

@@ -9,7 +9,7 @@ from assay.checks.groups import CheckJob, GroupNode, GroupWalker, check_group_me
 from assay.checks.selection import CheckSelection, select_subjects
 from assay.checks.task_checker import CheckOptions
 from assay.checks.worker_pool import check_jobs
-from assay.tasks.files.index import Entry, TaskIndex
+from assay.tasks.files.index import IndexEntry, TaskIndex
 
 __all__ = ["CheckOptions", "check_tasks"]
 
@@ -46,7 +46,7 @@ def check_tasks(
     return Report(subjects=tuple(subjects))
 
 
-def _iter_tasks(selection: CheckSelection) -> Iterable[Entry]:
+def _iter_tasks(selection: CheckSelection) -> Iterable[IndexEntry]:
     return (entry for entry in selection.entries.values() if entry.kind == "task")
 
 
@@ -70,12 +70,12 @@ def _walk_groups(selection: CheckSelection) -> dict[str, tuple[Findings, list[Gr
 def _find_duplicate_names(index: TaskIndex) -> dict[str, list[Finding]]:
     found: dict[str, list[Finding]] = {}
     for name, used, hidden in index.shadowed:
-        known, other = index.label(used), index.label(hidden)
+        known, other = index.find_label(used), index.find_label(hidden)
         # two task collections may both define a name: that is not a mistake
         is_known_overlap = bool(known and other) and known != other
         finding = Finding(
             severity="note" if is_known_overlap else "warning",
-            kind="defined-duplicates",
+            kind="defined-twice",
             what=f"`{name}` is defined twice: {used} is used, {hidden} is ignored",
             where=str(used),
             hint=f"`{other}/{name}` selects the other one" if is_known_overlap else "rename one of them",

@@ -88,7 +88,7 @@ def _check_fields(spec: TaskSpec, findings: Findings) -> None:
         if value is not None and not callable(value) and not fits(value):
             findings.error("key", f"`{key}` must be {meaning}, not {value!r:.60}", spec.place(key))
     prompt = (spec.doc_to_text, spec.doc_to_messages, spec.doc_to_visual, spec.use_prompt)
-    if spec.output_type != "loglikelihood_rolling" and all(field is None for field in prompt):
+    if not spec.output_type.scores_whole_text and all(field is None for field in prompt):
         findings.warning("empty-prompt", "the task has no `doc_to_text`: every prompt is empty", spec.path)
     if spec.doc_to_target is None and spec.process_results is None and spec.use_prompt is None:
         findings.warning("no-target", "the task has no `doc_to_target`: no answer can be correct", spec.path)
@@ -136,7 +136,7 @@ def _check_setting_types(spec: TaskSpec, findings: Findings) -> None:
     given = spec.config.get("generation_kwargs")
     if not isinstance(given, Mapping):
         return
-    if not spec.output_type.startswith("generate"):
+    if not spec.output_type.generates_text:
         findings.note(
             "no-effect",
             f"`generation_kwargs` has no effect: a {spec.output_type} task generates no text",

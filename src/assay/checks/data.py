@@ -9,7 +9,7 @@ from pathlib import Path
 from assay.checks.findings import Findings, collect_errors
 from assay.core.errors import AssayError, DatasetError
 from assay.core.specs import TaskSpec
-from assay.tasks.task import Rendering, Task, open_task
+from assay.tasks.task import RenderingOptions, Task, open_task
 
 __all__ = ["DataChecker"]
 
@@ -45,7 +45,7 @@ class DataChecker:
         opened: list[Task] = []
         with collect_errors(findings, "data", spec):
             try:
-                task = open_task(spec, Rendering(data_root=self._data_root))
+                task = open_task(spec, RenderingOptions(data_root=self._data_root))
                 if spec.config.get("class") is not None:
                     _ = task.rows  # a class task may load its data lazily
                 splits = list(task.splits)

@@ -18,9 +18,8 @@ from assay.core.errors import AssayError
 from assay.core.messages import Image
 from assay.core.requests import Request
 from assay.core.specs import TaskSpec
-from assay.tasks.dialogues import is_dialogue
-from assay.tasks.prompts.field_compilers import loan
-from assay.tasks.prompts.templates import template_names
+from assay.tasks.prompts.field_compilers import copy_fields
+from assay.tasks.prompts.templates import find_template_names
 from assay.tasks.task import Task
 from assay.user_code.errors import wrap_user_errors
 
@@ -41,11 +40,11 @@ def check_documents(task: Task, count: int, findings: Findings) -> None:
     for document in islice(task.documents(), count):
         try:
             with wrap_user_errors(task.spec):
-                rendering = rendering or task.begin()
-                requests = rendering.requests(document)
+                rendering = rendering or task.start_pass()
+                requests = rendering.render_requests(document)
                 _load_images(requests)
                 if not is_class:
-                    fields = loan(document.fields)
+                    fields = copy_fields(document.fields)
                     found.add(
                         document.index,
                         requests,
@@ -105,7 +104,7 @@ def _find_required_columns(template: str) -> set[str]:
     """Return the columns a template needs; none if the template tests whether a column exists."""
     if _TESTS_FOR_COLUMN.search(template):
         return set()
-    return template_names(template)
+    return find_template_names(template)
 
 
 def _check_bare_word(
@@ -178,14 +177,14 @@ class RenderedDocuments:
 def check_answers(found: RenderedDocuments, findings: Findings) -> None:
     """Check prompts, choices and targets. Needs no model."""
     spec = found.spec
-    if not found.documents or spec.output_type == "loglikelihood_rolling":
+    if not found.documents or spec.output_type.scores_whole_text:
         return
     _check_prompts(found, findings)
     if spec.doc_to_choice is not None:
         _check_choices(found, findings)
-    if spec.output_type == "multiple_choice":
+    if spec.output_type.compares_choices:
         _check_whitespace(found, findings)
-    if spec.output_type.startswith("generate") and not is_dialogue(spec):
+    if spec.output_type.generates_text and not spec.output_type.is_dialogue:
         _check_stop_texts(found, findings)
         _check_length(found, findings)
 
@@ -199,7 +198,7 @@ def _format_documents(documents: list[int]) -> str:
 def _check_prompts(found: RenderedDocuments, findings: Findings) -> None:
     empty = [one.index for one in found.documents if not one.prompt.strip() and not one.has_media]
     if empty:
-        generates = found.spec.output_type.startswith("generate")
+        generates = found.spec.output_type.generates_text
         findings.add(
             "warning" if generates else "note",
             "empty-prompt",
@@ -232,7 +231,7 @@ def _check_choices(found: RenderedDocuments, findings: Findings) -> None:
             found.spec.place("doc_to_choice"),
         )
     single = [one.index for one in found.documents if one.choices is not None and len(one.choices) == 1]
-    if single and found.spec.output_type == "multiple_choice":
+    if single and found.spec.output_type.compares_choices:
         findings.warning(
             "one-choice",
             f"only one choice: {_format_documents(single)}",

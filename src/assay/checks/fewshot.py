@@ -29,7 +29,7 @@ def find_example_split(spec: TaskSpec) -> str | None:
 
 def check_example_source(spec: TaskSpec, findings: Findings) -> None:
     """Report examples drawn from the evaluated split. Needs no data."""
-    if spec.output_type == "loglikelihood_rolling" or spec.config.get("class") is not None:
+    if spec.output_type.scores_whole_text or spec.config.get("class") is not None:
         return
     split = find_example_split(spec)
     asked, named = bool(spec.num_fewshot), bool(spec.fewshot.split or spec.fewshot_split)
@@ -52,14 +52,12 @@ def check_example_source(spec: TaskSpec, findings: Findings) -> None:
 def check_example_pool(task: Task, findings: Findings) -> bool:
     """Check the number of examples and their overlap with evaluated documents; return False if there are too few."""
     spec = task.spec
-    if (
-        not spec.num_fewshot
-        or spec.output_type == "loglikelihood_rolling"
-        or spec.config.get("class") is not None
-    ):
+    if not spec.num_fewshot or spec.output_type.scores_whole_text or spec.config.get("class") is not None:
         return True
     own = (spec.fewshot.split or spec.fewshot_split) == spec.test_split
-    available = len(task.pool) - (1 if own and find_example_split(spec) == spec.evaluated_split else 0)
+    available = len(task.fewshot_pool) - (
+        1 if own and find_example_split(spec) == spec.evaluated_split else 0
+    )
     if available < spec.num_fewshot:
         findings.error(
             "fewshot",
@@ -78,7 +76,7 @@ def check_example_pool(task: Task, findings: Findings) -> bool:
 
 
 def _check_overlap(task: Task, findings: Findings) -> None:
-    pool = set(_serialize_rows(task.pool))
+    pool = set(_serialize_rows(task.fewshot_pool))
     shared = [index for index, row in enumerate(_serialize_rows(task.rows)) if row in pool]
     if shared:
         findings.warning(

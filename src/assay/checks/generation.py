@@ -9,7 +9,7 @@ from assay.checks.config_values import find_token_limits, is_number
 from assay.checks.findings import Findings
 from assay.checks.functions import BrokenFunctions
 from assay.core.specs import TaskSpec
-from assay.tasks.dialogues import ROUND_ARGUMENTS, STEPS_KEY, hears_rounds, is_dialogue
+from assay.tasks.dialogues import MAX_STEPS_KEY, ROUND_ARGUMENTS, accepts_round_arguments
 
 __all__ = ["check_dialogue_keys", "check_generation", "list_stop_texts"]
 
@@ -30,7 +30,7 @@ def check_generation(spec: TaskSpec, findings: Findings) -> None:
             spec.place("unsafe_code"),
             "a run needs --confirm_run_unsafe_code",
         )
-    if not spec.output_type.startswith("generate"):
+    if not spec.output_type.generates_text:
         if spec.repeats > 1:
             findings.note(
                 "repeats",
@@ -73,9 +73,9 @@ def _check_sampling(spec: TaskSpec, findings: Findings) -> None:
 
 def check_dialogue_keys(spec: TaskSpec, broken: BrokenFunctions, findings: Findings) -> None:
     """Check multi-round and agentic tasks without calling their code."""
-    agentic = spec.output_type == "generate_until_agentic"
+    agentic = spec.output_type.is_agentic
     _check_steps(spec, agentic, findings)
-    if not is_dialogue(spec):
+    if not spec.output_type.is_dialogue:
         return
     text, messages = spec.doc_to_text, None if agentic else spec.doc_to_messages
     if callable(text):
@@ -110,17 +110,17 @@ def check_dialogue_keys(spec: TaskSpec, broken: BrokenFunctions, findings: Findi
 
 def _accepts_rounds(function: Callable[..., Any]) -> bool:
     try:
-        return hears_rounds(function)
+        return accepts_round_arguments(function)
     except (TypeError, ValueError):  # a C function without a signature
         return True
 
 
 def _check_steps(spec: TaskSpec, agentic: bool, findings: Findings) -> None:
-    given = spec.generation_kwargs.get(STEPS_KEY)
+    given = spec.generation_kwargs.get(MAX_STEPS_KEY)
     if given is None:
         return
-    where = spec.place(f"generation_kwargs.{STEPS_KEY}")
+    where = spec.place(f"generation_kwargs.{MAX_STEPS_KEY}")
     if not agentic:
-        findings.note("no-effect", f"`{STEPS_KEY}` has no effect: only agentic tasks take steps", where)
+        findings.note("no-effect", f"`{MAX_STEPS_KEY}` has no effect: only agentic tasks take steps", where)
     elif not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        findings.error("key", f"`{STEPS_KEY}` must be a positive integer, not {given!r:.60}", where)
+        findings.error("key", f"`{MAX_STEPS_KEY}` must be a positive integer, not {given!r:.60}", where)

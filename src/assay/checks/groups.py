@@ -12,8 +12,8 @@ from assay.checks.findings import Findings
 from assay.core.errors import AssayError, UnknownName
 from assay.core.specs import GroupMetric
 from assay.stats.aggregations import AGGREGATIONS
-from assay.tasks.files.index import Entry, TaskIndex
-from assay.tasks.files.task_loader import TASK_KEYS, group_metrics
+from assay.tasks.files.index import IndexEntry, TaskIndex
+from assay.tasks.files.task_loader import TASK_KEYS, parse_group_metrics
 from assay.tasks.files.yaml_reader import TaskFile, read_task_file
 
 __all__ = ["CheckJob", "GroupNode", "GroupWalker", "ReportedMetrics", "check_group_metrics"]
@@ -55,7 +55,7 @@ class GroupWalker:
 
     def __init__(self, index: TaskIndex, findings: Findings) -> None:
         self.nodes: list[GroupNode] = []
-        self.groups: dict[str, Entry] = {}
+        self.groups: dict[str, IndexEntry] = {}
         """Nested groups with their own file, which are checked separately."""
 
         self._index = index
@@ -64,7 +64,7 @@ class GroupWalker:
         self._nested_depth = 0
         """How many groups with their own file are open; their findings belong to their own report."""
 
-    def walk(self, entry: Entry) -> list[CheckJob]:
+    def walk(self, entry: IndexEntry) -> list[CheckJob]:
         """Return the tasks of a group."""
         assert entry.path is not None
         try:
@@ -156,7 +156,7 @@ class GroupWalker:
         config = {**overrides, "task": f"{parent}::{name}"}
         return [CheckJob(name=f"{parent}::{name}", source=TaskFile(file.path, config, file.places))]
 
-    def _walk_entry(self, entry: Entry, parent: str, overrides: Mapping[str, Any]) -> list[CheckJob]:
+    def _walk_entry(self, entry: IndexEntry, parent: str, overrides: Mapping[str, Any]) -> list[CheckJob]:
         if entry.kind == "tag":
             return [
                 job
@@ -199,7 +199,7 @@ def check_group_metrics(
         where = f"{node.file.places.get(key, node.file.path)}, {key}"
         given = node.config.get("aggregate_metric_list")
         try:
-            metrics = group_metrics(given, where=where)
+            metrics = parse_group_metrics(given, where=where)
         except AssayError as error:
             findings.add_exception("key", error)
             continue

@@ -14,8 +14,8 @@ from assay.core.errors import ErrorGroup, UnknownName
 from assay.core.specs import MetricSpec, TaskSpec
 from assay.models import MODELS
 from assay.scoring.metrics import METRICS
-from assay.scoring.metrics.aggregated import keep_pair
-from assay.scoring.scorer import DEFAULT_METRICS, Scorer
+from assay.scoring.metrics.aggregated import return_pair
+from assay.scoring.scorer import Scorer
 
 __all__ = ["check_scoring", "list_metric_names"]
 
@@ -44,14 +44,14 @@ def list_metric_names(spec: TaskSpec) -> tuple[str, ...]:
     """Return the names of the metrics a task reports: its own, or the defaults of its output type."""
     if spec.metrics or spec.config.get("metric_list") is not None:
         return tuple(entry.name for entry in spec.metrics)
-    return DEFAULT_METRICS.get(spec.output_type, ("exact_match",))
+    return spec.output_type.default_metrics
 
 
 def check_scoring(spec: TaskSpec, broken: BrokenFunctions, findings: Findings) -> None:
     """Create the scorer as a run would, then check each metric against the rest of the task."""
     with collect_errors(findings, "scoring", spec):
         try:
-            scorer = Scorer.of(_remove_broken_entries(spec, broken.key_paths))
+            scorer = Scorer.from_spec(_remove_broken_entries(spec, broken.key_paths))
             _check_judges(scorer, findings)
         except ErrorGroup as several:
             # a helper file that cannot be imported may register the name
@@ -75,8 +75,8 @@ def check_scoring(spec: TaskSpec, broken: BrokenFunctions, findings: Findings) -
 
 def _check_judges(scorer: Scorer, findings: Findings) -> None:
     """Check that the judge models of a task file exist. Does not create them."""
-    for jury in scorer.juries:
-        for juror in jury.spec.jurors:
+    for jury in scorer.panels:
+        for juror in jury.spec.models:
             try:
                 MODELS.get(juror.model, where=f"{jury.spec.where}.model")
             except UnknownName as error:
@@ -160,7 +160,7 @@ def _check_fit(spec: TaskSpec, entry: MetricSpec, where: str, findings: Findings
     generates = kind not in _REPORTABLE_METRICS
     uses_hub = entry.arguments.get("hf_evaluate") is True
     pair = (
-        known.function is keep_pair and not uses_hub
+        known.function is return_pair and not uses_hub
         if generates
         else name in _PAIR_METRICS.get(kind, frozenset())
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from assay.checks.findings import Findings
 from assay.core.errors import AssayError, TaskError, UnknownName
-from assay.tasks.files.index import Entry, TaskIndex, entry_of
+from assay.tasks.files.index import IndexEntry, TaskIndex, entry_from_file
 from assay.tasks.files.yaml_reader import read_task_file
 
 __all__ = ["CheckSelection", "select_subjects"]
@@ -22,11 +22,11 @@ class CheckSelection:
     index: TaskIndex
     """Every known name, including those defined in selected folders."""
 
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, IndexEntry] = field(default_factory=dict)
     rejected: dict[str, Findings] = field(default_factory=dict)
     """Words that cannot be checked (unknown names, unreadable files), with their findings."""
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: IndexEntry) -> None:
         """Add a task or a group; for a tag, add its tasks."""
         if entry.kind == "tag":
             for name in entry.members:
@@ -48,7 +48,7 @@ def select_subjects(words: Iterable[str], index: TaskIndex) -> CheckSelection:
 
 
 def _select_word(word: str, selection: CheckSelection) -> None:
-    entries: Mapping[str, Entry] = selection.index.entries
+    entries: Mapping[str, IndexEntry] = selection.index.entries
     if word in entries:
         selection.add(entries[word])
         return
@@ -75,7 +75,7 @@ def _is_glob(word: str) -> bool:
 
 def _select_file(word: str, path: Path, selection: CheckSelection) -> None:
     try:
-        entry = entry_of(read_task_file(path))
+        entry = entry_from_file(read_task_file(path))
     except AssayError as error:
         selection.reject(word, error, "yaml")
         return

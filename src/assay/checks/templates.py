@@ -9,7 +9,7 @@ from typing import Any
 from assay.checks.findings import Findings
 from assay.core.errors import AssayError
 from assay.core.specs import TaskSpec
-from assay.tasks.prompts.field_compilers import MARKUP, unread_template
+from assay.tasks.prompts.field_compilers import TEMPLATE_MARKUP, find_unrendered_template
 from assay.tasks.prompts.templates import compile_template
 
 __all__ = ["TEMPLATE_KEYS", "check_templates"]
@@ -37,7 +37,7 @@ def check_templates(spec: TaskSpec, findings: Findings) -> None:
         except AssayError as error:
             findings.add_exception("template", error)
     for key, text in _iter_texts(spec):
-        if _ESCAPED_NEWLINE.search(MARKUP.sub("", text)):
+        if _ESCAPED_NEWLINE.search(TEMPLATE_MARKUP.sub("", text)):
             findings.warning(
                 "written-line-end",
                 rf"`{key}` contains a backslash and an n, not a line break: {text!r:.60}",
@@ -49,7 +49,7 @@ def check_templates(spec: TaskSpec, findings: Findings) -> None:
 
 def _check_choices(spec: TaskSpec, findings: Findings) -> None:
     """Report template markup in a list of choices: as in lm-eval, only a string is a template."""
-    choice = unread_template(spec.config.get("doc_to_choice"))
+    choice = find_unrendered_template(spec.config.get("doc_to_choice"))
     if choice is not None:
         findings.warning(
             "choice-not-a-template",

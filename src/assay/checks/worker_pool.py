@@ -12,7 +12,7 @@ from pathlib import Path
 from assay.checks.findings import Finding
 from assay.checks.groups import CheckJob
 from assay.checks.task_checker import CheckOptions, CheckResult, TaskChecker
-from assay.sandboxes.program_runner import allowed
+from assay.sandboxes.program_runner import allow_programs
 
 __all__ = ["check_jobs"]
 
@@ -26,7 +26,7 @@ def check_jobs(jobs: Sequence[CheckJob], options: CheckOptions, processes: int) 
     """Return the result of every job by name, in the order of the jobs."""
     if processes <= 1 or len(jobs) < 2:
         check = TaskChecker(options)
-        with allowed():  # no model-written code runs here, so helpers may start programs
+        with allow_programs():  # no model-written code runs here, so helpers may start programs
             return {job.name: check.check(job) for job in jobs}
     chunks = _split_into_chunks(jobs)
     found = _check_in_pool(chunks, options, processes)
@@ -68,7 +68,7 @@ def _init_worker(options: CheckOptions) -> None:
 
 
 def _check_chunk(jobs: list[CheckJob]) -> dict[str, CheckResult]:
-    with allowed():
+    with allow_programs():
         return {job.name: _checker.check(job) for job in jobs}
 
 

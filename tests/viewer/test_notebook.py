@@ -11,7 +11,7 @@ import pytest
 from tests.making import make_model, write_task
 
 import assay
-from assay.core.errors import BadOption, MissingPackage, UnknownName
+from assay.core.errors import InvalidOption, MissingPackage, UnknownName
 from assay.viewer.notebook import ResultsText
 
 HOSTILE = ["</td><script>alert(1)</script>", "half \ud800", "3"]
@@ -43,7 +43,7 @@ def elements(page: str) -> set[str]:
     return parser.seen
 
 
-def test_a_run_shows_itself_as_a_table_of_texts(run: Any) -> None:
+def test_a_run_has_an_html_representation(run: Any) -> None:
     page = run._repr_html_()
     assert elements(page) == {"div", "b", "table", "thead", "tbody", "tr", "th", "td", "small"} - (
         set() if "<small>" in page else {"small"}
@@ -52,7 +52,7 @@ def test_a_run_shows_itself_as_a_table_of_texts(run: Any) -> None:
     assert "&lt;b&gt;model&lt;/b&gt;" in page
 
 
-def test_the_table_is_text_that_a_notebook_shows_as_a_table(run: Any) -> None:
+def test_the_table_is_text_with_an_html_representation(run: Any) -> None:
     table = run.table()
     assert isinstance(table, ResultsText)
     assert "exact_match" in str(table)
@@ -74,19 +74,19 @@ def test_documents_and_results_are_data_frames(run: Any, library: str) -> None:
     assert float(table["value"][0]) == pytest.approx(1 / 12)
 
 
-def test_one_task_alone_gives_plain_rows(run: Any) -> None:
+def test_documents_of_one_task_are_plain_rows(run: Any) -> None:
     rows = list(run.documents("sums"))
     assert [row["doc_id"] for row in rows] == list(range(12))
 
 
-def test_what_is_not_there_is_explained(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_names_are_errors(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownName, match="no task `other`"):
         run.documents("other")
-    with pytest.raises(BadOption, match="no data frames of `excel`"):
+    with pytest.raises(InvalidOption, match="unsupported data frame library `excel`"):
         run.documents(frame="excel")
     with pytest.raises(UnknownName, match="no chart is called `cake`"):
         run.plot("cake")
-    with pytest.raises(BadOption, match="no theme"):
+    with pytest.raises(InvalidOption, match="no theme"):
         run.plot(theme="pink")
     monkeypatch.setattr("assay.viewer.notebook.find_spec", lambda name: None)
     with pytest.raises(MissingPackage, match="needs the package `pandas`"):
@@ -94,33 +94,31 @@ def test_what_is_not_there_is_explained(run: Any, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("chart", ["scores", "outcomes", "throughput", "categories", "spread"])
-def test_a_chart_is_a_figure_of_plotlys(run: Any, chart: str) -> None:
+def test_a_chart_is_a_plotly_figure(run: Any, chart: str) -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
     figure = run.plot(chart, theme="dark")
     assert isinstance(figure, graphs.Figure)
     assert len(figure.data) >= 1
 
 
-def test_a_console_in_a_notebook_does_not_take_the_text_away(
-    run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rich_console_in_a_notebook_keeps_the_text(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import rich.console
 
     monkeypatch.setattr(rich.console, "_is_jupyter", lambda: True)
     assert "exact_match" in str(run.table())
 
 
-def test_ipython_shows_a_run(run: Any) -> None:
+def test_ipython_renders_a_run(run: Any) -> None:
     formatters = pytest.importorskip("IPython.core.formatters")
     shown, _ = formatters.DisplayFormatter().format(run)
     assert "<table" in shown["text/html"]
     assert io.StringIO(shown["text/plain"]).read()
 
 
-def test_an_unfinished_run_shows_itself_too(tmp_path: Path) -> None:
-    from assay.store.journal import Journal
+def test_an_unfinished_run_has_an_html_representation(tmp_path: Path) -> None:
+    from assay.store.journal.journal import Journal
 
-    journal = Journal.create(tmp_path)
+    journal = Journal.open_for_writing(tmp_path)
     journal.set_facts({"model": "m", "tasks": {}, "groups": {}, "top": []}).result()
     journal.close()
     assert "unfinished" in assay.Run(tmp_path)._repr_html_()

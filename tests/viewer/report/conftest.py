@@ -1,4 +1,4 @@
-"""Runs worth a report: hostile answers, pictures, failures, categories."""
+"""Runs for reports: hostile answers, images, failures, categories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS = [
 
 
 def answers(better: int) -> Any:
-    """A hostile model that is right about the later documents."""
+    """Return a hostile model that is right on the later documents."""
 
     def answer(request: Any) -> Any:
         if hasattr(request, "continuation"):
@@ -67,7 +67,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
         str(write_task(folder, "sums", ROWS, task_alias="<i>sums</i>")),
         str(write_choices(folder, rows=4)),
     ]
-    made = []
+    finished = []
     for name, better in ((NAME, 10), ("better", 16)):
         run = assay.run(
             model=make_model(answers(better), name=name),
@@ -77,17 +77,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
             output_path=str(folder / name[:6].strip("<>")),
         )
         run.close()
-        made.append(run)
-    return made
+        finished.append(run)
+    return finished
 
 
 @pytest.fixture(scope="session")
 def page(runs: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of both runs, as a file."""
     pytest.importorskip("plotly")
-    from assay.viewer.report import ReportOptions, make_report, render_page
+    from assay.viewer.report import ReportOptions, build_report, render_page
 
-    report = make_report(runs, ReportOptions(documents=16), version="1")
+    report = build_report(runs, ReportOptions(documents=16), version="1")
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(render_page(report), "utf-8", errors="backslashreplace")
     return path

@@ -1,4 +1,4 @@
-"""A report is one file that holds everything, asks nobody, and takes what models wrote as text."""
+"""A report is one self-contained file that loads nothing and escapes the text of models and tasks."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from tests.making import make_model, write_task
 from tests.viewer.report.conftest import HOSTILE, digest_of, picture
 
 import assay
-from assay.cli.app import call
-from assay.core.errors import BadOption, MissingPackage
-from assay.store.media_files import write_media
-from assay.viewer.report import ReportOptions, make_report
-from assay.viewer.report.documents import Part
-from assay.viewer.report.media import Shelf, thumbnail
+from assay.cli.app import run_command_line
+from assay.core.errors import InvalidOption, MissingPackage
+from assay.core.installation import format_install_command
+from assay.store.runs.media_files import write_media
+from assay.viewer.report import ReportOptions, build_report
+from assay.viewer.report.documents import ReportPart
+from assay.viewer.report.media import MediaEmbedder, make_thumbnail
 
 
-class Read(HTMLParser):
-    """What a browser would find in a page."""
+class PageParser(HTMLParser):
+    """Collects the elements, scripts and texts of a page."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -51,13 +52,13 @@ class Read(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def read(page: Path) -> Read:
-    parser = Read()
+def read(page: Path) -> PageParser:
+    parser = PageParser()
     parser.feed(page.read_text("utf-8"))
     return parser
 
 
-def test_nothing_but_our_own_scripts_is_in_the_file(read: Read) -> None:
+def test_the_file_contains_no_foreign_scripts(read: PageParser) -> None:
     kinds = [attributes.get("type") for tag, attributes in read.elements if tag == "script"]
     assert kinds == ["application/json", "application/json", "text/plain", None]
     handlers = [name for _, attributes in read.elements for name in attributes if name.startswith("on")]
@@ -65,15 +66,15 @@ def test_nothing_but_our_own_scripts_is_in_the_file(read: Read) -> None:
     assert not {tag for tag, _ in read.elements} & {"iframe", "object", "embed", "form", "base", "link"}
 
 
-def test_the_policy_lets_exactly_these_scripts_run(read: Read) -> None:
-    from assay.viewer.report.page import plotly_script
+def test_the_policy_allows_exactly_the_embedded_scripts(read: PageParser) -> None:
+    from assay.viewer.report.html_page import read_plotly_script
 
     policy = next(
         attributes["content"] or ""
         for tag, attributes in read.elements
         if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
     )
-    ours = [read.scripts[-1], plotly_script()]
+    ours = [read.scripts[-1], read_plotly_script()]
     for script in ours:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in policy
@@ -82,7 +83,7 @@ def test_the_policy_lets_exactly_these_scripts_run(read: Read) -> None:
     assert "http" not in policy
 
 
-def test_nothing_is_asked_of_anybody(read: Read) -> None:
+def test_the_file_loads_nothing(read: PageParser) -> None:
     addresses = [
         value or ""
         for _, attributes in read.elements
@@ -92,16 +93,16 @@ def test_nothing_is_asked_of_anybody(read: Read) -> None:
     assert all(address.startswith(("#", "data:")) for address in addresses)
 
 
-def test_what_models_and_tasks_say_is_there_as_text(read: Read, page: Path) -> None:
+def test_text_of_models_and_tasks_is_escaped(read: PageParser, page: Path) -> None:
     whole = "".join(read.texts)
-    for said in (HOSTILE[0], HOSTILE[2], "503 <b>down</b>", "<i>sums</i>"):
-        assert said in whole
+    for text in (HOSTILE[0], HOSTILE[2], "503 <b>down</b>", "<i>sums</i>"):
+        assert text in whole
     written = page.read_text("utf-8")
     assert "\x1b" not in written
     assert "\u202e" not in written
 
 
-def test_the_charts_are_in_the_file_and_no_text_ends_their_element(read: Read) -> None:
+def test_embedded_figures_cannot_close_their_script_element(read: PageParser) -> None:
     figures = json.loads(read.scripts[0])
     wanted = {attributes["data-figure"] for _, attributes in read.elements if attributes.get("data-figure")}
     assert wanted == set(figures)
@@ -109,17 +110,17 @@ def test_the_charts_are_in_the_file_and_no_text_ends_their_element(read: Read) -
     assert "<" not in read.scripts[0]
 
 
-def test_the_file_is_small_enough_to_mail(page: Path) -> None:
+def test_the_file_is_small(page: Path) -> None:
     assert page.stat().st_size < 3_000_000
 
 
-def test_the_sample_is_a_mix_and_shows_both_runs(runs: list[Any]) -> None:
-    report = make_report(runs, ReportOptions(documents=10, seed=3))
+def test_the_sample_has_every_kind_of_document_and_both_runs(runs: list[Any]) -> None:
+    report = build_report(runs, ReportOptions(documents=10, seed=3))
     assert len(report.documents) == 10
     assert {view.task for view in report.documents} == {"<i>sums</i>", "choices"}
     assert {view.why for view in report.documents} >= {"wrong", "failed", "right"}
     assert all(len(view.sides) == 2 for view in report.documents)
-    again = make_report(runs, ReportOptions(documents=10, seed=3))
+    again = build_report(runs, ReportOptions(documents=10, seed=3))
     assert [view.number for view in again.documents] == [view.number for view in report.documents]
     choices = next(view for view in report.documents if view.task == "choices")
     assert [(choice["text"], choice["chosen"]) for choice in choices.sides[0].choices] == [
@@ -129,35 +130,35 @@ def test_the_sample_is_a_mix_and_shows_both_runs(runs: list[Any]) -> None:
 
 
 def test_a_report_of_one_run_has_no_comparison_and_may_have_no_documents(runs: list[Any]) -> None:
-    report = make_report(runs[:1], ReportOptions(documents=0))
+    report = build_report(runs[:1], ReportOptions(documents=0))
     assert (report.documents, report.comparisons, report.matrix) == ([], [], None)
     assert [row["value"] for row in report.rows] == ["0.2353", "0.5000"]
     assert "documents" not in dict(report.sections)
 
 
-def test_settings_that_differ_are_marked(runs: list[Any]) -> None:
+def test_different_settings_are_highlighted(runs: list[Any]) -> None:
     rows = {
-        row["name"]: row["differs"] for row in make_report(runs, ReportOptions(documents=0)).settings["rows"]
+        row["name"]: row["differs"] for row in build_report(runs, ReportOptions(documents=0)).settings["rows"]
     }
     assert rows["--model"] is True
     assert rows["--seed"] is False
 
 
-def test_a_long_prompt_is_folded_before_its_question() -> None:
-    from assay.viewer.report.documents import _text_part
+def test_a_long_prompt_is_collapsed_before_its_question() -> None:
+    from assay.viewer.report.documents import build_text_part
 
-    part = _text_part("example\n" * 500 + "\nThe question?")
-    assert isinstance(part, Part)
+    part = build_text_part("example\n" * 500 + "\nThe question?")
+    assert isinstance(part, ReportPart)
     assert part.head is not None
     assert part.text.endswith("The question?")
     assert len(part.text) < 2000
 
 
-def test_a_picture_becomes_a_small_one_written_anew(runs: list[Any]) -> None:
+def test_images_become_reencoded_thumbnails(runs: list[Any]) -> None:
     data = picture() + b"<script>alert(1)</script>"
     digest = digest_of(data)
     assert write_media(runs[0].folder, digest, data)
-    shown = Shelf().show(runs[0], "image", digest, "a.png")
+    shown = MediaEmbedder().embed(runs[0], "image", digest, "a.png")
     kind, _, encoded = shown["url"].partition(";base64,")
     assert kind == "data:image/jpeg"
     small = base64.b64decode(encoded)
@@ -168,18 +169,18 @@ def test_a_picture_becomes_a_small_one_written_anew(runs: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("data", [b"<svg onload=alert(1)>", b"", b"\x89PNG\r\n\x1a\n broken", b"MZ\x00"])
-def test_what_is_no_picture_is_named_only(runs: list[Any], data: bytes) -> None:
+def test_unreadable_images_are_listed_by_name(runs: list[Any], data: bytes) -> None:
     digest = digest_of(data)
     write_media(runs[0].folder, digest, data)
-    shown = Shelf().show(runs[0], "image", digest, "evil")
+    shown = MediaEmbedder().embed(runs[0], "image", digest, "evil")
     assert shown["url"] == ""
-    assert "evil" in shown["about"]
-    assert thumbnail(data) is None
+    assert "evil" in shown["caption"]
+    assert make_thumbnail(data) is None
 
 
 @pytest.mark.parametrize("digest", ["../../journal.sqlite", "/etc/passwd", "", "a" * 64])
-def test_a_medium_that_is_not_there_or_lies_outside_is_named_only(runs: list[Any], digest: str) -> None:
-    assert Shelf().show(runs[0], "image", digest, "x")["url"] == ""
+def test_missing_media_are_listed_by_name(runs: list[Any], digest: str) -> None:
+    assert MediaEmbedder().embed(runs[0], "image", digest, "x")["url"] == ""
 
 
 def test_the_command_writes_a_file(
@@ -188,48 +189,50 @@ def test_the_command_writes_a_file(
     pytest.importorskip("plotly")
     target = tmp_path / "deep" / "report.html"
     assert (
-        call(["report", str(runs[0].folder), "-o", str(target), "--documents", "2", "--title", "Mine <b>"])
+        run_command_line(
+            ["report", str(runs[0].folder), "-o", str(target), "--documents", "2", "--title", "Mine <b>"]
+        )
         == 0
     )
     assert "<title>Mine &lt;b&gt;</title>" in target.read_text("utf-8")
-    assert "written" in capsys.readouterr().err
+    assert "wrote" in capsys.readouterr().err
     assert [path.name for path in target.parent.iterdir()] == ["report.html"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--documents", "-1"], "cannot show -1 documents"),
-        (["--by", "nothing"], "no scored documents have a field `nothing`"),
+        (["--by", "nothing"], "no scored document has the field `nothing`"),
         (["-o", "/"], "is a folder"),
     ],
 )
-def test_a_mistake_is_explained(
-    runs: list[Any], workspace: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+def test_invalid_arguments_are_explained(
+    runs: list[Any], workspace: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     pytest.importorskip("plotly")
-    assert call(["report", str(runs[0].folder), *words]) == 2
-    assert said in capsys.readouterr().err
+    assert run_command_line(["report", str(runs[0].folder), *words]) == 2
+    assert message in capsys.readouterr().err
     assert list(workspace.iterdir()) == []
 
 
-def test_a_missing_plotly_is_said_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.viewer.report import page as module
+def test_a_missing_plotly_is_reported_before_the_run_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    from assay.viewer.report import html_page as module
 
-    module._plotly.cache_clear()
+    module.read_plotly_script.cache_clear()
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(MissingPackage) as caught:
-        module.plotly_script()
-    assert "assay[viewer]" in caught.value.hint
-    module._plotly.cache_clear()
+        module.read_plotly_script()
+    assert format_install_command("viewer") in caught.value.hint
+    module.read_plotly_script.cache_clear()
 
 
-def test_too_many_documents_are_refused() -> None:
-    with pytest.raises(BadOption, match="501"):
+def test_too_many_documents_are_an_error() -> None:
+    with pytest.raises(InvalidOption, match="501"):
         ReportOptions(documents=501)
 
 
-def test_a_browser_that_is_not_there_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_browser_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from assay.viewer.report import find_browser
 
     monkeypatch.setenv("ASSAY_CHROMIUM", str(tmp_path / "nothing"))
@@ -239,11 +242,11 @@ def test_a_browser_that_is_not_there_is_explained(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingPackage) as caught:
         find_browser()
-    assert re.search(r"none was found", caught.value.what)
-    assert "print it" in caught.value.hint
+    assert re.search(r"no browser found", caught.value.what)
+    assert "print the HTML file" in caught.value.hint
 
 
-def test_a_run_without_numbers_says_so(tmp_path: Path) -> None:
+def test_a_run_without_scores_says_so(tmp_path: Path) -> None:
     pytest.importorskip("plotly")
     from assay.viewer.report import render_page
 
@@ -251,9 +254,9 @@ def test_a_run_without_numbers_says_so(tmp_path: Path) -> None:
     run = assay.run(
         model=make_model(), tasks=[task], no_cache=True, predict_only=True, output_path=str(tmp_path / "out")
     )
-    page = render_page(make_report([run], ReportOptions(documents=2)))
+    page = render_page(build_report([run], ReportOptions(documents=2)))
     run.close()
-    assert "no document was judged" in page
+    assert "no document was scored" in page
     assert "skipped" in page
 
 
@@ -262,14 +265,14 @@ def test_runs_with_nothing_in_common_are_shown_without_a_comparison(runs: list[A
     run = assay.run(
         model=make_model(name="third"), tasks=[task], no_cache=True, output_path=str(tmp_path / "out")
     )
-    report = make_report([runs[1], run], ReportOptions(documents=2))
+    report = build_report([runs[1], run], ReportOptions(documents=2))
     run.close()
     (comparison,) = report.comparisons
     assert (comparison["rows"], comparison["charts"]) == ([], [])
     assert "in common" in comparison["notes"][0][1] or "different tasks" in comparison["notes"][0][1]
 
 
-def test_a_short_sound_can_be_played_and_a_long_one_is_named(runs: list[Any]) -> None:
+def test_short_audio_is_embedded_and_long_audio_is_named(runs: list[Any]) -> None:
     for seconds, playable in ((0.1, True), (60.0, False)):
         stream = io.BytesIO()
         with wave.open(stream, "wb") as file:
@@ -277,12 +280,14 @@ def test_a_short_sound_can_be_played_and_a_long_one_is_named(runs: list[Any]) ->
             file.writeframes(b"\0\0" * int(8000 * seconds))
         data = stream.getvalue()
         write_media(runs[0].folder, digest_of(data), data)
-        shown = Shelf().show(runs[0], "audio", digest_of(data), "a.wav")
+        shown = MediaEmbedder().embed(runs[0], "audio", digest_of(data), "a.wav")
         assert shown["url"].startswith("data:audio/wav;base64,") == playable
-        assert "a.wav" in shown["about"]
+        assert "a.wav" in shown["caption"]
 
 
-def test_a_video_is_shown_by_its_first_frame(runs: list[Any]) -> None:
+def test_a_video_is_shown_as_its_first_frame(runs: list[Any]) -> None:
     data = picture("blue", 64)
     assert write_media(runs[0].folder, f"{'b' * 64}-0", data)
-    assert Shelf().show(runs[0], "video", "b" * 64, "clip")["url"].startswith("data:image/png;base64,")
+    assert (
+        MediaEmbedder().embed(runs[0], "video", "b" * 64, "clip")["url"].startswith("data:image/png;base64,")
+    )

@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.viewer.web.serving import Viewer
 
-    from assay.store.runs import Run
+    from assay.store.runs.run import Run
 
 collect_ignore_glob = (
     [] if all(find_spec(name) for name in ("plotly", "starlette", "uvicorn")) else ["test_*.py"]

@@ -11,7 +11,7 @@ from tests.making_media import wav, write_video
 
 import assay
 from assay.core.responses import Failure, LogProbability, Response, Tokens
-from assay.store.runs import Run
+from assay.store.runs.run import Run
 from assay.testing import ScriptedModel
 
 HOSTILE = "<script>window.stolen = 1</script><img src=x onerror='window.stolen = 2'><b>17</b> & \"18\""

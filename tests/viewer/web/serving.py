@@ -13,9 +13,9 @@ from typing import Any
 
 import uvicorn
 
-from assay.viewer.web.app import make_app
-from assay.viewer.web.guard import cookie_name
-from assay.viewer.web.library import Library
+from assay.viewer.web.access_control import cookie_name
+from assay.viewer.web.app import build_app
+from assay.viewer.web.run_catalog import RunCatalog
 from assay.viewer.web.server import HOST, open_socket
 
 TOKEN = "a-token-for-tests"
@@ -37,7 +37,7 @@ class Viewer:
     """Where the pages are."""
 
     port: int
-    library: Library
+    catalog: RunCatalog
 
     @property
     def address(self) -> str:
@@ -79,11 +79,11 @@ class Viewer:
 @contextmanager
 def serving(words: Sequence[str | Path]) -> Iterator[Viewer]:
     """A viewer over some folders."""
-    library = Library([str(word) for word in words])
+    catalog = RunCatalog([str(word) for word in words])
     listening = open_socket(0)
     port = listening.getsockname()[1]
     config = uvicorn.Config(
-        make_app(library, token=TOKEN, port=port), log_level="error", timeout_graceful_shutdown=1
+        build_app(catalog, token=TOKEN, port=port), log_level="error", timeout_graceful_shutdown=1
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -91,7 +91,7 @@ def serving(words: Sequence[str | Path]) -> Iterator[Viewer]:
     try:
         while not server.started:
             time.sleep(0.01)
-        yield Viewer(port, library)
+        yield Viewer(port, catalog)
     finally:
         server.should_exit = True
         thread.join(10)

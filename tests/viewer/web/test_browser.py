@@ -1,4 +1,4 @@
-"""The viewer in a real browser: what people do with it, and what it must never do."""
+"""The viewer in a real browser: navigation, filters, live updates, escaping."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.making import write_task
 from tests.viewer.web.making_runs import HOSTILE, SUMS, make_video_run
 from tests.viewer.web.serving import Viewer, serving
 
-from assay.store.runs import Run
+from assay.store.runs.run import Run
 
 pytestmark = pytest.mark.browser
 
@@ -27,17 +27,17 @@ FLAGS = (
 ).split()
 
 
-def chromium() -> str | None:
-    """Where a Chromium is: what `ASSAY_CHROMIUM` says, or the system's own."""
+def find_chromium() -> str | None:
+    """Return the path of Chromium: from `ASSAY_CHROMIUM`, or the system's."""
     names = (os.environ.get("ASSAY_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
     return next((found for name in names if name and (found := shutil.which(name))), None)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    path = chromium()
+    path = find_chromium()
     if path is None:
-        pytest.skip("no Chromium on this machine: `apt-get install chromium`, or name one in ASSAY_CHROMIUM")
+        pytest.skip("no Chromium on this machine: `apt-get install chromium`, or set ASSAY_CHROMIUM")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -47,21 +47,23 @@ def browser() -> Iterator[Any]:
 
 
 class Visit:
-    """A page, with everything it asked for and complained about."""
+    """An open page with its requests and its console errors."""
 
     def __init__(self, browser: Any, viewer: Viewer, **details: Any) -> None:
         self.viewer = viewer
         self.context = browser.new_context(**{"viewport": {"width": 1360, "height": 900}, **details})
         self.context.set_default_timeout(30_000)
         self.requests: list[str] = []
-        self.complaints: list[str] = []
+        self.errors: list[str] = []
         self.context.on("request", lambda request: self.requests.append(request.url))
         self.page = self.context.new_page()
         self.page.on(
             "console",
-            lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None,
+            lambda message: (
+                self.errors.append(message.text) if message.type in ("error", "warning") else None
+            ),
         )
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.goto(viewer.entry)
         self.page.wait_for_url(f"{viewer.address}/")
 
@@ -71,41 +73,41 @@ class Visit:
         return self.page
 
     def check(self) -> None:
-        """Nothing left this machine, and nothing was wrong."""
-        assert self.complaints == []
+        """Check that there were no errors and no requests to other hosts."""
+        assert self.errors == []
         assert self.requests
         assert [url for url in self.requests if not url.startswith(f"{self.viewer.address}/")] == []
 
 
 @pytest.fixture
 def visit(browser: Any, viewer: Viewer) -> Iterator[Visit]:
-    made = Visit(browser, viewer)
-    yield made
-    made.check()
-    made.context.close()
+    opened = Visit(browser, viewer)
+    yield opened
+    opened.check()
+    opened.context.close()
 
 
 @pytest.fixture
-def shots(tmp_path: Path) -> Path:
-    """Where pictures of the pages go."""
+def screenshots(tmp_path: Path) -> Path:
+    """Return the folder for screenshots."""
     folder = Path(os.environ.get("ASSAY_SCREENSHOTS") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def until(page: Any, condition: str) -> None:
-    """Wait for something to become true on the page; the page's own policy forbids Playwright's way of doing so."""
+def wait_until(page: Any, condition: str) -> None:
+    """Wait for a condition on the page; the page's policy forbids Playwright's own way."""
     end = time.monotonic() + 30
     while not page.evaluate(condition):
         assert time.monotonic() < end, condition
         page.wait_for_timeout(30)
 
 
-def found(page: Any) -> int:
+def read_found(page: Any) -> int:
     return int(page.inner_text("#found").replace("\u202f", ""))
 
 
-def indexed(page: Any) -> None:
+def wait_for_index(page: Any) -> None:
     """Wait until the documents can be filtered."""
     page.wait_for_selector("#search:not([disabled])")
     page.wait_for_selector("#results:not(.busy)")
@@ -122,7 +124,7 @@ def test_runs_are_opened_sorted_filtered_and_tagged(visit: Visit, runs: Runs) ->
     assert page.locator("tr[data-run] a.row").first.inner_text() == "second-model"
     page.keyboard.press("/")
     page.keyboard.type("second")
-    until(page, "document.querySelectorAll('tr[data-run]').length === 1")
+    wait_until(page, "document.querySelectorAll('tr[data-run]').length === 1")
     assert "q=second" in page.url
     page.keyboard.press("Escape")
     page.keyboard.press("j")
@@ -137,27 +139,27 @@ def test_runs_are_opened_sorted_filtered_and_tagged(visit: Visit, runs: Runs) ->
     page.wait_for_selector("#tags .tag", state="detached")
 
 
-def test_a_run_draws_its_charts_in_light_and_dark(visit: Visit, runs: Runs, shots: Path) -> None:
+def test_a_run_draws_its_charts_in_light_and_dark(visit: Visit, runs: Runs, screenshots: Path) -> None:
     page = visit.open(f"/runs/{runs[0].id}")
     page.wait_for_selector("figure.chart.drawn .main-svg")
     page.wait_for_selector("#categories table")
     assert page.locator("#categories tbody tr").count() == 2
-    page.screenshot(path=shots / "run.png", full_page=True)
+    page.screenshot(path=screenshots / "run.png", full_page=True)
     before = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.click("#theme")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
     page.reload()
     page.wait_for_selector("figure.chart.drawn .main-svg")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    page.screenshot(path=shots / "run-dark.png")
+    page.screenshot(path=screenshots / "run-dark.png")
 
 
-def test_documents_are_filtered_and_paged_to_the_last(visit: Visit, runs: Runs, shots: Path) -> None:
+def test_documents_are_filtered_and_paged_to_the_last(visit: Visit, runs: Runs, screenshots: Path) -> None:
     page = visit.open(f"/runs/{runs[0].id}/documents")
-    indexed(page)
-    assert found(page) == SUMS + 10
+    wait_for_index(page)
+    assert read_found(page) == SUMS + 10
     page.select_option("select[name=task]", "sums")
-    until(page, f"document.querySelector('#found').innerText === '{SUMS}'")
+    wait_until(page, f"document.querySelector('#found').innerText === '{SUMS}'")
     page.click("#last-page")
     page.wait_for_selector(f"a.row >> text={SUMS - 1}")
     assert page.locator("tbody tr").count() == SUMS - 100
@@ -165,26 +167,26 @@ def test_documents_are_filtered_and_paged_to_the_last(visit: Visit, runs: Runs, 
     page.wait_for_selector("tbody tr:nth-child(50)")
     page.click("th >> text=score")
     page.wait_for_selector("th[aria-sort=descending] >> text=score")
-    page.screenshot(path=shots / "documents.png")
+    page.screenshot(path=screenshots / "documents.png")
     page.fill("#search", "zebra")
-    until(page, "document.querySelector('#found').innerText === '1'")
+    wait_until(page, "document.querySelector('#found').innerText === '1'")
     assert {"task=sums", "q=zebra", "sort=score"} <= set(page.url.partition("?")[2].split("&"))
     page.fill("#search", "no such text anywhere")
-    page.wait_for_selector("text=No document matches")
+    page.wait_for_selector("text=No matching documents")
     page.fill("#search", "")
     page.wait_for_selector("tbody tr:nth-child(50)")
     page.click(".chip >> text=failed")
-    until(page, "document.querySelector('#found').innerText === '1'")
+    wait_until(page, "document.querySelector('#found').innerText === '1'")
     page.click("tbody tr")
     page.wait_for_selector("text=server error")
 
 
-def test_a_document_is_walked_from_with_the_keyboard(visit: Visit, runs: Runs, shots: Path) -> None:
+def test_documents_are_navigated_with_the_keyboard(visit: Visit, runs: Runs, screenshots: Path) -> None:
     page = visit.open(f"/runs/{runs[0].id}/documents?task=sums&q=zebra+OR")
-    indexed(page)
+    wait_for_index(page)
     page = visit.open(f"/runs/{runs[0].id}/documents/sums/41?task=sums")
-    page.screenshot(path=shots / "document.png")
-    assert not page.locator("text=What is 1 + 1?").is_visible(), "examples are folded away"
+    page.screenshot(path=screenshots / "document.png")
+    assert not page.locator("text=What is 1 + 1?").is_visible(), "examples are collapsed"
     page.keyboard.press("j")
     page.wait_for_url("**/documents/sums/42?task=sums")
     page.keyboard.press("ArrowLeft")
@@ -197,34 +199,34 @@ def test_a_document_is_walked_from_with_the_keyboard(visit: Visit, runs: Runs, s
     page.wait_for_url("**/documents?task=sums")
 
 
-def test_a_picture_is_seen_and_a_sound_can_be_played(visit: Visit, runs: Runs, shots: Path) -> None:
+def test_images_and_audio_are_displayed(visit: Visit, runs: Runs, screenshots: Path) -> None:
     page = visit.open(f"/runs/{runs[0].id}/documents/media/0")
-    until(page, "document.querySelector('.media img')?.naturalWidth === 64")
-    page.screenshot(path=shots / "picture.png")
+    wait_until(page, "document.querySelector('.media img')?.naturalWidth === 64")
+    page.screenshot(path=screenshots / "picture.png")
     page = visit.open(f"/runs/{runs[0].id}/documents/media/1")
-    until(page, "document.querySelector('audio')?.duration > 0.2")
-    page.screenshot(path=shots / "sound.png")
+    wait_until(page, "document.querySelector('audio')?.duration > 0.2")
+    page.screenshot(path=screenshots / "sound.png")
 
 
-def test_a_video_is_played(browser: Any, tmp_path: Path, workspace: Path, shots: Path) -> None:
+def test_a_video_plays(browser: Any, tmp_path: Path, workspace: Path, screenshots: Path) -> None:
     pytest.importorskip("av")
     made = make_video_run(tmp_path)
     with serving([tmp_path / "runs"]) as viewer:
         visit = Visit(browser, viewer)
         page = visit.open(f"/runs/{made.id}/documents/films/0")
-        until(page, "document.querySelector('video')?.duration > 1.5")
-        until(page, "document.querySelector('video').readyState >= 2")  # a frame is there to be seen
+        wait_until(page, "document.querySelector('video')?.duration > 1.5")
+        wait_until(page, "document.querySelector('video').readyState >= 2")  # a frame is available
         assert page.evaluate("document.querySelector('video').videoWidth") == 64
         page.evaluate("document.querySelector('video').play()")
-        until(page, "document.querySelector('video').currentTime > 0.2")
-        page.screenshot(path=shots / "video.png")
+        wait_until(page, "document.querySelector('video').currentTime > 0.2")
+        page.screenshot(path=screenshots / "video.png")
         visit.check()
         visit.context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_tokens_are_told_apart_with_and_without_colour(
-    browser: Any, viewer: Viewer, runs: Runs, shots: Path, scheme: str
+def test_token_probabilities_are_visible_with_and_without_colour(
+    browser: Any, viewer: Viewer, runs: Runs, screenshots: Path, scheme: str
 ) -> None:
     visit = Visit(browser, viewer, color_scheme=scheme)
     page = visit.open(f"/runs/{runs[0].id}/documents/sums/17")
@@ -232,45 +234,45 @@ def test_tokens_are_told_apart_with_and_without_colour(
     assert marks.count() == 4
     assert "".join(marks.all_inner_texts()[:2]) == HOSTILE
     assert page.evaluate("window.stolen") is None
-    looks = page.evaluate(
+    styles = page.evaluate(
         "[...document.querySelectorAll('#tokens .token-levels .token')].map(one => getComputedStyle(one))"
         ".map(style => [style.backgroundColor, style.borderBottomStyle + style.borderBottomWidth])"
     )
-    assert len({colour for colour, _ in looks}) == len({line for _, line in looks}) == 6
+    assert len({colour for colour, _ in styles}) == len({line for _, line in styles}) == 6
     page.click("#tokens summary")
     assert page.locator("#tokens tbody tr").nth(1).inner_text().split()[-3:] == ["-3.0000", "5.0", "%"]
-    page.screenshot(path=shots / f"tokens-{scheme}.png", full_page=True)
+    page.screenshot(path=screenshots / f"tokens-{scheme}.png", full_page=True)
     page = visit.open(f"/runs/{runs[0].id}/documents/choices/1")
     assert page.locator("#tokens .answer-tokens").count() == 2
-    page.screenshot(path=shots / f"choices-{scheme}.png", full_page=True)
+    page.screenshot(path=screenshots / f"choices-{scheme}.png", full_page=True)
     visit.check()
     visit.context.close()
 
 
-def test_two_runs_are_chosen_and_compared(visit: Visit, runs: Runs, shots: Path) -> None:
+def test_two_runs_are_selected_and_compared(visit: Visit, runs: Runs, screenshots: Path) -> None:
     page = visit.page
     for box in page.locator("tr[data-run] input[type=checkbox]").all():
         box.check()
-    page.click("#tray-compare")
+    page.click("#selection-compare")
     page.wait_for_url("**/compare?run=*")
     page.wait_for_selector("figure.chart.drawn .main-svg")
-    assert page.locator("text=What differs in settings").is_visible()
-    page.screenshot(path=shots / "compare.png", full_page=True)
+    assert page.locator("text=Different settings").is_visible()
+    page.screenshot(path=screenshots / "compare.png", full_page=True)
     before = page.locator("#flips tbody tr").count()
     page.select_option("select[name=side]", "better")
-    until(page, f"document.querySelectorAll('#flips tbody tr').length < {before}")
+    wait_until(page, f"document.querySelectorAll('#flips tbody tr').length < {before}")
     page.locator("#flips tbody tr a.row").first.click()
     page.wait_for_url("**/compare/document?*")
     assert page.locator("mark").count() > 0
-    page.screenshot(path=shots / "compare-document.png", full_page=True)
+    page.screenshot(path=screenshots / "compare-document.png", full_page=True)
 
 
-def test_what_a_model_says_is_never_more_than_text(visit: Visit, runs: Runs) -> None:
+def test_model_output_is_never_interpreted_as_markup(visit: Visit, runs: Runs) -> None:
     page = visit.open(f"/runs/{runs[0].id}/documents/sums/17")
     assert HOSTILE in page.locator(".response pre.text").inner_text()
     page = visit.open(f"/runs/{runs[0].id}/documents?q=stolen")
-    indexed(page)
-    assert found(page) == 1
+    wait_for_index(page)
+    assert read_found(page) == 1
     page = visit.open(f"/compare/document?run={runs[0].id}&run={runs[1].id}&task=sums&document=17")
     assert HOSTILE in page.locator(".panel pre.text").first.inner_text()
     assert page.evaluate("window.stolen") is None
@@ -283,12 +285,12 @@ def test_a_path_outside_the_run_is_refused(visit: Visit, runs: Runs) -> None:
             "path => fetch(path).then(answer => answer.status)", f"/media/{runs[0].id}/{path}"
         )
         assert status == 404
-    assert len(visit.complaints) == 4 and all("404" in said for said in visit.complaints)
-    visit.complaints.clear()
+    assert len(visit.errors) == 4 and all("404" in message for message in visit.errors)
+    visit.errors.clear()
 
 
-def test_a_phone_shows_everything_without_scrolling_sideways(
-    browser: Any, viewer: Viewer, runs: Runs, shots: Path
+def test_pages_fit_a_phone_without_horizontal_scrolling(
+    browser: Any, viewer: Viewer, runs: Runs, screenshots: Path
 ) -> None:
     visit = Visit(browser, viewer, viewport={"width": 390, "height": 844}, color_scheme="dark")
     paths = {
@@ -301,13 +303,13 @@ def test_a_phone_shows_everything_without_scrolling_sideways(
     for name, path in paths.items():
         page = visit.open(path)
         page.wait_for_load_state("networkidle") if name == "document" else page.wait_for_timeout(150)
-        page.screenshot(path=shots / f"phone-{name}.png")
+        page.screenshot(path=screenshots / f"phone-{name}.png")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
     visit.check()
     visit.context.close()
 
 
-def test_a_run_is_seen_while_it_goes_on(browser: Any, tmp_path: Path, shots: Path) -> None:
+def test_a_running_run_updates_live(browser: Any, tmp_path: Path, screenshots: Path) -> None:
     rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(40)]
     task, output, hold = write_task(tmp_path / "tasks", "sums", rows), tmp_path / "runs", tmp_path / "hold"
     output.mkdir()
@@ -315,13 +317,13 @@ def test_a_run_is_seen_while_it_goes_on(browser: Any, tmp_path: Path, shots: Pat
     with serving([output]) as viewer:
         visit = Visit(browser, viewer)
         page = visit.page
-        page.wait_for_selector("text=No runs here yet")
+        page.wait_for_selector("text=No runs found")
         script = Path(__file__).with_name("slow_run.py")
         process = subprocess.Popen([sys.executable, str(script), str(task), str(output), str(hold)])
         try:
             page.wait_for_selector(".s-running", timeout=30_000)
-            until(page, "document.querySelector('[data-run-done]')?.innerText === '8'")
-            page.screenshot(path=shots / "running.png")
+            wait_until(page, "document.querySelector('[data-run-done]')?.innerText === '8'")
+            page.screenshot(path=screenshots / "running.png")
             page.click("tr[data-run] a.row")
             page.wait_for_selector("#live [data-run-done] >> text=8")
             hold.unlink()

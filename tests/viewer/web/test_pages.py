@@ -1,4 +1,4 @@
-"""What the pages say, asked for over HTTP."""
+"""The content of the pages, requested over HTTP."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pytest
 from tests.viewer.web.making_runs import HOSTILE, SUMS
 from tests.viewer.web.serving import Viewer, serving
 
-from assay.store.media_files import write_media
-from assay.store.runs import Run
+from assay.store.runs.media_files import write_media
+from assay.store.runs.run import Run
 from assay.viewer.charts import DARK, LIGHT, OUTCOME_COLOURS
-from assay.viewer.web.library import Library
-from assay.viewer.web.rendering import static_file
+from assay.viewer.web.rendering import read_static_file
+from assay.viewer.web.run_catalog import RunCatalog
 
 Runs = tuple[Run, Run]
 
 
-def test_the_list_of_runs_shows_models_scores_and_endings(viewer: Viewer, runs: Runs) -> None:
+def test_the_list_of_runs_shows_models_scores_and_outcomes(viewer: Viewer, runs: Runs) -> None:
     page = viewer.get("/").text
     for run in runs:
         assert run.id in page
@@ -29,19 +29,19 @@ def test_the_list_of_runs_shows_models_scores_and_endings(viewer: Viewer, runs: 
     assert page.count('class="bar"') >= 2
     assert "1 failed" in page
     assert viewer.get("/?q=first-model").text.count("data-run=") == 1
-    assert "No run matches" in viewer.get("/?q=nothing+like+it").text
+    assert "No matching runs" in viewer.get("/?q=nothing+like+it").text
     assert viewer.get("/?state=running").text.count("data-run=") == 0
 
 
-def test_runs_are_sorted_as_the_address_says(viewer: Viewer, runs: Runs) -> None:
+def test_runs_are_sorted_by_the_query(viewer: Viewer, runs: Runs) -> None:
     upwards, downwards = (viewer.get(f"/?sort=model&order={order}").text for order in ("asc", "desc"))
     assert upwards.index("first-model") < upwards.index("second-model")
     assert downwards.index('data-run="second-model') < downwards.index('data-run="first-model')
 
 
-def test_a_run_has_scores_endings_settings_and_charts(viewer: Viewer, runs: Runs) -> None:
+def test_the_page_of_a_run_has_scores_outcomes_settings_and_charts(viewer: Viewer, runs: Runs) -> None:
     page = viewer.settled(f"/runs/{runs[0].id}").text
-    for said in ("exact_match", "95 % interval", "1 failed", "Whole manifest", "Answers over time"):
+    for said in ("exact_match", "95 % interval", "1 failed", "Full manifest", "Throughput"):
         assert said in page
     assert page.count('<script type="application/json">') >= 2
     pieces = page.split('<script type="application/json">')[1:]
@@ -50,7 +50,7 @@ def test_a_run_has_scores_endings_settings_and_charts(viewer: Viewer, runs: Runs
         assert {"light", "dark", "config"} == set(figures)
 
 
-def test_categories_are_broken_down(viewer: Viewer, runs: Runs) -> None:
+def test_scores_are_broken_down_by_category(viewer: Viewer, runs: Runs) -> None:
     page = viewer.settled(f"/runs/{runs[0].id}/categories?task=sums&field=level").text
     assert "even" in page and "odd" in page
     assert "category=level%3Deven" in page
@@ -73,14 +73,14 @@ def test_categories_are_broken_down(viewer: Viewer, runs: Runs) -> None:
         ("task=sums&low=nonsense&metric=99&sort=nonsense&page=-3", SUMS),
     ],
 )
-def test_documents_are_found_by_everything_in_the_address(
+def test_documents_are_filtered_by_every_query_parameter(
     viewer: Viewer, runs: Runs, query: str, found: int
 ) -> None:
     page = viewer.settled(f"/runs/{runs[0].id}/documents?{query}").text
     assert f'id="found">{found}<' in page
 
 
-def test_the_last_page_holds_the_last_documents(viewer: Viewer, runs: Runs) -> None:
+def test_the_last_page_shows_the_last_documents(viewer: Viewer, runs: Runs) -> None:
     page = viewer.settled(f"/runs/{runs[0].id}/documents?task=sums&page=3").text
     assert page.count("<tr data-href=") == SUMS - 100
     assert f"/documents/sums/{SUMS - 1}?" in page
@@ -90,14 +90,14 @@ def test_the_last_page_holds_the_last_documents(viewer: Viewer, runs: Runs) -> N
     )
 
 
-def test_documents_are_sorted_by_score_with_those_without_one_last(viewer: Viewer, runs: Runs) -> None:
+def test_documents_without_a_score_sort_last(viewer: Viewer, runs: Runs) -> None:
     page = viewer.settled(f"/runs/{runs[0].id}/documents?task=sums&sort=score&order=desc&page=3").text
     assert page.index("/documents/sums/124?") < page.index("/documents/sums/23?")
 
 
 def test_a_document_shows_prompt_response_filters_and_verdicts(viewer: Viewer, runs: Runs) -> None:
     page = viewer.settled(f"/runs/{runs[0].id}/documents/sums/41?task=sums").text
-    for said in ("What is 41 + 1?", "I add one to 41.", "2 examples before it", "take_first", "exact_match"):
+    for said in ("What is 41 + 1?", "I add one to 41.", "2 few-shot examples", "take_first", "exact_match"):
         assert said in page
     assert '<pre class="text">42</pre>' in page
     assert "/documents/sums/40?task=sums" in page and "/documents/sums/42?task=sums" in page
@@ -107,10 +107,10 @@ def test_a_document_shows_prompt_response_filters_and_verdicts(viewer: Viewer, r
 def test_choices_show_their_log_probabilities(viewer: Viewer, runs: Runs) -> None:
     page = viewer.settled(f"/runs/{runs[0].id}/documents/choices/1").text
     assert "-1.0000" in page and "-2.0000" in page
-    assert "likeliest" in page and "target" in page
+    assert "most likely" in page and "target" in page
 
 
-def test_what_a_model_says_stays_text(viewer: Viewer, runs: Runs) -> None:
+def test_model_output_is_escaped(viewer: Viewer, runs: Runs) -> None:
     page = viewer.settled(f"/runs/{runs[0].id}/documents/sums/17").text
     assert html.escape(HOSTILE).replace("&quot;", "&#34;").replace("&#x27;", "&#39;") in page
     assert "<script>window" not in page and "<img src=x" not in page
@@ -118,7 +118,7 @@ def test_what_a_model_says_stays_text(viewer: Viewer, runs: Runs) -> None:
     assert 'id="found">1<' in table and "<script>window" not in table
 
 
-def test_tokens_are_marked_by_their_probability(viewer: Viewer, runs: Runs) -> None:
+def test_tokens_are_coloured_by_probability(viewer: Viewer, runs: Runs) -> None:
     page = viewer.settled(f"/runs/{runs[0].id}/documents/sums/17").text
     tokens = page.partition('<section id="tokens">')[2].partition("</section>")[0]
     marks = re.findall(r'<span class="token (p\d)" title="([^"]+)">([^<]*)</span>', tokens)
@@ -134,17 +134,17 @@ def test_tokens_are_marked_by_their_probability(viewer: Viewer, runs: Runs) -> N
     choices = viewer.settled(f"/runs/{runs[0].id}/documents/choices/1").text
     assert "choice 0" in choices and "choice 1" in choices
     unknown = viewer.settled(f"/runs/{runs[0].id}/documents/sums/18").text
-    assert "the run did not keep them" in unknown and 'id="tokens"' not in unknown
+    assert "the run did not store them" in unknown and 'id="tokens"' not in unknown
     nothing = viewer.settled(f"/runs/{runs[0].id}/documents/sums/23").text
-    assert "the run did not keep them" not in nothing
+    assert "the run did not store them" not in nothing
 
 
-def test_a_failed_document_says_why(viewer: Viewer, runs: Runs) -> None:
+def test_a_failed_document_shows_the_reason(viewer: Viewer, runs: Runs) -> None:
     page = viewer.settled(f"/runs/{runs[0].id}/documents/sums/23").text
     assert "server error" in page and "503 &lt;i&gt;later&lt;/i&gt;" in page
 
 
-def test_media_are_served_by_their_hash_and_nothing_else(viewer: Viewer, runs: Runs) -> None:
+def test_media_are_served_by_digest_only(viewer: Viewer, runs: Runs) -> None:
     kinds = set()
     for file in (runs[0].folder / "media").iterdir():
         answer = viewer.get(f"/media/{runs[0].id}/{file.name}")
@@ -179,7 +179,7 @@ def test_a_path_outside_the_media_of_a_run_is_refused(viewer: Viewer, runs: Runs
         assert b"SQLite" not in answer.body and b"root:" not in answer.body
 
 
-def test_a_medium_that_browsers_might_run_is_not_served(viewer: Viewer, runs: Runs) -> None:
+def test_media_that_browsers_might_execute_are_not_served(viewer: Viewer, runs: Runs) -> None:
     name = "a" * 64
     write_media(runs[0].folder, name, b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>")
     try:
@@ -188,10 +188,10 @@ def test_a_medium_that_browsers_might_run_is_not_served(viewer: Viewer, runs: Ru
         (runs[0].folder / "media" / name).unlink()
 
 
-def test_runs_are_compared_with_flips_and_settings(viewer: Viewer, runs: Runs) -> None:
+def test_the_comparison_page_shows_changed_documents_and_settings(viewer: Viewer, runs: Runs) -> None:
     address = f"/compare?run={runs[0].id}&run={runs[1].id}"
     page = viewer.settled(address).text
-    for said in ("Flipped documents", "What differs in settings", "difference", "revision"):
+    for said in ("Documents with different scores", "Different settings", "difference", "revision"):
         assert said in page
     assert "/compare/document?" in page
     worse = viewer.settled(f"{address}&task=sums&side=worse").text
@@ -200,14 +200,14 @@ def test_runs_are_compared_with_flips_and_settings(viewer: Viewer, runs: Runs) -
     assert "<mark>5</mark>" in one
 
 
-def test_what_is_not_there_is_said_kindly(viewer: Viewer, runs: Runs) -> None:
+def test_missing_pages_have_a_readable_message(viewer: Viewer, runs: Runs) -> None:
     for path in ("/runs/nothing", f"/runs/{runs[0].id}/documents/sums/99999", "/nowhere", "/runs/nothing@1"):
         answer = viewer.get(path)
         assert answer.status == 404
         assert "All runs" in answer.text
 
 
-def test_tags_are_kept_beside_the_run_and_found(viewer: Viewer, runs: Runs) -> None:
+def test_tags_are_stored_with_the_run_and_searchable(viewer: Viewer, runs: Runs) -> None:
     path = f"/runs/{runs[1].id}/tags"
     said = viewer.get(path, method="POST", body='{"tags": ["  baseline ", "<b>", "baseline"]}')
     try:
@@ -220,13 +220,13 @@ def test_tags_are_kept_beside_the_run_and_found(viewer: Viewer, runs: Runs) -> N
     assert not (runs[1].folder / "tags.json").exists()
 
 
-def test_no_runs_at_all_is_a_page_too(tmp_path: Path) -> None:
+def test_the_list_without_runs_explains_how_to_start_one(tmp_path: Path) -> None:
     with serving([tmp_path]) as empty:
-        assert "No runs here yet" in empty.get("/").text
-        assert "No runs here yet" in empty.get("/compare").text
+        assert "No runs found" in empty.get("/").text
+        assert "No runs found" in empty.get("/compare").text
 
 
-def test_a_damaged_run_is_listed_and_says_so(tmp_path: Path) -> None:
+def test_a_damaged_run_is_listed_with_its_problem(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "journal.sqlite").write_bytes(b"not a database, whatever it is called" * 50)
@@ -235,24 +235,24 @@ def test_a_damaged_run_is_listed_and_says_so(tmp_path: Path) -> None:
         assert seen.settled("/runs/broken").status == 500
 
 
-def test_two_runs_of_one_name_have_two_addresses(tmp_path: Path, runs: Runs) -> None:
+def test_two_runs_with_the_same_name_have_different_keys(tmp_path: Path, runs: Runs) -> None:
     import shutil
 
     for name in ("here", "there"):
         shutil.copytree(runs[0].folder, tmp_path / name / runs[0].id)
     with serving([tmp_path / "here", tmp_path / "there"]) as seen:
-        keys = list(seen.library.folders())
+        keys = list(seen.catalog.folders())
         assert len(keys) == 2 and all(key.startswith(f"{runs[0].id}~") for key in keys)
         for key in keys:
             assert seen.settled(f"/runs/{key}").status == 200
 
 
-def test_documents_are_shown_before_their_index_is_made(
+def test_documents_are_shown_before_the_index_is_built(
     viewer: Viewer, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.store.index.keeping import Indexes, IndexState
+    from assay.store.index.index_pool import IndexPool, IndexState
 
-    monkeypatch.setattr(Indexes, "look", lambda *given, **more: IndexState(done=7, total=SUMS))
+    monkeypatch.setattr(IndexPool, "get_state", lambda *given, **more: IndexState(done=7, total=SUMS))
     page = viewer.get(f"/runs/{runs[0].id}/documents?page=2").text
     assert page.count("<tr data-href=") == 50
     assert "/documents/sums/50" in page and "data-waiting" in page
@@ -262,21 +262,19 @@ def test_documents_are_shown_before_their_index_is_made(
     assert viewer.get(f"/runs/{runs[0].id}/categories").status == 202
 
 
-def test_the_index_an_earlier_visit_kept_is_taken_up_before_anybody_asks(
-    viewer: Viewer, runs: Runs, folder: Path
-) -> None:
+def test_the_stored_index_of_the_newest_run_is_preloaded(viewer: Viewer, runs: Runs, folder: Path) -> None:
     viewer.settled(f"/runs/{runs[1].id}/documents?q=horse")
-    library = Library([str(folder)])
-    library.expect()
+    catalog = RunCatalog([str(folder)])
+    catalog.preload_newest_index()
     newest = runs[1].folder.resolve()
-    state = library.indexes.look(newest, wait_s=30)
-    assert list(library.indexes._states) == [newest]
+    state = catalog.indexes.get_state(newest, wait_s=30)
+    assert list(catalog.indexes._states) == [newest]
     assert state.index is not None and len(state.index.columns) == SUMS + 10
-    library.close()
+    catalog.close()
 
 
-def test_the_style_sheet_has_the_colours_of_the_charts_and_names_no_other(viewer: Viewer) -> None:
-    sheet = static_file("style.css").decode()
+def test_the_style_sheet_defines_every_colour_it_uses(viewer: Viewer) -> None:
+    sheet = read_static_file("style.css").decode()
     for theme in (LIGHT, DARK):
         assert all(f"--series-{at}: {colour};" in sheet for at, colour in enumerate(theme.series))
     assert all(f"--{name}: {colour}" in sheet for name, colour in OUTCOME_COLOURS.items())

@@ -1,17 +1,30 @@
-"""Charts as plain dictionaries that plotly's script draws: records in, `{"data": […], "layout": {…}}` out.
+"""Charts as plotly dictionaries: records in, `{"data": […], "layout": {…}}` out.
 
-Used by the web pages and the report alike. Nothing here reads a store, and nothing needs the package `plotly`: it is only
-where the script comes from.
+The web pages, the report and notebooks share them. No module here reads the store or imports `plotly`: that package only
+supplies the script that draws the figures.
 """
 
 from __future__ import annotations
 
-from assay.viewer.charts.forest import Difference, forest_figure
-from assay.viewer.charts.outcomes import OutcomeBar, outcomes_figure
-from assay.viewer.charts.scores import ScoreMark, on_one_scale, scores_figure
-from assay.viewer.charts.spread import CategoryMark, SpreadBar, categories_figure, histogram_figure
-from assay.viewer.charts.theme import CONFIG, DARK, LIGHT, OUTCOME_COLOURS, Figure, Theme, themed
-from assay.viewer.charts.throughput import Pace, Pause, throughput_figure
+from assay.viewer.charts.differences import Difference, build_forest_figure
+from assay.viewer.charts.distributions import (
+    CategoryMark,
+    HistogramBar,
+    build_categories_figure,
+    build_histogram_figure,
+)
+from assay.viewer.charts.outcomes import OutcomeBar, build_outcomes_figure
+from assay.viewer.charts.scores import ScoreMark, build_scores_figure, group_by_scale
+from assay.viewer.charts.theme import (
+    CONFIG,
+    DARK,
+    LIGHT,
+    OUTCOME_COLOURS,
+    Figure,
+    Theme,
+    build_themed_figures,
+)
+from assay.viewer.charts.throughput import Pause, Throughput, build_throughput_figure
 
 __all__ = [
     "CONFIG",
@@ -21,18 +34,18 @@ __all__ = [
     "CategoryMark",
     "Difference",
     "Figure",
+    "HistogramBar",
     "OutcomeBar",
-    "Pace",
     "Pause",
     "ScoreMark",
-    "SpreadBar",
     "Theme",
-    "categories_figure",
-    "forest_figure",
-    "histogram_figure",
-    "on_one_scale",
-    "outcomes_figure",
-    "scores_figure",
-    "themed",
-    "throughput_figure",
+    "Throughput",
+    "build_categories_figure",
+    "build_forest_figure",
+    "build_histogram_figure",
+    "build_outcomes_figure",
+    "build_scores_figure",
+    "build_themed_figures",
+    "build_throughput_figure",
+    "group_by_scale",
 ]

@@ -1,4 +1,4 @@
-"""How documents ended: a bar for each task, a colour for each ending, the same everywhere."""
+"""Outcomes of documents: a bar for each task, a colour for each ending."""
 
 from __future__ import annotations
 
@@ -6,12 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.core.endings import ENDINGS
-from assay.viewer.charts.theme import OUTCOME_COLOURS, Figure, Theme, axis, frame, label, plain, rows_axis
+from assay.viewer.charts.theme import (
+    OUTCOME_COLOURS,
+    Figure,
+    Theme,
+    build_axis,
+    build_layout,
+    build_row_axis,
+    escape_text,
+    format_label,
+)
 
-__all__ = ["OutcomeBar", "outcomes_figure"]
+__all__ = ["OutcomeBar", "build_outcomes_figure"]
 
 _MEANINGS: dict[str, str] = {str(ending): meaning for ending, meaning in ENDINGS.items()} | {
-    "open": "not reached yet"
+    "open": "not processed yet"
 }
 
 
@@ -21,11 +30,11 @@ class OutcomeBar:
 
     name: str
     counts: Mapping[str, int]
-    """By the words of `ENDINGS`; `open` for documents that were not reached yet."""
+    """Documents by ending (`ENDINGS`); `open` for those not processed yet."""
 
 
-def outcomes_figure(bars: Sequence[OutcomeBar], theme: Theme) -> Figure:
-    """Shares of each bar's documents, side by side; endings nobody met are left out."""
+def build_outcomes_figure(bars: Sequence[OutcomeBar], theme: Theme) -> Figure:
+    """Build stacked bars with the share of each ending; endings without documents are omitted."""
     met = [ending for ending in OUTCOME_COLOURS if any(bar.counts.get(ending) for bar in bars)]
     totals = [sum(bar.counts.values()) or 1 for bar in bars]
     data = []
@@ -43,21 +52,21 @@ def outcomes_figure(bars: Sequence[OutcomeBar], theme: Theme) -> Figure:
                 "marker": {"color": OUTCOME_COLOURS[ending], "line": {"width": 0}},
                 "hoverinfo": "text",
                 "hovertext": [
-                    f"<b>{plain(bar.name)}</b><br>{count} of {total} {ending} ({share:.1%})<br>{_MEANINGS[ending]}"
+                    f"<b>{escape_text(bar.name)}</b><br>{count} of {total} {ending} ({share:.1%})<br>{_MEANINGS[ending]}"
                     for bar, count, total, share in zip(bars, counts, totals, shares, strict=True)
                 ],
             }
         )
     layout = {
-        **frame(theme, rows=len(bars), legend=True),
+        **build_layout(theme, rows=len(bars), legend=True),
         "barmode": "stack",
-        "xaxis": axis(
+        "xaxis": build_axis(
             theme,
-            "share of the documents",
+            "share of documents",
             tickformat=".0%",
             range=[0, 1.005],
             tickvals=[0, 0.25, 0.5, 0.75, 1],
         ),
-        "yaxis": rows_axis(theme, [label(bar.name) for bar in bars]),
+        "yaxis": build_row_axis(theme, [format_label(bar.name) for bar in bars]),
     }
     return {"data": data, "layout": layout}

@@ -1,4 +1,4 @@
-"""What all charts share: colours for light and dark pages, the frame around a plot, text that stays text."""
+"""What all charts share: light and dark colours, the base layout, axes, escaped text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from assay.core.printable import printable
+from assay.core.terminal_text import escape_control_characters
 
 __all__ = [
     "CONFIG",
@@ -17,43 +17,43 @@ __all__ = [
     "ROW_PX",
     "Figure",
     "Theme",
-    "axis",
-    "frame",
-    "label",
-    "plain",
-    "rows_axis",
-    "themed",
+    "build_axis",
+    "build_layout",
+    "build_row_axis",
+    "build_themed_figures",
+    "escape_text",
+    "format_label",
 ]
 
 Figure = dict[str, Any]
-"""What plotly draws: `data` and `layout`, JSON throughout."""
+"""A plotly figure: `data` and `layout`, plain JSON values."""
 
 CONFIG = {"displayModeBar": False, "responsive": True, "scrollZoom": False, "doubleClick": False}
-"""How a figure is shown: it follows the page's width, and has no buttons of its own."""
+"""Plotly's configuration: figures follow the width of the page and have no tool bar."""
 
 ROW_PX = 34
-_AROUND_PX = 74
-_LONGEST = 30
+_MARGIN_PX = 74
+_MAX_LABEL_LENGTH = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theme:
-    """The colours of a page."""
+    """The colours of a theme."""
 
     name: str
     ink: str
     faint: str
-    """Of what should be seen second: axis numbers, notes."""
+    """Secondary text: axis numbers, notes."""
 
     grid: str
     zero: str
     panel: str
-    """Behind what appears under the pointer."""
+    """The background of tooltips."""
 
     better: str
     worse: str
     series: Sequence[str]
-    """One for each run, apart in hue and in lightness."""
+    """One colour for each run; they differ in hue and in lightness."""
 
 
 LIGHT = Theme(
@@ -91,43 +91,43 @@ OUTCOME_COLOURS = {
     "skipped": "#9aa4af",
     "open": "#c9d1d9",
 }
-"""How documents ended, in the order of `ENDINGS`; the same colours on light and dark, and for people who tell few apart
-the order says the same. `open`: not reached yet."""
+"""Ending -> colour in both themes, in the order of `ENDINGS`, so that the order carries the same information as the
+colour. `open`: not processed yet."""
 
 
-def themed(make: Callable[[Theme], Figure]) -> dict[str, Figure]:
-    """The same figure for both kinds of page.
+def build_themed_figures(make: Callable[[Theme], Figure]) -> dict[str, Figure]:
+    """Build a figure for both themes.
 
-    >>> sorted(themed(lambda theme: {"data": [], "layout": {"title": theme.name}}))
+    >>> sorted(build_themed_figures(lambda theme: {"data": [], "layout": {"title": theme.name}}))
     ['dark', 'light']
     """
     return {theme.name: make(theme) for theme in (LIGHT, DARK)}
 
 
-def plain(text: object) -> str:
-    """A text as plotly shows it letter by letter: its own tags and entities are not meant.
+def escape_text(text: object) -> str:
+    """Escape a text for plotly, which interprets some HTML tags and entities.
 
-    >>> plain("<b>a</b> & b")
+    >>> escape_text("<b>a</b> & b")
     '&lt;b&gt;a&lt;/b&gt; &amp; b'
     """
-    return escape(printable(str(text)), quote=False)
+    return escape(escape_control_characters(str(text)), quote=False)
 
 
-def label(text: str, *, longest: int = _LONGEST) -> str:
-    """A name beside a row, its middle left out where it is long: beginnings and ends tell names apart.
+def format_label(text: str, *, max_length: int = _MAX_LABEL_LENGTH) -> str:
+    """Format the name of a row; a long one loses its middle, because beginnings and ends distinguish names.
 
-    >>> label("a" * 50, longest=11)
+    >>> format_label("a" * 50, max_length=11)
     'aaaaa…aaaaa'
     """
     text = " ".join(text.split())
-    half = (longest - 1) // 2
-    return plain(text if len(text) <= longest else f"{text[:half]}…{text[-half:]}")
+    half = (max_length - 1) // 2
+    return escape_text(text if len(text) <= max_length else f"{text[:half]}…{text[-half:]}")
 
 
-def frame(theme: Theme, *, rows: int = 0, height: int = 0, legend: bool = False) -> dict[str, Any]:
-    """The layout every figure begins with: transparent, so that the page shows through."""
+def build_layout(theme: Theme, *, rows: int = 0, height: int = 0, legend: bool = False) -> dict[str, Any]:
+    """Return the base layout of every figure, with a transparent background."""
     return {
-        "height": height or _AROUND_PX + ROW_PX * max(1, rows) + (28 if legend else 0),
+        "height": height or _MARGIN_PX + ROW_PX * max(1, rows) + (28 if legend else 0),
         "margin": {"l": 8, "r": 16, "t": 36 if legend else 8, "b": 44, "pad": 4},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -157,10 +157,10 @@ def frame(theme: Theme, *, rows: int = 0, height: int = 0, legend: bool = False)
     }
 
 
-def axis(theme: Theme, title: str = "", **more: Any) -> dict[str, Any]:
-    """An axis with numbers on it."""
+def build_axis(theme: Theme, title: str = "", **more: Any) -> dict[str, Any]:
+    """Return a numeric axis."""
     return {
-        "title": {"text": plain(title), "font": {"color": theme.faint, "size": 12}},
+        "title": {"text": escape_text(title), "font": {"color": theme.faint, "size": 12}},
         "gridcolor": theme.grid,
         "zeroline": False,
         "linecolor": theme.zero,
@@ -171,8 +171,8 @@ def axis(theme: Theme, title: str = "", **more: Any) -> dict[str, Any]:
     }
 
 
-def rows_axis(theme: Theme, names: Sequence[str]) -> dict[str, Any]:
-    """An axis of named rows, the first one on top; names are shown already escaped."""
+def build_row_axis(theme: Theme, names: Sequence[str]) -> dict[str, Any]:
+    """Return an axis of named rows, the first on top; the names must be escaped already."""
     return {
         "tickmode": "array",
         "tickvals": list(range(len(names))),

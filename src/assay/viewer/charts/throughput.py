@@ -1,58 +1,60 @@
-"""How fast answers came in, over the time somebody was working."""
+"""Responses per second over the working time of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.viewer.charts.theme import Figure, Theme, axis, frame, plain
+from assay.viewer.charts.theme import Figure, Theme, build_axis, build_layout, escape_text
 
-__all__ = ["Pace", "Pause", "throughput_figure"]
+__all__ = ["Pause", "Throughput", "build_throughput_figure"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """A stretch in which nothing came, because the run was stopped: cut out of the time shown."""
+    """A time in which the run was stopped; it is cut out of the time axis."""
 
     at_s: float
-    """Working time before it."""
+    """The working time before the pause."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """Responses per stretch of working time."""
+class Throughput:
+    """Responses per time step of working time."""
 
     step_s: float
-    """The length of a stretch."""
+    """The length of a time step."""
 
-    asked: Sequence[int]
-    """Responses of the model in each stretch."""
+    model: Sequence[int]
+    """Responses of the model in each time step."""
 
-    cached: Sequence[int] = ()
-    """Responses that were known from before, in each stretch."""
+    cache: Sequence[int] = ()
+    """Responses from the cache in each time step."""
 
-    judged: Sequence[int] = ()
-    """Responses of judges."""
+    judges: Sequence[int] = ()
+    """Responses of judges in each time step."""
 
     pauses: Sequence[Pause] = ()
 
 
-def throughput_figure(pace: Pace, theme: Theme) -> Figure:
-    """A step for each stretch, in responses per second; dotted lines where the run had stopped."""
-    unit, size = _unit(pace.step_s * max(len(pace.asked), len(pace.cached), len(pace.judged)))
+def build_throughput_figure(throughput: Throughput, theme: Theme) -> Figure:
+    """Build a step chart in responses per second, with dotted lines at pauses."""
+    unit, size = _choose_unit(
+        throughput.step_s * max(len(throughput.model), len(throughput.cache), len(throughput.judges))
+    )
     sources = [
-        (name, counts, theme.series[at])
-        for at, (name, counts) in enumerate(
-            (("model", pace.asked), ("cache", pace.cached), ("judges", pace.judged))
+        (name, counts, theme.series[index])
+        for index, (name, counts) in enumerate(
+            (("model", throughput.model), ("cache", throughput.cache), ("judges", throughput.judges))
         )
         if any(counts)
     ]
     data = []
     for name, counts, colour in sources:
-        times = [pace.step_s * (at + 0.5) / size for at in range(len(counts))]
-        speeds = [count / pace.step_s for count in counts]
+        times = [throughput.step_s * (index + 0.5) / size for index in range(len(counts))]
+        speeds = [count / throughput.step_s for count in counts]
         data.append(
             {
                 "type": "scatter",
@@ -72,10 +74,10 @@ def throughput_figure(pace: Pace, theme: Theme) -> Figure:
             }
         )
     layout = {
-        **frame(theme, height=240, legend=len(sources) > 1),
-        "xaxis": axis(theme, f"{unit} of work", rangemode="tozero"),
-        "yaxis": axis(theme, "responses per second", rangemode="tozero"),
-        "shapes": [_line(pause.at_s / size, theme) for pause in pace.pauses],
+        **build_layout(theme, height=240, legend=len(sources) > 1),
+        "xaxis": build_axis(theme, f"working time ({unit})", rangemode="tozero"),
+        "yaxis": build_axis(theme, "responses per second", rangemode="tozero"),
+        "shapes": [_line(pause.at_s / size, theme) for pause in throughput.pauses],
         "annotations": [
             {
                 "x": pause.at_s / size,
@@ -83,11 +85,11 @@ def throughput_figure(pace: Pace, theme: Theme) -> Figure:
                 "yref": "paper",
                 "yanchor": "top",
                 "xanchor": "left",
-                "text": plain(f"stopped for {_length(pause.seconds)}"),
+                "text": escape_text(f"stopped for {_format_length(pause.seconds)}"),
                 "showarrow": False,
                 "font": {"color": theme.faint, "size": 11},
             }
-            for pause in pace.pauses[:3]
+            for pause in throughput.pauses[:3]
         ],
     }
     return {"data": data, "layout": layout}
@@ -105,13 +107,13 @@ def _line(place: float, theme: Theme) -> Figure:
     }
 
 
-def _unit(seconds: float) -> tuple[str, float]:
-    """In what a length of time is counted, and how many seconds that has."""
+def _choose_unit(seconds: float) -> tuple[str, float]:
+    """Return the unit for a duration, and its length in seconds."""
     if seconds > 3 * 3600:
         return "hours", 3600.0
     return ("minutes", 60.0) if seconds > 180 else ("seconds", 1.0)
 
 
-def _length(seconds: float) -> str:
-    unit, size = _unit(seconds)
+def _format_length(seconds: float) -> str:
+    unit, size = _choose_unit(seconds)
     return f"{seconds / size:.0f} {unit}"

@@ -1,1 +1,1 @@
-"""Two runs side by side: which documents they share, how their scores differ, what else does."""
+"""Comparison of two runs: paired documents, differences with intervals and p-values, mismatching settings."""

@@ -1,4 +1,4 @@
-"""What a comparison says: numbers as data, for tables, JSON and pictures alike."""
+"""The records of a comparison, shared by tables, JSON, plots and pages."""
 
 from __future__ import annotations
 
@@ -7,45 +7,47 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from assay.core.errors import BadOption
-from assay.stats.multiple import CORRECTIONS
+from assay.core.errors import InvalidOption
+from assay.stats.multiplicity import CORRECTIONS
 
-__all__ = ["Comparison", "CompareOptions", "Flip", "Mismatch", "Row"]
+__all__ = ["CompareOptions", "Comparison", "ComparisonRow", "Flip", "Mismatch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
-    """What to compare, and how strictly."""
+    """What to compare, and at which level."""
 
     tasks: Sequence[str] = ()
-    """Only these; empty: all that both have."""
+    """Only these tasks; empty: all that both runs have."""
 
     metrics: Sequence[str] = ()
-    """Only these; empty: the first one of each task."""
+    """Only these metrics; empty: the first of each task."""
 
     cluster_by: str = ""
-    """Documents that agree in this field belong together; empty: as the task says."""
+    """The field that identifies a cluster; empty: the task's cluster key."""
 
     category: str = ""
-    """Also compare documents of each value of this field apart."""
+    """Also compare the documents of each value of this field."""
 
     correction: str = "holm"
     level: float = 0.95
     flips: bool = False
-    """List the documents on which one is right and the other is not."""
+    """List the documents whose scores differ."""
 
     def __post_init__(self) -> None:
         if self.correction not in CORRECTIONS:
-            raise BadOption(
+            raise InvalidOption(
                 f"no correction is called `{self.correction}`", hint=f"one of: {', '.join(CORRECTIONS)}"
             )
         if not 0.5 <= self.level < 1:
-            raise BadOption(f"a level of {self.level} makes no sense", hint="0.95 is usual")
+            raise InvalidOption(
+                f"level {self.level} is not in the range 0.5 to 1", hint="use a level such as 0.95"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """A document on which two runs disagree."""
+    """A document whose scores differ between two runs."""
 
     document: int
     other: int
@@ -56,7 +58,7 @@ class Flip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ComparisonRow:
     """The difference between two runs in one metric of a task, a category of it, or all tasks together."""
 
     task: str
@@ -66,7 +68,7 @@ class Row:
     first: float
     second: float
     difference: float
-    """The second minus the first, in the metric's own unit."""
+    """The second minus the first, in the metric's unit."""
 
     stderr: float
     low: float
@@ -74,31 +76,31 @@ class Row:
     interval_method: str
     p_value: float
     adjusted_p: float
-    """Allowing for the number of tasks."""
+    """The p-value adjusted for the number of tests."""
 
     test: str
     differs: bool
-    """Whether chance alone is ruled out, at the level asked for."""
+    """Whether the difference is significant at the given level."""
 
     better: bool | None
-    """Whether the second is the better one, where it differs and the metric has a direction."""
+    """Whether the second is better; None without a significant difference."""
 
     detectable: float | None
-    """The smallest true difference that would have been found four times in five, allowing for the number of tasks."""
+    """The smallest true difference detected with 80 % power, adjusted for the number of tests."""
 
     documents: int
     clusters: int | None = None
     wins: int | None = None
     ties: int | None = None
     losses: int | None = None
-    """Documents on which the second scores better, alike, worse; None for a metric of whole sets."""
+    """Documents on which the second is better, equal, worse; None for a corpus metric."""
 
     degrees: float = math.inf
     """Degrees of freedom of the standard error."""
 
     higher_is_better: bool = True
     share: bool = True
-    """Whether it is a number between 0 and 1, shown in points."""
+    """Whether the values lie between 0 and 1; differences are shown in percentage points."""
 
     flips: tuple[Flip, ...] = ()
     notes: tuple[str, ...] = ()
@@ -106,7 +108,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """Something the two runs do not have in common, and which may be why they differ."""
+    """Something other than the model that differs between two runs and may explain their difference."""
 
     kind: str
     """documents, prompts, few-shot, template, sampling, scoring, settings"""
@@ -119,7 +121,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Everything that was found out about a second run against a first."""
+    """The comparison of a second run with a first."""
 
     first: str
     second: str
@@ -127,26 +129,26 @@ class Comparison:
     second_model: str
     level: float
     correction: str
-    rows: tuple[Row, ...]
-    categories: tuple[Row, ...] = ()
-    overall: Row | None = None
-    """All tasks together, each counting alike."""
+    rows: tuple[ComparisonRow, ...]
+    categories: tuple[ComparisonRow, ...] = ()
+    overall: ComparisonRow | None = None
+    """The mean over tasks, unweighted."""
 
     family: int = 1
-    """How many tests the p-values allow for: all rows of all runs that were compared together."""
+    """The number of tests the p-values are adjusted for: all rows of all runs compared together."""
 
     mismatches: tuple[Mismatch, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain values; what is infinite is nothing anybody knows, and None."""
-        plain: dict[str, Any] = _finite(asdict(self))
+        """Return JSON values; infinite and undefined numbers become None."""
+        plain: dict[str, Any] = _replace_non_finite(asdict(self))
         return plain
 
 
-def _finite(value: Any) -> Any:
+def _replace_non_finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _replace_non_finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [_replace_non_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

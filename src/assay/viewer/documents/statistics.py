@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any
 
 from assay.core.verdicts import Estimate
+from assay.stats.confidence_intervals import wilson
 from assay.stats.distributions import t_quantile
-from assay.stats.intervals import wilson
 from assay.store.journal.rows import decode_verdict_value, parse_json
 from assay.store.runs.run import Run
 from assay.viewer.charts import CategoryMark, HistogramBar

@@ -1,4 +1,4 @@
-"""The table of results as one HTML page without scripts, to be looked at or pasted somewhere."""
+"""The table of results as an HTML page without scripts."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections.abc import Sequence
 from html import escape
 from typing import TextIO
 
-from assay.core.printable import printable
-from assay.store.runs import Run
-from assay.viewer.tables import digits, number, rows_of
+from assay.core.terminal_text import escape_control_characters
+from assay.store.runs.run import Run
+from assay.viewer.number_format import DIRECTION_ARROWS, format_float, format_number
+from assay.viewer.results.score_rows import iterate_score_rows
 
-__all__ = ["write_html"]
+__all__ = ["write_html_table"]
 
 _STYLE = """body { font: 15px/1.4 system-ui, sans-serif; margin: 2rem; color: #222; background: #fff; }
 table { border-collapse: collapse; } th, td { padding: .25rem .75rem; border-bottom: 1px solid #ddd; }
 th { text-align: left; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 tr.group { font-weight: 600; } .bad { color: #b00020; }
 @media (prefers-color-scheme: dark) { body { color: #eee; background: #181818; } th, td { border-color: #444; } }"""
-_ARROWS = {True: "↑", False: "↓", None: ""}
 
 
-def write_html(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
-    """A row per number, groups before their tasks; every text escaped."""
+def write_html_table(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
+    """Write a row per score, groups before their tasks; all text is escaped."""
     title = _text(f"{run.model}: {run.id}")
     stream.write(f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n')
     stream.write(f"<style>\n{_STYLE}\n</style>\n<h1>{_text(run.model)}</h1>\n<p>{_text(run.id)}</p>\n")
     titles = ("task", "filter", "metric", "")
-    numbers = ("shots", "value", "± stderr", "scored", "unscored", "failed")
+    numbers = ("n-shot", "value", "± stderr", "scored", "unscored", "failed")
     heads = "".join(f"<th>{title}</th>" for title in titles)
     heads += "".join(f'<th class="n">{title}</th>' for title in numbers)
     stream.write(f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n")
-    for depth, name, facts, estimate in rows_of(run):
+    for depth, name, facts, estimate in iterate_score_rows(run):
         if name not in tasks and name not in run.groups:
             continue
         label = f'<td style="padding-left:{0.75 + depth}rem">{_text(facts.get("alias") or name)}</td>'
@@ -38,13 +38,13 @@ def write_html(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
         if estimate is None:
             stream.write(f'<tr{row}>{label}<td colspan="9"></td></tr>\n')
             continue
-        texts = (estimate.pipeline, estimate.metric, _ARROWS[estimate.higher_is_better])
-        shots = "" if facts.get("n_shot") is None else str(facts["n_shot"])
-        error = "" if estimate.stderr is None else f"± {digits(estimate.stderr)}"
+        texts = (estimate.pipeline, estimate.metric, DIRECTION_ARROWS[estimate.higher_is_better])
+        n_shot = "" if facts.get("n_shot") is None else str(facts["n_shot"])
+        error = "" if estimate.stderr is None else f"± {format_float(estimate.stderr)}"
         cells = "".join(f"<td>{_text(text)}</td>" for text in texts)
         cells += "".join(
             f'<td class="n">{_text(text)}</td>'
-            for text in (shots, number(estimate.value), error, str(estimate.scored))
+            for text in (n_shot, format_number(estimate.value), error, str(estimate.scored))
         )
         cells += "".join(
             f'<td class="n{" bad" if count else ""}">{count}</td>'
@@ -55,4 +55,4 @@ def write_html(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
 
 
 def _text(text: str) -> str:
-    return escape(printable(text))
+    return escape(escape_control_characters(text))

@@ -1,4 +1,4 @@
-"""JUnit XML, which every CI shows: a test case per document, or one per threshold."""
+"""JUnit XML for CI systems: a test case per document, or one per threshold."""
 
 from __future__ import annotations
 
@@ -8,23 +8,30 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 from xml.sax.saxutils import escape, quoteattr
 
-from assay.core.errors import BadOption, UnknownName
+from assay.core.errors import InvalidOption, UnknownName
 from assay.core.verdicts import Estimate
-from assay.store.runs import Run
-from assay.viewer.reasons import reason
-from assay.viewer.tables import number
+from assay.store.runs.run import Run
+from assay.viewer.documents.failure_reasons import summarise_reason
+from assay.viewer.number_format import format_number
 
-__all__ = ["Threshold", "attribute", "parse_threshold", "unmet", "write_junit", "write_thresholds"]
+__all__ = [
+    "Threshold",
+    "describe_unmet_thresholds",
+    "parse_threshold",
+    "quote_attribute",
+    "write_junit",
+    "write_thresholds",
+]
 
-_LONGEST = 2_000
-"""Characters of a prompt or an answer that are shown: a report is looked at, not processed."""
+_MAX_TEXT = 2_000
+"""The number of characters of a prompt or an answer in a report."""
 
-_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_INVALID_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """How good a task must be: `gsm8k:exact_match=0.8`."""
+    """The score that a task must reach: `gsm8k:exact_match=0.8`."""
 
     task: str
     metric: str = ""
@@ -34,7 +41,7 @@ class Threshold:
 
 
 def parse_threshold(text: str, where: str = "--threshold") -> Threshold:
-    """`TASK=VALUE` or `TASK:METRIC=VALUE`.
+    """Parse `TASK=VALUE` or `TASK:METRIC=VALUE`.
 
     >>> parse_threshold("gsm8k:exact_match=0.8")
     Threshold(task='gsm8k', metric='exact_match', value=0.8)
@@ -46,67 +53,71 @@ def parse_threshold(text: str, where: str = "--threshold") -> Threshold:
             raise ValueError
         return Threshold(task=task, metric=metric, value=float(value))
     except ValueError:
-        raise BadOption(
-            f"`{text}` is not a threshold", where=where, hint="TASK=VALUE or TASK:METRIC=VALUE"
+        raise InvalidOption(
+            f"invalid threshold `{text}`", where=where, hint="use TASK=VALUE or TASK:METRIC=VALUE"
         ) from None
 
 
 def write_junit(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
-    """A suite per task, a case per document: wrong and unscored ones fail, those nobody answered are errors.
+    """Write a suite per task and a case per document: wrong and unscored documents fail, unanswered ones are errors.
 
-    A document is wrong when the first metric of the task gives it 0 and all others 0 or 1; a graded metric (BLEU, a
-    perplexity) fails nobody.
+    A document is wrong if the first metric of the task is 0 and takes only the values 0 and 1. Graded metrics (BLEU,
+    perplexity) fail no document.
     """
     stream.write('<?xml version="1.0" encoding="UTF-8"?>\n')
-    stream.write(f"<testsuites name={attribute(run.id)}>\n")
+    stream.write(f"<testsuites name={quote_attribute(run.id)}>\n")
     for task in tasks:
         _write_suite(run, task, stream)
     stream.write("</testsuites>\n")
 
 
 def _write_suite(run: Run, task: str, stream: TextIO) -> None:
-    judged = _main_metric(run, task)
+    judged = _find_binary_metric(run, task)
     counts = {"tests": 0, "failures": 0, "errors": 0}
-    for _, element, _, _ in _cases(run, task, judged):  # counted first: the counts stand before the cases
+    for _, element, _, _ in _iterate_cases(run, task, judged):  # the counts precede the cases in the file
         counts["tests"] += 1
         counts["failures"] += element == "failure"
         counts["errors"] += element == "error"
-    said = " ".join(f'{name}="{count}"' for name, count in counts.items())
-    stream.write(f"  <testsuite name={attribute(task)} {said}>\n")
-    for document, element, message, text in _cases(run, task, judged):
-        head = f'    <testcase classname={attribute(task)} name="document {document}"'
+    attributes = " ".join(f'{name}="{count}"' for name, count in counts.items())
+    stream.write(f"  <testsuite name={quote_attribute(task)} {attributes}>\n")
+    for document, element, message, text in _iterate_cases(run, task, judged):
+        head = f'    <testcase classname={quote_attribute(task)} name="document {document}"'
         if not element:
             stream.write(f"{head}/>\n")
             continue
-        stream.write(f"{head}>\n      <{element} message={attribute(message)}>{_text(text)}</{element}>\n")
+        stream.write(
+            f"{head}>\n      <{element} message={quote_attribute(message)}>{_escape_text(text)}</{element}>\n"
+        )
         stream.write("    </testcase>\n")
     stream.write("  </testsuite>\n")
 
 
-def _main_metric(run: Run, task: str) -> tuple[str, str] | None:
-    """(filter, metric) that says right or wrong: the first of the task, if it only ever says 0 or 1."""
+def _find_binary_metric(run: Run, task: str) -> tuple[str, str] | None:
+    """Return the (filter, metric) of the first estimate if it takes only the values 0 and 1."""
     first = next((estimate for estimate in run.estimates if estimate.task == task), None)
     if first is None:
         return None
     key = (first.pipeline, first.metric)
     binary = all(
         value in (0, 1)
-        for pipeline, metric, _, kind, value in run.journal.verdicts(task)
+        for pipeline, metric, _, kind, value in run.journal.read_verdicts(task)
         if (pipeline, metric) == key and kind == "score"
     )
     return key if binary and first.higher_is_better is not False else None
 
 
-def _cases(run: Run, task: str, judged: tuple[str, str] | None) -> Iterator[tuple[int, str, str, str]]:
-    """(document, element, message, text); no element for one that passed."""
+def _iterate_cases(
+    run: Run, task: str, judged: tuple[str, str] | None
+) -> Iterator[tuple[int, str, str, str]]:
+    """Yield (document, element, message, text); the element is empty for a passed document."""
     for record in run.records(task):
         document, outcome, why = record["document"], record["outcome"], record["why"].strip()
-        because = f": {reason(why)}" if why else ""
+        because = f": {summarise_reason(why)}" if why else ""
         judged_at_all = any(verdict["kind"] != "unscored" for verdict in record["verdicts"])
         if outcome in ("open", "failed"):
             yield document, "error", f"not answered{because}", why
         elif outcome == "judge-failed":
-            yield document, "error", f"not judged{because}", why
+            yield document, "error", f"judge failed{because}", why
         elif not judged_at_all and outcome != "skipped":
             yield document, "failure", f"{outcome}{because}", why
         elif _is_wrong(record, judged):
@@ -131,10 +142,10 @@ def _details(record: dict[str, Any], judged: tuple[str, str] | None) -> str:
     answer = record["answers"].get(judged[0]) if judged else None
     return "\n".join(
         [
-            f"prompt: {str(first.get('prompt', ''))[:_LONGEST]}",
-            f"response: {str(first.get('response', ''))[:_LONGEST]}",
-            f"answer: {str(answer)[:_LONGEST]}",
-            f"target: {str(record['target'])[:_LONGEST]}",
+            f"prompt: {str(first.get('prompt', ''))[:_MAX_TEXT]}",
+            f"response: {str(first.get('response', ''))[:_MAX_TEXT]}",
+            f"answer: {str(answer)[:_MAX_TEXT]}",
+            f"target: {str(record['target'])[:_MAX_TEXT]}",
         ]
     )
 
@@ -142,11 +153,11 @@ def _details(record: dict[str, Any], judged: tuple[str, str] | None) -> str:
 # --- thresholds ----------------------------------------------------------------------------------------
 
 
-def checked(run: Run, thresholds: Iterable[Threshold]) -> list[tuple[Threshold, Estimate, bool]]:
-    """(threshold, the number it is held against, whether it is met).
+def check_thresholds(run: Run, thresholds: Iterable[Threshold]) -> list[tuple[Threshold, Estimate, bool]]:
+    """Return (threshold, estimate, whether the estimate meets it).
 
     Raises:
-        UnknownName: The run has no such number.
+        UnknownName: The run has no such score.
     """
     found = []
     for threshold in thresholds:
@@ -158,7 +169,7 @@ def checked(run: Run, thresholds: Iterable[Threshold]) -> list[tuple[Threshold, 
         if not numbers:
             known = sorted({f"{estimate.task}:{estimate.metric}" for estimate in run.estimates})
             raise UnknownName(
-                f"the run has no number `{threshold.task}{':' if threshold.metric else ''}{threshold.metric}`",
+                f"the run has no score `{threshold.task}{':' if threshold.metric else ''}{threshold.metric}`",
                 where="--threshold",
                 hint=f"it has: {', '.join(known)}",
             )
@@ -174,45 +185,49 @@ def _is_met(threshold: Threshold, estimate: Estimate) -> bool:
     return estimate.value >= threshold.value
 
 
-def unmet(run: Run, thresholds: Iterable[Threshold]) -> list[str]:
-    """What to say of each threshold that is not met."""
-    return [_said(threshold, estimate) for threshold, estimate, met in checked(run, thresholds) if not met]
+def describe_unmet_thresholds(run: Run, thresholds: Iterable[Threshold]) -> list[str]:
+    """Return a message for each threshold that is not met."""
+    return [
+        _describe_threshold(threshold, estimate)
+        for threshold, estimate, met in check_thresholds(run, thresholds)
+        if not met
+    ]
 
 
-def _said(threshold: Threshold, estimate: Estimate) -> str:
+def _describe_threshold(threshold: Threshold, estimate: Estimate) -> str:
     sign = "<=" if estimate.higher_is_better is False else ">="
-    error = f" ± {number(estimate.stderr)}" if estimate.stderr is not None else ""
-    return f"{estimate.task}: {estimate.metric} is {number(estimate.value)}{error}, not {sign} {threshold.value:g}"
+    error = f" ± {format_number(estimate.stderr)}" if estimate.stderr is not None else ""
+    return f"{estimate.task}: {estimate.metric} is {format_number(estimate.value)}{error}, required {sign} {threshold.value:g}"
 
 
 def write_thresholds(run: Run, thresholds: Sequence[Threshold], stream: TextIO) -> None:
-    """One test case per threshold: what a CI gate wants to see."""
-    cases = checked(run, thresholds)
+    """Write one test case per threshold."""
+    cases = check_thresholds(run, thresholds)
     failures = sum(not met for _, _, met in cases)
     stream.write('<?xml version="1.0" encoding="UTF-8"?>\n')
-    stream.write(f"<testsuites name={attribute(run.id)}>\n")
+    stream.write(f"<testsuites name={quote_attribute(run.id)}>\n")
     stream.write(f'  <testsuite name="thresholds" tests="{len(cases)}" failures="{failures}" errors="0">\n')
     for threshold, estimate, met in cases:
         name = f"{estimate.metric} ({estimate.pipeline})"
-        head = f"    <testcase classname={attribute(estimate.task)} name={attribute(name)}"
-        message = _said(threshold, estimate)
+        head = f"    <testcase classname={quote_attribute(estimate.task)} name={quote_attribute(name)}"
+        message = _describe_threshold(threshold, estimate)
         stream.write(
             f"{head}/>\n"
             if met
-            else f"{head}>\n      <failure message={attribute(message)}/>\n    </testcase>\n"
+            else f"{head}>\n      <failure message={quote_attribute(message)}/>\n    </testcase>\n"
         )
     stream.write("  </testsuite>\n</testsuites>\n")
 
 
-def attribute(text: str) -> str:
-    """A text as the value of an XML attribute, quotes included."""
-    return quoteattr(_xml(text))
+def quote_attribute(text: str) -> str:
+    """Return a text as an XML attribute value, including quotes."""
+    return quoteattr(_escape_invalid_characters(text))
 
 
-def _text(text: str) -> str:
-    return escape(_xml(text))
+def _escape_text(text: str) -> str:
+    return escape(_escape_invalid_characters(text))
 
 
-def _xml(text: str) -> str:
-    """Characters XML cannot hold, written out."""
-    return _NOT_XML.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+def _escape_invalid_characters(text: str) -> str:
+    """Escape characters that XML cannot represent."""
+    return _INVALID_IN_XML.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -1,4 +1,4 @@
-"""The files lmms-eval writes: `<date>_results.json` and `<date>_samples_<task>.jsonl` in a folder named by the model."""
+"""The files of lmms-eval: `<date>_results.json` and `<date>_samples_<task>.jsonl` in a folder named after the model."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.codec import to_plain
-from assay.store.runs import Run
-from assay.viewer.exports.rows import dumped
-from assay.viewer.lm_eval_files import results_document, sanitised
+from assay.store.runs.run import Run
+from assay.viewer.exports.lm_eval import build_results, sanitise_name
+from assay.viewer.exports.rows import dump_json
 
-__all__ = ["lmms_samples", "write_lmms_eval"]
+__all__ = ["iterate_samples", "write_lmms_eval"]
 
-_NAMES = "peft delta pretrained model model_version model_name model_id path engine".split()
-_NOT_THEIRS = (
+_NAME_ARGUMENTS = "peft delta pretrained model model_version model_name model_id path engine".split()
+_OMITTED_KEYS = (
     "pretty_env_info",
     "transformers_version",
     "lm_eval_version",
@@ -28,7 +28,7 @@ _NOT_THEIRS = (
 
 
 def write_lmms_eval(run: Run, tasks: Sequence[str], folder: Path) -> list[Path]:
-    """Write results and samples; returns the files, results first."""
+    """Write results and samples; return the files, results first."""
     date = datetime.now().astimezone().strftime("%Y%m%d_%H%M%S")
     place = folder / _folder_name(run)
     place.mkdir(parents=True, exist_ok=True)
@@ -38,26 +38,26 @@ def write_lmms_eval(run: Run, tasks: Sequence[str], folder: Path) -> list[Path]:
         written.append(file)
         with file.open("w", encoding="utf-8") as stream:
             seen: list[str] = []
-            for row in lmms_samples(run, task):
+            for row in iterate_samples(run, task):
                 seen.append(f"sample_{len(seen)}{row['doc_hash']}")
-                stream.write(dumped(row) + "\n")
+                stream.write(dump_json(row) + "\n")
         hashes[task] = _sha("".join(seen))
     results = place / f"{date}_results.json"
     results.write_text(
-        json.dumps(_results(run, tasks, hashes), indent=2, ensure_ascii=False, default=str), "utf-8"
+        json.dumps(_build_results(run, tasks, hashes), indent=2, ensure_ascii=False, default=str), "utf-8"
     )
     return [results, *written]
 
 
 def _folder_name(run: Run) -> str:
-    """The last two parts of the model's name, as lmms-eval finds it among the arguments; else the model's own."""
+    """Return the last two parts of the model's name, taken from its arguments as lmms-eval does."""
     arguments = run.facts.get("spec", {}).get("model_args", {})
-    name = next((str(arguments[key]) for key in _NAMES if key in arguments), run.model)
-    return sanitised("/".join(name.split("/")[-2:]))
+    name = next((str(arguments[key]) for key in _NAME_ARGUMENTS if key in arguments), run.model)
+    return sanitise_name("/".join(name.split("/")[-2:]))
 
 
-def _results(run: Run, tasks: Sequence[str], hashes: Mapping[str, str]) -> dict[str, Any]:
-    document = results_document(run)
+def _build_results(run: Run, tasks: Sequence[str], hashes: Mapping[str, str]) -> dict[str, Any]:
+    document = build_results(run)
     facts = run.facts
     kept = {*tasks, *run.groups}
     for key in ("results", "configs", "versions", "n-shot", "higher_is_better", "n-samples"):
@@ -71,7 +71,7 @@ def _results(run: Run, tasks: Sequence[str], hashes: Mapping[str, str]) -> dict[
     }
     started, ended = facts.get("started"), facts.get("ended")
     return {
-        **{key: value for key, value in document.items() if key not in _NOT_THEIRS},
+        **{key: value for key, value in document.items() if key not in _OMITTED_KEYS},
         "lmms_eval_version": None,
         "git_branch": None,
         "usage": _usage(run, tasks),
@@ -83,7 +83,7 @@ def _results(run: Run, tasks: Sequence[str], hashes: Mapping[str, str]) -> dict[
 
 
 def _usage(run: Run, tasks: Sequence[str]) -> dict[str, int]:
-    """Tokens read and written over all requests that say so."""
+    """Sum the input and output tokens of all requests that report them."""
     total = {"input_tokens": 0, "output_tokens": 0}
     for task in tasks:
         for record in run.records(task):
@@ -93,11 +93,11 @@ def _usage(run: Run, tasks: Sequence[str]) -> dict[str, int]:
     return total
 
 
-def lmms_samples(run: Run, task: str) -> Iterator[dict[str, Any]]:
-    """The rows of a samples file: one per document and filter, the filter itself not named."""
+def iterate_samples(run: Run, task: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a samples file: one per document and filter, without the filter's name."""
     for record in run.records(task):
         requests = record["requests"]
-        responses = _by_request(requests)
+        responses = _group_by_request(requests)
         for pipeline, values in record["answers"].items():
             answers: Any = _as_text(to_plain(values))
             shown: dict[str, Any] = {
@@ -123,8 +123,8 @@ def lmms_samples(run: Run, task: str) -> Iterator[dict[str, Any]]:
             }
 
 
-def _by_request(requests: list[dict[str, Any]]) -> list[list[Any]]:
-    """The responses of each request, one per repeat."""
+def _group_by_request(requests: list[dict[str, Any]]) -> list[list[Any]]:
+    """Group the responses by request, one per repeat."""
     grouped: list[list[Any]] = []
     for request in requests:
         if not request.get("repeat"):

@@ -1,8 +1,17 @@
-"""Runs side by side: tasks in rows, runs in columns, each number with its error; for reports, papers and spreadsheets."""
+"""A table of several runs: tasks in rows, runs in columns, every score with its error; as text, Markdown, LaTeX or CSV."""
 
 from __future__ import annotations
 
-from assay.viewer.matrix.collecting import Cell, Column, Matrix, Row, make_matrix
-from assay.viewer.matrix.formats import FORMATS, Style, written
+from assay.viewer.matrix.formats import FORMATS, NumberStyle, format_matrix
+from assay.viewer.matrix.score_matrix import Matrix, MatrixCell, MatrixColumn, MatrixRow, build_matrix
 
-__all__ = ["FORMATS", "Cell", "Column", "Matrix", "Row", "Style", "make_matrix", "written"]
+__all__ = [
+    "FORMATS",
+    "Matrix",
+    "MatrixCell",
+    "MatrixColumn",
+    "MatrixRow",
+    "NumberStyle",
+    "build_matrix",
+    "format_matrix",
+]

@@ -1,4 +1,4 @@
-"""A table of runs as text, Markdown, LaTeX or CSV; whatever names are made of, they stay names."""
+"""A table of runs as text, Markdown, LaTeX or CSV; names are escaped for each format."""
 
 from __future__ import annotations
 
@@ -9,111 +9,119 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from assay.core.printable import printable
-from assay.viewer.exports.rows import harmless
-from assay.viewer.matrix.collecting import Cell, Matrix, Row
+from assay.core.terminal_text import escape_control_characters
+from assay.viewer.exports.rows import escape_formula
+from assay.viewer.matrix.score_matrix import Matrix, MatrixCell, MatrixRow
+from assay.viewer.number_format import DIRECTION_ARROWS
 
-__all__ = ["FORMATS", "Style", "error_text", "value_text", "written"]
+__all__ = ["FORMATS", "NumberStyle", "format_error", "format_matrix", "format_value"]
 
-_BEST = "best beyond chance (95 %, allowing for the number of runs)"
-_ARROWS = {True: "↑", False: "↓", None: ""}
+_BEST_NOTE = "significantly better than every other run (95 %, adjusted for the number of runs)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
-    """How numbers are written."""
+class NumberStyle:
+    """How numbers are formatted."""
 
     error: Literal["stderr", "interval", "none"] = "stderr"
     percent: bool = False
-    """Shares in points: 57.3 for 0.573."""
+    """Values between 0 and 1 as percentages: 57.3 for 0.573."""
 
     digits: int | None = None
-    """Decimals; None: four, of points two."""
+    """Decimals; None: four, or two for percentages."""
 
     models_in_rows: bool = False
-    """Runs in rows and tasks in columns, as papers have it."""
+    """Runs in rows and tasks in columns, as in papers."""
 
     @property
     def decimals(self) -> int:
         return (2 if self.percent else 4) if self.digits is None else self.digits
 
 
-def written(matrix: Matrix, name: str, style: Style | None = None) -> str:
-    """The table in a format of `FORMATS`."""
-    return FORMATS[name](matrix, style or Style())
+def format_matrix(matrix: Matrix, name: str, style: NumberStyle | None = None) -> str:
+    """Return the table in one of `FORMATS`."""
+    return FORMATS[name](matrix, style or NumberStyle())
 
 
-def value_text(cell: Cell, row: Row, style: Style) -> str:
-    """A number; a share in points where that is asked for."""
-    return _number(cell.value, row, style)
+def format_value(cell: MatrixCell, row: MatrixRow, style: NumberStyle) -> str:
+    """Format a score, as a percentage if the style says so."""
+    return _format_number(cell.value, row, style)
 
 
-def error_text(cell: Cell, row: Row, style: Style) -> str:
-    """What stands behind a number: `± 0.0171`, `[0.41, 0.55]`, or nothing."""
+def format_error(cell: MatrixCell, row: MatrixRow, style: NumberStyle) -> str:
+    """Format the error after a score: `± 0.0171`, `[0.41, 0.55]`, or nothing."""
     if style.error == "stderr" and cell.stderr is not None:
-        return f"± {_number(cell.stderr, row, style)}"
+        return f"± {_format_number(cell.stderr, row, style)}"
     if style.error == "interval" and cell.interval is not None:
-        low, high = (_number(end, row, style) for end in cell.interval)
+        low, high = (_format_number(end, row, style) for end in cell.interval)
         return f"[{low}, {high}]"
     return ""
 
 
-def _number(value: float, row: Row, style: Style) -> str:
+def _format_number(value: float, row: MatrixRow, style: NumberStyle) -> str:
     scale = 100 if style.percent and row.share else 1
     return f"{scale * value:.{style.decimals}f}" if abs(value) < 1e7 else f"{value:.4e}"
 
 
-def _table(matrix: Matrix, style: Style, shown: Callable[[Row, Cell | None], str]) -> list[list[str]]:
-    """Heads and cells as texts; names are not escaped yet."""
+def _build_cells(
+    matrix: Matrix, style: NumberStyle, shown: Callable[[MatrixRow, MatrixCell | None], str]
+) -> list[list[str]]:
+    """Return the header and the cells as text; names are not escaped yet."""
     names = [column.label for column in matrix.columns]
     if not style.models_in_rows:
         body = [
-            [f"{'  ' * row.depth}{row.label}", f"{row.measure} {_ARROWS[row.higher_is_better]}".rstrip()]
+            [
+                f"{'  ' * row.depth}{row.label}",
+                f"{row.measure} {DIRECTION_ARROWS[row.higher_is_better]}".rstrip(),
+            ]
             + [shown(row, cell) for cell in row.cells]
             for row in matrix.rows
         ]
         return [["task", "metric", *names], *body]
-    heads = [f"{row.label} ({row.measure}{_ARROWS[row.higher_is_better]})" for row in matrix.rows]
+    heads = [f"{row.label} ({row.measure}{DIRECTION_ARROWS[row.higher_is_better]})" for row in matrix.rows]
     return [
         ["model", *heads],
-        *([name, *(shown(row, row.cells[at]) for row in matrix.rows)] for at, name in enumerate(names)),
+        *([name, *(shown(row, row.cells[index]) for row in matrix.rows)] for index, name in enumerate(names)),
     ]
 
 
-def _plain(matrix: Matrix, style: Style) -> str:
-    def shown(row: Row, cell: Cell | None) -> str:
+def _format_text(matrix: Matrix, style: NumberStyle) -> str:
+    def shown(row: MatrixRow, cell: MatrixCell | None) -> str:
         if cell is None:
             return "–"
-        parts = [value_text(cell, row, style), error_text(cell, row, style)]
+        parts = [format_value(cell, row, style), format_error(cell, row, style)]
         return " ".join(part for part in parts if part) + (" *" if cell.best else "")
 
-    table = [[printable(text).replace("\n", " ") for text in line] for line in _table(matrix, style, shown)]
+    table = [
+        [escape_control_characters(text).replace("\n", " ") for text in line]
+        for line in _build_cells(matrix, style, shown)
+    ]
     left = 1 if style.models_in_rows else 2
-    widths = [max(len(line[at]) for line in table) for at in range(len(table[0]))]
+    widths = [max(len(line[index]) for line in table) for index in range(len(table[0]))]
     lines = [
         "   ".join(
-            text.ljust(width) if at < left else text.rjust(width)
-            for at, (text, width) in enumerate(zip(line, widths, strict=True))
+            text.ljust(width) if index < left else text.rjust(width)
+            for index, (text, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in table
     ]
     lines.insert(1, "─" * max(map(len, lines)))
-    return "\n".join([*lines, *([f"* {_BEST}"] if _any_best(matrix) else []), *matrix.notes]) + "\n"
+    return "\n".join([*lines, *([f"* {_BEST_NOTE}"] if _has_best(matrix) else []), *matrix.notes]) + "\n"
 
 
-def _markdown(matrix: Matrix, style: Style) -> str:
-    def shown(row: Row, cell: Cell | None) -> str:
+def _format_markdown(matrix: Matrix, style: NumberStyle) -> str:
+    def shown(row: MatrixRow, cell: MatrixCell | None) -> str:
         if cell is None:
             return "–"
-        value, error = value_text(cell, row, style), error_text(cell, row, style)
+        value, error = format_value(cell, row, style), format_error(cell, row, style)
         value = f"**{value}**" if cell.best else value
         return f"{value} {error}".rstrip()
 
-    table = _table(matrix, style, shown)
+    table = _build_cells(matrix, style, shown)
     left = 1 if style.models_in_rows else 2
     names = {0, *range(left)}
     lines = [
-        [_markdown_text(text) if at in names or number == 0 else text for at, text in enumerate(line)]
+        [_escape_markdown(text) if index in names or number == 0 else text for index, text in enumerate(line)]
         for number, line in enumerate(table)
     ]
     for line, row in zip(lines[1:], () if style.models_in_rows else matrix.rows, strict=False):
@@ -122,38 +130,45 @@ def _markdown(matrix: Matrix, style: Style) -> str:
         )
     sides = ["---"] * left + ["---:"] * (len(table[0]) - left)
     shown_lines = [f"| {' | '.join(line)} |" for line in (lines[0], sides, *lines[1:])]
-    notes = [f"**bold**: {_BEST}" if _any_best(matrix) else "", *map(_markdown_text, matrix.notes)]
+    notes = [f"**bold**: {_BEST_NOTE}" if _has_best(matrix) else "", *map(_escape_markdown, matrix.notes)]
     return "\n".join([*shown_lines, *(f"\n{note}" for note in notes if note)]) + "\n"
 
 
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$])")
+_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]#|~$])")
 
 
-def _markdown_text(text: str) -> str:
-    """A name in Markdown: no tags, links or emphasis of its own."""
-    text = " ".join(printable(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _MARKDOWN.sub(r"\\\1", text)
+def _escape_markdown(text: str) -> str:
+    """Escape a name for Markdown."""
+    text = (
+        " ".join(escape_control_characters(text).split())
+        .replace("&", "&amp;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+    )
+    return _MARKDOWN_SPECIAL.sub(r"\\\1", text)
 
 
-def _latex(matrix: Matrix, style: Style) -> str:
-    def shown(row: Row, cell: Cell | None) -> str:
+def _format_latex(matrix: Matrix, style: NumberStyle) -> str:
+    def shown(row: MatrixRow, cell: MatrixCell | None) -> str:
         if cell is None:
             return "--"
-        value, error = value_text(cell, row, style), error_text(cell, row, style)
+        value, error = format_value(cell, row, style), format_error(cell, row, style)
         value = f"\\textbf{{{value}}}" if cell.best else value
         return f"{value} {{\\scriptsize ${error.replace('± ', chr(92) + 'pm ')}$}}" if error else value
 
-    table = _table(matrix, style, shown)
+    table = _build_cells(matrix, style, shown)
     left = 1 if style.models_in_rows else 2
     lines = []
     for number, line in enumerate(table):
-        cells = [_latex_text(text) if number == 0 or at < left else text for at, text in enumerate(line)]
+        cells = [
+            _escape_latex(text) if number == 0 or index < left else text for index, text in enumerate(line)
+        ]
         if number and not style.models_in_rows:
             row = matrix.rows[number - 1]
             cells[0] = f"\\hspace{{{row.depth}em}}{cells[0]}" if row.depth else cells[0]
             cells[0] = f"\\textbf{{{cells[0]}}}" if row.group else cells[0]
         lines.append(f"{' & '.join(cells)} \\\\")
-    note = f"% bold: {_BEST}\n" if _any_best(matrix) else ""
+    note = f"% bold: {_BEST_NOTE}\n" if _has_best(matrix) else ""
     return "\n".join(
         [
             f"{note}% needs \\usepackage{{booktabs}}",
@@ -168,7 +183,7 @@ def _latex(matrix: Matrix, style: Style) -> str:
     )
 
 
-_LATEX = {
+_LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
     "%": r"\%",
@@ -188,23 +203,25 @@ _LATEX = {
 }
 
 
-def _latex_text(text: str) -> str:
-    """A name in LaTeX: no commands of its own.
+def _escape_latex(text: str) -> str:
+    """Escape a name for LaTeX.
 
-    >>> _latex_text("50% of_all")
+    >>> _escape_latex("50% of_all")
     '50\\\\% of\\\\_all'
     """
-    return "".join(_LATEX.get(letter, letter) for letter in " ".join(printable(text).split()))
+    return "".join(
+        _LATEX_ESCAPES.get(letter, letter) for letter in " ".join(escape_control_characters(text).split())
+    )
 
 
-def _csv(matrix: Matrix, style: Style) -> str:
-    """Numbers whole and unrounded, each in a column of its own, whatever the style: for other programs."""
+def _format_csv(matrix: Matrix, style: NumberStyle) -> str:
+    """Return unrounded numbers, each in its own column, for other programs; the style is ignored."""
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\n")
     heads = ("value", "stderr", "low", "high", "scored", "best")
     writer.writerow(
         ["task", "metric", "filter", "higher_is_better"]
-        + [harmless(f"{column.label} {head}") for column in matrix.columns for head in heads]
+        + [escape_formula(f"{column.label} {head}") for column in matrix.columns for head in heads]
     )
     for row in matrix.rows:
         cells: list[object] = []
@@ -223,18 +240,18 @@ def _csv(matrix: Matrix, style: Style) -> str:
                 ]
             )
         direction = "" if row.higher_is_better is None else int(row.higher_is_better)
-        writer.writerow([*map(harmless, (row.task, row.metric, row.pipeline)), direction, *cells])
+        writer.writerow([*map(escape_formula, (row.task, row.metric, row.pipeline)), direction, *cells])
     return stream.getvalue()
 
 
-def _any_best(matrix: Matrix) -> bool:
+def _has_best(matrix: Matrix) -> bool:
     return any(cell is not None and cell.best for row in matrix.rows for cell in row.cells)
 
 
-FORMATS: dict[str, Callable[[Matrix, Style], str]] = {
-    "text": _plain,
-    "md": _markdown,
-    "latex": _latex,
-    "csv": _csv,
+FORMATS: dict[str, Callable[[Matrix, NumberStyle], str]] = {
+    "text": _format_text,
+    "md": _format_markdown,
+    "latex": _format_latex,
+    "csv": _format_csv,
 }
-"""Name -> how a table is written."""
+"""Name -> function that formats a table."""

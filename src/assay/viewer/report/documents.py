@@ -1,4 +1,4 @@
-"""The documents a report shows: what was asked, wanted and answered, cut to what people read, media as small pictures."""
+"""The sample documents of a report: prompt, target, responses and verdicts, shortened, with media as thumbnails."""
 
 from __future__ import annotations
 
@@ -9,25 +9,32 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.core.responses import LogProbability, Response
-from assay.store.one_document import Asked, DocumentRecord, read_document
-from assay.store.runs import Run
-from assay.viewer.document_facts import DocumentFacts, kind_of
-from assay.viewer.prompts import stored_messages
-from assay.viewer.reasons import reason
-from assay.viewer.report.media import Shelf
-from assay.viewer.tables import number
+from assay.store.documents.details import DocumentRecord, RequestRecord, read_document
+from assay.store.runs.run import Run
+from assay.viewer.documents.failure_reasons import summarise_reason
+from assay.viewer.documents.prompts import parse_stored_messages
+from assay.viewer.documents.statistics import DocumentStatistics, classify_document
+from assay.viewer.number_format import format_number
+from assay.viewer.report.media import MediaEmbedder
 
-__all__ = ["DocumentView", "Part", "Side", "Turn", "document_views"]
+__all__ = [
+    "build_text_part",
+    "DocumentView",
+    "ReportMessage",
+    "ReportPart",
+    "RunAnswer",
+    "build_document_views",
+]
 
-_LONGEST = 6000
-_QUESTION = 900
-"""How much of the end of a long prompt is shown at once: the question comes after the examples."""
+_MAX_TEXT = 6000
+_QUESTION_LENGTH = 900
+"""The length of the visible end of a long prompt: the question follows the few-shot examples."""
 
-_MOST_RESPONSES = 8
+_MAX_RESPONSES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ReportPart:
     """A piece of a prompt."""
 
     kind: str
@@ -35,25 +42,25 @@ class Part:
 
     text: str = ""
     head: str | None = None
-    """What comes before the text, folded away."""
+    """The text before it, collapsed; None if there is none."""
 
     url: str = ""
-    """The medium itself, where it is small enough to be in the file."""
+    """The media as a data URL; empty if it is too large."""
 
-    about: str = ""
+    caption: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """What one side says in a prompt."""
+class ReportMessage:
+    """One message of a prompt."""
 
     role: str
-    parts: list[Part]
+    parts: list[ReportPart]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """What one run made of a document."""
+class RunAnswer:
+    """The responses, answers and verdicts of one run."""
 
     label: str
     kind: str = ""
@@ -62,7 +69,7 @@ class Side:
     why: str = ""
     choices: list[dict[str, Any]] = field(default_factory=list)
     responses: list[tuple[str, int]] = field(default_factory=list)
-    """Texts, and how often each came where several were asked for."""
+    """Distinct responses and how often each occurred among the repeats."""
 
     reasons: list[str] = field(default_factory=list)
     answers: list[tuple[str, str]] = field(default_factory=list)
@@ -72,128 +79,135 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentView:
-    """One document, ready to be written down."""
+    """One document with the answers of all runs."""
 
     task: str
     number: int
     why: str
     kind: str
-    """The colour it gets: right, wrong, failed, judge-failed, other."""
+    """The CSS class: right, wrong, failed, judge-failed, other."""
 
-    turns: list[Turn]
+    messages: list[ReportMessage]
     target: str | None
-    sides: list[Side]
+    sides: list[RunAnswer]
 
 
-def document_views(
+def build_document_views(
     runs: Sequence[Run],
     labels: Sequence[str],
-    looked: Mapping[str, Sequence[DocumentFacts | None]],
+    statistics: Mapping[str, Sequence[DocumentStatistics | None]],
     count: int,
 ) -> list[DocumentView]:
-    """As many documents as asked for, tasks in turns, each as every run answered it."""
-    shelf = Shelf()
+    """Build `count` documents, alternating between tasks, each with the answers of every run."""
+    embedder = MediaEmbedder()
     views = []
-    for task, at, document, why in _chosen(looked, count):
-        record = read_document(runs[at].journal, task, document)
+    for task, position, document, why in _choose_documents(statistics, count):
+        record = read_document(runs[position].journal, task, document)
         if record is None:
             continue
         several = len(runs) > 1
-        sides = [_side(record, labels[at] if several else "", why if several else "")]
+        sides = [_build_answer(record, labels[position] if several else "", why if several else "")]
         for other, (run, label) in enumerate(zip(runs, labels, strict=True)):
-            if other != at and task in run.tasks:
+            if other != position and task in run.tasks:
                 found = read_document(run.journal, task, document)
                 if found is not None and found.fields == record.fields:
-                    sides.append(_side(found, label, _why(found, looked[task][other])))
+                    sides.append(_build_answer(found, label, _classify(found, statistics[task][other])))
         views.append(
             DocumentView(
-                task=str(runs[at].tasks[task].get("alias") or task),
+                task=str(runs[position].tasks[task].get("alias") or task),
                 number=document,
                 why=why,
-                kind=_kind(why),
-                turns=_turns(record, runs[at], shelf),
-                target=None if record.target is None else _cut(_text(record.target)),
+                kind=_choose_colour(why),
+                messages=_build_messages(record, runs[position], embedder),
+                target=None if record.target is None else _truncate(_to_text(record.target)),
                 sides=sides,
             )
         )
     return views
 
 
-def _chosen(
-    looked: Mapping[str, Sequence[DocumentFacts | None]], count: int
+def _choose_documents(
+    statistics: Mapping[str, Sequence[DocumentStatistics | None]], count: int
 ) -> Iterator[tuple[str, int, int, str]]:
-    """(task, run, document, why): one of each task, then another of each, until there are enough; in reading order."""
+    """Yield (task, run, document, kind): documents from each task in turn, sorted by task and number."""
     first = {
-        task: next(((at, one) for at, one in enumerate(sides) if one is not None), None)
-        for task, sides in looked.items()
+        task: next(((position, one) for position, one in enumerate(sides) if one is not None), None)
+        for task, sides in statistics.items()
     }
     turns = [
-        (task, found[0], found[1].worth[turn])
+        (task, found[0], found[1].samples[turn])
         for turn in range(count)
         for task, found in first.items()
-        if found is not None and turn < len(found[1].worth)
+        if found is not None and turn < len(found[1].samples)
     ]
-    tasks = list(looked)
-    for task, at, picked in sorted(turns[:count], key=lambda one: (tasks.index(one[0]), one[2].document)):
-        yield task, at, picked.document, picked.why
+    tasks = list(statistics)
+    for task, position, picked in sorted(
+        turns[:count], key=lambda one: (tasks.index(one[0]), one[2].document)
+    ):
+        yield task, position, picked.document, picked.kind
 
 
-def _turns(record: DocumentRecord, run: Run, shelf: Shelf) -> list[Turn]:
-    """The first prompt; those of other choices differ in the choice only."""
+def _build_messages(record: DocumentRecord, run: Run, embedder: MediaEmbedder) -> list[ReportMessage]:
+    """Return the first prompt; prompts of other choices differ in the choice only."""
     if not record.prompts:
         return []
     text = record.prompts[0]
-    messages = stored_messages(text)
+    messages = parse_stored_messages(text)
     if messages is None:
-        return [Turn(role="", parts=[_text_part(text)])]
+        return [ReportMessage(role="", parts=[build_text_part(text)])]
     return [
-        Turn(
+        ReportMessage(
             role=str(message.get("role", "")) if len(messages) > 1 else "",
-            parts=[_part(piece, run, shelf) for piece in message.get("content", ())],
+            parts=[_build_part(piece, run, embedder) for piece in message.get("content", ())],
         )
         for message in messages
     ]
 
 
-def _part(piece: Mapping[str, Any], run: Run, shelf: Shelf) -> Part:
+def _build_part(piece: Mapping[str, Any], run: Run, embedder: MediaEmbedder) -> ReportPart:
     kind = str(piece.get("type", ""))
     if kind == "text":
-        return _text_part(str(piece.get("text", "")))
-    return Part(
-        kind=kind, **shelf.show(run, kind, str(piece.get("digest", "")), str(piece.get("source", "")))
+        return build_text_part(str(piece.get("text", "")))
+    return ReportPart(
+        kind=kind, **embedder.embed(run, kind, str(piece.get("digest", "")), str(piece.get("source", "")))
     )
 
 
-def _text_part(text: str) -> Part:
-    if len(text) <= 1.5 * _QUESTION:
-        return Part(kind="text", text=text)
-    at = text.rfind("\n", 0, len(text) - _QUESTION // 3)
-    at = at if at > len(text) - 2 * _QUESTION else len(text) - _QUESTION
-    return Part(kind="text", text=text[at:].lstrip("\n"), head=_cut(text[:at], 4 * _LONGEST))
+def build_text_part(text: str) -> ReportPart:
+    """Return a text as a part; all but the end of a long text is collapsed."""
+    if len(text) <= 1.5 * _QUESTION_LENGTH:
+        return ReportPart(kind="text", text=text)
+    position = text.rfind("\n", 0, len(text) - _QUESTION_LENGTH // 3)
+    position = position if position > len(text) - 2 * _QUESTION_LENGTH else len(text) - _QUESTION_LENGTH
+    return ReportPart(
+        kind="text", text=text[position:].lstrip("\n"), head=_truncate(text[:position], 4 * _MAX_TEXT)
+    )
 
 
-def _kind(why: str) -> str:
+def _choose_colour(why: str) -> str:
     if why in ("right", "wrong", "failed", "judge-failed"):
         return why
     return "" if why in ("", "scored", "skipped", "open") else "other"
 
 
-def _why(record: DocumentRecord, facts: DocumentFacts | None) -> str:
-    """In a word, how a run did on a document."""
+def _classify(record: DocumentRecord, facts: DocumentStatistics | None) -> str:
+    """Return right, wrong, partly right or the ending of a run's document."""
     for pipeline, metric, kind, value, _ in record.verdicts:
         if facts is not None and (pipeline, metric, kind) == (facts.pipeline, facts.metric, "score"):
-            return kind_of(record.outcome, value if isinstance(value, (int, float)) else None, facts.upward)
+            return classify_document(
+                record.outcome, value if isinstance(value, (int, float)) else None, facts.higher_is_better
+            )
     return record.outcome
 
 
-def _side(record: DocumentRecord, label: str, why: str) -> Side:
+def _build_answer(record: DocumentRecord, label: str, why: str) -> RunAnswer:
     choices = [one for one in record.asked if one.kind == "likelihood"]
     texts = [one.response for one in record.asked if one.kind == "generate" and one.response is not None]
     counted = Counter(str(one.value) for one in texts)
-    responses = [(_cut(text), count) for text, count in list(counted.items())[:_MOST_RESPONSES]]
-    reasons = [_finish(one) for one in texts[:1] if one.finish not in ("", "stop")]
-    if len(counted) > _MOST_RESPONSES:
-        reasons.append(f"and {len(counted) - _MOST_RESPONSES} other responses")
+    responses = [(_truncate(text), count) for text, count in list(counted.items())[:_MAX_RESPONSES]]
+    reasons = [_describe_finish(one) for one in texts[:1] if one.finish not in ("", "stop")]
+    if len(counted) > _MAX_RESPONSES:
+        reasons.append(f"and {len(counted) - _MAX_RESPONSES} other responses")
     for one in record.asked:
         if (
             one.kind == "rolling"
@@ -202,38 +216,38 @@ def _side(record: DocumentRecord, label: str, why: str) -> Side:
         ):
             reasons.append(f"log-probability {one.response.value.total:.4f}")
     if record.outcome not in ("scored", "skipped") and record.why:
-        reasons.append(f"{record.outcome}: {reason(record.why)}")
+        reasons.append(f"{record.outcome}: {summarise_reason(record.why)}")
     elif not record.asked or all(one.response is None for one in record.asked):
-        reasons.append("no answer")
-    return Side(
+        reasons.append("no response")
+    return RunAnswer(
         label=label,
         why=why,
-        kind=_kind(why),
-        choices=_choices(choices),
+        kind=_choose_colour(why),
+        choices=_build_choices(choices),
         responses=responses,
         reasons=reasons,
-        answers=_answers(record, [text for text, _ in responses]),
-        verdicts=[_verdict(*one) for one in record.verdicts if one[2] != "evidence"][:12],
+        answers=_build_answers(record, [text for text, _ in responses]),
+        verdicts=[_format_verdict(*one) for one in record.verdicts if one[2] != "evidence"][:12],
         judges=[
             {
                 "judge": turn.judge,
-                "prompt": _cut(turn.prompt),
-                "reply": "no reply" if turn.reply is None else _cut(str(turn.reply.value)),
+                "prompt": _truncate(turn.prompt),
+                "reply": "no reply" if turn.reply is None else _truncate(str(turn.reply.value)),
             }
             for turn in record.judges[:4]
         ],
     )
 
 
-def _finish(response: Response) -> str:
-    said = {"length": "cut off at the token limit", "refused": "refused, or stopped by a content filter"}
-    return said.get(response.finish, f"ended: {response.finish}")
+def _describe_finish(response: Response) -> str:
+    texts = {"length": "truncated at the token limit", "refused": "refused, or blocked by a content filter"}
+    return texts.get(response.finish, f"finish reason: {response.finish}")
 
 
-def _choices(asked: Sequence[Asked]) -> list[dict[str, Any]]:
-    """Every choice with its log-probability, the likeliest in bold; of repeats and other prompts the first."""
+def _build_choices(requests: Sequence[RequestRecord]) -> list[dict[str, Any]]:
+    """Return every choice with its log-probability and a mark on the most likely one."""
     seen: dict[str, LogProbability] = {}
-    for one in asked:
+    for one in requests:
         if one.response is not None and isinstance(one.response.value, LogProbability):
             seen.setdefault(one.continuation, one.response.value)
     if not seen:
@@ -241,21 +255,21 @@ def _choices(asked: Sequence[Asked]) -> list[dict[str, Any]]:
     top = max(seen, key=lambda choice: seen[choice].total)
     return [
         {
-            "text": _cut(choice, 400),
+            "text": _truncate(choice, 400),
             "logprob": f"{value.total:.3f}",
             "chosen": choice == top and len(seen) > 1,
-            "mark": "likeliest" if choice == top and len(seen) > 1 else "",
+            "mark": "most likely" if choice == top and len(seen) > 1 else "",
         }
         for choice, value in list(seen.items())[:30]
     ]
 
 
-def _answers(record: DocumentRecord, responses: Sequence[str]) -> list[tuple[str, str]]:
-    """What each filter pipeline took for the answer, where that is not simply the response."""
+def _build_answers(record: DocumentRecord, responses: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the answer of each filter pipeline that differs from the response."""
     found = []
     for name, values in record.answers.items():
         value = values[0] if len(values) == 1 else values
-        text = _cut(_text(value), 300)
+        text = _truncate(_to_text(value), 300)
         if isinstance(value, list) and any(isinstance(one, list) for one in value):
             continue  # log-probabilities, shown above
         if not (len(responses) == 1 and text.strip() == responses[0].strip()):
@@ -263,19 +277,19 @@ def _answers(record: DocumentRecord, responses: Sequence[str]) -> list[tuple[str
     return found[:6]
 
 
-def _verdict(pipeline: str, metric: str, kind: str, value: Any, why: str) -> str:
+def _format_verdict(pipeline: str, metric: str, kind: str, value: Any, why: str) -> str:
     name = metric if pipeline in ("", "none") else f"{metric} ({pipeline})"
-    said = f"{name}: {_cut(number(value), 120)}" if kind != "unscored" else f"{name}: no score"
-    return f"{said} ({_cut(reason(why), 200)})" if why else said
+    text = f"{name}: {_truncate(format_number(value), 120)}" if kind != "unscored" else f"{name}: unscored"
+    return f"{text} ({_truncate(summarise_reason(why), 200)})" if why else text
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _cut(text: str, longest: int = _LONGEST) -> str:
-    """A text that fits a page: its beginning and its end."""
-    if len(text) <= longest:
+def _truncate(text: str, max_length: int = _MAX_TEXT) -> str:
+    """Shorten a long text to its beginning and its end."""
+    if len(text) <= max_length:
         return text
-    half = longest // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
+    half = max_length // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters omitted …\n{text[-half:]}"

@@ -1,4 +1,4 @@
-"""A page as PDF, printed by a browser that is installed: Chromium, Chrome or Edge."""
+"""PDF output: an installed Chromium, Chrome or Edge prints the HTML page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from assay.core.errors import BadOutput, MissingPackage
+from assay.core.errors import MissingPackage, OutputError
 
 __all__ = ["find_browser", "write_pdf"]
 
@@ -28,38 +28,38 @@ _PLACES = (
 _VARIABLE = "ASSAY_CHROMIUM"
 _TIMEOUT_S = 180.0
 _WINDOW = "720,1000"
-"""As wide as the page it is printed on, so that charts are drawn in their size on paper."""
+"""As wide as the printed page, so that charts are drawn in their final size."""
 
 
 def find_browser() -> str:
-    """The browser to print with: what `ASSAY_CHROMIUM` names, or the first that is found.
+    """Return the browser that prints: the one `ASSAY_CHROMIUM` names, or the first that is installed.
 
     Raises:
-        MissingPackage: There is none.
+        MissingPackage: No browser is installed.
     """
     named = os.environ.get(_VARIABLE)
     if named:
         if found := shutil.which(named):
             return found
-        raise MissingPackage(f"there is no browser at `{named}`", where=_VARIABLE)
+        raise MissingPackage(f"no browser at `{named}`", where=_VARIABLE)
     for name in (*_NAMES, *_PLACES):
         if found := shutil.which(name):
             return found
     raise MissingPackage(
-        "a PDF is printed by Chromium, Chrome or Edge, and none was found",
+        "no browser found to print the PDF: Chromium, Chrome or Edge is needed",
         where="--pdf",
-        hint=f"install one, or name it in {_VARIABLE}; or open the HTML file in a browser and print it",
+        hint=f"install one or set {_VARIABLE} to its path; or print the HTML file from a browser",
     )
 
 
 def write_pdf(page: str, path: Path, *, browser: str) -> None:
-    """Print a page.
+    """Print an HTML page to a PDF file.
 
     Raises:
-        BadOutput: The browser did not make a PDF of it.
+        OutputError: The browser failed to print it.
     """
     with tempfile.TemporaryDirectory(prefix="assay-pdf-") as folder:
-        source, made = Path(folder, "page.html"), Path(folder, "page.pdf")
+        source, printed = Path(folder, "page.html"), Path(folder, "page.pdf")
         source.write_text(page, "utf-8", errors="backslashreplace")
         command = [
             browser,
@@ -72,29 +72,29 @@ def write_pdf(page: str, path: Path, *, browser: str) -> None:
             "--no-pdf-header-footer",
             f"--user-data-dir={folder}/profile",
             f"--window-size={_WINDOW}",
-            f"--print-to-pdf={made}",
-            *(["--no-sandbox"] if _is_root() else []),  # Chromium's own sandbox refuses to start for root
+            f"--print-to-pdf={printed}",
+            *(["--no-sandbox"] if _is_root() else []),  # Chromium's sandbox does not start as root
             source.as_uri(),
         ]
         try:
             done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
         except subprocess.TimeoutExpired:
-            raise BadOutput(
+            raise OutputError(
                 f"`{browser}` did not finish printing in {_TIMEOUT_S:g} s", where=str(path)
             ) from None
         except OSError as error:
-            raise BadOutput(f"`{browser}` cannot be started: {error.strerror}", where=str(path)) from None
-        content = made.read_bytes() if made.is_file() else b""
+            raise OutputError(f"cannot start `{browser}`: {error.strerror}", where=str(path)) from None
+        content = printed.read_bytes() if printed.is_file() else b""
         if not content.startswith(b"%PDF"):
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise BadOutput(
-                f"`{browser}` made no PDF (exit code {done.returncode})",
+            messages = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise OutputError(
+                f"`{browser}` wrote no PDF (exit code {done.returncode})",
                 where=str(path),
-                hint=said[-1][:300] if said else "",
+                hint=messages[-1][:300] if messages else "",
             )
-    from assay.viewer.files import write_whole
+    from assay.viewer.atomic_files import write_atomically
 
-    write_whole(path, content)
+    write_atomically(path, content)
 
 
 def _is_root() -> bool:

@@ -1,0 +1,1 @@
+"""Analyses of finished runs: gates, power, explained differences, judge calibration, benchmark lint."""

@@ -1,0 +1,292 @@
+"""`explain`: why two runs of the same benchmark have different scores.
+
+Every document whose score differs is attributed to one cause. The causes are tested from the score backwards: equal responses
+point to extraction or the metric; then come missing and truncated responses, prompts and settings; the rest is the model
+itself. The contributions of the causes add up to the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from assay.core.errors import UserError
+from assay.store.documents.score_tables import DocumentExcerpt, ScoreTable, ScoreTableSource
+from assay.viewer.comparison.mismatches import find_run_mismatches, find_task_mismatches
+from assay.viewer.comparison.model_scores import find_source
+from assay.viewer.comparison.pairing import Pairing, pair_documents, scores_from_column
+from assay.viewer.comparison.records import Mismatch
+from assay.viewer.comparison.run_comparison import match_columns
+
+__all__ = ["CAUSES", "Cause", "Example", "Explanation", "explain_difference"]
+
+CAUSES = {
+    "documents": "the runs have different documents, or contents or targets changed",
+    "no answer": "one run has no score for the document",
+    "extraction": "the responses are equal; a filter extracted different answers",
+    "metric": "the answers are equal; they were scored differently",
+    "truncated": "one response reached the token limit",
+    "chat template": "the prompts use different chat templates, or one uses none",
+    "few-shot": "the few-shot examples differ",
+    "prompt": "the prompts differ",
+    "settings": "the generation settings differ",
+    "tokens": "equal prompts have different token counts: a start token, a template, truncation",
+    "model": "prompts and settings are equal; the model responded differently",
+}
+"""Cause -> description, in the order of the tables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One document that illustrates a cause."""
+
+    document: int
+    first_score: float | None
+    second_score: float | None
+    first: str
+    second: str
+    """The differing text of either run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """One cause of the difference."""
+
+    name: str
+    documents: int
+    """The number of documents with this cause."""
+
+    gap: float
+    """Their contribution to the difference of the two scores."""
+
+    examples: tuple[Example, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The causes of the difference between two runs of a task."""
+
+    task: str
+    metric: str
+    first: float
+    second: float
+    documents: int
+    """The number of documents scored in both runs."""
+
+    causes: tuple[Cause, ...]
+    mismatches: tuple[Mismatch, ...] = ()
+    same_model: bool = False
+
+    @property
+    def gap(self) -> float:
+        """The second score minus the first."""
+        return self.second - self.first
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {**asdict(self), "gap": self.gap}
+
+
+def explain_difference(
+    first: ScoreTableSource,
+    second: ScoreTableSource,
+    tasks: Sequence[str] = (),
+    metric: str = "",
+    examples: int = 2,
+) -> list[Explanation]:
+    """Explain the differences of each task that two runs share.
+
+    Raises:
+        UserError: The runs share no task with document scores.
+    """
+    shared = [task for task in first.tasks if task in second.tasks and (not tasks or task in tasks)]
+    found = [
+        one for task in shared if (one := _explain_task(first, second, task, metric, examples)) is not None
+    ]
+    if not found:
+        raise UserError(
+            "the runs share no task with document scores",
+            hint=f"the first has: {', '.join(first.tasks)}; the second: {', '.join(second.tasks)}",
+        )
+    return found
+
+
+def _explain_task(
+    first: ScoreTableSource, second: ScoreTableSource, task: str, metric: str, examples: int
+) -> Explanation | None:
+    first, second = find_source(first, task), find_source(second, task)
+    one = first.read_score_table(task)
+    other = second.read_score_table(task, one.kind)
+    if other.kind != one.kind:
+        one = first.read_score_table(task, other.kind)
+    columns = [both for both in match_columns(one, other) if metric in ("", both[0].metric)]
+    if not columns:
+        return None
+    column = columns[0][0]
+    before, after = (scores_from_column(both) for both in columns[0])
+    if before is None or after is None:
+        return None
+    if np.isnan(before).all() or np.isnan(after).all():
+        return None
+    pairing = pair_documents(one, other)
+    whole = float(np.nanmean(before)), float(np.nanmean(after))
+    left, right = before[pairing.first], after[pairing.second]
+    scored = ~(np.isnan(left) | np.isnan(right))
+    facts = _compare_settings(first, second, one, other)
+    gaps: dict[str, list[tuple[int, float]]] = {}
+    size = max(int(scored.sum()), 1)
+    rows = np.flatnonzero(scored & (left != right)).tolist()
+    excerpts = _read_excerpts(first, second, task, one, other, pairing, rows)
+    for row in rows:
+        cause = _find_cause(excerpts[row], pairing, row, column.pipeline, facts)
+        gaps.setdefault(cause, []).append((row, float(right[row] - left[row]) / size))
+    shared = (float(left[scored].mean()), float(right[scored].mean())) if scored.any() else whole
+    rest = (whole[1] - shared[1]) - (whole[0] - shared[0])
+    lost = int((~scored).sum())
+    name = "no answer" if lost and not (pairing.only_first or pairing.only_second) else "documents"
+    causes = []
+    for cause in CAUSES:
+        listed = gaps.get(cause, [])
+        extra = rest if cause == name else 0.0
+        count = len(listed) + (lost + pairing.only_first + pairing.only_second if extra else 0)
+        if count:
+            shown = tuple(
+                _build_example(
+                    cause,
+                    excerpts[row],
+                    one.documents[pairing.first[row]],
+                    left[row],
+                    right[row],
+                    column.pipeline,
+                )
+                for row, _ in listed[:examples]
+            )
+            causes.append(
+                Cause(
+                    name=cause, documents=count, gap=sum(step for _, step in listed) + extra, examples=shown
+                )
+            )
+    return Explanation(
+        task=task,
+        metric=column.metric,
+        first=whole[0],
+        second=whole[1],
+        documents=size if scored.any() else 0,
+        causes=tuple(causes),
+        mismatches=(*find_run_mismatches(first, second), *find_task_mismatches(one, other, pairing)),
+        same_model=first.model == second.model,
+    )
+
+
+def _compare_settings(
+    first: ScoreTableSource, second: ScoreTableSource, one: ScoreTable, other: ScoreTable
+) -> dict[str, bool]:
+    """Return which settings of the runs and the task differ."""
+
+    def differs(name: str, left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+        return name in left and name in right and left[name] != right[name]
+
+    return {
+        "chat template": differs("chat template", first.facts, second.facts),
+        "few-shot": differs("few-shot examples", one.facts, other.facts)
+        or differs("few-shot as turns", first.facts, second.facts),
+        "settings": differs("generation settings", one.facts, other.facts)
+        and None not in (one.facts["generation settings"], other.facts["generation settings"]),
+    }
+
+
+def _read_excerpts(
+    first: ScoreTableSource,
+    second: ScoreTableSource,
+    task: str,
+    one: ScoreTable,
+    other: ScoreTable,
+    pairing: Pairing,
+    rows: Sequence[int],
+) -> dict[int, tuple[DocumentExcerpt, DocumentExcerpt]]:
+    before = {row: one.documents[pairing.first[row]] for row in rows}
+    after = {row: other.documents[pairing.second[row]] for row in rows}
+    left, right = (
+        first.read_excerpts(task, list(before.values())),
+        second.read_excerpts(task, list(after.values())),
+    )
+    return {
+        row: (
+            left.get(before[row], DocumentExcerpt(document=before[row])),
+            right.get(after[row], DocumentExcerpt(document=after[row])),
+        )
+        for row in rows
+    }
+
+
+def _find_cause(
+    excerpts: tuple[DocumentExcerpt, DocumentExcerpt],
+    pairing: Pairing,
+    row: int,
+    pipeline: str,
+    facts: Mapping[str, bool],
+) -> str:
+    """Return the cause that is closest to the score."""
+    one, other = excerpts
+    if one.target != other.target or pairing.changed:
+        return "documents"
+    if one.responses == other.responses and any(one.responses):
+        same = one.answers.get(pipeline) == other.answers.get(pipeline)
+        return "metric" if same else "extraction"
+    if any(one.responses) != any(other.responses):
+        return "no answer"
+    if (one.finish == "length") != (other.finish == "length"):
+        return "truncated"
+    if pairing.prompts_differ[row]:
+        return next((name for name in ("chat template", "few-shot") if facts[name]), "prompt")
+    if facts["chat template"]:
+        return "chat template"
+    if (one.settings and other.settings and one.settings != other.settings) or facts["settings"]:
+        return "settings"
+    if None not in (one.input_tokens, other.input_tokens) and one.input_tokens != other.input_tokens:
+        return "tokens"
+    return "model"
+
+
+def _build_example(
+    cause: str,
+    excerpts: tuple[DocumentExcerpt, DocumentExcerpt],
+    document: int,
+    first: float,
+    second: float,
+    pipeline: str,
+) -> Example:
+    one, other = excerpts
+    match cause:
+        case "prompt" | "few-shot" | "chat template":
+            texts = _excerpt_difference(one.prompt, other.prompt)
+        case "settings":
+            texts = one.settings, other.settings
+        case "tokens":
+            texts = f"{one.input_tokens} tokens", f"{other.input_tokens} tokens"
+        case "documents":
+            texts = one.target, other.target
+        case "extraction":
+            texts = one.answers.get(pipeline, ""), other.answers.get(pipeline, "")
+        case _:
+            texts = " | ".join(one.responses), " | ".join(other.responses)
+    return Example(
+        document=document,
+        first_score=float(first),
+        second_score=float(second),
+        first=texts[0],
+        second=texts[1],
+    )
+
+
+def _excerpt_difference(first: str, second: str) -> tuple[str, str]:
+    """Return excerpts of two texts that start shortly before they diverge."""
+    index = next(
+        (index for index, both in enumerate(zip(first, second, strict=False)) if both[0] != both[1]), None
+    )
+    start = max(0, (min(len(first), len(second)) if index is None else index) - 20)
+    before = "…" if start else ""
+    return before + first[start : start + 120], before + second[start : start + 120]

@@ -1,0 +1,164 @@
+"""A comparison as a table for the terminal or for Markdown, and the remarks below it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from assay.core.terminal_text import escape_control_characters
+from assay.viewer.comparison.forest_plot import find_scale_limit, format_plot_line
+from assay.viewer.comparison.records import Comparison, ComparisonRow
+from assay.viewer.number_format import format_float
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = [
+    "build_comparison_table",
+    "collect_remarks",
+    "describe_difference",
+    "format_detectable",
+    "format_difference",
+    "format_markdown_table",
+    "format_p_value",
+]
+
+_COLOURS = {True: "green", False: "red", None: ""}
+_MIN_FULL_WIDTH = 120
+
+
+def build_comparison_table(
+    comparison: Comparison, rows: Sequence[ComparisonRow], *, width: int = 10_000
+) -> Table:
+    """Build the table of a comparison; a narrow terminal gets no plot and no single values."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    narrow = width < _MIN_FULL_WIDTH
+    padding = (0, 1, 0, 0) if narrow else (0, 1)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=padding)
+    table.add_column("task", overflow="fold", no_wrap=not narrow, min_width=14)
+    table.add_column("metric", overflow="fold", min_width=11)
+    for title in () if narrow else ("first", "second"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("difference", justify="right", no_wrap=True)
+    table.add_column(f"{100 * comparison.level:g} % interval", no_wrap=True)
+    if not narrow:
+        table.add_column("", no_wrap=True)
+    table.add_column("p", justify="right", no_wrap=True)
+    if not narrow:
+        table.add_column("win/tie/loss", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("detect." if narrow else "detectable", justify="right", no_wrap=True)
+    reach = find_scale_limit(rows)
+    for row in rows:
+        colour = _COLOURS[row.better]
+        paint = (f"[{colour}]", "[/]") if colour else ("", "")
+        name = f"  {row.category}" if row.category else row.task
+        metric = row.metric if row.pipeline in ("none", "") else f"{row.metric} ({row.pipeline})"
+        values = [] if narrow else [format_float(row.first), format_float(row.second)]
+        plot = [] if narrow else [f"{paint[0]}{format_plot_line(row, reach)}{paint[1]}"]
+        table.add_row(
+            escape(escape_control_characters(name)),
+            escape(escape_control_characters("" if row.category else metric)),
+            *values,
+            f"{paint[0]}{format_difference(row.difference, row)}{paint[1]}",
+            f"\\[{format_difference(row.low, row)}, {format_difference(row.high, row)}]",
+            *plot,
+            format_p_value(row.adjusted_p),
+            *([] if narrow else ["" if row.wins is None else f"{row.wins}/{row.ties}/{row.losses}"]),
+            f"{paint[0]}{'not sig.' if narrow and not row.differs else describe_difference(row)}{paint[1]}",
+            format_detectable(row),
+            style="bold" if row.task.startswith("all ") and not row.category else "",
+        )
+    return table
+
+
+def format_difference(value: float, row: ComparisonRow) -> str:
+    """Format a difference: in percentage points for values between 0 and 1, else in the metric's unit."""
+    if not math.isfinite(value):
+        return "?"
+    return f"{100 * value:+.2f}" if row.share else f"{value:+.4g}"
+
+
+def format_p_value(value: float) -> str:
+    """Format a p-value."""
+    return "<0.0001" if value < 0.0001 else f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
+
+
+def describe_difference(row: ComparisonRow) -> str:
+    """Return better, worse, identical or no significant difference."""
+    if row.differs:
+        return "better" if row.better else "worse"
+    if row.stderr == 0 and row.difference == 0:
+        return "identical"
+    return "no significant difference"
+
+
+def format_detectable(row: ComparisonRow) -> str:
+    """Format the smallest true difference that the comparison detects with 80 % power."""
+    if row.detectable is None:
+        return ""
+    return f"±{100 * row.detectable:.1f}" if row.share else f"±{row.detectable:.3g}"
+
+
+def collect_remarks(comparison: Comparison) -> list[tuple[str, str]]:
+    """Return (kind, text) of the remarks on a comparison; kinds are `warning` and `note`."""
+    return list(dict.fromkeys(_iterate_remarks(comparison)))
+
+
+def _iterate_remarks(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    for one in comparison.mismatches:
+        share = "" if one.count is None else f" ({one.count} of {one.total} documents)"
+        task = f"{one.task}: " if one.task else ""
+        yield "warning", escape_control_characters(f"{one.kind}: {task}{one.what}{share}")
+    for row in comparison.rows:
+        for note in row.notes:
+            yield "note", escape_control_characters(f"{row.task}: {note}")
+        if row.clusters is not None:
+            yield (
+                "note",
+                escape_control_characters(
+                    f"{row.task}: {row.documents} documents in {row.clusters} clusters"
+                ),
+            )
+    for note in comparison.notes:
+        yield "note", escape_control_characters(note)
+    alone = [row.task for row in comparison.rows if not row.differs and (row.low > 0 or row.high < 0)]
+    if alone and comparison.correction != "none" and comparison.family > 1:
+        yield (
+            "note",
+            escape_control_characters(
+                f"{', '.join(dict.fromkeys(alone))}: intervals are not adjusted for multiple tests; p and detectable are adjusted for all"
+                f" {comparison.family} tests ({comparison.correction})"
+            ),
+        )
+
+
+def format_markdown_table(comparison: Comparison, rows: Sequence[ComparisonRow]) -> str:
+    """Format the rows as a Markdown table, for pull requests."""
+    lines = [
+        f"| task | metric | {_escape_cell(comparison.first)} | {_escape_cell(comparison.second)} | difference |"
+        f" {100 * comparison.level:g} % interval | p | | detectable |",
+        "|---|---|---:|---:|---:|---|---:|---|---:|",
+    ]
+    for row in rows:
+        cells: list[Any] = [
+            _escape_cell(row.category or row.task),
+            _escape_cell(row.metric),
+            format_float(row.first),
+            format_float(row.second),
+            format_difference(row.difference, row),
+            f"[{format_difference(row.low, row)}, {format_difference(row.high, row)}]",
+            format_p_value(row.adjusted_p),
+            describe_difference(row),
+            format_detectable(row),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _escape_cell(text: str) -> str:
+    return escape_control_characters(text).replace("|", "\\|").replace("\n", " ")

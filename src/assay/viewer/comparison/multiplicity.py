@@ -1,0 +1,86 @@
+"""Adjustment of p-values for the number of tests, and what follows: significance and detectable differences.
+
+Comparing five models on twenty tasks makes a hundred tests. Without an adjustment, about five would be significant by chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from assay.stats.comparison import detectable_difference
+from assay.stats.distributions import normal_cdf, normal_quantile
+from assay.stats.multiplicity import adjusted
+from assay.viewer.comparison.records import Comparison, ComparisonRow
+
+__all__ = ["adjust_comparisons"]
+
+
+def adjust_comparisons(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Adjust the p-values of all rows together; the rows of categories are adjusted separately."""
+    if not comparisons:
+        return []
+    correction, level = comparisons[0].correction, comparisons[0].level
+    rows = iter(_adjust_rows([row for one in comparisons for row in one.rows], correction, level))
+    parts = iter(_adjust_rows([row for one in comparisons for row in one.categories], correction, level))
+    found = []
+    for one in comparisons:
+        own = tuple(next(rows) for _ in one.rows)
+        categories = tuple(next(parts) for _ in one.categories)
+        found.append(replace(one, rows=own, categories=categories, overall=_compute_overall(own, level)))
+    family = sum(len(one.rows) for one in comparisons)
+    return [replace(one, family=family) for one in found]
+
+
+def _adjust_rows(rows: Sequence[ComparisonRow], correction: str, level: float) -> list[ComparisonRow]:
+    adjusted_p_values = adjusted([row.p_value for row in rows], correction)
+    tests = 1 if correction == "none" else len(rows)
+    adjusted_rows = []
+    for row, p_value in zip(rows, adjusted_p_values, strict=True):
+        differs = p_value < 1 - level
+        better = (row.difference > 0) == row.higher_is_better if differs else None
+        reach = detectable_difference(row.stderr, row.degrees, level=level, tests=tests)
+        adjusted_rows.append(
+            replace(row, adjusted_p=p_value, differs=differs, better=better, detectable=reach)
+        )
+    return adjusted_rows
+
+
+def _compute_overall(rows: Sequence[ComparisonRow], level: float) -> ComparisonRow | None:
+    """Return the unweighted mean difference over tasks (stratified); None unless all values lie between 0 and 1."""
+    tasks: dict[str, ComparisonRow] = {}
+    for row in rows:
+        if row.share and row.higher_is_better and math.isfinite(row.low) and row.degrees > 0:
+            tasks.setdefault(row.task, row)
+    if len(tasks) < 2 or len(tasks) < len({row.task for row in rows}):
+        return None
+    task_rows = list(tasks.values())
+    count = len(task_rows)
+    value = sum(row.difference for row in task_rows) / count
+    error = math.sqrt(sum(row.stderr**2 for row in task_rows)) / count
+    half = normal_quantile((1 + level) / 2) * error
+    p_value = 2 * normal_cdf(-abs(value) / error) if error > 0 else 1.0
+    differs = p_value < 1 - level
+    return ComparisonRow(
+        task=f"all {count} tasks",
+        metric="mean",
+        pipeline="",
+        first=sum(row.first for row in task_rows) / count,
+        second=sum(row.second for row in task_rows) / count,
+        difference=value,
+        stderr=error,
+        low=value - half,
+        high=value + half,
+        interval_method="stratified",
+        p_value=p_value,
+        adjusted_p=p_value,
+        test="z",
+        differs=differs,
+        better=value > 0 if differs else None,
+        detectable=detectable_difference(error, math.inf, level=level),
+        documents=sum(row.documents for row in task_rows),
+        wins=sum(row.wins or 0 for row in task_rows),
+        ties=sum(row.ties or 0 for row in task_rows),
+        losses=sum(row.losses or 0 for row in task_rows),
+    )

@@ -1,0 +1,377 @@
+"""`compare`: the differences between two runs, with their uncertainty and everything that makes them incomparable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.core.errors import UnknownName, UserError
+from assay.scoring.metrics import METRICS
+from assay.stats.comparison import Difference, compare_pairs
+from assay.stats.resampling import CorpusDifference, compare_corpora
+from assay.store.documents.score_tables import ScoreColumn, ScoreTable, ScoreTableSource
+from assay.viewer.comparison.clusters import read_clusters, suggest_cluster_field
+from assay.viewer.comparison.mismatches import find_run_mismatches, find_task_mismatches
+from assay.viewer.comparison.model_scores import find_source
+from assay.viewer.comparison.multiplicity import adjust_comparisons
+from assay.viewer.comparison.pairing import Pairing, pair_documents, scores_from_column
+from assay.viewer.comparison.records import CompareOptions, Comparison, ComparisonRow, Flip, Mismatch
+
+__all__ = ["compare_sources", "match_columns"]
+
+Floats = NDArray[np.float64]
+
+_MAX_CATEGORIES = 200
+
+
+def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: CompareOptions) -> Comparison:
+    """Compare a second run with a first, task by task.
+
+    Raises:
+        UserError: The runs have no task, metric or document in common.
+    """
+    rows: list[ComparisonRow] = []
+    categories: list[ComparisonRow] = []
+    mismatches: list[Mismatch] = []
+    notes: list[str] = []
+    lacking: list[UnknownName] = []
+    for task in _select_tasks(first, second, options):
+        one = first.read_score_table(task)
+        other = second.read_score_table(task, one.kind)
+        if other.kind != one.kind:
+            one = first.read_score_table(task, other.kind)
+        pairing = pair_documents(one, other)
+        mismatches += find_run_mismatches(find_source(first, task), find_source(second, task))
+        mismatches += find_task_mismatches(one, other, pairing)
+        if not len(pairing.first):
+            notes.append(f"{task}: the runs have no document in common")
+            continue
+        try:
+            names, note = read_clusters(first, one, pairing, options.cluster_by)
+        except UnknownName as error:
+            lacking.append(error)
+            names, note = None, f"{error.what}; documents are treated as independent"
+        notes += [note] if note else []
+        if names is None and not options.cluster_by and (hint := suggest_cluster_field(first, task)):
+            notes.append(hint)
+        if not options.metrics and (hint := _suggest_repeats_metric(one, other)):
+            notes.append(hint)
+        compared = [*_compare_task(one, other, pairing, names, options, notes)]
+        rows += compared
+        if options.category and compared:
+            try:
+                categories += _compare_categories(
+                    first, one, other, pairing, names, compared[0], options, notes
+                )
+            except UnknownName as error:
+                lacking.append(error)
+                notes.append(error.what)
+    field_count = bool(options.cluster_by) + bool(options.category)
+    if lacking and len(lacking) == field_count * len({row.task for row in rows}):
+        raise lacking[0]
+    if not rows:
+        raise UserError("the runs have no task, metric and document in common", hint="; ".join(notes))
+    comparison = Comparison(
+        first=first.name,
+        second=second.name,
+        first_model=first.model,
+        second_model=second.model,
+        level=options.level,
+        correction=options.correction,
+        rows=tuple(rows),
+        categories=tuple(categories),
+        mismatches=_merge_mismatches(mismatches),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+    return adjust_comparisons([comparison])[0]
+
+
+def _select_tasks(first: ScoreTableSource, second: ScoreTableSource, options: CompareOptions) -> list[str]:
+    shared = [task for task in first.tasks if task in second.tasks]
+    for task in options.tasks:
+        if task not in shared:
+            raise UnknownName(
+                f"the task `{task}` is not in both runs", hint=f"both have: {', '.join(shared) or 'none'}"
+            )
+    if not shared and len(first.tasks) == len(second.tasks) == 1:
+        raise UserError(
+            f"the runs have different tasks: `{first.tasks[0]}` and `{second.tasks[0]}`",
+            hint="runs can only be compared on tasks that both have",
+        )
+    return list(options.tasks) or shared
+
+
+def _compare_task(
+    first: ScoreTable,
+    second: ScoreTable,
+    pairing: Pairing,
+    clusters: Sequence[Any] | None,
+    options: CompareOptions,
+    notes: list[str],
+) -> Iterator[ComparisonRow]:
+    shared = match_columns(first, second)
+    wanted = [both for both in shared if both[0].metric in options.metrics] if options.metrics else shared[:1]
+    if not wanted:
+        lacking = ", ".join(options.metrics) or "a common metric"
+        notes.append(f"{first.task}: {lacking} is missing in one of the runs")
+    for column, other in wanted:
+        row = _compare_column(first, second, (column, other), pairing, clusters, options)
+        if row is None:
+            notes.append(f"{first.task}: {column.metric} is aggregated by task code and cannot be compared")
+        else:
+            yield row
+
+
+def _compare_column(
+    first: ScoreTable,
+    second: ScoreTable,
+    columns: tuple[ScoreColumn, ScoreColumn],
+    pairing: Pairing,
+    clusters: Sequence[Any] | None,
+    options: CompareOptions,
+) -> ComparisonRow | None:
+    column, other = columns
+    before, after = scores_from_column(column), scores_from_column(other)
+    if before is None or after is None or find_aggregation(column) not in _MEAN_AGGREGATIONS:
+        return _compare_corpus(first, column, other, pairing, clusters, options)
+    left, right = before[pairing.first], after[pairing.second]
+    kept = ~(np.isnan(left) | np.isnan(right))
+    if not kept.any():
+        return None
+    chosen = None if clusters is None else [name for name, keep in zip(clusters, kept, strict=True) if keep]
+    row = _compare_scores(first.task, column, left[kept], right[kept], chosen, options)
+    lost = int((~kept).sum())
+    row_notes = [_describe_missing(lost, len(kept))] if lost else []
+    if row.clusters == 1:
+        row_notes.append("all documents belong to one cluster, so the uncertainty cannot be estimated")
+    if not _is_mean(column, before) or not _is_mean(other, after):
+        row_notes.append("the reported values are not means of the document scores; the means are compared")
+    flips: tuple[Flip, ...] = ()
+    if options.flips:
+        flips = tuple(_find_flips(first, second, pairing, left, right, kept))
+    return replace(row, flips=flips, notes=tuple(row_notes))
+
+
+def _suggest_repeats_metric(first: ScoreTable, second: ScoreTable) -> str:
+    """Return a hint if documents have repeated answers, whose mean is more precise than the reported metric."""
+    shared = match_columns(first, second)
+    main = shared[0][0] if shared else None
+    name = f"{main.metric}.mean" if main else ""
+    if main is None or all(column.metric != name for column, _ in shared):
+        return ""
+    return f"{first.task}: documents have repeated answers; use `--metric {name}` to compare all of them"
+
+
+def match_columns(first: ScoreTable, second: ScoreTable) -> list[tuple[ScoreColumn, ScoreColumn]]:
+    """Return the columns with the same metric and filter in both; the same metric if files do not name filters."""
+    shared = [(first.columns[key], second.columns[key]) for key in first.columns if key in second.columns]
+    if shared:
+        return shared
+    others: dict[str, ScoreColumn] = {}
+    for column in second.columns.values():
+        others.setdefault(column.metric, column)
+    found: dict[str, tuple[ScoreColumn, ScoreColumn]] = {}
+    for column in first.columns.values():
+        if column.metric in others:
+            found.setdefault(column.metric, (column, others[column.metric]))
+    return list(found.values())
+
+
+_MEAN_AGGREGATIONS = frozenset({"mean", "nanmean"})
+
+
+def find_aggregation(column: ScoreColumn) -> str:
+    """Return the name of a column's aggregation; if it is not stored, that of the built-in metric of the same name."""
+    if column.aggregation or column.metric not in METRICS:
+        return column.aggregation or "mean"
+    return METRICS.get(column.metric).aggregation
+
+
+def is_higher_better(column: ScoreColumn) -> bool:
+    """Whether a higher value is better; if it is not stored, as for the built-in metric of the same name."""
+    if column.higher_is_better is None and column.metric in METRICS:
+        return METRICS.get(column.metric).higher_is_better
+    return column.higher_is_better is not False
+
+
+def _is_mean(column: ScoreColumn, numbers: Floats) -> bool:
+    """Whether the reported value is the mean of the document scores; True if none is reported."""
+    if column.reported is None:
+        return True
+    middle = float(np.nanmean(numbers))
+    return math.isclose(middle, column.reported, rel_tol=1e-6, abs_tol=1e-9)
+
+
+def _find_flips(
+    first: ScoreTable,
+    second: ScoreTable,
+    pairing: Pairing,
+    left: Floats,
+    right: Floats,
+    kept: NDArray[np.bool_],
+) -> Iterator[Flip]:
+    for index in np.flatnonzero(kept & (left != right)).tolist():
+        yield Flip(
+            document=first.documents[pairing.first[index]],
+            other=second.documents[pairing.second[index]],
+            first=float(left[index]),
+            second=float(right[index]),
+        )
+
+
+def _compare_scores(
+    task: str,
+    column: ScoreColumn,
+    before: Floats,
+    after: Floats,
+    clusters: Sequence[Any] | None,
+    options: CompareOptions,
+    category: str = "",
+) -> ComparisonRow:
+    found = compare_pairs(before, after, clusters, level=options.level)
+    up, down = (found.wins, found.losses) if is_higher_better(column) else (found.losses, found.wins)
+    share = min(before.min(), after.min()) >= 0 and max(before.max(), after.max()) <= 1
+    row = _build_row(task, column, found, test=found.test, documents=found.documents, clusters=found.clusters)
+    return replace(
+        row,
+        category=category,
+        degrees=found.degrees,
+        wins=up,
+        ties=found.ties,
+        losses=down,
+        share=bool(share),
+    )
+
+
+def _build_row(
+    task: str,
+    column: ScoreColumn,
+    found: Difference | CorpusDifference,
+    *,
+    test: str,
+    documents: int,
+    clusters: int | None,
+) -> ComparisonRow:
+    """Build the part of a row that means and corpus metrics share; `adjust_comparisons` fills in significance."""
+    return ComparisonRow(
+        task=task,
+        metric=column.metric,
+        pipeline=column.pipeline,
+        first=found.first,
+        second=found.second,
+        difference=found.value,
+        stderr=found.stderr,
+        low=found.interval.low,
+        high=found.interval.high,
+        interval_method=found.interval.method,
+        p_value=found.p_value,
+        adjusted_p=found.p_value,
+        test=test,
+        differs=False,
+        better=None,
+        detectable=None,
+        documents=documents,
+        clusters=clusters,
+        higher_is_better=is_higher_better(column),
+    )
+
+
+def _compare_corpus(
+    table: ScoreTable,
+    column: ScoreColumn,
+    other: ScoreColumn,
+    pairing: Pairing,
+    clusters: Sequence[Any] | None,
+    options: CompareOptions,
+) -> ComparisonRow | None:
+    """Compare a metric that is defined for a set of documents only: F1, BLEU, perplexity."""
+    rows = [
+        (column.values[one], other.values[two])
+        for one, two in zip(pairing.first.tolist(), pairing.second.tolist(), strict=True)
+    ]
+    kept = [index for index, both in enumerate(rows) if both[0] is not None and both[1] is not None]
+    aggregation = find_aggregation(column)
+    if not kept:
+        return None
+    names = None if clusters is None else [clusters[index] for index in kept]
+    try:
+        found = compare_corpora(
+            aggregation,
+            [rows[index][0] for index in kept],
+            [rows[index][1] for index in kept],
+            names,
+            level=options.level,
+        )
+    except (TypeError, ValueError):  # values that the aggregation does not accept
+        return None
+    if found is None:
+        return None
+    test = "swapped answers" if found.clusters is None else "swapped answers, whole clusters"
+    row = _build_row(table.task, column, found, test=test, documents=len(kept), clusters=found.clusters)
+    lost = len(rows) - len(kept)
+    row_notes = (_describe_missing(lost, len(rows)),) if lost else ()
+    return replace(row, share=aggregation in ("f1", "acc_all"), notes=row_notes)
+
+
+def _describe_missing(lost: int, total: int) -> str:
+    return f"{lost} of {total} documents have no score in one of the runs and are excluded"
+
+
+def _compare_categories(
+    source: ScoreTableSource,
+    first: ScoreTable,
+    second: ScoreTable,
+    pairing: Pairing,
+    clusters: Sequence[Any] | None,
+    whole: ComparisonRow,
+    options: CompareOptions,
+    notes: list[str],
+) -> list[ComparisonRow]:
+    """Compare the main metric within each value of a field, the largest category first."""
+    values = source.field(first.task, options.category)
+    if all(value is None for value in values):
+        known = ", ".join(source.field_names(first.task)) or "none"
+        raise UnknownName(
+            f"the documents of `{first.task}` have no field `{options.category}`", hint=f"they have: {known}"
+        )
+    labels = np.array([str(values[row]) for row in pairing.first.tolist()])
+    column, other = next(
+        both
+        for both in match_columns(first, second)
+        if (both[0].pipeline, both[0].metric) == (whole.pipeline, whole.metric)
+    )
+    before, after = scores_from_column(column), scores_from_column(other)
+    if before is None or after is None:
+        notes.append(f"{first.task}: {whole.metric} has no document scores, so categories cannot be compared")
+        return []
+    left, right = before[pairing.first], after[pairing.second]
+    kept = ~(np.isnan(left) | np.isnan(right))
+    names, counts = np.unique(labels[kept], return_counts=True)
+    if len(names) > _MAX_CATEGORIES:
+        notes.append(
+            f"{first.task}: `{options.category}` has {len(names)} values; only the largest {_MAX_CATEGORIES} are shown"
+        )
+    rows = []
+    for name in names[np.argsort(-counts, kind="stable")][:_MAX_CATEGORIES]:
+        chosen = kept & (labels == name)
+        own = None if clusters is None else [clusters[index] for index in np.flatnonzero(chosen).tolist()]
+        rows.append(_compare_scores(first.task, column, left[chosen], right[chosen], own, options, str(name)))
+    return rows
+
+
+def _merge_mismatches(mismatches: Sequence[Mismatch]) -> tuple[Mismatch, ...]:
+    """Merge equal mismatches of several tasks."""
+    found: dict[tuple[str, str], list[Mismatch]] = {}
+    for one in mismatches:
+        found.setdefault((one.kind, one.what), []).append(one)
+    merged = []
+    for group in found.values():
+        tasks = [one.task for one in group if one.task]
+        named = ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
+        merged.append(replace(group[0], task=named))
+    return tuple(merged)

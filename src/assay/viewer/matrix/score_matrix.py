@@ -1,0 +1,276 @@
+"""The scores of several runs as one table, with the significantly best ones marked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from assay.core.errors import AssayError, UnknownName
+from assay.core.verdicts import Estimate
+from assay.stats.distributions import normal_cdf
+from assay.store.documents.run_score_tables import RunScoreTables
+from assay.store.documents.score_tables import DigestKind, ScoreTable, ScoreTableSource
+from assay.viewer.comparison.records import CompareOptions
+from assay.viewer.comparison.run_comparison import compare_sources
+from assay.viewer.results.run_overview import is_share
+from assay.viewer.results.score_rows import iterate_score_rows
+
+__all__ = ["Matrix", "MatrixCell", "MatrixColumn", "MatrixRow", "build_matrix"]
+
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixCell:
+    """The score of one run."""
+
+    value: float
+    stderr: float | None = None
+    interval: tuple[float, float] | None = None
+    scored: int = 0
+    best: bool = False
+    """Whether it is significantly better than the score of every other run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixColumn:
+    """The column of one run."""
+
+    label: str
+    """The model if it distinguishes the runs, else the run's id."""
+
+    name: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixRow:
+    """One metric of a task or group."""
+
+    task: str
+    label: str
+    metric: str
+    pipeline: str
+    cells: tuple[MatrixCell | None, ...]
+    depth: int = 0
+    group: bool = False
+    higher_is_better: bool | None = None
+    share: bool = True
+
+    @property
+    def measure(self) -> str:
+        """The metric, with the filter if it is not the default one."""
+        return self.metric if self.pipeline in ("", "none") else f"{self.metric} ({self.pipeline})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """Tasks in rows, runs in columns."""
+
+    columns: tuple[MatrixColumn, ...]
+    rows: tuple[MatrixRow, ...]
+    notes: tuple[str, ...] = ()
+
+
+def build_matrix(
+    sources: Sequence[ScoreTableSource],
+    *,
+    tasks: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    all_metrics: bool = False,
+    best: bool = True,
+    labels: Sequence[str] = (),
+) -> Matrix:
+    """Build the table of some runs.
+
+    It has the first metric of each task and group; `metrics` selects others, `all_metrics` takes all. `best` marks scores
+    that are significantly better than all others, by paired documents where possible. `labels` replaces the column labels.
+
+    Raises:
+        UnknownName: No run has such a task or metric.
+    """
+    columns = _build_columns(sources)
+    if labels:
+        columns = tuple(replace(column, label=label) for column, label in zip(columns, labels, strict=True))
+    numbers = [
+        {
+            (one.task, one.metric, one.pipeline): one
+            for one in source.read_estimates()
+            if _is_number(one.value)
+        }
+        for source in sources
+    ]
+    rows = []
+    for depth, task, label, group, key in _iterate_keys(sources, numbers, every=all_metrics or bool(metrics)):
+        if (tasks and task not in tasks) or (metrics and key[1] not in metrics):
+            continue
+        found = [known.get(key) for known in numbers]
+        known = [one for one in found if one is not None]
+        rows.append(
+            MatrixRow(
+                task=task,
+                label=label,
+                metric=key[1],
+                pipeline=key[2],
+                cells=tuple(None if one is None else _build_cell(one) for one in found),
+                depth=depth,
+                group=group,
+                higher_is_better=known[0].higher_is_better,
+                share=all(is_share(one) for one in known),
+            )
+        )
+    _check_selection(rows, sources, tasks, metrics)
+    notes: list[str] = []
+    if best and len(sources) > 1:
+        rows = _mark_best(rows, sources, notes)
+    return Matrix(columns=columns, rows=tuple(rows), notes=tuple(dict.fromkeys(notes)))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _build_cell(estimate: Estimate) -> MatrixCell:
+    return MatrixCell(
+        value=float(estimate.value),
+        stderr=estimate.stderr,
+        interval=estimate.interval,
+        scored=estimate.scored,
+    )
+
+
+def _build_columns(sources: Sequence[ScoreTableSource]) -> tuple[MatrixColumn, ...]:
+    models = [source.model for source in sources]
+    is_unique = len(set(models)) == len(models) and all(models)
+    names = [source.name for source in sources]
+    labels = list(models) if is_unique else list(names)
+    for position, label in enumerate(labels):  # the same run twice
+        if labels.index(label) != position:
+            labels[position] = f"{label} [{position + 1}]"
+    return tuple(
+        MatrixColumn(label=label, name=source.name, model=source.model)
+        for label, source in zip(labels, sources, strict=True)
+    )
+
+
+Key = tuple[str, str, str]
+
+
+def _iterate_keys(
+    sources: Sequence[ScoreTableSource], numbers: Sequence[dict[Key, Estimate]], *, every: bool
+) -> Iterator[tuple[int, str, str, bool, Key]]:
+    """Yield (depth, task, label, group, key) of every row: in the order of the first run, then what only others have."""
+    seen: set[Key] = set()
+    tasks: set[str] = set()
+    for source, known in zip(sources, numbers, strict=True):
+        for depth, task, label, group, estimate in _iterate_estimates(source, known):
+            key = (estimate.task, estimate.metric, estimate.pipeline)
+            if key in seen or (task in tasks and not every):
+                continue
+            seen.add(key)
+            tasks.add(task)
+            yield depth, task, label, group, key
+
+
+def _iterate_estimates(
+    source: ScoreTableSource, known: dict[Key, Estimate]
+) -> Iterator[tuple[int, str, str, bool, Estimate]]:
+    if isinstance(source, RunScoreTables):
+        run = source.run
+        for depth, name, facts, estimate in iterate_score_rows(run):
+            if estimate is not None and (name, estimate.metric, estimate.pipeline) in known:
+                yield depth, name, str(facts.get("alias") or name), name in run.groups, estimate
+        return
+    for estimate in known.values():
+        yield 0, estimate.task, estimate.task, estimate.task not in source.tasks, estimate
+
+
+def _check_selection(
+    rows: Sequence[MatrixRow],
+    sources: Sequence[ScoreTableSource],
+    tasks: Sequence[str],
+    metrics: Sequence[str],
+) -> None:
+    numbers = [one for source in sources for one in source.read_estimates()]
+    known = list(dict.fromkeys(one.task for one in numbers))
+    for task in tasks:
+        if task not in known:
+            raise UnknownName(f"no run has a score for `{task}`", hint=f"they have: {', '.join(known)}")
+    measures = list(dict.fromkeys(one.metric for one in numbers))
+    for metric in metrics:
+        if metric not in measures:
+            raise UnknownName(f"no run has the metric `{metric}`", hint=f"they have: {', '.join(measures)}")
+    if not rows:
+        raise UnknownName("the runs have no scores", hint="`assay runs` shows whether they are finished")
+
+
+def _mark_best(
+    rows: list[MatrixRow], sources: Sequence[ScoreTableSource], notes: list[str]
+) -> list[MatrixRow]:
+    """Mark the scores that are significantly better than all others."""
+    kept = [_CachedSource(source) for source in sources]
+    marked = []
+    for row in rows:
+        there = [position for position, cell in enumerate(row.cells) if cell is not None]
+        if len(there) < 2 or row.higher_is_better is None:
+            marked.append(row)
+            continue
+        sign = 1 if row.higher_is_better else -1
+        leader = max(there, key=lambda position: sign * _value(row, position))
+        others = [position for position in there if position != leader]
+        allowed = (1 - _LEVEL) / len(others)  # Bonferroni: the leader is tested against every other run
+        if all(_p_value(row, leader, other, kept, notes) < allowed for other in others):
+            cells = tuple(
+                replace(cell, best=True) if cell is not None and position == leader else cell
+                for position, cell in enumerate(row.cells)
+            )
+            row = replace(row, cells=cells)
+        marked.append(row)
+    return marked
+
+
+def _value(row: MatrixRow, position: int) -> float:
+    cell = row.cells[position]
+    return math.nan if cell is None else cell.value
+
+
+def _p_value(
+    row: MatrixRow, one: int, other: int, sources: Sequence[_CachedSource], notes: list[str]
+) -> float:
+    """Return the p-value of a difference: by paired documents if possible, else by the standard errors."""
+    if _value(row, one) == _value(row, other):
+        return 1.0
+    if not row.group:
+        options = CompareOptions(tasks=[row.task], metrics=[row.metric], correction="none", level=_LEVEL)
+        try:
+            found = compare_sources(sources[one], sources[other], options)
+        except AssayError:  # another dataset, or a corpus metric
+            found = None
+        for line in () if found is None else found.rows:
+            if line.pipeline == row.pipeline:
+                return line.p_value
+    first, second = row.cells[one], row.cells[other]
+    errors = [cell.stderr for cell in (first, second) if cell is not None and cell.stderr is not None]
+    if len(errors) < 2 or not any(errors):
+        return 1.0
+    notes.append("scores without paired documents are compared by their standard errors")
+    distance = abs(_value(row, one) - _value(row, other)) / math.hypot(*errors)
+    return 2 * normal_cdf(-distance)
+
+
+class _CachedSource:
+    """A source that caches the scores it read last."""
+
+    def __init__(self, source: ScoreTableSource) -> None:
+        self._source = source
+        self._last: tuple[tuple[str, DigestKind | None], ScoreTable] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def read_score_table(self, task: str, kind: DigestKind | None = None) -> ScoreTable:
+        if self._last is None or self._last[0] != (task, kind):
+            self._last = ((task, kind), self._source.read_score_table(task, kind))
+        return self._last[1]

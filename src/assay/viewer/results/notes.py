@@ -1,0 +1,201 @@
+"""The notes below a table of results: repeats, stop rules, warnings, usage and cost, documents without a score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay.core.endings import ENDINGS
+from assay.store.runs.run import Run
+from assay.store.runs.usage import UsageTotals
+from assay.viewer.number_format import format_dollars, format_float
+from assay.viewer.text_tables import render_table_text
+
+__all__ = [
+    "format_letter_notes",
+    "format_notes",
+    "format_outcome_notes",
+    "format_server_notes",
+    "format_usage",
+]
+
+
+def format_notes(run: Run) -> list[str]:
+    """Return the lines below the table: repeats, stop rules, warnings, and the usage of the model and each judge."""
+    lines = [
+        *_format_repeats(run),
+        *_format_stop_rules(run),
+        *format_letter_notes(run),
+        *format_server_notes(run),
+    ]
+    if run.spent.has_usage:
+        usage = format_usage(run.spent, _find_billing(run, ""))
+        lines.append(f"model {run.model}: {_count_requests(run.spent.requests)}; {usage}")
+    for name, counts in run.judges.items():
+        details = [
+            f"{counts[key]} {word}"
+            for key, word in (("cached", "from the cache"), ("failed", "failed"))
+            if counts[key]
+        ]
+        line = f"judge {name}: {_count_requests(counts['requests'])}"
+        line += f" ({', '.join(details)})" if details else ""
+        spent = run.spent_by_judge.get(name)
+        if spent is not None and spent.has_usage:
+            line += f"; {format_usage(spent, _find_billing(run, name))}"
+        lines.append(line)
+    return lines
+
+
+def _count_requests(count: int) -> str:
+    return f"{count} request{'s' if count != 1 else ''}"
+
+
+def format_letter_notes(run: Run) -> list[str]:
+    """Return a note on tasks asked with `--mc_as_generation`: their scores are not comparable with log-likelihoods."""
+    tasks = [name for name, facts in run.tasks.items() if facts.get("asked_for") == "letters"]
+    if not tasks:
+        return []
+    return [
+        f"{', '.join(tasks)}: asked for the letter of a choice (--mc_as_generation);"
+        " acc_letter is not comparable with acc from log-likelihoods"
+    ]
+
+
+def format_server_notes(run: Run) -> list[str]:
+    """Return a warning for each model whose server reported more than one model name during the run."""
+    lines = []
+    for judge, names in run.served.items():
+        first, *others = names
+        if others:
+            changed = ", ".join(f"{name} for {names[name]} answers" for name in others)
+            model = f"the judge {judge}" if judge else "the model"
+            lines.append(f"warning: the server of {model} changed during the run: {first}, then {changed}")
+    return lines
+
+
+def format_usage(spent: UsageTotals, billing: Mapping[str, Any] | None) -> str:
+    """Format tokens and cost. An unknown cost is reported; a model without a price list has no cost at all.
+
+    >>> format_usage(UsageTotals(requests=2, input_tokens=900, output_tokens=40), None)
+    '900 input tokens, 40 output tokens'
+    """
+    cached = f" ({spent.cached_tokens} cached by the service)" if spent.cached_tokens else ""
+    usage = f"{spent.input_tokens} input tokens{cached}, {spent.output_tokens} output tokens"
+    if billing is None and not spent.priced:
+        return usage
+    if spent.cost_usd is None:
+        return f"{usage}; cost unknown: no price for `{(billing or {}).get('billed_as', '?')}`"
+    unpriced = spent.requests - spent.priced
+    missing = f" plus {_count_requests(unpriced)} of unknown cost" if unpriced else ""
+    date = f" (prices of {billing['date']})" if billing and billing.get("date") else ""
+    return f"{usage}; {format_dollars(spent.cost_usd)}{missing}{date}"
+
+
+def _find_billing(run: Run, name: str) -> Mapping[str, Any] | None:
+    billing: Mapping[str, Any] | None = run.facts.get("billing", {}).get(name)
+    return billing
+
+
+def format_outcome_notes(run: Run) -> list[str]:
+    """Return a line for each task with unscored documents: how they ended, and the bounds of its scores.
+
+    `sums: 90 scored, 6 truncated, 4 unparsed; with the others all wrong or all right: exact_match between 0.72 and 0.82`
+    """
+    lines = []
+    for task in run.tasks:
+        counts = run.outcomes(task)
+        if set(counts) <= {"scored", "skipped"}:
+            continue
+        endings = ", ".join(f"{counts[ending]} {ending}" for ending in ENDINGS if counts.get(ending))
+        bounds = "; ".join(
+            f"{estimate.metric}{f' ({estimate.pipeline})' if estimate.pipeline != 'none' else ''} between "
+            f"{format_float(estimate.bounds[0])} and {format_float(estimate.bounds[1])}"
+            for estimate in run.estimates
+            if estimate.task == task and estimate.bounds is not None
+        )
+        condition = "; with the others all wrong or all right: " if bounds else ""
+        lines.append(f"{task}: {endings}{condition}{bounds}")
+    return lines
+
+
+# --- stop rules --------------------------------------------------------------------------------------
+
+
+def _format_stop_rules(run: Run) -> list[str]:
+    """Return a line for each task with a `--stop_when` rule: the interval of the score over all its documents."""
+    lines = []
+    rule = str(run.facts.get("spec", {}).get("stop_when") or "")
+    for task, result in run.facts.get("stopped", {}).items():
+        asked, total = result["asked"], result["documents"]
+        if not result["reached"] or asked == total:
+            why = result["why_not"] or f"{rule} was not reached"
+            lines.append(f"{task}: asked all {asked} documents: {why}")
+            continue
+        metric = result["metric"]
+        if "gate:" in rule:
+            higher = result.get("higher_is_better", True)
+            metric = (
+                f"{metric} minus the baseline's" if higher else f"the baseline's {metric} minus this run's"
+            )
+        lines.append(
+            f"{task}: {rule} reached after {asked} of {total} documents ({total - asked} not asked); {metric} over all"
+            f" {total} is between {result['low']:.4f} and {result['high']:.4f} ({100 * result['level']:g} % interval,"
+            " adjusted for interim looks)"
+        )
+    return lines
+
+
+# --- repeats -----------------------------------------------------------------------------------------
+
+
+def _format_repeats(run: Run) -> list[str]:
+    """Return a table of the repeated answers, one line per task, filter and metric; empty without repeats."""
+    rows = run.facts.get("repeats") or []
+    if not rows:
+        return []
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("repeats", "filter", "metric"):
+        table.add_column(title)
+    titles = (
+        "answers", "mean ± stderr", "between", "within", "pass@k", "pass^k", "maj@k", "consistency",
+    )  # fmt: skip
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in _merge_equal_rows(rows):
+        count, numbers = row["repeats"], row["numbers"]
+        stderr = numbers["mean"]["stderr"]
+        table.add_row(
+            escape(row["task"]),
+            escape(row["pipeline"]),
+            escape(row["metric"]),
+            f"{row['documents']} × {count}",
+            _format_cell(numbers["mean"]["value"])
+            + (f" ± {_format_cell(stderr)}" if stderr is not None else ""),
+            _format_cell(row["between"]),
+            _format_cell(row["within"]),
+            *(
+                _format_cell(numbers[name]["value"]) if name in numbers else ""
+                for name in (f"pass@{count}", f"pass^{count}", f"maj@{count}", "consistency")
+            ),
+        )
+    return [line for line in render_table_text(table).splitlines() if line]
+
+
+def _merge_equal_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Merge rows that differ only in the filter: those filters score every answer alike and only select differently."""
+    merged: list[dict[str, Any]] = []
+    for row in rows:
+        equal = next((one for one in merged if {**one, "pipeline": ""} == {**row, "pipeline": ""}), None)
+        if equal is None:
+            merged.append(dict(row))
+        else:
+            equal["pipeline"] += f", {row['pipeline']}"
+    return merged
+
+
+def _format_cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"

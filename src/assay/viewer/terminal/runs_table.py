@@ -1,0 +1,103 @@
+"""The list of runs, and the description of one run."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from assay.core.terminal_text import escape_control_characters
+from assay.store.runs.lookup import RunSummary
+from assay.viewer.number_format import format_age, format_bytes, format_duration, format_number
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["build_runs_table", "describe_run"]
+
+_COLOURS = {
+    "finished": "green",
+    "with failures": "red",
+    "unfinished": "yellow",
+    "running": "cyan",
+    "damaged": "red bold",
+}
+
+
+def build_runs_table(
+    summaries: Sequence[RunSummary], *, narrow: bool = False, now: float | None = None
+) -> Table:
+    """Build a table with a row for each run; `narrow` omits the duration, the size and complete document counts."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    moment = time.time() if now is None else now
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table.add_column("run", overflow="fold", no_wrap=not narrow)
+    table.add_column("state", no_wrap=True)
+    if not narrow:
+        table.add_column("documents", justify="right", no_wrap=True)
+    table.add_column("score", overflow="fold")
+    table.add_column("started", justify="right", no_wrap=True)
+    for title in () if narrow else ("duration", "size"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for summary in summaries:
+        part = f" {_format_documents(summary)}" if narrow and summary.done != summary.documents else ""
+        cells = [
+            escape(escape_control_characters(summary.id)),
+            f"[{_COLOURS[summary.state]}]{summary.state}[/]{part}",
+            *(() if narrow else (_format_documents(summary),)),
+            escape(escape_control_characters(_format_score(summary))),
+            "" if summary.started is None else format_age(moment - summary.started),
+        ]
+        if not narrow:
+            cells += [
+                "" if summary.seconds is None else format_duration(summary.seconds),
+                format_bytes(summary.bytes),
+            ]
+        table.add_row(*cells)
+    return table
+
+
+def _format_documents(summary: RunSummary) -> str:
+    if summary.state == "damaged":
+        return ""
+    whole = summary.done == summary.documents
+    return f"{summary.documents}" if whole else f"{summary.done} of {summary.documents}"
+
+
+def _format_score(summary: RunSummary) -> str:
+    if summary.why:
+        return summary.why
+    first = [f"{metric} {format_number(value)}" for _, metric, value in summary.scores[:1]]
+    more = len(summary.scores) - 1
+    return "".join(first) + (f" (+{more})" if more > 0 else "")
+
+
+def describe_run(summary: RunSummary, manifest: dict[str, Any] | None) -> Iterator[str]:
+    """Yield the lines above a run's table of results: state, folder, model, command, versions, commits."""
+    documents = f"{summary.done} of {summary.documents} documents"
+    yield f"run      {summary.id}"
+    yield (
+        f"state    {summary.state}, {documents}" if summary.state != "damaged" else f"state    {summary.why}"
+    )
+    yield f"folder   {summary.folder}  ({format_bytes(summary.bytes)})"
+    if manifest is None:
+        return
+    versions, hardware = manifest.get("versions", {}), manifest.get("hardware", {})
+    took = f"  (took {format_duration(summary.seconds)})" if summary.seconds is not None else ""
+    yield f"model    {manifest.get('model', {}).get('name', '')}"
+    yield f"started  {manifest.get('created', '')}{took}"
+    if manifest.get("command"):
+        yield f"command  {shlex.join(manifest['command'])}"
+    yield f"versions assay {versions.get('assay')}, Python {versions.get('python')}, {hardware.get('platform')}"
+    for checkout, about in manifest.get("commits", {}).items():
+        changes = {True: ", with uncommitted changes", False: "", None: ", uncommitted changes unknown"}[
+            about.get("dirty")
+        ]
+        yield f"commit   {about['commit'][:12]}{changes}  {checkout}"
+    if manifest.get("continued"):
+        count = len(manifest["continued"])
+        yield f"resumed  {count} time{'' if count == 1 else 's'}, last at {manifest['continued'][-1]['at']}"

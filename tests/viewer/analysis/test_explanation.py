@@ -1,0 +1,129 @@
+"""Every cause, made on purpose, is found; and the shares add up to the gap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import make_model, right_answers, write_task
+
+import assay
+from assay.core.errors import UserError
+from assay.core.responses import Failure, Response, Usage
+from assay.viewer.analysis.explanation import Explanation, explain_difference
+from assay.viewer.comparison.sources import open_source
+
+ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(20)]
+Runs = Callable[..., Any]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    """`runs(answers, keys, **options)`: a run of the sums, each in a folder of its own."""
+
+    def run(answers: Any = right_answers, rows: Any = ROWS, keys: Any = None, **options: Any) -> Any:
+        number = len(list(tmp_path.iterdir()))
+        task = write_task(tmp_path / f"task-{number}", "sums", rows, **(keys or {}))
+        place = str(tmp_path / f"out-{number}")
+        model = make_model(answers)
+        return assay.run(
+            model=model, tasks=[str(task)], no_cache=True, output_path=place, max_failures=1.0, **options
+        )
+
+    return run
+
+
+def explained(first: Any, second: Any) -> Explanation:
+    (found,) = explain_difference(open_source(first), open_source(second))
+    assert sum(cause.gap for cause in found.causes) == pytest.approx(found.gap)
+    return found
+
+
+def causes(first: Any, second: Any) -> dict[str, int]:
+    return {cause.name: cause.documents for cause in explained(first, second).causes}
+
+
+def wrong_below(count: int) -> Callable[[Any], str]:
+    return lambda request: "?" if request.document < count else right_answers(request)
+
+
+def test_different_responses_to_equal_prompts_are_due_to_the_model(runs: Runs) -> None:
+    found = explained(runs(), runs(wrong_below(5)))
+    assert [(cause.name, cause.documents) for cause in found.causes] == [("model", 5)]
+    assert found.causes[0].gap == pytest.approx(-0.25)
+    assert (found.causes[0].examples[0].first, found.causes[0].examples[0].second) == ("1", "?")
+    assert found.same_model
+
+
+def test_different_prompts_are_found_and_excerpted(runs: Runs) -> None:
+    found = explained(runs(), runs(wrong_below(3), keys={"doc_to_text": "Question: {{question}}\nReply:"}))
+    assert {cause.name for cause in found.causes} == {"prompt"}
+    example = found.causes[0].examples[0]
+    assert example.first.endswith("Answer:") and example.second.endswith("Reply:")
+
+
+def test_fewshot_examples_are_distinguished_from_other_prompt_changes(runs: Runs) -> None:
+    assert causes(runs(), runs(lambda request: "?", num_fewshot=1)) == {"few-shot": 20}
+
+
+def test_different_settings_are_found(runs: Runs) -> None:
+    assert causes(runs(), runs(wrong_below(4), gen_kwargs={"temperature": 0.7})) == {"settings": 4}
+
+
+def test_a_truncated_response_is_found(runs: Runs) -> None:
+    def cut(request: Any) -> Any:
+        if request.document < 2:
+            return Response(request_id=request.id, value="let me think", finish="length")
+        return right_answers(request)
+
+    assert causes(runs(), runs(cut)) == {"truncated": 2}
+
+
+def test_different_token_counts_of_equal_prompts_are_found(runs: Runs) -> None:
+    def counted(wrong: int, tokens: int) -> Callable[[Any], Any]:
+        def answer(request: Any) -> Any:
+            text = "?" if request.document < wrong else right_answers(request)
+            return Response(request_id=request.id, value=text, usage=Usage(tokens, 1))
+
+        return answer
+
+    assert causes(runs(counted(0, 10)), runs(counted(2, 11))) == {"tokens": 2}
+
+
+def test_extraction_and_metric_are_distinguished_from_the_model(runs: Runs) -> None:
+    def wordy(request: Any) -> str:
+        return f"It is {right_answers(request)}."
+
+    number = {"filter_list": [{"name": "none", "filter": [{"function": "regex", "regex_pattern": "(\\d+)"}, {"function": "take_first"}]}]}  # fmt: skip
+    assert causes(runs(wordy), runs(wordy, keys=number)) == {"extraction": 20}
+    strict = {"metric_list": [{"metric": "exact_match", "regexes_to_ignore": ["\\D"]}]}
+    assert causes(runs(wordy), runs(wordy, keys=strict)) == {"metric": 20}
+
+
+def test_different_documents_and_targets_are_found(runs: Runs) -> None:
+    fewer = explained(runs(wrong_below(5)), runs(lambda request: right_answers(request), rows=ROWS[5:]))
+    assert [(cause.name, cause.documents) for cause in fewer.causes] == [("documents", 5)]
+    assert fewer.gap == pytest.approx(0.25)
+    moved = [{**row, "answer": "7", "note": "x"} for row in ROWS]
+    assert causes(runs(), runs(rows=moved)) == {"documents": 19}
+
+
+def test_documents_without_a_response_are_found(runs: Runs) -> None:
+    def failing(request: Any) -> Any:
+        if request.document < 5:
+            return Failure(request_id="", kind="server error", message="down")
+        return right_answers(request)
+
+    assert causes(runs(wrong_below(5)), runs(failing)) == {"no answer": 5}
+
+
+def test_equal_runs_have_no_causes(runs: Runs) -> None:
+    assert causes(runs(), runs()) == {}
+
+
+def test_runs_with_nothing_in_common_are_an_error(runs: Runs) -> None:
+    run = open_source(runs())
+    with pytest.raises(UserError, match="no task"):
+        explain_difference(run, run, ["other"])

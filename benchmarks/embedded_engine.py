@@ -197,7 +197,7 @@ def main() -> None:
     report = Report(arguments.json)
     weights, _ = ModelFolder(arguments.folder).read()
     decoder = Decoder(weights)
-    memory = decoder.new_memory()
+    memory = decoder.make_cache()
 
     def forget() -> None:
         memory.length = 0

@@ -129,7 +129,7 @@ values.clear()
 wall, cpu = time.perf_counter(), time.process_time()
 model, run = evaluate(sys.argv[3], **case["which"])
 seconds = {"wall_s": time.perf_counter() - wall - opening[0], "cpu_s": time.process_time() - cpu - opening[1]}
-print(json.dumps({**seconds, "results": run.results, "values": values, "waited": model.waited_share}))
+print(json.dumps({**seconds, "results": run.results, "values": values, "waited": model.idle_share}))
 """
 
 

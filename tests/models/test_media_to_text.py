@@ -10,9 +10,9 @@ from assay.core.installation import format_install_command
 from assay.core.messages import Audio, Image, Media, Message, Prompt, Text
 from assay.core.requests import Generate, Likelihood, Request, Settings
 from assay.core.responses import Failure, Outcome, Response
-from assay.models.file_digests import files_sha256
-from assay.models.media_to_text import read_each
-from assay.models.packages import package_versions, wanted
+from assay.models.file_digests import hash_files
+from assay.models.media_to_text import transcribe_media
+from assay.models.packages import find_package_versions, require_package
 
 PICTURE = Image(digest="d", load=lambda: None, source="x.png")
 SOUND = Audio(digest="d", load=lambda: None)
@@ -30,7 +30,7 @@ def outcome_of(request: Request, text: str = "one\ntwo\n\nthree") -> Outcome:
         return text
 
     async def work() -> list[Outcome]:
-        return [outcome async for outcome in read_each([request], read, Image)]
+        return [outcome async for outcome in transcribe_media([request], read, Image)]
 
     (outcome,) = asyncio.run(work())
     assert outcome.request_id == request.id
@@ -71,9 +71,9 @@ def test_what_cannot_be_read_is_a_failure(request_: Request, kind: str) -> None:
 
 def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
     with pytest.raises(MissingPackage) as caught:
-        wanted("no-such-package", "ocr", "the model `ocr`")
+        require_package("no-such-package", "ocr", "the model `ocr`")
     assert format_install_command("ocr") in caught.value.hint
-    assert package_versions("no-such-package", "numpy").keys() == {"numpy"}
+    assert find_package_versions("no-such-package", "numpy").keys() == {"numpy"}
 
 
 def test_weights_are_named_by_their_content(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_weights_are_named_by_their_content(tmp_path: Path) -> None:
     for path, content in zip(paths, (b"1", b"2", b"1"), strict=True):
         path.write_bytes(content)
     a, b, c = paths
-    assert files_sha256(a) == files_sha256(c) != files_sha256(b)
-    assert files_sha256(a, b) != files_sha256(b, a)
-    with pytest.raises(DatasetError, match="weights cannot be read"):
-        files_sha256(tmp_path / "missing")
+    assert hash_files(a) == hash_files(c) != hash_files(b)
+    assert hash_files(a, b) != hash_files(b, a)
+    with pytest.raises(DatasetError, match="cannot read weights"):
+        hash_files(tmp_path / "missing")

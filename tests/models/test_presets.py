@@ -1,4 +1,4 @@
-"""The names lmms-eval users know lead to the same adapter, each with its habits."""
+"""The names lmms-eval users know lead to the same adapter, each with its preset."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.models.hf.multimodal.tiny import tiny
 from assay.core.errors import InvalidOption
 from assay.models import MODELS, make_model
 from assay.models.hf import HfModel
-from assay.models.hf.preset_models import model_named
+from assay.models.hf.preset_models import make_preset_class
 from assay.models.presets import PRESETS
 
 
@@ -20,19 +20,19 @@ def test_every_name_is_registered_and_leads_to_hf() -> None:
     for name in PRESETS:
         kind = MODELS.get(name)
         assert isinstance(kind, type) and issubclass(kind, HfModel)
-        assert kind is model_named(name) and kind.habits == PRESETS[name]
+        assert kind is make_preset_class(name) and kind.preset == PRESETS[name]
 
 
 def test_every_name_is_in_the_table_of_the_documents_with_its_defaults() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "coming-from" / "lmms-eval.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "coming-from" / "lmms-eval.md").read_text("utf-8")
     lines = [line for line in page.splitlines() if line.startswith("| `")]
-    for name, habits in PRESETS.items():
+    for name, preset in PRESETS.items():
         if name.endswith("_chat"):
             assert f"`{name}`" in page
             continue
         [line] = [line for line in lines if f"`{name}`" in line.split("|")[1]]
-        assert f"`{habits.pretrained}`" in line and f"| {habits.max_new_tokens} |" in line
-        assert "video" not in habits.media or f"| {habits.frames} |" in line
+        assert f"`{preset.pretrained}`" in line and f"| {preset.max_new_tokens} |" in line
+        assert "video" not in preset.media or f"| {preset.frames} |" in line
 
 
 def test_a_name_without_checkpoint_means_the_one_it_means_in_lmms_eval() -> None:
@@ -43,7 +43,7 @@ def test_a_name_without_checkpoint_means_the_one_it_means_in_lmms_eval() -> None
 def test_arguments_of_the_original_llava_code_are_refused() -> None:
     with pytest.raises(InvalidOption, match="`conv_template` belongs to the original LLaVA code") as error:
         make_model("llava_onevision", {"pretrained": "x/y", "conv_template": "qwen_1_5"})
-    assert "transformers' format" in str(error.value)
+    assert "format of transformers" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_arguments_of_the_original_llava_code_are_refused() -> None:
 )
 def test_a_value_that_makes_no_sense_is_named(argument: str) -> None:
     key, _, value = argument.partition("=")
-    with pytest.raises(InvalidOption, match=f"the argument `{key}` of `qwen2_5_vl`"):
+    with pytest.raises(InvalidOption, match=f"argument `{key}` of `qwen2_5_vl`"):
         make_model("qwen2_5_vl", {"pretrained": "x/y", key: value})
 
 
 def test_an_argument_nobody_knows_is_refused_with_the_nearest() -> None:
-    with pytest.raises(InvalidOption, match="`qwen2_5_vl` does not know the argument `max_pixel`"):
+    with pytest.raises(InvalidOption, match="unknown argument `max_pixel` of the model `qwen2_5_vl`"):
         make_model("qwen2_5_vl", {"pretrained": "x/y", "max_pixel": 3})
 
 
@@ -65,7 +65,7 @@ def test_media_arguments_are_refused_for_a_model_of_text() -> None:
     from tests.models.hf.tiny import tiny_checkpoint
 
     model = make_model("hf", {"pretrained": str(tiny_checkpoint("llama")), "max_pixels": 1000})
-    with pytest.raises(InvalidOption, match=r"reads text alone: `processor\.max_pixels` has no meaning"):
+    with pytest.raises(InvalidOption, match=r"text-only model and does not use `processor\.max_pixels`"):
         _ = model.traits
 
 

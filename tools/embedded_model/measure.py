@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
 import stories
 import sums
-from assay.models.embedded.engine import Engine, Picture, TokenPrompt
+from assay.models.embedded.engine import EmbeddedEngine, PromptImage, TokenPrompt
 from examples import Example, Skill
 from rows import MIXTURE
 
@@ -47,7 +47,7 @@ def frame_chat(examples: list[Example]) -> str:
     return "<s>" + "".join(turns)[: -len(examples[-1].answer) - len("</s>")]
 
 
-def accuracy(engine: Engine, skill: Skill, *, shots: int, chat: bool, count: int) -> float:
+def accuracy(engine: EmbeddedEngine, skill: Skill, *, shots: int, chat: bool, count: int) -> float:
     """Share of answers that are exactly right."""
     random = Random(SEED)
     right = 0
@@ -55,21 +55,21 @@ def accuracy(engine: Engine, skill: Skill, *, shots: int, chat: bool, count: int
         examples = [skill(random) for _ in range(shots)]
         examples.append(HELD_OUT.get(skill, skill)(random))
         pictures = tuple(
-            Picture(f"{number}-{place}", picture.copy)
+            PromptImage(f"{number}-{place}", picture.copy)
             for place, picture in enumerate(picture for example in examples for picture in example.pictures)
         )
         ids = engine.encode((frame_chat if chat else frame_plain)(examples))
-        engine.forget()
-        written = engine.generate(TokenPrompt(ids, pictures), stop=["\n"], max_tokens=60)
-        right += written.text.strip() == examples[-1].answer
+        engine.clear_caches()
+        generated = engine.generate(TokenPrompt(ids, pictures), stop=["\n"], max_tokens=60)
+        right += generated.text.strip() == examples[-1].answer
     return right / count
 
 
-def bits_per_character(engine: Engine, count: int = 30) -> float:
+def bits_per_character(engine: EmbeddedEngine, count: int = 30) -> float:
     """Of fresh stories."""
     random = Random(SEED)
     texts = [stories.random_story(random) for _ in range(count)]
-    total = math.fsum(engine.rolling_log_likelihood(text) for text in texts)
+    total = math.fsum(engine.compute_rolling_log_likelihood(text) for text in texts)
     return -total / sum(len(text) for text in texts) / math.log(2)
 
 
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--count", type=int, default=100, help="questions per cell")
     arguments = parser.parse_args()
-    engine = Engine(arguments.folder)
+    engine = EmbeddedEngine(arguments.folder)
     print("skill             text 0-shot  text 3-shot  chat 0-shot  chat 3-shot")
     for _, skill in MIXTURE:
         cells = [

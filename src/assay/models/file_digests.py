@@ -1,4 +1,4 @@
-"""What files are by content. Weights are large, so a hash is remembered by path, size and time of change."""
+"""Hash model files by content. Hashes of large files are cached by path, size and modification time."""
 
 from __future__ import annotations
 
@@ -13,58 +13,58 @@ from pathlib import Path
 from assay.core.errors import DatasetError
 from assay.core.home import assay_home
 
-__all__ = ["file_sha256", "files_sha256", "folder_digest"]
+__all__ = ["hash_file", "hash_files", "hash_folder"]
 
-_REMEMBERED_FROM = 1 << 20
-"""Bytes from which a hash is worth remembering."""
+_MIN_CACHED_BYTES = 1 << 20
+"""Size from which the hash of a file is cached."""
 
 
-def folder_digest(folder: Path, patterns: Iterable[str]) -> str:
-    """One hash of the files in a folder that match, by name and content; empty when none does."""
+def hash_folder(folder: Path, patterns: Iterable[str]) -> str:
+    """Return one hash of the names and contents of all matching files in a folder; empty if no file matches."""
     paths = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
     if not paths:
         return ""
     hasher = hashlib.sha256()
     for path in paths:
-        hasher.update(f"{path.name} {file_sha256(path)}\n".encode())
+        hasher.update(f"{path.name} {hash_file(path)}\n".encode())
     return hasher.hexdigest()
 
 
-def file_sha256(path: Path) -> str:
-    """The hash of a file's content, remembered for large files while they do not change."""
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file's content. The hash of a large file is cached until the file changes."""
     try:
         facts = path.stat()
-        if facts.st_size < _REMEMBERED_FROM:
+        if facts.st_size < _MIN_CACHED_BYTES:
             return hashlib.sha256(path.read_bytes()).hexdigest()
-        return _remembered(path, f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns}")
+        return _hash_with_cache(path, f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns}")
     except OSError as error:
-        raise DatasetError(f"a file of the model cannot be read: {error.strerror}", where=str(path)) from None
+        raise DatasetError(f"cannot read model file: {error.strerror}", where=str(path)) from None
 
 
-def _remembered(path: Path, key: str) -> str:
-    note = assay_home() / "model-digests" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+def _hash_with_cache(path: Path, key: str) -> str:
+    cache_file = assay_home() / "model-digests" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
-        kept = json.loads(note.read_text(encoding="utf-8"))
-        if kept["file"] == key:
-            return str(kept["sha256"])
+        cached = json.loads(cache_file.read_text(encoding="utf-8"))
+        if cached["file"] == key:
+            return str(cached["sha256"])
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    with suppress(OSError):  # a home that cannot be written costs time, not the run
-        note.parent.mkdir(parents=True, exist_ok=True)
-        fresh = note.with_suffix(f".{os.getpid()}")
-        fresh.write_text(json.dumps({"file": key, "sha256": digest}), encoding="utf-8")
-        fresh.replace(note)
+    with suppress(OSError):  # without a writable home directory, the file is hashed again next time
+        cache_file.parent.mkdir(parents=True, exist_ok=True)
+        partial = cache_file.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps({"file": key, "sha256": digest}), encoding="utf-8")
+        partial.replace(cache_file)
     return digest
 
 
 @lru_cache(maxsize=16)
-def files_sha256(*paths: Path) -> str:
-    """One hash of several files: what the weights are."""
+def hash_files(*paths: Path) -> str:
+    """Return one SHA-256 over the contents of several files."""
     hasher = hashlib.sha256()
     for path in paths:
         try:
             with path.open("rb") as file:
                 hasher.update(hashlib.file_digest(file, "sha256").digest())
         except OSError as error:
-            raise DatasetError(f"the weights cannot be read: {error.strerror}", where=str(path)) from None
+            raise DatasetError(f"cannot read weights: {error.strerror}", where=str(path)) from None
     return hasher.hexdigest()

@@ -1,11 +1,10 @@
-"""A model that is told the right answers, and gives them. A check for people who write tasks.
+"""A model that answers with the target of each document. A check for task authors.
 
     assay run --model oracle --tasks my_task
 
-must give full marks: what does not is a filter that loses the target, a stop string inside it, a metric that compares
-something else, a target that is none of the choices. The model itself knows nothing of tasks: the engine tells it, because
-it has a `tell` (`assay.core.ports.SupportsTargets`). Its answers depend on more than the requests, so they are not shared
-between runs.
+must give a perfect score. If it does not, a filter loses the target, a stop string is inside it, a metric compares
+something else, or the target is not one of the choices. The engine passes the targets to the model's `tell` method
+(`assay.core.ports.SupportsTargets`). Its answers depend on more than the requests, so they are not cached across runs.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from assay.core.ports import Traits
 from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, LogProbability, Outcome, Response
-from assay.models.dummy import EVERYTHING, unreadable
+from assay.models.dummy import ALL_ABILITIES, check_media
 from assay.models.tokens import cut_at_stops
 
 __all__ = ["OracleModel"]
 
 
 class OracleModel:
-    """Answers with the target of the document it is asked about.
+    """Answers each request with the target of its document.
 
     >>> oracle = OracleModel()
     >>> oracle.tell("sums", 0, ["46"])
@@ -31,7 +30,7 @@ class OracleModel:
     """
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, int], Sequence[str | LogProbability]] = {}
+        self._targets: dict[tuple[str, int], Sequence[str | LogProbability]] = {}
 
     @property
     def name(self) -> str:
@@ -39,38 +38,38 @@ class OracleModel:
 
     @property
     def traits(self) -> Traits:
-        return Traits(abilities=EVERYTHING, window=256)
+        return Traits(abilities=ALL_ABILITIES, window=256)
 
     async def identify(self) -> Mapping[str, str]:
         return {"name": self.name, "version": "1"}
 
     def tell(self, task: str, document: int, answers: Sequence[str | LogProbability]) -> None:
-        """The right answer to each request of a document, by the request's `index`; none where there is none."""
-        self._told[task, document] = answers
+        """Set the correct answer to each request of a document, ordered by the `index` of the request."""
+        self._targets[task, document] = answers
 
     async def open(self) -> None:
-        """Nothing to load."""
+        """Do nothing: there is nothing to load."""
 
     async def close(self) -> None:
-        """Forget what it was told."""
-        self._told.clear()
+        """Forget all targets."""
+        self._targets.clear()
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         for request in window:
-            yield unreadable(request) or self._recall(request)
+            yield check_media(request) or self._answer_one(request)
 
-    def _recall(self, request: Request) -> Outcome:
-        told = self._told.get((request.task, request.document), ())
-        if request.index >= len(told):
+    def _answer_one(self, request: Request) -> Outcome:
+        targets = self._targets.get((request.task, request.document), ())
+        if request.index >= len(targets):
             return Failure(
-                request_id=request.id, kind="no target", message="the task does not say what is right here"
+                request_id=request.id, kind="no target", message="the task has no target for this request"
             )
-        right = told[request.index]
-        if isinstance(request, Generate):  # as a model's answer would, it ends at the first stop string
-            text = cut_at_stops(str(right), request.settings.stop) if isinstance(right, str) else ""
+        target = targets[request.index]
+        if isinstance(request, Generate):  # like the answer of a real model, it ends at the first stop string
+            text = cut_at_stops(str(target), request.settings.stop) if isinstance(target, str) else ""
             return Response(request_id=request.id, value=text, finish="stop")
-        if isinstance(right, str):
+        if isinstance(target, str):
             return Failure(
-                request_id=request.id, kind="no target", message="the target is a text, not a choice"
+                request_id=request.id, kind="no target", message="the target is text, not one of the choices"
             )
-        return Response(request_id=request.id, value=right)
+        return Response(request_id=request.id, value=target)

@@ -6,11 +6,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 from assay.core.errors import MissingPackage
 
-__all__ = ["package_versions", "wanted"]
+__all__ = ["find_package_versions", "require_package"]
 
 
-def wanted(package: str, extra: str, purpose: str) -> str:
-    """The version of the package a model lives in.
+def require_package(package: str, extra: str, purpose: str) -> str:
+    """Return the version of a package that a model needs.
 
     Raises:
         MissingPackage: It is not installed.
@@ -21,8 +21,8 @@ def wanted(package: str, extra: str, purpose: str) -> str:
         raise MissingPackage.of(package, purpose, extra=extra, where="--model") from None
 
 
-def package_versions(*names: str) -> dict[str, str]:
-    """The installed versions of packages whose change may change an answer."""
+def find_package_versions(*names: str) -> dict[str, str]:
+    """Return the installed versions of packages that can affect answers. Missing packages are left out."""
     found = {}
     for name in names:
         try:

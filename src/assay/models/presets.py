@@ -1,7 +1,7 @@
-"""The names lmms-eval users know, and what each of them means there: default checkpoint, frames, lengths, stops.
+"""Presets for the model names of lmms-eval: default checkpoint, frames, token limits, stop strings.
 
-A name chooses nothing about the architecture, that is read from the checkpoint. It chooses the prompt a task has for it
-(`lmms_eval_specific_kwargs`), and the defaults below.
+A preset does not select the architecture, which is read from the checkpoint. Its name selects the prompt that a task
+defines for it (`lmms_eval_specific_kwargs`) and the defaults below.
 """
 
 from __future__ import annotations
@@ -11,97 +11,100 @@ from typing import Any
 
 from assay.core.ports import Ability
 
-__all__ = ["OWN", "PRESETS", "Habits"]
+__all__ = ["DEFAULT_PRESET", "PRESETS", "ModelPreset"]
 
-_SEES: frozenset[Ability] = frozenset({"image", "video"})
-_HEARS: frozenset[Ability] = frozenset({"audio"})
-_HELPFUL = "You are a helpful assistant."
+_VISION: frozenset[Ability] = frozenset({"image", "video"})
+_AUDIO: frozenset[Ability] = frozenset({"audio"})
+_SYSTEM_PROMPT = "You are a helpful assistant."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
-    """What a model does under a name where the command line and the task say nothing."""
+class ModelPreset:
+    """Defaults of a model name, used where the command line and the task set nothing."""
 
     pretrained: str = ""
-    """The checkpoint that is meant when none is given."""
+    """Checkpoint to load when `pretrained` is not given."""
 
-    media: frozenset[Ability] = _SEES
-    """What it can look at and listen to, where the checkpoint cannot be asked yet."""
+    media: frozenset[Ability] = _VISION
+    """Media that the default checkpoint reads."""
 
     frames: int = 32
-    """Frames of a video, at most."""
+    """Maximum number of frames of a video."""
 
     max_new_tokens: int = 256
     system_prompt: str = ""
-    """Put before a conversation that has no system message."""
+    """Added to conversations without a system message."""
 
-    templated: bool = True
-    """Whether prompts with media always go through the chat template, as all models do in lmms-eval."""
+    uses_chat_template: bool = True
+    """Apply the chat template to every prompt with media, as lmms-eval does for all models."""
 
-    keeps_marks: bool = True
-    """Whether `<image>` in a text says where a picture goes; else it is left out and pictures come first."""
+    keeps_placeholders: bool = True
+    """Put images where the text contains `<image>`. If false, remove the placeholders and put images first."""
 
-    unheeded_stops: frozenset[str] = frozenset({"\n\n"})
-    """Stop strings that do not stop it: lmms-eval's models read past the blank line every task has by default."""
+    ignored_stops: frozenset[str] = frozenset({"\n\n"})
+    """Stop strings to ignore: the models of lmms-eval ignore the blank line that every task sets by default."""
 
-    lenient: bool = False
-    """Whether settings the processor has not are passed over, as lmms-eval does for this model."""
+    ignores_unknown_settings: bool = False
+    """Ignore settings that the processor does not have, as lmms-eval does for this model."""
 
     normalize: bool = False
-    """Whether a transcript is written as error rates are counted."""
+    """Normalize transcripts as word error rates require."""
 
-    arguments: dict[str, Any] = field(default_factory=dict)
-    """Arguments of the processor that differ from its own defaults."""
-
-
-OWN = Habits(templated=False, unheeded_stops=frozenset())
-"""`hf`: the task's word counts."""
+    processor_settings: dict[str, Any] = field(default_factory=dict)
+    """Settings of the processor that differ from its own defaults."""
 
 
-def _qwen(pretrained: str, **others: Any) -> Habits:
-    return Habits(pretrained=pretrained, keeps_marks=False, **others)
+DEFAULT_PRESET = ModelPreset(uses_chat_template=False, ignored_stops=frozenset())
+"""The preset of `hf`: the settings of the task apply."""
+
+
+def _qwen(pretrained: str, **others: Any) -> ModelPreset:
+    return ModelPreset(pretrained=pretrained, keeps_placeholders=False, **others)
 
 
 _QWEN_PIXELS = {"min_pixels": 256 * 28 * 28, "max_pixels": 1_605_632}
 
-PRESETS: dict[str, Habits] = {
-    "gemma3": Habits(
+PRESETS: dict[str, ModelPreset] = {
+    "gemma3": ModelPreset(
         pretrained="google/gemma-3-27b-it",
-        system_prompt=_HELPFUL,
+        system_prompt=_SYSTEM_PROMPT,
         max_new_tokens=128,
-        keeps_marks=False,
-        lenient=True,
+        keeps_placeholders=False,
+        ignores_unknown_settings=True,
     ),
-    "idefics": Habits(pretrained="HuggingFaceM4/idefics2-8b", frames=16, max_new_tokens=1024),
-    "idefics2": Habits(
+    "idefics": ModelPreset(pretrained="HuggingFaceM4/idefics2-8b", frames=16, max_new_tokens=1024),
+    "idefics2": ModelPreset(
         pretrained="HuggingFaceM4/idefics2-8b",
         frames=16,
         max_new_tokens=1024,
-        arguments={"do_image_splitting": False},
+        processor_settings={"do_image_splitting": False},
     ),
-    "internvl_hf": Habits(pretrained="OpenGVLab/InternVL3_5-8B-HF", max_new_tokens=1024),
-    "llava_hf": Habits(pretrained="llava-hf/llava-1.5-7b-hf", max_new_tokens=1024),
-    "llava_onevision": Habits(pretrained="llava-hf/llava-onevision-qwen2-7b-ov-hf", max_new_tokens=1024),
-    "phi4_multimodal": Habits(
+    "internvl_hf": ModelPreset(pretrained="OpenGVLab/InternVL3_5-8B-HF", max_new_tokens=1024),
+    "llava_hf": ModelPreset(pretrained="llava-hf/llava-1.5-7b-hf", max_new_tokens=1024),
+    "llava_onevision": ModelPreset(pretrained="llava-hf/llava-onevision-qwen2-7b-ov-hf", max_new_tokens=1024),
+    "phi4_multimodal": ModelPreset(
         pretrained="microsoft/Phi-4-multimodal-instruct",
-        media=_SEES | _HEARS,
+        media=_VISION | _AUDIO,
         frames=16,
         max_new_tokens=1024,
     ),
-    "qwen2_5_omni": _qwen("Qwen/Qwen2.5-Omni-7B", media=_SEES | _HEARS, frames=768, max_new_tokens=4096),
-    "qwen2_5_vl": _qwen("Qwen/Qwen2.5-VL-3B-Instruct", max_new_tokens=128, arguments=_QWEN_PIXELS),
-    "qwen2_audio": _qwen("Qwen/Qwen2-Audio-7B-Instruct", media=_HEARS),
+    "qwen2_5_omni": _qwen("Qwen/Qwen2.5-Omni-7B", media=_VISION | _AUDIO, frames=768, max_new_tokens=4096),
+    "qwen2_5_vl": _qwen("Qwen/Qwen2.5-VL-3B-Instruct", max_new_tokens=128, processor_settings=_QWEN_PIXELS),
+    "qwen2_audio": _qwen("Qwen/Qwen2-Audio-7B-Instruct", media=_AUDIO),
     "qwen2_vl": _qwen(
         "Qwen/Qwen2-VL-7B-Instruct",
         max_new_tokens=128,
-        system_prompt=_HELPFUL,
-        arguments={"min_pixels": 3136, "max_pixels": 602_112},
+        system_prompt=_SYSTEM_PROMPT,
+        processor_settings={"min_pixels": 3136, "max_pixels": 602_112},
     ),
     "qwen3_vl": _qwen(
-        "Qwen/Qwen3-VL-4B-Instruct", max_new_tokens=128, system_prompt=_HELPFUL, arguments=_QWEN_PIXELS
+        "Qwen/Qwen3-VL-4B-Instruct",
+        max_new_tokens=128,
+        system_prompt=_SYSTEM_PROMPT,
+        processor_settings=_QWEN_PIXELS,
     ),
-    "smolvlm": Habits(pretrained="HuggingFaceTB/SmolVLM2-2.2B-Instruct", max_new_tokens=1024),
-    "whisper": Habits(pretrained="openai/whisper-tiny", media=_HEARS, normalize=True),
+    "smolvlm": ModelPreset(pretrained="HuggingFaceTB/SmolVLM2-2.2B-Instruct", max_new_tokens=1024),
+    "whisper": ModelPreset(pretrained="openai/whisper-tiny", media=_AUDIO, normalize=True),
 }
 for _name in (
     "internvl_hf",

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS
-from assay.models.embedded.engine import Engine
+from assay.models.embedded.engine import EmbeddedEngine
 
 
 @pytest.fixture(scope="session")
@@ -18,8 +18,8 @@ def folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def engine(folder: Path) -> Engine:
-    return Engine(folder)
+def engine(folder: Path) -> EmbeddedEngine:
+    return EmbeddedEngine(folder)
 
 
 @pytest.fixture

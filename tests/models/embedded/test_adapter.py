@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from tests.making import ask
 
-from assay.core.errors import BadData, BadOption
+from assay.core.errors import DatasetError, InvalidOption
 from assay.core.messages import Audio, Message, Part, Prompt, Text
 from assay.core.messages import Image as ImagePart
 from assay.core.ports import Model
@@ -64,20 +64,20 @@ def test_it_is_identified_before_it_is_opened() -> None:
     [({"pretrained": "gpt2", "x": 1}, "`pretrained`, `x`"), ({"seed": "many"}, "whole number")],
 )
 def test_unknown_arguments_are_refused(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadOption, match=words):
+    with pytest.raises(InvalidOption, match=words):
         EmbeddedModel(**arguments)
 
 
 def test_a_folder_without_a_model_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}", "utf-8")
-    with pytest.raises(BadData, match=r"lacks model.safetensors"):
+    with pytest.raises(DatasetError, match=r"lacks model.safetensors"):
         asyncio.run(EmbeddedModel(weights=tmp_path).open())
 
 
 def test_a_model_of_another_kind_is_refused(tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"):
         (tmp_path / name).write_text('{"model_type": "llama"}', "utf-8")
-    with pytest.raises(BadData, match="not a Llava model"):
+    with pytest.raises(DatasetError, match="not a Llava model"):
         asyncio.run(EmbeddedModel(weights=tmp_path).open())
 
 

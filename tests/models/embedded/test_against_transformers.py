@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from assay.models.embedded.engine import Engine, Picture, TokenPrompt
+from assay.models.embedded.engine import EmbeddedEngine, PromptImage, TokenPrompt
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 
@@ -48,47 +48,49 @@ def log_probabilities(network: Any, inputs: Any, tokens: int) -> float:
 @pytest.mark.parametrize("prompt", PROMPTS)
 @pytest.mark.parametrize("continuation", [" 122", " yellow", "?"])
 def test_likelihoods_of_text_agree(
-    engine: Engine, network: Any, processor: Any, prompt: str, continuation: str
+    engine: EmbeddedEngine, network: Any, processor: Any, prompt: str, continuation: str
 ) -> None:
     ids = engine.tokenizer.encode(continuation)
-    ours, _ = engine.log_likelihood(TokenPrompt(engine.encode(prompt)), ids)
+    ours, _ = engine.compute_log_likelihood(TokenPrompt(engine.encode(prompt)), ids)
     inputs = processor.tokenizer(prompt + continuation, return_tensors="pt")
     assert ours == pytest.approx(log_probabilities(network, inputs, len(ids)), abs=1e-4)
 
 
 def test_likelihoods_with_a_picture_agree(
-    engine: Engine, network: Any, processor: Any, noise: Image.Image, red_square: Image.Image
+    engine: EmbeddedEngine, network: Any, processor: Any, noise: Image.Image, red_square: Image.Image
 ) -> None:
     text = "<image>\nQuestion: What color is the shape?\nAnswer: red\n\n<image>\nQuestion: What shape is this?\nAnswer:"
     continuation = " square\n"
-    pictures = (Picture("noise", lambda: noise), Picture("red", lambda: red_square))
+    pictures = (PromptImage("noise", lambda: noise), PromptImage("red", lambda: red_square))
     ids = engine.tokenizer.encode(continuation)
-    ours, _ = engine.log_likelihood(TokenPrompt(engine.encode(text), pictures), ids)
+    ours, _ = engine.compute_log_likelihood(TokenPrompt(engine.encode(text), pictures), ids)
     inputs = processor(images=[noise, red_square], text=text + continuation, return_tensors="pt")
     assert ours == pytest.approx(log_probabilities(network, inputs, len(ids)), abs=1e-4)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_greedy_texts_are_equal(engine: Engine, network: Any, processor: Any, prompt: str) -> None:
+def test_greedy_texts_are_equal(engine: EmbeddedEngine, network: Any, processor: Any, prompt: str) -> None:
     inputs = processor.tokenizer(prompt, return_tensors="pt")
     theirs = network.generate(**inputs, max_new_tokens=40, do_sample=False)[0, inputs["input_ids"].shape[1] :]
     ours = engine.generate(TokenPrompt(engine.encode(prompt)), max_tokens=40)
     assert ours.text == processor.tokenizer.decode(theirs, skip_special_tokens=True)
 
 
-def test_long_texts_agree(engine: Engine, network: Any, processor: Any) -> None:
+def test_long_texts_agree(engine: EmbeddedEngine, network: Any, processor: Any) -> None:
     text = PROMPTS[-1] * 18
     inputs = processor.tokenizer("<s>" + text, return_tensors="pt")
     assert 768 < len(text) < engine.context
     expected = log_probabilities(network, inputs, len(text) + 1)
-    assert engine.rolling_log_likelihood(text) == pytest.approx(expected, rel=1e-5)
+    assert engine.compute_rolling_log_likelihood(text) == pytest.approx(expected, rel=1e-5)
 
 
-def test_chat_prompts_are_the_same_tokens(engine: Engine, processor: Any, red_square: Image.Image) -> None:
+def test_chat_prompts_are_the_same_tokens(
+    engine: EmbeddedEngine, processor: Any, red_square: Image.Image
+) -> None:
     from assay.core.messages import Image as ImagePart
     from assay.core.messages import Message, Prompt, Text
     from assay.models.embedded.adapter import SHIPPED_WEIGHTS
-    from assay.models.embedded.template import ChatTemplate
+    from assay.models.embedded.chat_template import ChatTemplate
 
     parts = (ImagePart(digest="red", load=lambda: red_square), Text("What color is the shape?"))
     messages = (Message("system", (Text("Be brief."),)), Message("user", parts))
@@ -100,6 +102,6 @@ def test_chat_prompts_are_the_same_tokens(engine: Engine, processor: Any, red_sq
     inputs = processor.apply_chat_template(
         chat, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="np"
     )
-    image = engine.tokenizer.id_of("<image>")
+    image = engine.tokenizer.find_id("<image>")
     expanded = [token for token in engine.encode(text) for _ in range(16 if token == image else 1)]
     assert np.asarray(inputs["input_ids"]).ravel().tolist() == expanded

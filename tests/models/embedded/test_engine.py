@@ -9,124 +9,132 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from assay.models.embedded.engine import BadPrompt, Engine, Picture, TokenPrompt
-from assay.models.embedded.sampling import TokenChoice, make_generator
+from assay.models.embedded.engine import EmbeddedEngine, InvalidPrompt, PromptImage, TokenPrompt
+from assay.models.embedded.sampling import TokenSampler, make_generator
 
 STORY = "Once upon a time, there was a kind girl named Mia. She had a red ball. "
 
 
-def ask(engine: Engine, text: str, *pictures: Picture) -> TokenPrompt:
+def ask(engine: EmbeddedEngine, text: str, *pictures: PromptImage) -> TokenPrompt:
     return TokenPrompt(engine.encode(text), pictures)
 
 
-def test_it_adds_numbers(engine: Engine) -> None:
+def test_it_adds_numbers(engine: EmbeddedEngine) -> None:
     right = 0
     for first, second in [(12, 30), (45, 27), (58, 64), (70, 19), (33, 33), (86, 47)]:
-        written = engine.generate(ask(engine, f"{first} + {second} ="), stop=["\n"])
-        right += written.text.strip() == str(first + second)
+        generated = engine.generate(ask(engine, f"{first} + {second} ="), stop=["\n"])
+        right += generated.text.strip() == str(first + second)
     assert right >= 5
 
 
-def test_it_sees_colours(engine: Engine, red_square: Image.Image) -> None:
+def test_it_sees_colours(engine: EmbeddedEngine, red_square: Image.Image) -> None:
     prompt = ask(
-        engine, "<image>\nQuestion: What color is the shape?\nAnswer:", Picture("red", lambda: red_square)
+        engine, "<image>\nQuestion: What color is the shape?\nAnswer:", PromptImage("red", lambda: red_square)
     )
     assert engine.generate(prompt, stop=["\n"]).text == " red"
 
 
-def test_it_stops_by_itself(engine: Engine) -> None:
-    written = engine.generate(ask(engine, "<s><|user|>Copy the word stone.</s><|assistant|>"))
-    assert written.finish == "stop"
-    assert written.written < 10
+def test_it_stops_by_itself(engine: EmbeddedEngine) -> None:
+    generated = engine.generate(ask(engine, "<s><|user|>Copy the word stone.</s><|assistant|>"))
+    assert generated.finish == "stop"
+    assert generated.generated_tokens < 10
 
 
-def test_a_stop_string_over_several_tokens_is_cut_off_whole(engine: Engine) -> None:
+def test_a_stop_string_over_several_tokens_is_cut_off_whole(engine: EmbeddedEngine) -> None:
     prompt = ask(engine, STORY)
     whole = engine.generate(prompt, max_tokens=60).text
     stop = whole[20:25]
-    written = engine.generate(prompt, stop=[stop, "never there"], max_tokens=60)
-    assert written.text == whole[: whole.index(stop)]
-    assert written.finish == "stop"
+    generated = engine.generate(prompt, stop=[stop, "never there"], max_tokens=60)
+    assert generated.text == whole[: whole.index(stop)]
+    assert generated.finish == "stop"
 
 
-def test_the_earliest_of_several_stop_strings_wins(engine: Engine) -> None:
+def test_the_earliest_of_several_stop_strings_wins(engine: EmbeddedEngine) -> None:
     prompt = ask(engine, STORY)
     whole = engine.generate(prompt, max_tokens=40).text
-    written = engine.generate(prompt, stop=[whole[30:33], whole[10:14], ""], max_tokens=40)
-    assert written.text == whole[: whole.index(whole[10:14])]
+    generated = engine.generate(prompt, stop=[whole[30:33], whole[10:14], ""], max_tokens=40)
+    assert generated.text == whole[: whole.index(whole[10:14])]
 
 
 @pytest.mark.parametrize("limit", [0, 1, 7])
-def test_the_token_limit_holds(engine: Engine, limit: int) -> None:
-    written = engine.generate(ask(engine, STORY), max_tokens=limit)
-    assert (written.finish, len(written.text), written.written) == ("length", limit, limit)
+def test_the_token_limit_holds(engine: EmbeddedEngine, limit: int) -> None:
+    generated = engine.generate(ask(engine, STORY), max_tokens=limit)
+    assert (generated.finish, len(generated.text), generated.generated_tokens) == ("length", limit, limit)
 
 
-def test_a_prompt_longer_than_the_context_loses_its_beginning(engine: Engine) -> None:
-    written = engine.generate(ask(engine, STORY * 20), max_tokens=5)
-    assert written.read == engine.context - 5
-    assert written.text == engine.generate(ask(engine, "x" + STORY * 20), max_tokens=5).text
+def test_a_prompt_longer_than_the_context_loses_its_beginning(engine: EmbeddedEngine) -> None:
+    generated = engine.generate(ask(engine, STORY * 20), max_tokens=5)
+    assert generated.prompt_tokens == engine.context - 5
+    assert generated.text == engine.generate(ask(engine, "x" + STORY * 20), max_tokens=5).text
 
 
-def test_a_picture_is_not_lost_silently(engine: Engine, noise: Image.Image) -> None:
-    with pytest.raises(BadPrompt, match="lose a picture"):
-        engine.generate(ask(engine, "<image>" + STORY * 20, Picture("n", lambda: noise)), max_tokens=5)
+def test_a_picture_is_not_lost_silently(engine: EmbeddedEngine, noise: Image.Image) -> None:
+    with pytest.raises(InvalidPrompt, match="lose a picture"):
+        engine.generate(ask(engine, "<image>" + STORY * 20, PromptImage("n", lambda: noise)), max_tokens=5)
 
 
 @pytest.mark.parametrize("marks", [0, 2])
-def test_marks_and_pictures_must_match(engine: Engine, noise: Image.Image, marks: int) -> None:
-    with pytest.raises(BadPrompt, match="1 pictures"):
-        engine.generate(ask(engine, "<image>" * marks + "?", Picture("n", lambda: noise)))
+def test_marks_and_pictures_must_match(engine: EmbeddedEngine, noise: Image.Image, marks: int) -> None:
+    with pytest.raises(InvalidPrompt, match="1 pictures"):
+        engine.generate(ask(engine, "<image>" * marks + "?", PromptImage("n", lambda: noise)))
 
 
-def test_likelihoods_of_all_next_tokens_sum_to_one(engine: Engine) -> None:
+def test_likelihoods_of_all_next_tokens_sum_to_one(engine: EmbeddedEngine) -> None:
     prompt = ask(engine, STORY)
-    chances = [np.exp(engine.log_likelihood(prompt, [token])[0]) for token in range(len(engine.tokenizer))]
-    assert sum(chances) == pytest.approx(1.0, abs=1e-9)
+    log_probabilities = [
+        np.exp(engine.compute_log_likelihood(prompt, [token])[0]) for token in range(len(engine.tokenizer))
+    ]
+    assert sum(log_probabilities) == pytest.approx(1.0, abs=1e-9)
 
 
-def test_greedy_is_said_of_the_greedy_continuation_alone(engine: Engine) -> None:
+def test_greedy_is_said_of_the_greedy_continuation_alone(engine: EmbeddedEngine) -> None:
     prompt = ask(engine, STORY)
     text = engine.generate(prompt, max_tokens=20).text
-    assert engine.log_likelihood(prompt, engine.tokenizer.encode(text))[1] is True
-    assert engine.log_likelihood(prompt, engine.tokenizer.encode(text[:-1] + "#"))[1] is False
+    assert engine.compute_log_likelihood(prompt, engine.tokenizer.encode(text))[1] is True
+    assert engine.compute_log_likelihood(prompt, engine.tokenizer.encode(text[:-1] + "#"))[1] is False
 
 
-def test_an_empty_continuation_is_certain(engine: Engine) -> None:
-    assert engine.log_likelihood(ask(engine, "x"), []) == (0.0, True)
+def test_an_empty_continuation_is_certain(engine: EmbeddedEngine) -> None:
+    assert engine.compute_log_likelihood(ask(engine, "x"), []) == (0.0, True)
 
 
-def test_a_continuation_longer_than_the_context_is_refused(engine: Engine) -> None:
-    with pytest.raises(BadPrompt, match="continuation"):
-        engine.log_likelihood(ask(engine, "x"), [20] * (engine.context + 1))
+def test_a_continuation_longer_than_the_context_is_refused(engine: EmbeddedEngine) -> None:
+    with pytest.raises(InvalidPrompt, match="continuation"):
+        engine.compute_log_likelihood(ask(engine, "x"), [20] * (engine.context + 1))
 
 
-def test_a_rolling_likelihood_counts_the_start_token_of_the_text_after_another_one(engine: Engine) -> None:
+def test_a_rolling_likelihood_counts_the_start_token_of_the_text_after_another_one(
+    engine: EmbeddedEngine,
+) -> None:
     start = engine.encode("")
-    expected = engine.log_likelihood(TokenPrompt(start), engine.encode(STORY))[0]
-    assert engine.rolling_log_likelihood(STORY) == expected
-    assert engine.rolling_log_likelihood("") == engine.log_likelihood(TokenPrompt(start), start)[0] < 0
+    expected = engine.compute_log_likelihood(TokenPrompt(start), engine.encode(STORY))[0]
+    assert engine.compute_rolling_log_likelihood(STORY) == expected
+    assert (
+        engine.compute_rolling_log_likelihood("")
+        == engine.compute_log_likelihood(TokenPrompt(start), start)[0]
+        < 0
+    )
 
 
-def test_long_texts_roll_through_windows_that_count_each_token_once(engine: Engine) -> None:
+def test_long_texts_roll_through_windows_that_count_each_token_once(engine: EmbeddedEngine) -> None:
     text = STORY * 32
     ids, size = engine.encode(text), engine.context
     assert 2 * size < len(ids) < 3 * size
     expected = (
-        engine.log_likelihood(TokenPrompt(engine.encode("")), ids[:size])[0]
-        + engine.log_likelihood(TokenPrompt([ids[size - 1]]), ids[size : 2 * size])[0]
-        + engine.log_likelihood(TokenPrompt(ids[len(ids) - size - 1 : 2 * size]), ids[2 * size :])[0]
+        engine.compute_log_likelihood(TokenPrompt(engine.encode("")), ids[:size])[0]
+        + engine.compute_log_likelihood(TokenPrompt([ids[size - 1]]), ids[size : 2 * size])[0]
+        + engine.compute_log_likelihood(TokenPrompt(ids[len(ids) - size - 1 : 2 * size]), ids[2 * size :])[0]
     )
-    assert engine.rolling_log_likelihood(text) == expected
+    assert engine.compute_rolling_log_likelihood(text) == expected
 
 
 def test_results_do_not_depend_on_order_or_history(
-    engine: Engine, noise: Image.Image, red_square: Image.Image
+    engine: EmbeddedEngine, noise: Image.Image, red_square: Image.Image
 ) -> None:
     questions = [
         ask(engine, "Question: What is 12 + 30?\nAnswer:"),
-        ask(engine, "<image>\nWhat is in the picture?", Picture("noise", lambda: noise)),
-        ask(engine, "<image>\nWhat is in the picture?", Picture("red", lambda: red_square)),
+        ask(engine, "<image>\nWhat is in the picture?", PromptImage("noise", lambda: noise)),
+        ask(engine, "<image>\nWhat is in the picture?", PromptImage("red", lambda: red_square)),
         ask(engine, STORY * 9),
     ]
     continuations = [engine.tokenizer.encode(text) for text in (" 42", " a red square", "x", " " + STORY)]
@@ -136,10 +144,10 @@ def test_results_do_not_depend_on_order_or_history(
         for question in order:
             for number in order:
                 if forget:
-                    engine.forget()
-                values[question, number] = engine.log_likelihood(questions[question], continuations[number])[
-                    0
-                ]
+                    engine.clear_caches()
+                values[question, number] = engine.compute_log_likelihood(
+                    questions[question], continuations[number]
+                )[0]
             engine.generate(questions[question], max_tokens=number + 3)
         return values
 
@@ -148,9 +156,9 @@ def test_results_do_not_depend_on_order_or_history(
     assert all_values([2, 3, 1, 0], forget=True) == first
 
 
-def test_sampling_depends_on_its_generator_alone(engine: Engine) -> None:
+def test_sampling_depends_on_its_generator_alone(engine: EmbeddedEngine) -> None:
     prompt = ask(engine, STORY)
-    choice = TokenChoice(temperature=1.5, top_p=0.95)
+    choice = TokenSampler(temperature=1.5, top_p=0.95)
 
     def sample(repeat: int) -> str:
         return engine.generate(
@@ -168,17 +176,17 @@ import sys
 from pathlib import Path
 import numpy as np
 from PIL import Image
-from assay.models.embedded.engine import Engine, Picture, TokenPrompt
+from assay.models.embedded.engine import EmbeddedEngine, PromptImage, TokenPrompt
 
-engine = Engine(Path(sys.argv[1]))
+engine = EmbeddedEngine(Path(sys.argv[1]))
 random = np.random.default_rng(0)
 image = Image.fromarray(random.integers(0, 255, (40, 32, 3), dtype=np.uint8))
-picture = Picture("x", lambda: image)
+picture = PromptImage("x", lambda: image)
 for length in (1, 3, 17, 60, 130, 300, 511, 700, 1000):
     ids = [1, *map(int, random.integers(8, 100, length))]
     for continuation in ([33], [50] * 17):
-        print(engine.log_likelihood(TokenPrompt(ids), continuation)[0].hex())
-print(engine.log_likelihood(TokenPrompt([1, 4, *[40] * 20], (picture,)), [50] * 9)[0].hex())
+        print(engine.compute_log_likelihood(TokenPrompt(ids), continuation)[0].hex())
+print(engine.compute_log_likelihood(TokenPrompt([1, 4, *[40] * 20], (picture,)), [50] * 9)[0].hex())
 print(engine.generate(TokenPrompt([1, 50, 60]), max_tokens=300).text)
 """
 

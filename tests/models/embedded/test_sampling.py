@@ -5,37 +5,37 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from assay.models.embedded.sampling import TokenChoice, log_softmax, make_generator
+from assay.models.embedded.sampling import TokenSampler, log_softmax, make_generator
 
 LOGITS = np.array([1.0, 3.0, 2.0, -1.0], dtype=np.float32)
 
 
-def draws(choice: TokenChoice, count: int = 2000) -> Counter[int]:
+def draws(choice: TokenSampler, count: int = 2000) -> Counter[int]:
     generator = make_generator(1, "prompt", 0)
-    return Counter(choice.pick(LOGITS, generator) for _ in range(count))
+    return Counter(choice.sample(LOGITS, generator) for _ in range(count))
 
 
 def test_temperature_zero_takes_the_likeliest() -> None:
-    assert draws(TokenChoice(temperature=0)) == {1: 2000}
+    assert draws(TokenSampler(temperature=0)) == {1: 2000}
 
 
 def test_draws_follow_the_probabilities() -> None:
-    found = draws(TokenChoice(temperature=1.0))
+    found = draws(TokenSampler(temperature=1.0))
     for token, chance in enumerate(np.exp(log_softmax(LOGITS))):
         assert found[token] / 2000 == pytest.approx(chance, abs=0.04)
 
 
 def test_top_k_keeps_the_k_likeliest() -> None:
-    assert set(draws(TokenChoice(temperature=5.0, top_k=2))) == {1, 2}
+    assert set(draws(TokenSampler(temperature=5.0, top_k=2))) == {1, 2}
 
 
 def test_top_p_keeps_the_fewest_that_reach_p() -> None:
-    assert set(draws(TokenChoice(temperature=1.0, top_p=0.5))) == {1}
-    assert set(draws(TokenChoice(temperature=1.0, top_p=0.8))) == {1, 2}
+    assert set(draws(TokenSampler(temperature=1.0, top_p=0.5))) == {1}
+    assert set(draws(TokenSampler(temperature=1.0, top_p=0.8))) == {1, 2}
 
 
 def test_a_higher_temperature_spreads_the_draws() -> None:
-    assert draws(TokenChoice(temperature=0.3))[1] > draws(TokenChoice(temperature=3.0))[1]
+    assert draws(TokenSampler(temperature=0.3))[1] > draws(TokenSampler(temperature=3.0))[1]
 
 
 @pytest.mark.parametrize("other", [(2, "prompt", 0), (1, "other", 0), (1, "prompt", 1)])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.errors import BadData
+from assay.core.errors import DatasetError
 from assay.models.embedded.tokenizer import CharacterTokenizer
 
 TEXTS = [
@@ -38,7 +38,7 @@ def test_special_tokens_are_found_in_text_and_left_out_of_text(tokenizer: Charac
 
 
 def test_an_unknown_character_is_one_unknown_token(tokenizer: CharacterTokenizer) -> None:
-    assert tokenizer.encode("é") == [tokenizer.id_of("<unk>")]
+    assert tokenizer.encode("é") == [tokenizer.find_id("<unk>")]
 
 
 def test_another_kind_of_tokenizer_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_another_kind_of_tokenizer_is_refused(folder: Path, tmp_path: Path) -> N
     content["model"]["merges"] = [["a", "b"]]
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(content), "utf-8")
-    with pytest.raises(BadData, match="not a character tokenizer"):
+    with pytest.raises(DatasetError, match="not a character tokenizer"):
         CharacterTokenizer.read(path)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from assay.core.errors import InvalidOption
-from assay.models.hf.arguments import read_arguments
+from assay.models.hf.arguments import parse_arguments
 
 
 def test_values_are_read_by_their_kind() -> None:
-    found = read_arguments(
+    found = parse_arguments(
         {
             "pretrained": "a/b",
             "torch_dtype": "float16",
@@ -36,36 +36,36 @@ def test_values_are_read_by_their_kind() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "needs `pretrained`"),
-        ({"pretrained": "x", "pertained": "y"}, "does not know the argument `pertained`"),
-        ({"pretrained": "x", "max_length": "many"}, "the argument `max_length` of `hf`"),
+        ({}, "missing argument `pretrained`"),
+        ({"pretrained": "x", "pertained": "y"}, "unknown argument `pertained`"),
+        ({"pretrained": "x", "max_length": "many"}, "argument `max_length` of `hf`"),
         ({"pretrained": "x", "max_length": 0}, "at least 1"),
         ({"pretrained": "x", "batch_size": "0"}, "not a batch size"),
         ({"pretrained": "x", "batch_size": "auto:x"}, "`batch_size`"),
         (
             {"pretrained": "x", "dtype": "float33"},
-            "the argument `dtype` of `hf`: `float33` is no dtype of torch",
+            "argument `dtype` of `hf`: `float33` is not a supported torch dtype",
         ),
-        ({"pretrained": "x", "softmax_dtype": "int8"}, "no dtype of torch for a model"),
+        ({"pretrained": "x", "softmax_dtype": "int8"}, "not a supported torch dtype"),
         ({"pretrained": "x", "backend": "bert"}, "causal or seq2seq"),
-        ({"pretrained": "x", "peft": "a", "delta": "b"}, "exclude each other"),
+        ({"pretrained": "x", "peft": "a", "delta": "b"}, "cannot be combined"),
         ({"pretrained": "x", "enable_thinking": True}, "needs `think_end_token`"),
         ({"pretrained": "x", "chat_template_args": "[1]"}, "not a mapping"),
     ],
 )
 def test_a_mistake_is_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidOption, match=re.escape(message)):
-        read_arguments(given)
+        parse_arguments(given)
 
 
 def test_a_misspelt_argument_gets_the_nearest_name() -> None:
     with pytest.raises(InvalidOption) as caught:
-        read_arguments({"pretrained": "x", "add_bos_tokens": True})
+        parse_arguments({"pretrained": "x", "add_bos_tokens": True})
     assert caught.value.hint == "did you mean `add_bos_token`?"
 
 
 def test_the_identity_holds_what_changes_answers_and_nothing_else() -> None:
-    plain = read_arguments({"pretrained": "x", "batch_size": 8, "device": "cpu", "parallelize": False})
-    assert plain.identity() == {}
-    other = read_arguments({"pretrained": "y", "max_length": 9, "load_in_8bit": True, "seed": 3})
-    assert other.identity() == {"max_length": "9", "seed": "3", "loading": '{"load_in_8bit": true}'}
+    plain = parse_arguments({"pretrained": "x", "batch_size": 8, "device": "cpu", "parallelize": False})
+    assert plain.to_identity() == {}
+    other = parse_arguments({"pretrained": "y", "max_length": 9, "load_in_8bit": True, "seed": 3})
+    assert other.to_identity() == {"max_length": "9", "seed": "3", "loading": '{"load_in_8bit": true}'}

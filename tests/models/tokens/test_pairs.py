@@ -78,7 +78,7 @@ def test_a_continuation_that_brings_the_prefix_token_gives_it_to_the_context() -
 
 
 def test_models_with_an_encoder_read_the_two_apart() -> None:
-    assert encode_pair("a ", "b", encoder(), apart=True) == Pair([BOS, 10], [11])
+    assert encode_pair("a ", "b", encoder(), separate=True) == Pair([BOS, 10], [11])
 
 
 @pytest.mark.parametrize(("context", "continuation"), [("a", ""), ("", ""), ("", "<s>")])
@@ -96,10 +96,10 @@ def test_one_bad_pair_does_not_cost_the_others_and_the_tokenizer_is_asked_once()
 
 def test_many_pairs_are_encoded_as_each_alone() -> None:
     texts = [("a b", " c"), ("", "d"), ("<s>a", " e"), ("a b ", "f"), (" ", "g")]
-    for apart in (False, True):
+    for separate in (False, True):
         made = encoder()
-        alone = [encode_pair(*text, made, apart=apart) for text in texts]
-        assert encode_pairs(texts, made, apart=apart) == alone
+        alone = [encode_pair(*text, made, separate=separate) for text in texts]
+        assert encode_pairs(texts, made, separate=separate) == alone
 
 
 def test_a_context_that_is_too_long_loses_its_left() -> None:
@@ -108,7 +108,7 @@ def test_a_context_that_is_too_long_loses_its_left() -> None:
     assert fit_pair(pair, 4) == Pair([2, 3, 4], [5, 6])
     assert len(fit_pair(pair, 4).inputs) == 4
     assert fit_pair(pair, 2) == Pair([4], [5, 6])
-    with pytest.raises(Unanswerable, match="2 tokens, the model holds 1"):
+    with pytest.raises(Unanswerable, match="2 tokens, the context length is 1"):
         fit_pair(pair, 1)
 
 

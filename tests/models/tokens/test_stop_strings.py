@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.models.tokens import StopWatch, cut_at_stops, split_thinking
+from assay.models.tokens import StopStringDetector, cut_at_stops, split_thinking
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_a_stop_is_heard_with_the_token_that_completes_it(
     text: str, stops: list[str], cuts: list[int]
 ) -> None:
     tokens = tokens_of(text, cuts)
-    watch = StopWatch(stops, decode)
-    heard = next((at + 1 for at, token in enumerate(tokens) if watch.hear(token)), None)
+    watch = StopStringDetector(stops, decode)
+    heard = next((at + 1 for at, token in enumerate(tokens) if watch.add_token(token)), None)
     for count in range(len(tokens) + 1):
         sure = decode(tokens[:count])
         if not sure.endswith("\ufffd") and any(stop in sure for stop in stops):
@@ -73,10 +73,10 @@ def test_a_stop_is_heard_with_the_token_that_completes_it(
 
 
 def test_stops_count_only_after_the_end_of_thinking() -> None:
-    watch = StopWatch(["\n"], decode, after="</t>")
-    heard = [watch.hear(token) for token in tokens_of("a\nb</t>\nc", [2] * 9)]
+    watch = StopStringDetector(["\n"], decode, after="</t>")
+    heard = [watch.add_token(token) for token in tokens_of("a\nb</t>\nc", [2] * 9)]
     assert heard.index(True) == 3
 
 
 def test_a_watch_without_stops_never_stops() -> None:
-    assert not any(StopWatch(["", ""], decode).hear(token) for token in tokens_of("a\nb", []))
+    assert not any(StopStringDetector(["", ""], decode).add_token(token) for token in tokens_of("a\nb", []))

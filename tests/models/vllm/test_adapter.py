@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 from tests.models.hf.tiny import tiny_checkpoint
 
-from assay.core.errors import BadOption, CannotAnswer, MissingPackage
+from assay.core.errors import InvalidOption, MissingPackage, UnsupportedRequest
+from assay.core.installation import format_install_command
 from assay.core.messages import Image, Message, Prompt, Text
 from assay.core.requests import Generate, Settings
 from assay.models import MODELS, make_model
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS
 from assay.models.vllm import VllmChatModel, VllmGenerateModel, VllmModel
-from assay.models.vllm.engine import _known
-from assay.models.vllm.media import fitting_size
+from assay.models.vllm.engine import select_known_arguments
+from assay.models.vllm.media import fit_size
 
 WITHOUT_VLLM = pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
 
@@ -57,7 +58,7 @@ def test_a_checkpoint_with_eyes_sees() -> None:
 
 def test_a_model_that_only_hears_is_not_for_vllm(folder: Path) -> None:
     (folder / "config.json").write_text('{"model_type": "whisper"}')
-    with pytest.raises(CannotAnswer, match="what is said") as caught:
+    with pytest.raises(UnsupportedRequest, match="what is said") as caught:
         _ = VllmModel(pretrained=str(folder)).traits
     assert "--model hf" in caught.value.hint
 
@@ -82,32 +83,35 @@ def test_without_vllm_it_says_how_to_get_it(folder: Path) -> None:
     for call in (model.identify, model.open):
         with pytest.raises(MissingPackage, match="needs the package `vllm`") as caught:
             asyncio.run(call())
-        assert "assay[vllm]" in caught.value.hint and "without a GPU" in caught.value.hint
+        assert format_install_command("vllm") in caught.value.hint and "without a GPU" in caught.value.hint
 
 
 def test_its_files_are_its_identity(folder: Path) -> None:
-    before = VllmModel(pretrained=str(folder))._files()
-    assert "weights_sha256" in before and before == VllmModel(pretrained=str(folder))._files()
+    before = VllmModel(pretrained=str(folder)).identify_files()
+    assert "weights_sha256" in before and before == VllmModel(pretrained=str(folder)).identify_files()
     (folder / "model.safetensors").write_bytes(b"others!")
-    assert VllmModel(pretrained=str(folder))._files()["weights_sha256"] != before["weights_sha256"]
-    template = VllmModel(pretrained=str(folder), chat_template="{{ messages }}")._files()
+    assert VllmModel(pretrained=str(folder)).identify_files()["weights_sha256"] != before["weights_sha256"]
+    template = VllmModel(pretrained=str(folder), chat_template="{{ messages }}").identify_files()
     assert template["chat_template"] and "chat_template" not in before
 
 
 def test_auto_names_the_numbers_of_the_checkpoint(folder: Path) -> None:
-    assert VllmModel(pretrained=str(folder))._dtype() == "auto (bfloat16)"
-    assert VllmModel(pretrained=str(folder), dtype="float32")._dtype() == "float32"
+    assert VllmModel(pretrained=str(folder)).describe_dtype() == "auto (bfloat16)"
+    assert VllmModel(pretrained=str(folder), dtype="float32").describe_dtype() == "float32"
 
 
 def test_an_argument_neither_side_knows_is_named_with_the_nearest() -> None:
-    with pytest.raises(BadOption, match="`tensor_paralel_size`") as caught:
-        _known({"model": "x", "tensor_paralel_size": 2}, ["model", "tensor_parallel_size"])
+    with pytest.raises(InvalidOption, match="`tensor_paralel_size`") as caught:
+        select_known_arguments({"model": "x", "tensor_paralel_size": 2}, ["model", "tensor_parallel_size"])
     assert "tensor_parallel_size" in caught.value.hint
 
 
 def test_arguments_vllm_had_once_are_let_go() -> None:
-    assert _known({"model": "x", "swap_space": 4}, ["model"]) == {"model": "x"}
-    assert _known({"model": "x", "swap_space": 4}, ["model", "swap_space"]) == {"model": "x", "swap_space": 4}
+    assert select_known_arguments({"model": "x", "swap_space": 4}, ["model"]) == {"model": "x"}
+    assert select_known_arguments({"model": "x", "swap_space": 4}, ["model", "swap_space"]) == {
+        "model": "x",
+        "swap_space": 4,
+    }
 
 
 def test_the_command_line_reaches_it() -> None:
@@ -138,4 +142,4 @@ def test_it_shows_what_the_model_will_read() -> None:
 def test_pictures_are_made_to_fit_and_never_grow(
     size: tuple[int, int], bounds: tuple[int | None, int | None, int | None], made: tuple[int, int]
 ) -> None:
-    assert fitting_size(size, *bounds) == made
+    assert fit_size(size, *bounds) == made

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from assay.core.errors import BadOption
-from assay.models.vllm.arguments import read_arguments
+from assay.core.errors import InvalidOption
+from assay.models.vllm.arguments import parse_arguments
 
 
 def engine(**given: Any) -> dict[str, Any]:
-    return read_arguments({"pretrained": "gpt2", **given}).for_engine()
+    return parse_arguments({"pretrained": "gpt2", **given}).to_engine_arguments()
 
 
 def identity(**given: Any) -> dict[str, str]:
-    return read_arguments({"pretrained": "gpt2", **given}).identity()
+    return parse_arguments({"pretrained": "gpt2", **given}).to_identity()
 
 
 def test_what_nobody_says_is_left_to_the_engine_but_for_the_prefix_cache() -> None:
@@ -57,17 +57,17 @@ def test_what_is_not_the_engines_business_does_not_reach_it(key: str) -> None:
 
 
 def test_lmms_evals_name_of_the_checkpoint_is_known() -> None:
-    assert read_arguments({"model": "gpt2"}).pretrained == "gpt2"
+    assert parse_arguments({"model": "gpt2"}).pretrained == "gpt2"
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "needs `pretrained`"),
+        ({}, "missing argument `pretrained`"),
         ({"pretrained": "gpt2", "max_length": "many"}, "`max_length`"),
         ({"pretrained": "gpt2", "max_length": 0}, "less than 1"),
         ({"pretrained": "gpt2", "max_length": 8, "max_model_len": 9}, "both given"),
-        ({"pretrained": "gpt2", "image_max_side": 9, "image_width": 9}, "exclude each other"),
+        ({"pretrained": "gpt2", "image_max_side": 9, "image_width": 9}, "cannot be combined"),
         ({"pretrained": "gpt2", "truncation_side": "top"}, "left, right, middle"),
         ({"pretrained": "gpt2", "enable_thinking": True}, "needs `think_end_token`"),
         ({"pretrained": "gpt2", "chat_template_args": {"enable_thinking": True}}, "needs `think_end_token`"),
@@ -75,16 +75,16 @@ def test_lmms_evals_name_of_the_checkpoint_is_known() -> None:
     ],
 )
 def test_bad_arguments_are_named(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadOption, match=message):
-        read_arguments(given)
+    with pytest.raises(InvalidOption, match=message):
+        parse_arguments(given)
 
 
 def test_thinking_said_to_the_template_is_thinking() -> None:
-    made = read_arguments(
+    made = parse_arguments(
         {"pretrained": "x", "chat_template_args": {"enable_thinking": False, "date": "today"}}
     )
     assert made.enable_thinking is False and made.chat_template_args == {"date": "today"}
-    assert made.for_tokenizer().template_arguments == {"enable_thinking": False, "date": "today"}
+    assert made.to_tokenizer_arguments().template_arguments == {"enable_thinking": False, "date": "today"}
 
 
 def test_what_changes_answers_is_in_the_identity_and_what_does_not_is_not() -> None:

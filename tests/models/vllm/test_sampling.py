@@ -6,14 +6,14 @@ import pytest
 
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Settings
-from assay.models.vllm.sampling import Sampling, sampling_of
+from assay.models.vllm.sampling import SamplingPlan, build_sampling
 
 
-def asked(settings: dict[str, Any], *, repeat: int = 0, text: str = "Hi", **others: Any) -> Sampling:
+def asked(settings: dict[str, Any], *, repeat: int = 0, text: str = "Hi", **others: Any) -> SamplingPlan:
     request = Generate(
         task="t", document=0, prompt=Prompt.of_text(text), settings=Settings(settings), repeat=repeat
     )
-    return sampling_of(request, **{"end_text": "</s>", "default_tokens": 256, "seed": 1234, **others})
+    return build_sampling(request, **{"end_text": "</s>", "default_tokens": 256, "seed": 1234, **others})
 
 
 def parameters(settings: dict[str, Any], **others: Any) -> dict[str, Any]:
@@ -74,8 +74,8 @@ def test_with_thinking_the_engine_hears_of_no_stop_string_but_the_answer_is_cut_
 
 
 def test_with_lmms_evals_habits_stops_are_not_heeded_and_answers_may_be_long() -> None:
-    made = asked({"until": ["\n\n"], "max_new_tokens": 16}, heeds_stops=False, least_tokens=4096)
+    made = asked({"until": ["\n\n"], "max_new_tokens": 16}, uses_stops=False, min_token_limit=4096)
     assert made.stops == ("</s>",) and made.parameters["max_tokens"] == 4096
-    assert parameters({"max_new_tokens": 9000}, least_tokens=4096)["max_tokens"] == 9000
+    assert parameters({"max_new_tokens": 9000}, min_token_limit=4096)["max_tokens"] == 9000
     assert parameters({"do_sample": True}, top_p=0.95)["top_p"] == 0.95
     assert parameters({"do_sample": True, "top_p": 0.5}, top_p=0.95)["top_p"] == 0.5

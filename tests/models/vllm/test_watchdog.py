@@ -60,7 +60,7 @@ def test_a_guard_that_is_called_off_ends_nobody() -> None:
         guard = Watchdog([child.pid])
         process = guard._process
         assert process is not None
-        guard.call_off()
+        guard.dismiss()
         assert process.returncode == 0
         assert child.poll() is None
         child.kill()
@@ -69,4 +69,4 @@ def test_a_guard_that_is_called_off_ends_nobody() -> None:
 def test_nobody_to_watch_needs_no_guard() -> None:
     guard = Watchdog([])
     assert guard._process is None
-    guard.call_off()
+    guard.dismiss()

@@ -1,4 +1,4 @@
-"""The embedded model: a million parameters, text and pictures, NumPy only."""
+"""The embedded model: one million parameters, text and images, NumPy only."""
 
 from assay.models.embedded.adapter import EmbeddedModel
 

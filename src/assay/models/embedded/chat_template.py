@@ -1,4 +1,4 @@
-"""Messages to the one text the tokenizer reads: as they are, or through the folder's chat template."""
+"""Render prompts as text, plain or with the chat template of the model folder."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from assay.core.messages import Image, Message, Prompt, Text
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["PICTURE_MARK", "UnreadablePart", "ChatTemplate", "plain_text"]
+__all__ = ["IMAGE_PLACEHOLDER", "ChatTemplate", "UnsupportedMedia", "render_plain"]
 
-PICTURE_MARK = "<image>"
+IMAGE_PLACEHOLDER = "<image>"
 
 
-class UnreadablePart(ValueError):
-    """A sound or a video, which this model has no sense for."""
+class UnsupportedMedia(ValueError):
+    """Audio or video, which this model does not read."""
 
 
 class ChatTemplate:
-    """chat_template.jinja of a model folder, run in Jinja's sandbox."""
+    """The file chat_template.jinja of a model folder, run in Jinja's sandbox."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,9 +34,9 @@ class ChatTemplate:
         return environment.from_string(self._path.read_text(encoding="utf-8"))
 
     def render(self, prompt: Prompt) -> str:
-        """The chat as one text; a last message of the assistant's own is left open, to be continued."""
+        """Render a chat prompt. If it ends with an assistant message, that message is left open."""
         last = prompt.messages[-1].text.strip() if prompt.continues else ""
-        messages = [_plain(message) for message in prompt.messages]
+        messages = [_to_template_message(message) for message in prompt.messages]
         if prompt.continues and not last:
             messages.pop()
         text = self._template.render(
@@ -50,13 +50,13 @@ class ChatTemplate:
         return text[: text.rindex(last) + len(last)]
 
 
-def plain_text(prompt: Prompt) -> str:
-    """The parts of a prompt without template, one after the other.
+def render_plain(prompt: Prompt) -> str:
+    """Concatenate the parts of a prompt without a template.
 
-    Pictures go where the text says `<image>`, if it says so once for each; else where they stand.
+    If the text contains one `<image>` per image, the images go there; otherwise they stay where they are.
     """
-    pictures = len(prompt.media)
-    marked = pictures > 0 and prompt.text.count(PICTURE_MARK) == pictures
+    image_count = len(prompt.media)
+    has_placeholders = image_count > 0 and prompt.text.count(IMAGE_PLACEHOLDER) == image_count
     pieces = []
     for message in prompt.messages:
         for part in message.parts:
@@ -64,13 +64,13 @@ def plain_text(prompt: Prompt) -> str:
                 case Text(text=text):
                     pieces.append(text)
                 case Image():
-                    pieces.append("" if marked else PICTURE_MARK)
+                    pieces.append("" if has_placeholders else IMAGE_PLACEHOLDER)
                 case _:
-                    raise _unreadable(part)
+                    raise _make_unsupported_error(part)
     return "".join(pieces)
 
 
-def _plain(message: Message) -> dict[str, Any]:
+def _to_template_message(message: Message) -> dict[str, Any]:
     content: list[dict[str, str]] = []
     for part in message.parts:
         match part:
@@ -79,9 +79,9 @@ def _plain(message: Message) -> dict[str, Any]:
             case Image():
                 content.append({"type": "image"})
             case _:
-                raise _unreadable(part)
+                raise _make_unsupported_error(part)
     return {"role": message.role, "content": content}
 
 
-def _unreadable(part: object) -> UnreadablePart:
-    return UnreadablePart(f"the embedded model reads text and pictures, not {type(part).__name__.lower()}")
+def _make_unsupported_error(part: object) -> UnsupportedMedia:
+    return UnsupportedMedia(f"the embedded model supports text and images, not {type(part).__name__.lower()}")

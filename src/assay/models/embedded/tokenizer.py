@@ -1,7 +1,7 @@
-"""One character, one token: a reader for the tokenizer.json of the embedded model.
+"""The character tokenizer of the embedded model.
 
-It understands what that file holds (a BPE model without merges, and special tokens) and refuses anything
-else, so that the base install does not need the `tokenizers` package.
+It reads a tokenizer.json with a BPE model without merges and with special tokens, and rejects anything else, so that the
+base install does not need the package `tokenizers`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["CharacterTokenizer"]
 
 
 class CharacterTokenizer:
-    """Text to token ids and back. Special tokens are found in text wherever they are written out."""
+    """Converts text to token ids and back. Special tokens are recognized anywhere in a text."""
 
     def __init__(self, vocabulary: dict[str, int], special_tokens: dict[str, int], unknown: str) -> None:
         self._ids = vocabulary
@@ -30,7 +30,11 @@ class CharacterTokenizer:
 
     @classmethod
     def read(cls, path: Path) -> CharacterTokenizer:
-        """Read tokenizer.json, and say so when it is not of this simple kind."""
+        """Read tokenizer.json.
+
+        Raises:
+            DatasetError: It is not a character tokenizer.
+        """
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         model = content["model"]
         if model["type"] != "BPE" or model["merges"] or content["normalizer"] or content["pre_tokenizer"]:
@@ -45,12 +49,12 @@ class CharacterTokenizer:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def id_of(self, token: str) -> int:
-        """The id of a token that must exist."""
+    def find_id(self, token: str) -> int:
+        """Return the id of a token that must exist."""
         return self._ids[token]
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text, without a start token; characters outside the vocabulary become `<unk>`."""
+        """Return the token ids of a text, without a start token. Unknown characters become `<unk>`."""
         found: list[int] = []
         start = 0
         for match in self._special.finditer(text) if self._special else ():
@@ -60,11 +64,11 @@ class CharacterTokenizer:
         return found + self._encode_plain(text[start:])
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of token ids, special tokens left out."""
+        """Return the text of token ids without special tokens."""
         return "".join(self._texts.get(number, "") for number in ids)
 
-    def pieces(self, ids: Iterable[int]) -> tuple[str, ...]:
-        """What each token writes, special ones by their names."""
+    def decode_each(self, ids: Iterable[int]) -> tuple[str, ...]:
+        """Return the text of each token; special tokens by name."""
         special = {number: text for text, number in self._special_ids.items()}
         return tuple(special.get(number) or self._texts.get(number, "") for number in ids)
 

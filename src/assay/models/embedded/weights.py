@@ -1,12 +1,11 @@
-"""The model folder as NumPy arrays, rearranged once for speed.
+"""Load a model folder as NumPy arrays, rearranged for speed.
 
-What is folded together here never has to be computed again: norm weights into the matrices behind them, the
-attention scale into the queries. Query and key channels are reordered so that a rotary pair lies side by side
-and one complex product rotates it.
+Constant factors are folded into the matrices once: norm weights into the matrices after them, the attention scale into the
+queries. Query and key channels are reordered so that rotary pairs are adjacent and one complex product rotates them.
 
-Matrices are kept as stacks of small blocks, one per attention head or per 64 channels. NumPy multiplies a stack
-block by block, and blocks this small stay below the size from which OpenBLAS uses several threads. That is not
-only faster here: with several threads the last bits of a product would depend on how many there are.
+Matrices are stored as stacks of small blocks, one per attention head or per 64 channels. NumPy multiplies a stack block by
+block, and blocks of this size stay below the size from which OpenBLAS uses several threads. This is faster, and it keeps
+results reproducible: with several threads, the last bits of a product depend on their number.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["Array", "DecoderLayer", "DecoderWeights", "ModelFolder", "VisionLaye
 Array = NDArray[np.float32]
 
 
-_BLOCK = 64
+_MAX_BLOCK_CHANNELS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +98,11 @@ class ModelFolder:
         self.folder = folder
 
     def read(self) -> tuple[DecoderWeights, VisionWeights]:
-        """Load and rearrange everything; a folder of another kind is refused."""
+        """Load and rearrange the weights.
+
+        Raises:
+            DatasetError: The folder contains another kind of model.
+        """
         from safetensors.numpy import load_file
 
         config: dict[str, Any] = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
@@ -114,13 +117,14 @@ class ModelFolder:
                 where=str(self.folder / "config.json"),
             )
         tensors = {
-            _short(name): value for name, value in load_file(self.folder / "model.safetensors").items()
+            _normalize_name(name): value
+            for name, value in load_file(self.folder / "model.safetensors").items()
         }
         return _read_decoder(tensors, text), _read_vision(tensors, vision)
 
 
-def _short(name: str) -> str:
-    """One name for a tensor, however the version of transformers that saved it spelled its prefix."""
+def _normalize_name(name: str) -> str:
+    """Return the tensor name without the prefixes that differ between versions of transformers."""
     for old, new in (
         ("language_model.model.", "language_model."),
         ("vision_tower.vision_model.", "vision_tower."),
@@ -143,10 +147,10 @@ def _read_decoder(tensors: dict[str, Array], config: dict[str, Any]) -> DecoderW
         gate, up = (tensors[prefix + f"mlp.{name}_proj.weight"] for name in ("gate", "up"))
         layers.append(
             DecoderLayer(
-                query_key_value=_by_output(np.concatenate([query, key, value]) * before, 3 * heads),
-                output=_by_input(tensors[prefix + "self_attn.o_proj.weight"], heads),
-                gate_up=_by_output(np.concatenate([gate, up]) * after, 2 * _blocks(len(gate))),
-                down=_by_input(tensors[prefix + "mlp.down_proj.weight"], _blocks(len(gate))),
+                query_key_value=_split_output(np.concatenate([query, key, value]) * before, 3 * heads),
+                output=_split_input(tensors[prefix + "self_attn.o_proj.weight"], heads),
+                gate_up=_split_output(np.concatenate([gate, up]) * after, 2 * _count_blocks(len(gate))),
+                down=_split_input(tensors[prefix + "mlp.down_proj.weight"], _count_blocks(len(gate))),
             )
         )
     embedding = tensors["language_model.embed_tokens.weight"]
@@ -154,15 +158,15 @@ def _read_decoder(tensors: dict[str, Array], config: dict[str, Any]) -> DecoderW
     return DecoderWeights(
         embedding=embedding,
         layers=tuple(layers),
-        head=_by_output(head * tensors["language_model.norm.weight"], _blocks(len(head))),
-        rotation=_rotation(config, size),
+        head=_split_output(head * tensors["language_model.norm.weight"], _count_blocks(len(head))),
+        rotation=_build_rotation(config, size),
         heads=heads,
         epsilon=np.float32(config["rms_norm_eps"]),
         context=config["max_position_embeddings"],
     )
 
 
-def _rotation(config: dict[str, Any], size: int) -> NDArray[np.complex64]:
+def _build_rotation(config: dict[str, Any], size: int) -> NDArray[np.complex64]:
     theta = (config.get("rope_parameters") or config).get("rope_theta", 10000.0)
     frequencies = 1.0 / theta ** (np.arange(0, size, 2, dtype=np.float64) / size)
     angles = np.outer(np.arange(config["max_position_embeddings"], dtype=np.float64), frequencies)
@@ -174,7 +178,7 @@ def _read_vision(tensors: dict[str, Array], config: dict[str, Any]) -> VisionWei
     scale = np.float32((width // heads) ** -0.5)
     layers = []
     for number in range(config["num_hidden_layers"]):
-        layer = _Prefixed(tensors, f"vision_tower.encoder.layers.{number}.")
+        layer = _TensorGroup(tensors, f"vision_tower.encoder.layers.{number}.")
         parts = [layer.linear(f"self_attn.{name}_proj", "layer_norm1") for name in ("q", "k", "v")]
         (query, query_bias), (key, key_bias), (value, value_bias) = parts
         output, output_bias = layer.linear("self_attn.out_proj")
@@ -182,32 +186,32 @@ def _read_vision(tensors: dict[str, Array], config: dict[str, Any]) -> VisionWei
         down, down_bias = layer.linear("mlp.fc2")
         layers.append(
             VisionLayer(
-                query_key_value=_by_output(np.concatenate([query * scale, key, value]), 3 * heads),
+                query_key_value=_split_output(np.concatenate([query * scale, key, value]), 3 * heads),
                 query_key_value_bias=np.concatenate([query_bias * scale, key_bias, value_bias]).reshape(
                     3 * heads, 1, -1
                 ),
-                output=_by_input(output, heads),
+                output=_split_input(output, heads),
                 output_bias=output_bias,
-                up=_by_output(up, _blocks(len(up))),
-                up_bias=up_bias.reshape(_blocks(len(up)), 1, -1),
-                down=_by_input(down, _blocks(len(up))),
+                up=_split_output(up, _count_blocks(len(up))),
+                up_bias=up_bias.reshape(_count_blocks(len(up)), 1, -1),
+                down=_split_input(down, _count_blocks(len(up))),
                 down_bias=down_bias,
             )
         )
-    tower = _Prefixed(tensors, "vision_tower.")
-    projector = _Prefixed(tensors, "multi_modal_projector.")
+    tower = _TensorGroup(tensors, "vision_tower.")
+    projector = _TensorGroup(tensors, "multi_modal_projector.")
     first, first_bias = projector.linear("linear_1")
     second, second_bias = projector.linear("linear_2")
     return VisionWeights(
-        patch=_by_output(tower["embeddings.patch_embedding.weight"].reshape(width, -1), heads),
+        patch=_split_output(tower["embeddings.patch_embedding.weight"].reshape(width, -1), heads),
         class_embedding=tower["embeddings.class_embedding"],
         positions=tower["embeddings.position_embedding.weight"],
         norm_weight=tower["pre_layrnorm.weight"],
         norm_bias=tower["pre_layrnorm.bias"],
         layers=tuple(layers),
-        first=_by_output(first, _blocks(len(first))),
-        first_bias=first_bias.reshape(_blocks(len(first)), 1, -1),
-        second=_by_input(second, _blocks(len(first))),
+        first=_split_output(first, _count_blocks(len(first))),
+        first_bias=first_bias.reshape(_count_blocks(len(first)), 1, -1),
+        second=_split_input(second, _count_blocks(len(first))),
         second_bias=second_bias,
         heads=heads,
         epsilon=np.float32(config.get("layer_norm_eps", 1e-5)),
@@ -217,8 +221,8 @@ def _read_vision(tensors: dict[str, Array], config: dict[str, Any]) -> VisionWei
 
 
 @dataclass(frozen=True, slots=True)
-class _Prefixed:
-    """The tensors below one name."""
+class _TensorGroup:
+    """The tensors with a common name prefix."""
 
     tensors: dict[str, Array]
     prefix: str
@@ -227,7 +231,7 @@ class _Prefixed:
         return self.tensors[self.prefix + name]
 
     def linear(self, name: str, norm: str = "") -> tuple[Array, Array]:
-        """Weight (out, in) and bias of a linear layer, with the norm in front of it folded in."""
+        """Return the weight (out, in) and bias of a linear layer, with the norm before it folded in."""
         weight, bias = self[name + ".weight"], self[name + ".bias"]
         if norm:
             bias = bias + weight @ self[norm + ".bias"]
@@ -235,18 +239,20 @@ class _Prefixed:
         return weight, bias
 
 
-def _blocks(channels: int) -> int:
-    """The fewest equal blocks of at most 64 channels."""
-    return next(count for count in range(-(-channels // _BLOCK), channels + 1) if channels % count == 0)
+def _count_blocks(channels: int) -> int:
+    """Return the smallest number of equal blocks of at most 64 channels."""
+    return next(
+        count for count in range(-(-channels // _MAX_BLOCK_CHANNELS), channels + 1) if channels % count == 0
+    )
 
 
-def _by_output(weight: Array, blocks: int) -> Array:
+def _split_output(weight: Array, blocks: int) -> Array:
     """(out, in) as saved -> (blocks, in, out / blocks): `rows @ stack` has the output channels in blocks."""
     return np.ascontiguousarray(
         weight.reshape(blocks, -1, weight.shape[1]).transpose(0, 2, 1), dtype=np.float32
     )
 
 
-def _by_input(weight: Array, blocks: int) -> Array:
+def _split_input(weight: Array, blocks: int) -> Array:
     """(out, in) as saved -> (blocks, in / blocks, out): takes rows in blocks; the products are to be added up."""
     return np.ascontiguousarray(weight.reshape(len(weight), blocks, -1).transpose(1, 2, 0), dtype=np.float32)

@@ -1,10 +1,14 @@
 """Models in the format of Hugging Face transformers, run in this process.
 
-arguments   what `--model_args` may say
-checkpoint  where the files are, what kind of model they hold, and what they are by content
-adapter     `HfModel`: the `Model` port; tokens are made in one thread, the model computes in another
-text        causal and encoder-decoder models of text
-multimodal  models that also see or hear
+adapter         `HfModel`, the `Model` port: one thread tokenizes, another runs the model
+arguments       `--model_args`
+loading         checkpoint files, config, weights, tokenizer, supported media
+text            causal and encoder-decoder text models: scoring and generation
+prefix_sharing  computes shared prefixes once: prefix tree, pass planning, attention mask, KV cache
+multimodal      models that read images, audio or video
+sampling        from logits to the next token
+batch_budget    how much to compute at once
+preset_models   `HfModel` under the model names of lmms-eval
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`HfModel`: a transformers checkpoint behind the `Model` port.
 
-The checkpoint decides which backend answers: text, or text with pictures and sounds. Tokens are made in one thread and
-the model computes in another; with two windows in flight the model finds the next one ready.
+The checkpoint determines the backend: text, or text with images, audio and video. One thread tokenizes and another runs
+the model. With two windows in flight, the next window is ready when the model needs it.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from assay.core.messages import Media
 from assay.core.ports import Traits
 from assay.core.requests import Request
 from assay.core.responses import Outcome
-from assay.models.hf.arguments import read_arguments
-from assay.models.hf.backend import Backend, Halts, TellsTokens
+from assay.models.hf.arguments import parse_arguments
+from assay.models.hf.backend import Backend, InterruptibleBackend, TokenReportingBackend
 from assay.models.hf.loading.checkpoint import Checkpoint
-from assay.models.hf.multimodal.options import MediaOptions, take_media_options
-from assay.models.presets import OWN, Habits
+from assay.models.hf.multimodal.options import MediaOptions, split_media_options
+from assay.models.presets import DEFAULT_PRESET, ModelPreset
 
 __all__ = ["HfModel"]
 
-_WINDOW = 512
-"""Requests per window: enough that a few-shot prefix shared by a hundred documents costs little, few enough that a window
-takes seconds to minutes."""
+_MAX_WINDOW = 512
+"""Maximum requests per window. Large enough to amortize a few-shot prefix over a hundred documents, small enough that a
+window takes seconds to minutes."""
 
-_GLANCE_S = 0.05
-"""How long an outcome may lie before it is handed on."""
+_POLL_INTERVAL_S = 0.05
+"""Interval between checks for new outcomes."""
 
-_ENGINE = "tokens 1"
-"""To be counted up when a change here changes answers, so that kept ones are not mixed with new ones."""
+_ENGINE_VERSION = "tokens 1"
+"""Increase this when a code change alters answers, so that cached answers are not mixed with new ones."""
 
 
 class HfModel:
@@ -49,8 +49,8 @@ class HfModel:
     'gpt2'
     """
 
-    habits: ClassVar[Habits] = OWN
-    called: ClassVar[str] = "hf"
+    preset: ClassVar[ModelPreset] = DEFAULT_PRESET
+    model_name: ClassVar[str] = "hf"
 
     def __init__(
         self,
@@ -62,16 +62,16 @@ class HfModel:
         **arguments: Any,
     ) -> None:
         given = {"batch_size": batch_size, "device": device, "chat_template": chat_template, **arguments}
-        given["pretrained"] = pretrained or arguments.get("model", "") or self.habits.pretrained
+        given["pretrained"] = pretrained or arguments.get("model", "") or self.preset.pretrained
         given.pop("model", None)
-        self._media, given = take_media_options(given, self.called)
-        self._arguments = read_arguments(given, name=self.called)
+        self._media_options, given = split_media_options(given, self.model_name)
+        self._arguments = parse_arguments(given, name=self.model_name)
         self._checkpoint = Checkpoint(
             self._arguments.pretrained, self._arguments.revision, self._arguments.subfolder
         )
         self._threads: list[ThreadPoolExecutor] = []
-        self._started: float | None = None
-        self._ended = self._tried = 0.0
+        self._first_pass_at: float | None = None
+        self._last_pass_at = self._setup_seconds = 0.0
 
     @property
     def name(self) -> str:
@@ -80,84 +80,89 @@ class HfModel:
 
     @property
     def traits(self) -> Traits:
-        """What the small files of the checkpoint say; nothing is loaded."""
+        """Read from the small files of the checkpoint; no weights are loaded."""
         backend = self._backend
-        window = min(backend.window, _WINDOW)
+        window = min(backend.window, _MAX_WINDOW)
         return Traits(
             abilities=backend.abilities,
             needs=backend.needs,
-            system=self._checkpoint.takes_system(self._arguments.chat_template),
+            system=self._checkpoint.supports_system_message(self._arguments.chat_template),
             answers_without_system=True,
             window=window,
             in_flight=2,
-            tokens=isinstance(backend, TellsTokens),
+            tokens=isinstance(backend, TokenReportingBackend),
         )
 
     def give_tokens(self) -> None:
-        """Every response brings its tokens, where the kind of model is one that tells them."""
-        if isinstance(self._backend, TellsTokens):
-            self._backend.gives_tokens = True
+        """Include tokens and their log probabilities in every response, if the backend can report them."""
+        if isinstance(self._backend, TokenReportingBackend):
+            self._backend.reports_tokens = True
 
     @cached_property
     def _backend(self) -> Backend:
-        wants = self._arguments.backend
-        kind = self._checkpoint.kind if wants == "default" else wants
+        requested = self._arguments.backend
+        kind = self._checkpoint.kind if requested == "default" else requested
         if kind == "multimodal":
             from assay.models.hf.multimodal import MultimodalBackend
 
-            return MultimodalBackend(self._arguments, self._checkpoint, self._media, self.habits)
-        if self._media != MediaOptions():
-            names = ", ".join(f"`{name}`" for name in self._media.identity()) or "`use_cache`"
+            return MultimodalBackend(self._arguments, self._checkpoint, self._media_options, self.preset)
+        if self._media_options != MediaOptions():
+            names = ", ".join(f"`{name}`" for name in self._media_options.to_identity()) or "`use_cache`"
             raise InvalidOption(
-                f"`{self.name}` reads text alone: {names} has no meaning for it", where="--model_args"
+                f"`{self.name}` is a text-only model and does not use {names}", where="--model_args"
             )
         from assay.models.hf.text.backend import TextBackend
 
         return TextBackend(self._arguments, self._checkpoint)
 
     async def identify(self) -> Mapping[str, str]:
-        """What its answers depend on: the content of its files, and the arguments that change answers.
+        """Return what answers depend on: the content of the model files and the arguments that change answers.
 
-        Not in it: where it runs and how much it computes at once, which change the last bits only; where the files lie;
-        and the versions of torch and transformers, which the manifest of a run has.
+        Left out: device and batch size, which change only the last bits; the location of the files; and the versions of
+        torch and transformers, which are in the manifest of the run.
         """
         _check_packages()
-        return await asyncio.to_thread(self._identity)
+        return await asyncio.to_thread(self._build_identity)
 
-    def _identity(self) -> dict[str, str]:
+    def _build_identity(self) -> dict[str, str]:
         arguments, checkpoint = self._arguments, self._checkpoint
         others = {
             name: Checkpoint(source, arguments.revision)
             for name in ("tokenizer", "peft", "delta")
             if (source := getattr(arguments, name))
         }
-        found = {"name": self.name, "engine": _ENGINE, **checkpoint.identify(), "dtype": self._dtype()}
+        found = {
+            "name": self.name,
+            "engine": _ENGINE_VERSION,
+            **checkpoint.identify(),
+            "dtype": self._resolve_dtype(),
+        }
         for name, other in others.items():
             found |= {f"{name}.{key}": value for key, value in other.identify().items()}
         if arguments.chat_template:
-            found["chat_template"] = digest_text(_content(arguments.chat_template))
-        return {**found, **arguments.identity(), **self._backend.identity()}
+            found["chat_template"] = digest_text(_read_template(arguments.chat_template))
+        return {**found, **arguments.to_identity(), **self._backend.to_identity()}
 
-    def _dtype(self) -> str:
-        """The numbers it computes with; `auto` is what the config says."""
+    def _resolve_dtype(self) -> str:
+        """Return the dtype of the weights; `auto` is the dtype in the config."""
         asked = self._arguments.dtype
         if asked != "auto":
             return asked.removeprefix("torch.")
         config = self._checkpoint.config
         text = config.get("text_config") or {}
-        said = next(
+        found = next(
             (one[key] for one in (config, text) for key in ("dtype", "torch_dtype") if one.get(key)),
             "float32",
         )
-        return str(said)
+        return str(found)
 
     def preview(self, request: Request) -> str:
-        """What the model will read, its chat template applied; media as placeholders."""
+        """Return the text that the model will read, with its chat template applied and media as placeholders."""
         _check_packages()
         return self._backend.preview(request)
 
     def prepare(self, part: Media) -> None:
-        """Decode a medium ahead of its turn, as the backend will want it."""
+        """Decode a medium in advance, in the form that the backend needs."""
         self._backend.prepare(part)
 
     async def open(self) -> None:
@@ -168,7 +173,7 @@ class HfModel:
             await asyncio.get_running_loop().run_in_executor(self._threads[1], self._backend.load)
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
-        """Tokens in one thread, the model in another; outcomes as they come."""
+        """Tokenize in one thread, compute in another, and yield outcomes as they become available."""
         if not window:
             return
         if not self._threads:
@@ -177,33 +182,34 @@ class HfModel:
         tokens, model = self._threads
         encoded = await loop.run_in_executor(tokens, self._backend.encode, window)
         ready: deque[Outcome] = deque()
-        left = threading.Event()
+        abandoned = threading.Event()
 
         def compute() -> None:
-            if self._started is None:
-                self._started, self._tried = time.perf_counter(), self._backend.model_seconds
+            if self._first_pass_at is None:
+                self._first_pass_at, self._setup_seconds = time.perf_counter(), self._backend.model_seconds
+
             for outcome in self._backend.answer(encoded):
-                if left.is_set():
+                if abandoned.is_set():
                     return
                 ready.append(outcome)
-            self._ended = time.perf_counter()
+            self._last_pass_at = time.perf_counter()
 
         work = loop.run_in_executor(model, compute)
         try:
             is_done = False
             while not is_done:
-                # looked at now and then: waking this loop for every outcome would make the model wait for it
-                is_done = bool((await asyncio.wait([work], timeout=_GLANCE_S))[0])
+                # polled, because waking the event loop for every outcome would slow down the model
+                is_done = bool((await asyncio.wait([work], timeout=_POLL_INTERVAL_S))[0])
                 while ready:
                     yield ready.popleft()
             await work
         finally:
-            left.set()
-            if not work.done() and isinstance(self._backend, Halts):
-                self._backend.halt()
+            abandoned.set()
+            if not work.done() and isinstance(self._backend, InterruptibleBackend):
+                self._backend.interrupt()
 
     async def close(self) -> None:
-        """Forget the weights."""
+        """Release the weights."""
         threads, self._threads = self._threads, []
         for thread in threads:
             await asyncio.to_thread(thread.shutdown, cancel_futures=True)
@@ -211,12 +217,12 @@ class HfModel:
             self._backend.unload()
 
     @property
-    def waited_share(self) -> float:
-        """The share of the time since the first answer that nothing was computed: the model waited for Python."""
-        if self._started is None or self._ended <= self._started:
+    def idle_share(self) -> float:
+        """The share of the time since the first answer in which the model computed nothing."""
+        if self._first_pass_at is None or self._last_pass_at <= self._first_pass_at:
             return 0.0
-        busy = self._backend.model_seconds - self._tried  # without what was tried while it was opened
-        return max(0.0, 1 - busy / (self._ended - self._started))
+        busy = self._backend.model_seconds - self._setup_seconds  # without the prefix sharing check
+        return max(0.0, 1 - busy / (self._last_pass_at - self._first_pass_at))
 
 
 def _check_packages() -> None:
@@ -225,10 +231,10 @@ def _check_packages() -> None:
             raise MissingPackage.of(package, "the model `hf`", extra="hf", where="--model")
 
 
-def _content(template: str) -> str:
-    """What a template says: of a file its content, else its name or text."""
+def _read_template(template: str) -> str:
+    """Return the content of a template file, or the argument itself if it is not a file."""
     try:
         path = Path(template)
         return path.read_text(encoding="utf-8") if path.is_file() else template
-    except OSError:  # a text no file can be called
+    except OSError:  # template text that is not a valid file name
         return template

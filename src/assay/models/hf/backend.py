@@ -1,4 +1,4 @@
-"""What a kind of transformers model has to offer `HfModel`: the seam between text and multimodal models."""
+"""The interface between `HfModel` and its two backends, text and multimodal."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from assay.core.ports import Ability
 from assay.core.requests import Request
 from assay.core.responses import Outcome
 
-__all__ = ["Backend", "Halts", "TellsTokens"]
+__all__ = ["Backend", "InterruptibleBackend", "TokenReportingBackend"]
 
 
 class Backend(Protocol):
-    """Loads and runs one kind of model. The constructor does no work; torch is imported by `load`.
+    """Loads and runs one kind of model. The constructor does no work; `load` imports torch.
 
-    `encode` and `answer` run in two threads of their own, so that the tokens of the next window are made while the model
-    computes this one.
+    `encode` and `answer` run in separate threads, so that the next window is tokenized while the model computes.
     """
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """Known from the checkpoint's small files."""
+        """Read from the checkpoint's small files, without loading weights."""
         ...
 
     @property
@@ -30,48 +29,48 @@ class Backend(Protocol):
 
     @property
     def window(self) -> int:
-        """Requests it likes to get at once, at most."""
+        """Maximum number of requests per window."""
         ...
 
     @property
     def model_seconds(self) -> float:
-        """Seconds spent inside the model so far; the rest of the time it waited for Python."""
+        """Seconds spent inside the model so far."""
         ...
 
     def load(self) -> None: ...
 
-    def identity(self) -> dict[str, str]:
-        """What its answers depend on beside the files and the arguments all kinds share."""
+    def to_identity(self) -> dict[str, str]:
+        """Return what answers depend on besides the files and the shared arguments."""
         ...
 
     def prepare(self, part: Media) -> None:
-        """Decode a medium ahead of its turn."""
+        """Decode a medium in advance."""
         ...
 
     def preview(self, request: Request) -> str:
-        """What the model will read; works without `load`."""
+        """Return the text that the model will read; works without `load`."""
         ...
 
     def encode(self, window: Sequence[Request]) -> Any:
-        """Whatever `answer` needs of a window: templates applied, texts to tokens, media decoded."""
+        """Prepare a window for `answer`: apply templates, tokenize texts, decode media."""
         ...
 
     def answer(self, encoded: Any) -> Iterator[Outcome]:
-        """One outcome per request of the window, in any order, each as soon as it is known."""
+        """Yield one outcome per request of the window, in any order, as soon as it is available."""
         ...
 
     def unload(self) -> None: ...
 
 
 @runtime_checkable
-class Halts(Protocol):
-    """A backend that can be told, from another thread, to give up what it computes: Ctrl-C does not wait for an answer."""
+class InterruptibleBackend(Protocol):
+    """A backend whose computation another thread can interrupt, so that Ctrl-C does not wait for an answer."""
 
-    def halt(self) -> None: ...
+    def interrupt(self) -> None: ...
 
 
 @runtime_checkable
-class TellsTokens(Protocol):
-    """A backend that tells the log-probability of every token, where somebody wants to know; set before `load`."""
+class TokenReportingBackend(Protocol):
+    """A backend that can report the log probability of every token. Set the attribute before `load`."""
 
-    gives_tokens: bool
+    reports_tokens: bool

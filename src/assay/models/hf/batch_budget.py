@@ -1,17 +1,17 @@
-"""How much is computed at once: found by trying, halved when memory runs out, grown again when it does not."""
+"""How much to compute at once: halved when memory runs out, grown again after a number of successes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Budget", "free_memory", "is_out_of_memory"]
+__all__ = ["BatchBudget", "is_out_of_memory", "release_memory"]
 
-_PATIENCE = 16
-"""Computations that have to succeed before more is tried again."""
+_SUCCESSES_BEFORE_GROWTH = 16
+"""Successful computations in a row before the budget grows."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a device had no memory left, whatever the device calls it."""
+    """Return whether an error means that a device ran out of memory."""
     if type(error).__name__ in ("OutOfMemoryError", "MemoryError"):
         return True
     text = str(error).lower()
@@ -21,44 +21,44 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-class Budget:
-    """A number of tokens or rows that may be computed together.
+class BatchBudget:
+    """The number of tokens or rows to compute together.
 
-    >>> budget = Budget(8)
+    >>> budget = BatchBudget(8)
     >>> budget.halve(), budget.size, budget.halve(), budget.halve(), budget.halve()
     (True, 4, True, True, False)
     """
 
-    def __init__(self, size: int, *, least: int = 1) -> None:
+    def __init__(self, size: int, *, minimum: int = 1) -> None:
         self.size = size
-        self._least = least
-        self._most = size
+        self._minimum = minimum
+        self._maximum = size
         self._successes = 0
 
     def halve(self) -> bool:
-        """Less from now on; False when there is no less."""
-        if self.size <= self._least:
+        """Halve the size; return False if it is at its minimum."""
+        if self.size <= self._minimum:
             return False
-        self._most = max(self._least, self.size - 1)  # this much is known to be too much
-        self.size = max(self._least, self.size // 2)
+        self._maximum = max(self._minimum, self.size - 1)  # this size does not fit
+        self.size = max(self._minimum, self.size // 2)
         self._successes = 0
         return True
 
-    def succeeded(self) -> None:
-        """After a while without trouble, half as much again is tried, below what is known to be too much."""
+    def record_success(self) -> None:
+        """Count a success. After several, grow by half, but stay below the size that did not fit."""
         self._successes += 1
-        if self._successes >= _PATIENCE and self.size < self._most:
-            self.size = min(self._most, self.size + max(1, self.size // 2))
+        if self._successes >= _SUCCESSES_BEFORE_GROWTH and self.size < self._maximum:
+            self.size = min(self._maximum, self.size + max(1, self.size // 2))
             self._successes = 0
 
 
-def free_memory(device: Any) -> None:
-    """Give back what a failed computation left behind."""
+def release_memory(device: Any) -> None:
+    """Release the memory of a failed computation."""
     import gc
 
     import torch
 
-    if device.type != "cpu":  # where nobody gives pages back by itself
+    if device.type != "cpu":  # on a CPU, freed pages are returned without this
         gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

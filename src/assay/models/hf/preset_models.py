@@ -1,4 +1,4 @@
-"""`HfModel` under the names lmms-eval gives models: `getattr(named, "qwen2_5_vl")` is a class with that name's habits."""
+"""`HfModel` under the model names of lmms-eval: `preset_models.qwen2_5_vl` is a subclass with that preset."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from functools import cache
 from assay.models.hf.adapter import HfModel
 from assay.models.presets import PRESETS
 
-__all__ = ["model_named"]
+__all__ = ["make_preset_class"]
 
 
 @cache
-def model_named(name: str) -> type[HfModel]:
-    """The class of a name.
+def make_preset_class(name: str) -> type[HfModel]:
+    """Return the subclass of `HfModel` for a preset.
 
-    >>> model_named("qwen2_5_vl")().name
+    >>> make_preset_class("qwen2_5_vl")().name
     'Qwen/Qwen2.5-VL-3B-Instruct'
     """
-    habits = PRESETS[name]
-    about = f"{habits.pretrained} and its like, by transformers, with the habits of lmms-eval's `{name}`."
-    return type(name, (HfModel,), {"habits": habits, "called": name, "__doc__": about})
+    preset = PRESETS[name]
+    about = f"{preset.pretrained} and similar checkpoints in transformers, with the defaults of lmms-eval's `{name}`."
+    return type(name, (HfModel,), {"preset": preset, "model_name": name, "__doc__": about})
 
 
 def __getattr__(name: str) -> type[HfModel]:
     if name not in PRESETS:
-        raise AttributeError(f"no model is called `{name}` in lmms-eval")
-    return model_named(name)
+        raise AttributeError(f"there is no preset `{name}`")
+    return make_preset_class(name)

@@ -1,4 +1,4 @@
-"""From logits to the next token of each row: the most likely one, or drawn from each row's own numbers."""
+"""From logits to the next token of each row: greedy, or sampled with the row's own random generator."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from assay.core.requests import Generate
 
-__all__ = ["Choice", "choice_of", "choose_tokens", "most_likely"]
+__all__ = ["SamplingSettings", "argmax_tokens", "sample_tokens", "sampling_from_request"]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """How the next token is chosen: the most likely one, or drawn."""
+class SamplingSettings:
+    """How to select the next token. Temperature 0 is greedy."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -26,38 +26,44 @@ class Choice:
         return self.temperature == 0
 
 
-def choice_of(request: Generate, defaults: Any) -> Choice:
-    """What the request says, else what the checkpoint's generation config says."""
+def sampling_from_request(request: Generate, defaults: Any) -> SamplingSettings:
+    """Return the sampling settings of the request, else those of the checkpoint's generation config."""
     settings = request.settings
     if settings.temperature == 0:
-        return Choice()
+        return SamplingSettings()
 
-    def said(name: str, neutral: float) -> float:
+    def read(name: str, neutral: float) -> float:
         value = settings.values.get(name, getattr(defaults, name, None))
         return neutral if value is None else float(value)
 
-    return Choice(settings.temperature, int(said("top_k", 0)), said("top_p", 1.0), said("min_p", 0.0))
+    return SamplingSettings(
+        settings.temperature, int(read("top_k", 0)), read("top_p", 1.0), read("min_p", 0.0)
+    )
 
 
-def choose_tokens(logits: Any, choices: Sequence[Choice], draws: Sequence[random.Random | None]) -> list[int]:
-    """One token per row of `[rows, vocabulary]`. A row's draw does not depend on the other rows."""
+def sample_tokens(
+    logits: Any, settings: Sequence[SamplingSettings], generators: Sequence[random.Random | None]
+) -> list[int]:
+    """Select one token per row of `[rows, vocabulary]`. A row's sample does not depend on the other rows."""
     import torch
 
     with torch.inference_mode():
-        tokens = most_likely(logits)
-        groups: dict[Choice, list[int]] = {}
-        for row, choice in enumerate(choices):
+        tokens = argmax_tokens(logits)
+        groups: dict[SamplingSettings, list[int]] = {}
+        for row, choice in enumerate(settings):
             if not choice.is_greedy:
                 groups.setdefault(choice, []).append(row)
         for choice, rows in groups.items():
-            numbers = [draw.random() for row in rows if (draw := draws[row]) is not None]
-            tokens[rows] = _drawn(logits[rows].float(), choice, torch.tensor(numbers, device=logits.device))
+            numbers = [draw.random() for row in rows if (draw := generators[row]) is not None]
+            tokens[rows] = _draw_tokens(
+                logits[rows].float(), choice, torch.tensor(numbers, device=logits.device)
+            )
         found: list[int] = tokens.tolist()
         return found
 
 
-def most_likely(logits: Any) -> Any:
-    """The first of the most likely tokens of each row; on a processor NumPy finds it many times faster than torch."""
+def argmax_tokens(logits: Any) -> Any:
+    """Return the first of the most likely tokens of each row. On a CPU, NumPy is many times faster than torch."""
     import torch
 
     if logits.device.type == "cpu" and logits.dtype == torch.float32:
@@ -65,8 +71,8 @@ def most_likely(logits: Any) -> Any:
     return logits.argmax(-1)
 
 
-def _drawn(logits: Any, choice: Choice, numbers: Any) -> Any:
-    """Draw by walking along the probabilities until the number is reached; sorted only where a limit needs it."""
+def _draw_tokens(logits: Any, choice: SamplingSettings, numbers: Any) -> Any:
+    """Sample by inverting the cumulative distribution. Sorts only if `top_k` or `top_p` needs it."""
     import torch
 
     logits = logits / choice.temperature
@@ -80,8 +86,8 @@ def _drawn(logits: Any, choice: Choice, numbers: Any) -> Any:
         probabilities[probabilities < choice.min_p * probabilities.amax(-1, keepdim=True)] = 0
     if choice.top_p < 1:
         before = probabilities.cumsum(-1) - probabilities
-        probabilities[before >= choice.top_p] = 0  # the most likely one always stays
-    along = probabilities.cumsum(-1)
-    reached = numbers[:, None].double() * along[:, -1:]
-    places = torch.searchsorted(along, reached, right=True).clamp(max=along.shape[-1] - 1)
-    return places[:, 0] if order is None else order.gather(-1, places)[:, 0]
+        probabilities[before >= choice.top_p] = 0  # the most likely token is always kept
+    cumulative = probabilities.cumsum(-1)
+    targets = numbers[:, None].double() * cumulative[:, -1:]
+    positions = torch.searchsorted(cumulative, targets, right=True).clamp(max=cumulative.shape[-1] - 1)
+    return positions[:, 0] if order is None else order.gather(-1, positions)[:, 0]

@@ -1,14 +1,14 @@
-"""The engine of llama.cpp inside this process: tokens in, tokens or log-probabilities out.
+"""llama.cpp in this process: tokens in, tokens or log probabilities out.
 
-`xllamacpp` runs llama.cpp's own server on threads: slots that compute together, and a cache of what each slot read last.
-Generation goes through a Python call. Only the tokenizer is behind HTTP, so it is asked on the loopback address the server
-listens on anyway, closed to others by a key made for this process.
+`xllamacpp` runs the server of llama.cpp in threads. Its slots compute together, and each caches its last prompt. Generation
+goes through a Python call. Only the tokenizer needs HTTP, so it is called on the loopback address that the server listens on
+anyway, protected by a key made for this process.
 
-A slot computes what a prompt shares with the one before it once. That must not change answers, and left alone it would:
-llama.cpp computes one token alone a little differently than several together, so a prompt of which only the last token is
-new gets other numbers than one that is read from the start. So every prompt is read in two steps, whatever the slot holds:
-all but its last token (with a token put behind them, so that they are several), then the last one alone. Only what was
-read as part of such a first step is kept for the next prompt; what was written is not.
+A slot computes a prefix that a prompt shares with the previous one only once. This must not change answers, but by default it
+would: llama.cpp computes a single token slightly differently from several tokens together, so a prompt whose only new token is
+the last gives other numbers than one that is read from the start. So every prompt is read in two steps, whatever the slot
+has cached: all but its last token (followed by a filler token, so that they are several), then the last token alone. Only
+tokens read in such a first step are reused for the next prompt; generated tokens are not.
 """
 
 from __future__ import annotations
@@ -25,25 +25,32 @@ from urllib.parse import urlsplit
 
 from assay.core.errors import DatasetError
 from assay.core.responses import Finish, Tokens
-from assay.models.tokens import Unanswerable, tokens_of_bytes
+from assay.models.tokens import Unanswerable, tokens_from_bytes
 
-__all__ = ["Engine", "Loading", "Step", "Stopped", "Written", "tokens_of"]
+__all__ = [
+    "GeneratedText",
+    "GenerationStopped",
+    "LlamaCppEngine",
+    "LoadingOptions",
+    "TokenStep",
+    "tokens_from_steps",
+]
 
-_FORCED = 1e6
-"""Added to a token's logit so that it is the one that is written; what is reported is its probability without."""
+_FORCING_BIAS = 1e6
+"""Added to the logit of a token to force it. The reported log probability is without this bias."""
 
 
-class Stopped(Exception):
-    """The answer is no longer wanted."""
+class GenerationStopped(Exception):
+    """The model was closed during generation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loading:
-    """How the file is loaded."""
+class LoadingOptions:
+    """How to load the file."""
 
     path: str
     n_ctx: int
-    """Tokens each slot holds."""
+    """Context length of each slot."""
 
     slots: int = 1
     threads: int = 1
@@ -51,76 +58,76 @@ class Loading:
     flash_attn: bool = False
     cache_prompt: bool = True
     filler: int = 0
-    """A token that can stand behind a prompt."""
+    """A token to put after a prompt."""
 
 
 @dataclass(slots=True)
 class _Slot:
-    """One of the places that compute, and the tokens it has read that the next prompt may share."""
+    """A slot of the server and its cached tokens that the next prompt can share."""
 
     number: int
-    read: list[int] | None = None
-    """None: not known."""
+    tokens: list[int] | None = None
+    """None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One token: the bytes it wrote, and how likely it was before temperature and limits."""
+class TokenStep:
+    """One token: its bytes, and its log probability before temperature and sampling limits."""
 
     content: bytes
     logprob: float
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Step:
-        """As llama.cpp says it."""
-        return cls(bytes(said.get("bytes") or ()) or str(said["token"]).encode(), float(said["logprob"]))
+    def from_reply(cls, reply: Mapping[str, Any]) -> TokenStep:
+        """Parse a token in a reply of llama.cpp."""
+        return cls(bytes(reply.get("bytes") or ()) or str(reply["token"]).encode(), float(reply["logprob"]))
 
 
-def tokens_of(steps: Sequence[Step]) -> Tokens:
-    """The steps of an answer; their bytes are characters only together."""
-    return tokens_of_bytes([step.content for step in steps], [step.logprob for step in steps])
+def tokens_from_steps(steps: Sequence[TokenStep]) -> Tokens:
+    """Return the tokens of an answer. A character can span the bytes of several steps."""
+    return tokens_from_bytes([step.content for step in steps], [step.logprob for step in steps])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What came out of one generation."""
+class GeneratedText:
+    """A generated text and its token counts."""
 
     text: str
     finish: Finish
-    read: int
-    written: int
-    steps: tuple[Step, ...] = ()
-    """Every token with its log-probability, where these were asked for."""
+    prompt_tokens: int
+    generated_tokens: int
+    steps: tuple[TokenStep, ...] = ()
+    """Every token with its log probability, if requested."""
 
 
-class Engine:
-    """A loaded file. Each of its slots is for one thread at a time."""
+class LlamaCppEngine:
+    """A loaded model file. Each slot serves one thread index a time."""
 
-    def __init__(self, loading: Loading) -> None:
-        """Load it.
+    def __init__(self, options: LoadingOptions) -> None:
+        """Load the file.
 
         Raises:
-            DatasetError: llama.cpp does not take the file.
+            DatasetError: llama.cpp cannot load the file.
         """
-        self._loading = loading
+        self._options = options
         self._key = secrets.token_hex(16)
-        self._server = _start(loading, self._key)
+        self._server = _start_server(options, self._key)
         self._host = urlsplit(str(self._server.listening_address)).netloc
         self._stopped = threading.Event()
-        self._slots = [_Slot(number) for number in range(loading.slots)]
-        self._begin()
+        self._slots = [_Slot(number) for number in range(options.slots)]
+        self._wait_until_ready()
 
-    def _begin(self) -> None:
-        """Wait until it answers: a server that is given up while it is still starting is waited for without end."""
-        self._server.handle_completions({"prompt": [self._loading.filler], "n_predict": 0, "id_slot": 0})
+    def _wait_until_ready(self) -> None:
+        """Wait for the first reply, because a server that is released while starting blocks forever."""
+        self._server.handle_completions({"prompt": [self._options.filler], "n_predict": 0, "id_slot": 0})
 
     def stop(self) -> None:
-        """Let go of every answer under way, and of the weights."""
+        """Stop all generation and release the weights."""
         self._stopped.set()
         self._server = None
 
     def encode(self, texts: Sequence[str], special: bool) -> list[list[int]]:
-        """The tokens of each text, with the special tokens the file asks for or without."""
+        """Tokenize texts, with or without the special tokens configured in the file."""
         return [self._tokenize(text, special) for text in texts]
 
     def generate(
@@ -131,98 +138,115 @@ class Engine:
         max_tokens: int,
         sampling: Mapping[str, Any],
         stop: Sequence[str] = (),
-        enough: Callable[[str], bool] | None = None,
-        chances: bool = False,
-    ) -> Written:
-        """Write on from the tokens of a prompt until a stop string, the end token, the limit, or `enough(text)`."""
+        is_complete: Callable[[str], bool] | None = None,
+        log_probabilities: bool = False,
+    ) -> GeneratedText:
+        """Generate until a stop string, the end token, the token limit, or until `is_complete(text)`."""
         pieces: list[str] = []
-        steps: list[Step] = []
+        steps: list[TokenStep] = []
         last: dict[str, Any] = {}
 
-        def hear(piece: dict[str, Any]) -> bool:
+        def on_piece(piece: dict[str, Any]) -> bool:
             last.update(piece)
             for choice in piece.get("choices", ()):
                 pieces.append(choice["text"])
-                if chances and choice.get("logprobs"):
-                    steps.extend(map(Step.of, choice["logprobs"].get("content") or ()))
+                if log_probabilities and choice.get("logprobs"):
+                    steps.extend(map(TokenStep.from_reply, choice["logprobs"].get("content") or ()))
                 last["finish"] = choice.get("finish_reason") or last.get("finish")
-            if enough is not None and pieces and enough("".join(pieces)):
+            if is_complete is not None and pieces and is_complete("".join(pieces)):
                 last["finish"] = "stop"
                 return True
             return self._stopped.is_set()
 
-        self._read(prompt, slot)
-        asked = {
+        self.prefill(prompt, slot=slot)
+        parameters = {
             "prompt": prompt, "n_predict": max_tokens, "stop": [text for text in stop if text], "stream": True,
-            "cache_prompt": True, "id_slot": slot, **sampling, **({"n_probs": 1} if chances else {}),
+            "cache_prompt": True, "id_slot": slot, **sampling, **({"n_probs": 1} if log_probabilities else {}),
         }  # fmt: skip
-        self._live.handle_completions(asked, hear)
-        self._check(last)
+        self.server.handle_completions(parameters, on_piece)
+        self._raise_for_error(last)
         finish: Finish = "stop" if last.get("finish") == "stop" else "length"
         usage = last.get("usage") or {}
-        return Written(
+        return GeneratedText(
             text="".join(pieces),
             finish=finish,
-            read=len(prompt),
-            written=int(usage.get("completion_tokens", len(pieces))),
+            prompt_tokens=len(prompt),
+            generated_tokens=int(usage.get("completion_tokens", len(pieces))),
             steps=tuple(steps),
         )
 
-    def score(self, context: list[int], continuation: list[int], *, slot: int = 0) -> tuple[list[Step], bool]:
-        """The tokens of a continuation with their log-probabilities, and whether each is the likeliest.
+    def score(
+        self, context: list[int], continuation: list[int], *, slot: int = 0
+    ) -> tuple[list[TokenStep], bool]:
+        """Return the tokens of a continuation with their log probabilities, and whether all are the most likely.
 
-        Each token is written by force, in a request of its own, so that llama.cpp reports its probability; what was
-        read before is in the slot's cache, so that each request costs one token.
+        Each token is forced in a request of its own, so that llama.cpp reports its log probability. Earlier tokens are
+        in the cache of the slot, so each request computes one token.
         """
-        self._read(context, slot)
-        steps, greedy = list[Step](), True
+        self.prefill(context, slot=slot)
+        steps, greedy = list[TokenStep](), True
         read = list(context)
         for token in continuation:
-            asked = {
+            parameters = {
                 "prompt": read, "n_predict": 1, "temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "n_probs": 1,
-                "logit_bias": [[token, _FORCED]], "cache_prompt": True, "id_slot": slot,
+                "logit_bias": [[token, _FORCING_BIAS]], "cache_prompt": True, "id_slot": slot,
             }  # fmt: skip
-            reply = self._live.handle_completions(asked)
-            self._check(reply)
+            reply = self.server.handle_completions(parameters)
+            self._raise_for_error(reply)
             (step,) = reply["choices"][0]["logprobs"]["content"]
             if step["id"] != token:
-                raise RuntimeError(f"llama.cpp wrote token {step['id']} where {token} was asked for")
-            steps.append(Step.of(step))
+                raise RuntimeError(
+                    f"llama.cpp generated token {step['id']} instead of the forced token {token}"
+                )
+            steps.append(TokenStep.from_reply(step))
             greedy = greedy and step["top_logprobs"][0]["id"] == token
             read.append(token)
         return steps, greedy
 
-    def _read(self, prompt: list[int], number: int) -> None:
-        """Have a slot read all but the last token of a prompt, computed as if it were read from the start."""
-        slot, wanted = self._slots[number], prompt[:-1]
-        before, slot.read = slot.read, None  # until it has read this, nobody knows what it holds
-        shared = _shared(before, wanted) if before is not None and self._loading.cache_prompt else None
-        if shared is None:
-            self._step(number, [*wanted, self._loading.filler], fresh=True)
-        elif shared < len(wanted):
-            if shared == len(before or ()):  # what was written behind it may happen to go on like the prompt
-                other = self._loading.filler + (wanted[shared] == self._loading.filler)
-                self._step(number, [*wanted[:shared], other])
-            self._step(number, [*wanted, self._loading.filler])
-        slot.read = wanted
+    def reset_slot(self, number: int) -> None:
+        """Forget what a slot has cached. Needed after a direct call of the server."""
+        self._slots[number].tokens = None
 
-    def _step(self, slot: int, tokens: list[int], *, fresh: bool = False) -> None:
-        asked = {
+    def prefill(self, prompt: list[int], *, slot: int) -> None:
+        """Read all but the last token of a prompt into a slot, with the same result as from an empty cache."""
+        state, wanted = self._slots[slot], prompt[:-1]
+        before, state.tokens = state.tokens, None  # the content of the slot is unknown until this succeeds
+        shared = (
+            _count_shared_tokens(before, wanted)
+            if before is not None and self._options.cache_prompt
+            else None
+        )
+        if shared is None:
+            self._run_prefill(slot, [*wanted, self._options.filler], clear_cache=True)
+        elif shared < len(wanted):
+            if shared == len(before or ()):  # generated tokens in the cache may match the prompt by chance
+                other = self._options.filler + (wanted[shared] == self._options.filler)
+                self._run_prefill(slot, [*wanted[:shared], other])
+            self._run_prefill(slot, [*wanted, self._options.filler])
+        state.tokens = wanted
+
+    def _run_prefill(self, slot: int, tokens: list[int], *, clear_cache: bool = False) -> None:
+        parameters = {
             "prompt": tokens, "n_predict": 0, "temperature": 0.0, "samplers": ["top_k"], "top_k": 1,
-            "cache_prompt": not fresh, "id_slot": slot,
+            "cache_prompt": not clear_cache, "id_slot": slot,
         }  # fmt: skip
-        self._check(self._live.handle_completions(asked))
+        self._raise_for_error(self.server.handle_completions(parameters))
 
     @property
-    def _live(self) -> Any:
+    def server(self) -> Any:
+        """The server of llama.cpp.
+
+        Raises:
+            GenerationStopped: The engine was stopped.
+        """
         server = self._server
         if server is None or self._stopped.is_set():
-            raise Stopped
+            raise GenerationStopped
         return server
 
-    def _check(self, reply: Mapping[str, Any]) -> None:
+    def _raise_for_error(self, reply: Mapping[str, Any]) -> None:
         if self._stopped.is_set():
-            raise Stopped
+            raise GenerationStopped
         if error := reply.get("error"):
             message = str(error.get("message", error) if isinstance(error, dict) else error)
             if isinstance(error, dict) and int(error.get("code", 500)) < 500:
@@ -230,40 +254,40 @@ class Engine:
             raise RuntimeError(f"llama.cpp failed: {message}")
 
     def _tokenize(self, text: str, special: bool) -> list[int]:
-        asked = json.dumps({"content": text, "add_special": special, "parse_special": True})
+        parameters = json.dumps({"content": text, "add_special": special, "parse_special": True})
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
-        _ = self._live
+        _ = self.server
         with closing(http.client.HTTPConnection(self._host, timeout=60)) as connection:
-            connection.request("POST", "/tokenize", asked.encode(), headers)
+            connection.request("POST", "/tokenize", parameters.encode(), headers)
             reply = json.loads(connection.getresponse().read())
-        self._check(reply)
+        self._raise_for_error(reply)
         return [int(token) for token in reply["tokens"]]
 
 
-def _shared(one: list[int], other: list[int]) -> int:
-    """How many tokens two lists begin with together."""
-    for at, (mine, yours) in enumerate(zip(one, other, strict=False)):
+def _count_shared_tokens(one: list[int], other: list[int]) -> int:
+    """Return the length of the common prefix of two lists."""
+    for index, (mine, yours) in enumerate(zip(one, other, strict=False)):
         if mine != yours:
-            return at
+            return index
     return min(len(one), len(other))
 
 
-def _start(loading: Loading, key: str) -> Any:
+def _start_server(options: LoadingOptions, key: str) -> Any:
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
-    parameters.model.path = loading.path
-    parameters.n_ctx = loading.n_ctx * loading.slots
-    parameters.n_parallel = loading.slots
-    parameters.n_gpu_layers = loading.n_gpu_layers
-    parameters.cpuparams.n_threads = loading.threads
-    parameters.cpuparams_batch.n_threads = loading.threads
+    parameters.model.path = options.path
+    parameters.n_ctx = options.n_ctx * options.slots
+    parameters.n_parallel = options.slots
+    parameters.n_gpu_layers = options.n_gpu_layers
+    parameters.cpuparams.n_threads = options.threads
+    parameters.cpuparams_batch.n_threads = options.threads
     kinds = xllamacpp.llama_flash_attn_type
     parameters.flash_attn_type = (
-        kinds.LLAMA_FLASH_ATTN_TYPE_ENABLED if loading.flash_attn else kinds.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        kinds.LLAMA_FLASH_ATTN_TYPE_ENABLED if options.flash_attn else kinds.LLAMA_FLASH_ATTN_TYPE_DISABLED
     )
-    parameters.fit_params = False  # it would shorten n_ctx unasked
-    parameters.cache_ram_mib = 0  # prompts of slots only: what was read long ago is not kept
+    parameters.fit_params = False  # it would reduce n_ctx
+    parameters.cache_ram_mib = 0  # cache only the last prompt of each slot
     parameters.warmup = False
     parameters.verbosity = -1
     parameters.api_keys = [key]
@@ -272,7 +296,7 @@ def _start(loading: Loading, key: str) -> Any:
         return xllamacpp.Server(parameters)
     except RuntimeError as error:
         raise DatasetError(
-            f"llama.cpp does not load the model: {error}",
-            where=loading.path,
-            hint="is it a whole .gguf file of an architecture this version knows, and is there memory for it?",
+            f"llama.cpp cannot load the model: {error}",
+            where=options.path,
+            hint="check that the .gguf file is complete, its architecture is supported, and there is is_complete memory",
         ) from None

@@ -1,7 +1,7 @@
-"""What every adapter that works on tokens shares: pairs, windows, stop strings, thinking. Pure functions, no tokenizer of its own.
+"""Shared code of adapters that work on tokens: token pairs, rolling windows, stop strings, reasoning, chat templates.
 
-The meaning is lm-evaluation-harness's, so that scores can be compared; where it would crash (a continuation without
-tokens), `Unanswerable` says why, and the adapter makes that one request's failure of it.
+The rules are those of lm-evaluation-harness, so that scores are comparable. Where it would crash (a continuation without
+tokens), `Unanswerable` is raised, and the adapter reports a failure for that request.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from assay.models.tokens.pairs import (
     encode_pairs,
     fit_pair,
     fit_prompt,
-    rolling_windows,
+    split_rolling_windows,
 )
-from assay.models.tokens.stop_strings import StopWatch, cut_at_stops, split_thinking
-from assay.models.tokens.token_texts import pieces_of, tokens_of_bytes, told_tokens
+from assay.models.tokens.stop_strings import StopStringDetector, cut_at_stops, split_thinking
+from assay.models.tokens.token_texts import build_tokens, decode_each_token, tokens_from_bytes
 
 __all__ = [
     "EncodeTexts",
     "Pair",
-    "StopWatch",
+    "StopStringDetector",
     "TextEncoder",
     "Unanswerable",
+    "build_tokens",
     "cut_at_stops",
+    "decode_each_token",
     "encode_pair",
     "encode_pairs",
     "fit_pair",
     "fit_prompt",
-    "pieces_of",
-    "rolling_windows",
+    "split_rolling_windows",
     "split_thinking",
-    "told_tokens",
-    "tokens_of_bytes",
+    "tokens_from_bytes",
 ]

@@ -1,7 +1,6 @@
-"""A chat template as model files carry it: Jinja, written for the environment of `transformers`.
+"""Render the chat template of a model file: a Jinja template for the environment of `transformers`.
 
-Messages become the one text the tokenizer reads. The template is code from a file nobody vouches for, so it runs in
-Jinja's sandbox.
+The template is untrusted code, so it runs in Jinja's sandbox.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from assay.core.errors import DatasetError
 from assay.core.messages import Prompt, Text
 from assay.models.tokens.pairs import Unanswerable
 
-__all__ = ["ChatTemplate", "takes_system", "text_of"]
+__all__ = ["ChatTemplate", "require_text", "supports_system_message"]
 
-_MARK = "a system message nobody else would write"
+_PROBE_TEXT = "assay system message probe"
 
 
 class ChatTemplate:
-    """One template with the texts of the tokens it may name.
+    """A chat template and the special tokens it can refer to.
 
     >>> chat = ChatTemplate("{% for m in messages %}[{{ m.role }}] {{ m.content }}\\n{% endfor %}[assistant]")
     >>> chat.render(Prompt.of_text("Hi"))
@@ -39,55 +38,55 @@ class ChatTemplate:
             self._template = _compile(source)
         except TemplateError as error:
             raise DatasetError(
-                f"the chat template cannot be read: {error}", where="chat_template of the model"
+                f"invalid chat template: {error}", where="chat_template of the model"
             ) from None
 
     def render(self, prompt: Prompt) -> str:
-        """The chat as one text; a last message of the assistant's own is left open, to be continued.
+        """Render a chat prompt. If it ends with an assistant message, that message is left open.
 
         Raises:
-            Unanswerable: The template refuses these messages.
+            Unanswerable: The template raises an error for these messages.
         """
-        text_of(prompt)
+        require_text(prompt)
         messages = [{"role": message.role, "content": message.text} for message in prompt.messages]
-        begun = messages[-1]["content"].strip() if prompt.continues else ""
-        if not begun:
+        reply_start = messages[-1]["content"].strip() if prompt.continues else ""
+        if not reply_start:
             return self._render(messages[:-1] if prompt.continues else messages, open_turn=True)
         text = self._render(messages, open_turn=False)
-        place = text.rfind(begun)
-        if place < 0:
-            raise Unanswerable("the chat template leaves out the answer that was begun")
-        return text[: place + len(begun)]
+        position = text.rfind(reply_start)
+        if position < 0:
+            raise Unanswerable("the chat template drops the start of the reply")
+        return text[: position + len(reply_start)]
 
     @property
-    def takes_system(self) -> bool:
-        """Whether a system message reaches the model: some templates refuse it, some leave it out."""
-        messages = [{"role": "system", "content": _MARK}, {"role": "user", "content": "?"}]
+    def supports_system_message(self) -> bool:
+        """Whether the template renders system messages: some templates raise an error, some drop them."""
+        messages = [{"role": "system", "content": _PROBE_TEXT}, {"role": "user", "content": "?"}]
         try:
-            return _MARK in self._render(messages, open_turn=True)
+            return _PROBE_TEXT in self._render(messages, open_turn=True)
         except Unanswerable:
             return False
 
     def _render(self, messages: list[dict[str, str]], *, open_turn: bool) -> str:
-        """`open_turn`: the text ends where the assistant begins to speak."""
+        """`open_turn`: end the text where the reply of the assistant starts."""
         try:
             return self._template.render(messages=messages, add_generation_prompt=open_turn, **self._names)
         except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
-            raise Unanswerable(f"the chat template refuses these messages: {error}") from None
+            raise Unanswerable(f"chat template error: {error}") from None
 
 
-def takes_system(source: str) -> bool:
-    """Whether a system message comes through a template, as far as that can be told without its tokenizer.
+def supports_system_message(source: str) -> bool:
+    """Return whether a template renders system messages; True if that cannot be determined without the tokenizer.
 
-    >>> takes_system("{% for m in messages %}{{ m.content }}{% endfor %}"), takes_system("{{ messages[-1].content }}")
+    >>> supports_system_message("{% for m in messages %}{{ m.content }}{% endfor %}"), supports_system_message("{{ messages[-1].content }}")
     (True, False)
     """
     try:
         template = ChatTemplate(source)
         template._render([{"role": "user", "content": "?"}], open_turn=True)
-    except (DatasetError, Unanswerable):  # it wants something that only the tokenizer has
+    except (DatasetError, Unanswerable):  # the template needs the tokenizer
         return True
-    return template.takes_system
+    return template.supports_system_message
 
 
 def _compile(source: str) -> Template:
@@ -95,31 +94,31 @@ def _compile(source: str) -> Template:
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
     environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _refuse
-    environment.globals["strftime_now"] = _now
+    environment.globals["raise_exception"] = _raise_template_error
+    environment.globals["strftime_now"] = _format_now
     return environment.from_string(source)
 
 
 def _to_json(value: Any, **settings: Any) -> str:
-    """JSON without HTML's escapes, which Jinja's own filter makes."""
+    """Serialize to JSON without the HTML escapes of Jinja's own filter."""
     return json.dumps(value, ensure_ascii=False, **settings)
 
 
-def _refuse(message: str) -> NoReturn:
+def _raise_template_error(message: str) -> NoReturn:
     raise TemplateError(message)
 
 
-def _now(form: str) -> str:
+def _format_now(form: str) -> str:
     return datetime.now().astimezone().strftime(form)
 
 
-def text_of(prompt: Prompt) -> str:
-    """The text of a prompt without template.
+def require_text(prompt: Prompt) -> str:
+    """Return the text of a prompt without a template.
 
     Raises:
-        Unanswerable: There is more than text in it.
+        Unanswerable: The prompt contains media.
     """
     if any(not isinstance(part, Text) for message in prompt.messages for part in message.parts):
         kinds = sorted({type(part).__name__.lower() for part in prompt.media})
-        raise Unanswerable(f"it reads text, not {' and '.join(kinds)}")
+        raise Unanswerable(f"the model does not support {' and '.join(kinds)}")
     return prompt.text

@@ -1,20 +1,20 @@
-"""Where an answer ends: stop strings, exact also when they cross token borders, and the end of thinking."""
+"""Where an answer ends: stop strings, also across token boundaries, and the end of the reasoning."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-__all__ = ["StopWatch", "cut_at_stops", "split_thinking"]
+__all__ = ["StopStringDetector", "cut_at_stops", "split_thinking"]
 
 _UNFINISHED = "\ufffd"
-"""What a tokenizer writes for bytes that are no character yet."""
+"""The replacement character that a tokenizer returns for an incomplete character."""
 
 _LONGEST_CHARACTER = 4
-"""Tokens a character may take: it has at most four bytes."""
+"""Maximum tokens per character: a character has at most four bytes."""
 
 
 def cut_at_stops(text: str, stops: Sequence[str]) -> str:
-    """The text before the first stop string; the stops are looked for in their order, as lm-eval does it.
+    """Cut the text at each stop string in turn, as lm-eval does.
 
     >>> cut_at_stops("one\\n\\nQ: two", ["Q:", "\\n\\n"])
     'one'
@@ -26,49 +26,49 @@ def cut_at_stops(text: str, stops: Sequence[str]) -> str:
 
 
 def split_thinking(text: str, end_mark: str) -> tuple[str | None, str]:
-    """What was thought and what was answered. Without the mark everything is answer; after its last occurrence the answer begins.
+    """Split a text into reasoning and answer at the last end mark. Without a mark, everything is the answer.
 
     >>> split_thinking("hm, 4?</think> 5", "</think>")
     ('hm, 4?', '5')
     """
     if not end_mark or end_mark not in text:
         return None, text.lstrip() if end_mark else text
-    thought, _, answer = text.rpartition(end_mark)
-    return thought, answer.lstrip()
+    reasoning, _, answer = text.rpartition(end_mark)
+    return reasoning, answer.lstrip()
 
 
-class StopWatch:
-    """Hears tokens one by one and says when a stop string has been written, however the tokens cut it.
+class StopStringDetector:
+    """Detects when generated tokens complete a stop string, even if it spans several tokens.
 
-    Only the tokens since the last sure character are decoded again, so the cost of a token does not grow with the text.
+    Only the tokens since the last complete character are decoded again, so the cost per token is constant.
 
-    >>> watch = StopWatch(["</s>"], lambda tokens: "".join(map(chr, tokens)))
-    >>> [watch.hear(ord(letter)) for letter in "a</s>"]
+    >>> detector = StopStringDetector(["</s>"], lambda tokens: "".join(map(chr, tokens)))
+    >>> [detector.add_token(ord(letter)) for letter in "a</s>"]
     [False, False, False, False, True]
     """
 
     def __init__(self, stops: Sequence[str], decode: Callable[[list[int]], str], *, after: str = "") -> None:
-        """`after`: stop strings count only behind this text (the end of thinking)."""
+        """`after`: ignore stop strings before this text (the end of the reasoning)."""
         self._stops = tuple(stop for stop in stops if stop)
         self._decode = decode
         self._after = after
-        self._keep = max((len(stop) for stop in (*self._stops, after)), default=1) - 1
+        self._tail_length = max((len(stop) for stop in (*self._stops, after)), default=1) - 1
         self._tokens: list[int] = []
-        self._start = self._sure = 0
+        self._start = self._complete = 0
         self._tail = ""
 
-    def hear(self, token: int) -> bool:
-        """Whether a stop string is complete with this token."""
+    def add_token(self, token: int) -> bool:
+        """Add a token; return whether it completes a stop string."""
         if not self._stops:
             return False
         self._tokens.append(token)
-        known = self._decode(self._tokens[self._start : self._sure])
+        known = self._decode(self._tokens[self._start : self._complete])
         text = self._decode(self._tokens[self._start :])
-        if text.endswith(_UNFINISHED) and len(self._tokens) - self._sure < _LONGEST_CHARACTER:
-            return False  # the character may still become another one
+        if text.endswith(_UNFINISHED) and len(self._tokens) - self._complete < _LONGEST_CHARACTER:
+            return False  # the character is not complete yet
         tail = self._tail + text[len(known) :]
-        self._start, self._sure = self._sure, len(self._tokens)
+        self._start, self._complete = self._complete, len(self._tokens)
         if self._after and self._after in tail:
             tail, self._after = tail.partition(self._after)[2], ""
-        self._tail = tail[-self._keep :] if self._keep else ""
+        self._tail = tail[-self._tail_length :] if self._tail_length else ""
         return not self._after and any(stop in tail for stop in self._stops)

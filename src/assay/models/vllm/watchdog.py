@@ -1,7 +1,7 @@
-"""Processes that must not outlive us: vLLM's engine goes on for ever when its parent is killed outright.
+"""End the processes of vLLM when this process is killed; otherwise they would run forever.
 
-A small process waits at a pipe whose other end only we hold. When we die, however that happens, the pipe closes, and the
-processes it was told of are ended.
+A small process reads from a pipe whose other end only this process holds. When this process dies for any reason, the
+pipe closes and the watched processes are terminated.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ __all__ = ["Watchdog"]
 
 _SCRIPT = """
 import os, signal, sys, time
-def began(pid):
+def start_time(pid):
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[19]
     except OSError:
         return None
-watched = {int(pid): began(pid) for pid in sys.argv[1:]}
+watched = {int(pid): start_time(pid) for pid in sys.argv[1:]}
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-if sys.stdin.buffer.read():  # a byte: all is well, nobody is to be ended
+if sys.stdin.buffer.read():  # a byte: dismissed
     sys.exit()
-for sign in (signal.SIGTERM, signal.SIGKILL):
+for signal_number in (signal.SIGTERM, signal.SIGKILL):
     for pid, start in watched.items():
-        if start is not None and began(pid) == start:  # not another process with an old number
+        if start is not None and start_time(pid) == start:  # not another process with a reused pid
             try:
-                os.kill(pid, sign)
+                os.kill(pid, signal_number)
             except OSError:
                 pass
-    until = time.monotonic() + 5
-    while time.monotonic() < until and any(start is not None and began(pid) == start for pid, start in watched.items()):
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and any(start is not None and start_time(pid) == start for pid, start in watched.items()):
         time.sleep(0.1)
 """
 
 
 class Watchdog:
-    """Ends some processes when this one dies. Does nothing where there is no `/proc` to look at."""
+    """Ends some processes when this one dies. Does nothing on systems without `/proc`."""
 
     def __init__(self, pids: Iterable[int]) -> None:
-        named = [str(pid) for pid in pids]
+        arguments = [str(pid) for pid in pids]
         self._process: subprocess.Popen[bytes] | None = None
-        if named and Path("/proc/self/stat").exists():
+        if arguments and Path("/proc/self/stat").exists():
             self._process = subprocess.Popen(
-                [sys.executable, "-S", "-E", "-c", _SCRIPT, *named],
+                [sys.executable, "-S", "-E", "-c", _SCRIPT, *arguments],
                 stdin=subprocess.PIPE,
                 start_new_session=True,
             )
 
-    def call_off(self) -> None:
-        """The processes were ended in the usual way."""
+    def dismiss(self) -> None:
+        """Stop watching: the processes have ended."""
         process, self._process = self._process, None
         if process is not None:
             process.communicate(b".")

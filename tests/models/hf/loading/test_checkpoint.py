@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.core.errors import DatasetError
-from assay.models.file_digests import file_sha256
+from assay.models.file_digests import hash_file
 from assay.models.hf.loading.checkpoint import Checkpoint
 
 
@@ -37,10 +37,10 @@ def test_the_kind_is_read_from_the_config(tmp_path: Path, config: dict[str, Any]
 
 
 def test_a_template_is_found_wherever_it_is_kept(tmp_path: Path) -> None:
-    assert not write(tmp_path / "a", {}).has_template
-    assert write(tmp_path / "b", {}, chat_template__jinja="{{ x }}").has_template
-    assert write(tmp_path / "c", {}, tokenizer_config__json='{"chat_template": "x"}').has_template
-    assert not write(tmp_path / "d", {}, tokenizer_config__json="{}").has_template
+    assert not write(tmp_path / "a", {}).has_chat_template
+    assert write(tmp_path / "b", {}, chat_template__jinja="{{ x }}").has_chat_template
+    assert write(tmp_path / "c", {}, tokenizer_config__json='{"chat_template": "x"}').has_chat_template
+    assert not write(tmp_path / "d", {}, tokenizer_config__json="{}").has_chat_template
 
 
 STRICT = (
@@ -50,15 +50,19 @@ LOOSE = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}"
 
 
 def test_whether_a_system_message_comes_through_is_told_by_the_template(tmp_path: Path) -> None:
-    assert write(tmp_path / "a", {}).takes_system()
-    assert write(tmp_path / "b", {}, chat_template__jinja=LOOSE).takes_system()
+    assert write(tmp_path / "a", {}).supports_system_message()
+    assert write(tmp_path / "b", {}, chat_template__jinja=LOOSE).supports_system_message()
     strict = write(tmp_path / "c", {}, chat_template__jinja=STRICT, own__jinja=LOOSE)
-    assert not strict.takes_system()
-    assert strict.takes_system(LOOSE) and strict.takes_system(str(tmp_path / "c" / "own.jinja"))
+    assert not strict.supports_system_message()
+    assert strict.supports_system_message(LOOSE) and strict.supports_system_message(
+        str(tmp_path / "c" / "own.jinja")
+    )
     named = [{"name": "default", "template": STRICT}, {"name": "rag", "template": LOOSE}]
     two = write(tmp_path / "d", {}, tokenizer_config__json=json.dumps({"chat_template": named}))
-    assert not two.takes_system() and two.takes_system("rag")
-    assert write(tmp_path / "e", {}, chat_template__jinja="{{ only_the_tokenizer() }}").takes_system()
+    assert not two.supports_system_message() and two.supports_system_message("rag")
+    assert write(
+        tmp_path / "e", {}, chat_template__jinja="{{ only_the_tokenizer() }}"
+    ).supports_system_message()
 
 
 def test_the_identity_is_the_content_not_the_place(tmp_path: Path) -> None:
@@ -78,12 +82,12 @@ def test_large_files_are_hashed_once_and_again_when_they_change(
     monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(b"a" * (1 << 20))
-    first = file_sha256(weights)
+    first = hash_file(weights)
     (note,) = (tmp_path / "home" / "model-digests").iterdir()
     note.write_text(note.read_text().replace(first, "remembered"))
-    assert file_sha256(weights) == "remembered"
+    assert hash_file(weights) == "remembered"
     weights.write_bytes(b"b" * (1 << 20))
-    assert file_sha256(weights) not in (first, "remembered")
+    assert hash_file(weights) not in (first, "remembered")
 
 
 def test_a_home_that_cannot_be_written_costs_nothing_but_time(
@@ -93,11 +97,11 @@ def test_a_home_that_cannot_be_written_costs_nothing_but_time(
     monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(b"a" * (1 << 20))
-    assert len(file_sha256(weights)) == 64
+    assert len(hash_file(weights)) == 64
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="no model folder"):
+    with pytest.raises(DatasetError, match="model folder not found"):
         _ = Checkpoint(str(tmp_path / "nowhere")).config
     with pytest.raises(DatasetError, match=r"no config\.json"):
         _ = Checkpoint(str(tmp_path)).kind

@@ -76,7 +76,7 @@ class Plan:
         config.dtype = "float32"
         model = getattr(transformers, kind)(config)
         with torch.no_grad():
-            for weight in model.parameters():  # large enough that pictures and sounds change the answer
+            for weight in model.parameters():  # large enough that pictures and audios change the answer
                 if weight.dim() > 1:
                     weight.copy_(torch.randn(weight.shape) / 8)
         model.generation_config.update(**self.ends)

@@ -1,4 +1,4 @@
-"""Every architecture that has a name: its pictures, sounds and videos reach it, alone and in company."""
+"""Every architecture that has a name: its pictures, audios and videos reach it, alone and in company."""
 
 from __future__ import annotations
 

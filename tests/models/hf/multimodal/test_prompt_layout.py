@@ -14,14 +14,14 @@ from assay.core.errors import DatasetError, InvalidOption
 from assay.core.messages import Message, Part, Prompt, Text
 from assay.core.responses import Failure, Response
 from assay.models.hf import HfModel
-from assay.models.hf.preset_models import model_named
+from assay.models.hf.preset_models import make_preset_class
 
 pytestmark = pytest.mark.torch
 SEEN = "<|vision_start|><|image_pad|><|vision_end|>"
 
 
 def shown(prompt: Prompt, name: str = "", **arguments: Any) -> str:
-    kind = model_named(name) if name else HfModel
+    kind = make_preset_class(name) if name else HfModel
     text = kind(pretrained=str(tiny("qwen2_5_vl")), **arguments).preview(write(prompt))
     return text.replace(SEEN, "[P]").replace(SEEN.replace("image", "video"), "[V]").replace("<|im_", "<")
 
@@ -121,5 +121,5 @@ def test_a_folder_without_a_processor_says_what_is_missing(tmp_path: Path) -> No
     shutil.copytree(tiny("gemma3"), tmp_path / "half")
     for name in ("preprocessor_config.json", "processor_config.json"):
         (tmp_path / "half" / name).unlink()
-    with pytest.raises(DatasetError, match="the checkpoint's processor cannot be loaded"):
+    with pytest.raises(DatasetError, match="cannot load the processor of the checkpoint"):
         HfModel(pretrained=str(tmp_path / "half")).preview(write(chat("Hi")))

@@ -15,8 +15,8 @@ from assay.core.requests import Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Response
 from assay.models.hf import HfModel
 from assay.models.hf.multimodal.batches import Batch
-from assay.models.hf.multimodal.engine import Engine
-from assay.models.hf.preset_models import model_named
+from assay.models.hf.multimodal.engine import MultimodalEngine
+from assay.models.hf.preset_models import make_preset_class
 
 pytestmark = pytest.mark.torch
 
@@ -45,7 +45,7 @@ def test_a_medium_that_cannot_be_read_costs_its_requests_and_no_others() -> None
 def test_a_medium_the_checkpoint_has_no_sense_for_is_a_failure_that_says_so() -> None:
     [outcome] = ask(seeing(), [write(chat(sound(1), "What?"))])
     assert isinstance(outcome, Failure) and outcome.kind == "bad media"
-    assert outcome.message == "this checkpoint reads text and image, video, not audio"
+    assert outcome.message == "the checkpoint supports image, video, not audio"
 
 
 def test_a_picture_the_processor_refuses_costs_itself() -> None:
@@ -60,62 +60,64 @@ def test_a_picture_the_processor_refuses_costs_itself() -> None:
 def test_a_prompt_with_media_that_does_not_fit_is_a_failure() -> None:
     requests = [write(chat(picture(1), "word " * 40)), write(chat("word " * 40))]
     outcomes = ask(seeing(max_length=100), requests)
-    assert isinstance(outcomes[0], Failure) and "the model holds 100" in outcomes[0].message
+    assert isinstance(outcomes[0], Failure) and "the context length is 100" in outcomes[0].message
     assert isinstance(outcomes[1], Response)  # a text loses its beginning
     assert outcomes[1].usage is not None and outcomes[1].usage.input_tokens <= 94
 
 
-class Cramped:
-    """Lets the engine compute only so many rows at once."""
+class SmallMemory:
+    """Makes the engine run out of memory with more than `max_rows` rows."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, max_rows: int) -> None:
         self.sizes: list[int] = []
-        plain_write, plain_likelihoods = Engine.write, Engine.likelihoods
+        original_generate, original_score = MultimodalEngine.generate, MultimodalEngine.score
 
         def check(batch: Batch) -> None:
             self.sizes.append(len(batch.lengths))
-            if len(batch.lengths) > most:
+            if len(batch.lengths) > max_rows:
                 raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
 
-        def write(engine: Engine, batch: Batch, *others: Any, **words: Any) -> Any:
+        def generate(engine: MultimodalEngine, batch: Batch, *others: Any, **arguments: Any) -> Any:
             check(batch)
-            return plain_write(engine, batch, *others, **words)
+            return original_generate(engine, batch, *others, **arguments)
 
-        def likelihoods(engine: Engine, batch: Batch, *others: Any, **words: Any) -> Any:
+        def score(engine: MultimodalEngine, batch: Batch, *others: Any, **arguments: Any) -> Any:
             check(batch)
-            return plain_likelihoods(engine, batch, *others, **words)
+            return original_score(engine, batch, *others, **arguments)
 
-        monkeypatch.setattr(Engine, "write", write)
-        monkeypatch.setattr(Engine, "likelihoods", likelihoods)
+        monkeypatch.setattr(MultimodalEngine, "generate", generate)
+        monkeypatch.setattr(MultimodalEngine, "score", score)
 
 
 def test_a_batch_that_is_too_large_is_halved_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = [write(chat(picture(at), "What?"), at) for at in range(7)]
     before = values(ask(seeing(), requests))
-    cramped = Cramped(monkeypatch, 2)
+    memory = SmallMemory(monkeypatch, 2)
     assert values(ask(seeing(batch_size=6), requests)) == before
-    assert max(cramped.sizes) == 6 and cramped.sizes[-1] <= 2
+    assert max(memory.sizes) == 6 and memory.sizes[-1] <= 2
 
 
 def test_choices_are_read_fewer_at_once_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = choices(chat(picture(1), "Pick:"), *(f" choice {at}" for at in range(9)))
     before = [value.total for value in values(ask(seeing(), requests))]
     tried: list[int] = []
-    plain_read_on = Engine._read_on
+    original = MultimodalEngine.compute_continuations
 
-    def read_on(engine: Engine, batch: Batch, rows: Sequence[Any], *others: Any) -> Any:
+    def compute_continuations(
+        engine: MultimodalEngine, batch: Batch, rows: Sequence[Any], *others: Any
+    ) -> Any:
         tried.append(len(rows))
         if len(rows) > 3:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return plain_read_on(engine, batch, rows, *others)
+        return original(engine, batch, rows, *others)
 
-    monkeypatch.setattr(Engine, "_read_on", read_on)
+    monkeypatch.setattr(MultimodalEngine, "compute_continuations", compute_continuations)
     after = [value.total for value in values(ask(seeing(), requests))]
     assert after == pytest.approx(before, abs=1e-4) and max(tried) > 3
 
 
 def test_one_request_that_is_too_large_alone_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    Cramped(monkeypatch, 0)
+    SmallMemory(monkeypatch, 0)
     outcomes = ask(seeing(batch_size=2), [write(chat(picture(at), "What?"), at) for at in range(2)])
     assert [outcome.kind for outcome in outcomes if isinstance(outcome, Failure)] == ["out of memory"] * 2
 
@@ -123,13 +125,13 @@ def test_one_request_that_is_too_large_alone_is_a_failure(monkeypatch: pytest.Mo
 def test_the_choices_of_a_picture_are_read_on_top_of_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = seeing(batch_size=2)
     read: list[int] = []
-    original = Engine._read_prompts
+    original = MultimodalEngine.prefill
 
-    def counting(engine: Engine, batch: Batch, **words: Any) -> Any:
+    def counting(engine: MultimodalEngine, batch: Batch, **arguments: Any) -> Any:
         read.append(len(batch.lengths))
-        return original(engine, batch, **words)
+        return original(engine, batch, **arguments)
 
-    monkeypatch.setattr(Engine, "_read_prompts", counting)
+    monkeypatch.setattr(MultimodalEngine, "prefill", counting)
     prompts = [chat(picture(at, 60, 60), "Pick one:") for at in range(4)]
     texts = (" a", " red one", " b c", " d")
     requests = [one for at, prompt in enumerate(prompts) for one in choices(prompt, *texts, document=at)]
@@ -147,7 +149,7 @@ def test_shared_prompts_give_what_reading_each_choice_whole_gives(
         one for at, prompt in enumerate(prompts) for one in choices(prompt, " a", " red one", document=at)
     ]
     shared = values(ask(HfModel(pretrained=str(tiny(kind)), batch_size=3), requests))
-    monkeypatch.setattr(Engine, "_sharing_works", lambda *others: False)
+    monkeypatch.setattr(MultimodalEngine, "check_prefix_sharing", lambda *others: False)
     whole = values(ask(HfModel(pretrained=str(tiny(kind)), batch_size=3), requests))
     for one, other in zip(shared, whole, strict=True):
         assert one.total == pytest.approx(other.total, abs=1e-4)
@@ -157,10 +159,10 @@ def test_a_checkpoint_that_cannot_share_is_noticed(monkeypatch: pytest.MonkeyPat
     requests = choices(chat(picture(1), "Pick:"), " red one", " b c")
     before = values(ask(seeing(), requests))
 
-    def forgetful(engine: Engine, batch: Batch, continuations: Sequence[Any], most_rows: int) -> Any:
+    def forgetful(engine: MultimodalEngine, batch: Batch, continuations: Sequence[Any], max_rows: int) -> Any:
         return [[LogProbability(-1.0) for _ in some] for some in continuations]
 
-    monkeypatch.setattr(Engine, "_read_shared", forgetful)
+    monkeypatch.setattr(MultimodalEngine, "score_shared", forgetful)
     totals = [value.total for value in values(ask(seeing(), requests))]
     assert totals == pytest.approx([value.total for value in before], abs=1e-4)
 
@@ -175,9 +177,9 @@ def test_sampled_repeats_differ_and_come_again() -> None:
 
 
 def test_greedy_repeats_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    cramped = Cramped(monkeypatch, 9)
+    memory = SmallMemory(monkeypatch, 9)
     outcomes = ask(seeing(batch_size=4), [write(chat(picture(1), "?"), repeat=at) for at in range(3)])
-    assert len(set(values(outcomes))) == 1 and cramped.sizes == [1]
+    assert len(set(values(outcomes))) == 1 and memory.sizes == [1]
 
 
 def test_an_answer_ends_before_its_stop_string() -> None:
@@ -193,13 +195,13 @@ def test_an_old_version_of_transformers_is_named(monkeypatch: pytest.MonkeyPatch
     import transformers
 
     monkeypatch.setattr(transformers, "__version__", "4.57.1")
-    with pytest.raises(MissingPackage, match=r"need transformers 5, and 4\.57\.1 is installed"):
+    with pytest.raises(MissingPackage, match=r"need transformers 5 or later; 4\.57\.1 is installed"):
         seeing().preview(write(chat("Hi")))
 
 
 def test_a_name_of_lmms_eval_does_not_stop_at_the_blank_line_every_task_has() -> None:
-    kind = model_named("qwen2_5_vl")
-    assert kind.habits.unheeded_stops == {"\n\n"} and not HfModel.habits.unheeded_stops
+    kind = make_preset_class("qwen2_5_vl")
+    assert kind.preset.ignored_stops == {"\n\n"} and not HfModel.preset.ignored_stops
 
 
 def test_without_a_cache_the_answers_are_the_same() -> None:
@@ -240,7 +242,7 @@ def test_speech_is_written_down_sound_by_sound() -> None:
         write(chat(Audio(digest="bad", load=broken), "?"), 3, max_gen_toks=5),
         *choices(chat(sound(1), "?"), " a"),
     ]
-    model = model_named("whisper")(pretrained=str(tiny("whisper")), batch_size=2)
+    model = make_preset_class("whisper")(pretrained=str(tiny("whisper")), batch_size=2)
     short, longer, *failed = ask(model, requests)
     assert isinstance(short, Response) and isinstance(longer, Response)
     assert short.usage is not None and longer.usage is not None

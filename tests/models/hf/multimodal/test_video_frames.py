@@ -9,30 +9,30 @@ import pytest
 from tests.models.hf.multimodal.asking import picture
 from tests.models.hf.multimodal.tiny import tiny
 
-from assay.models.hf.multimodal.image_crops import CroppedPictures
-from assay.models.hf.multimodal.video_frames import FRAME_MAKERS, fit_pixels
+from assay.models.hf.multimodal.image_crops import CroppedImageProcessor
+from assay.models.hf.multimodal.video_frames import VIDEO_PROCESSORS, fit_pixels
 
 
 @pytest.mark.parametrize(
     ("size", "bounds", "fitted"),
     [
         ((480, 640), {}, (476, 644)),
-        ((20, 20), {"least": 28 * 28}, (28, 28)),
-        ((20, 20), {"least": 100 * 100}, (112, 112)),
-        ((2000, 1000), {"most": 100_000}, (420, 196)),
-        ((480, 640), {"most": 200_000, "frames": 8}, (112, 168)),
+        ((20, 20), {"min_pixels": 28 * 28}, (28, 28)),
+        ((20, 20), {"min_pixels": 100 * 100}, (112, 112)),
+        ((2000, 1000), {"max_pixels": 100_000}, (420, 196)),
+        ((480, 640), {"max_pixels": 200_000, "frames": 8}, (112, 168)),
         ((20, 400), {"frames": 2}, (28, 560)),
     ],
 )
 def test_pictures_are_fitted_to_their_bounds(
     size: tuple[int, int], bounds: dict[str, int], fitted: tuple[int, int]
 ) -> None:
-    assert fit_pixels(*size, **{"factor": 28, "least": 28 * 28, "most": 10**7, **bounds}) == fitted
+    assert fit_pixels(*size, **{"factor": 28, "min_pixels": 28 * 28, "max_pixels": 10**7, **bounds}) == fitted
 
 
 def test_a_picture_too_narrow_to_be_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="too narrow"):
-        fit_pixels(3, 900, factor=28, least=784, most=10**7)
+    with pytest.raises(ValueError, match="aspect ratio"):
+        fit_pixels(3, 900, factor=28, min_pixels=784, max_pixels=10**7)
 
 
 @pytest.mark.torch
@@ -51,9 +51,9 @@ def test_a_video_that_stands_still_has_the_patches_of_its_picture(kind: str) -> 
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("name", sorted(FRAME_MAKERS))
+@pytest.mark.parametrize("name", sorted(VIDEO_PROCESSORS))
 def test_every_stand_in_gives_the_inputs_it_says(name: str) -> None:
-    maker = FRAME_MAKERS[name]({})
+    maker = VIDEO_PROCESSORS[name]({})
     made = maker([[[picture(1).load()] * 3], [[picture(2).load()] * 3]])
     assert set(maker.model_input_names) <= set(made)
 
@@ -61,7 +61,7 @@ def test_every_stand_in_gives_the_inputs_it_says(name: str) -> None:
 @pytest.mark.torch
 def test_the_stand_ins_agree_with_torchvision() -> None:
     pytest.importorskip("torchvision")
-    for name, make in FRAME_MAKERS.items():
+    for name, make in VIDEO_PROCESSORS.items():
         theirs: Any = getattr(importlib.import_module("transformers"), name)()
         clip = [picture(at, 320, 240).load().resize((640, 480)) for at in range(4)]
         one, other = theirs([clip], do_sample_frames=False, return_tensors="pt"), make({})([clip])
@@ -80,7 +80,7 @@ def maker_inputs(make: Any) -> tuple[str, ...]:
 )
 @pytest.mark.torch
 def test_phi_cuts_pictures_into_crops(size: tuple[int, int], crops: int, tokens: int) -> None:
-    made = CroppedPictures({})([picture(1, *size).load()])
+    made = CroppedImageProcessor({})([picture(1, *size).load()])
     assert made["image_pixel_values"].shape[:2] == (1, crops + 1)
     assert made["num_img_tokens"] == [tokens]
 
@@ -99,5 +99,5 @@ def test_phi_cuts_pictures_into_crops(size: tuple[int, int], crops: int, tokens:
 def test_bounds_in_the_arguments_are_those_of_a_frame_and_count_more_than_those_in_the_file(
     name: str, arguments: dict[str, int], bounds: tuple[int, int]
 ) -> None:
-    maker: Any = FRAME_MAKERS[name]({"size": {"shortest_edge": 10, "longest_edge": 20}, **arguments})
-    assert maker.bounds(4) == bounds
+    maker: Any = VIDEO_PROCESSORS[name]({"size": {"shortest_edge": 10, "longest_edge": 20}, **arguments})
+    assert maker.find_pixel_limits(4) == bounds

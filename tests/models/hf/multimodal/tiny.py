@@ -2,7 +2,7 @@
 
     folder = tiny("qwen2_5_vl")
 
-A folder is laid out as on the hub: config.json, model.safetensors, tokenizer files, preprocessor_config.json,
+A folder is inputs out as on the hub: config.json, model.safetensors, tokenizer files, preprocessor_config.json,
 chat_template.jinja. They answer nonsense, but the same nonsense each time.
 """
 

@@ -7,28 +7,27 @@ import random
 import numpy as np
 import pytest
 
-from assay.models.hf.prefix_sharing.attention_mask import blocks_of, is_chain, mask_of
-from assay.models.hf.prefix_sharing.prefix_tree import Piece
-from assay.models.hf.prefix_sharing.prefix_tree import Node
+from assay.models.hf.prefix_sharing.attention_mask import build_mask, is_chain, split_into_blocks
+from assay.models.hf.prefix_sharing.prefix_tree import Node, NodeSlice
 
 LEAST = -1e30
 
 
-def forest(seed: int) -> list[Piece]:
+def forest(seed: int) -> list[NodeSlice]:
     """Pieces of random lengths, each continuing the past or a piece before it."""
     draw = random.Random(seed)
-    pieces: list[Piece] = []
+    pieces: list[NodeSlice] = []
     offset = 0
     for number in range(draw.randint(1, 12)):
         length = draw.choice([1, 2, 5, 40, 90])
         node = Node(np.zeros(length, np.int32), 0)
         parent = draw.choice([-1, number - 1, draw.randrange(-1, number)])
-        pieces.append(Piece(node, 0, length, offset, parent))
+        pieces.append(NodeSlice(node, 0, length, offset, parent))
         offset += length
     return pieces
 
 
-def sees(pieces: list[Piece], row: int, column: int) -> bool:
+def sees(pieces: list[NodeSlice], row: int, column: int) -> bool:
     """The definition: the same piece up to the token itself, or a piece that it continues."""
     of = [number for number, piece in enumerate(pieces) for _ in range(piece.high)]
     at = of[row]
@@ -43,7 +42,7 @@ def sees(pieces: list[Piece], row: int, column: int) -> bool:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_token_sees_the_past_its_ancestors_and_itself(seed: int) -> None:
     pieces, before = forest(seed), seed % 3 * 7
-    mask = mask_of(pieces, before, LEAST)
+    mask = build_mask(pieces, before, LEAST)
     total = len(mask)
     assert mask.shape == (total, before + total)
     assert not mask[:, :before].any()
@@ -56,8 +55,8 @@ def test_a_token_sees_the_past_its_ancestors_and_itself(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_blocks_hold_every_token_once_and_every_key_it_sees(seed: int) -> None:
     pieces = forest(seed)
-    mask = mask_of(pieces, 30, LEAST)
-    blocks = blocks_of(pieces, mask, 16)
+    mask = build_mask(pieces, 30, LEAST)
+    blocks = split_into_blocks(pieces, mask, 16)
     assert [row for block in blocks for row in range(block.low, block.high)] == list(range(len(mask)))
     for block in blocks:
         held = np.zeros(mask.shape[1], dtype=bool)
@@ -69,18 +68,18 @@ def test_blocks_hold_every_token_once_and_every_key_it_sees(seed: int) -> None:
 
 def test_neighbours_and_what_comes_later_are_left_out() -> None:
     nodes = [Node(np.zeros(128, np.int32), 0) for _ in range(2)]
-    pieces = [Piece(node, 0, 128, 128 * at, -1) for at, node in enumerate(nodes)]
-    mask = mask_of(pieces, 0, LEAST)
-    assert [(block.low, block.high, block.spans) for block in blocks_of(pieces, mask, 64)] == [
+    pieces = [NodeSlice(node, 0, 128, 128 * at, -1) for at, node in enumerate(nodes)]
+    mask = build_mask(pieces, 0, LEAST)
+    assert [(block.low, block.high, block.spans) for block in split_into_blocks(pieces, mask, 64)] == [
         (0, 64, ((0, 64),)), (64, 128, ((0, 128),)), (128, 192, ((128, 192),)), (192, 256, ((128, 256),)),
     ]  # fmt: skip
-    after = blocks_of(pieces, mask_of(pieces, 100, LEAST), 64)
+    after = split_into_blocks(pieces, build_mask(pieces, 100, LEAST), 64)
     assert after[-2].spans == ((0, 100), (228, 292))
 
 
 def test_a_chain_needs_no_mask_of_its_own() -> None:
     pieces = forest(3)
-    chain = [Piece(one.node, one.low, one.high, one.offset, at - 1) for at, one in enumerate(pieces)]
+    chain = [NodeSlice(one.node, one.low, one.high, one.offset, at - 1) for at, one in enumerate(pieces)]
     assert is_chain(chain)
-    mask = mask_of(chain, 0, LEAST)
+    mask = build_mask(chain, 0, LEAST)
     assert (np.triu(mask, 1) == mask).all() and (mask[np.triu_indices(len(mask), 1)] == LEAST).all()

@@ -13,7 +13,7 @@ import torch
 from tests.models.hf.tiny import tiny_checkpoint
 
 from assay.models.hf import HfModel
-from assay.models.hf.prefix_sharing.block_attention import take_over
+from assay.models.hf.prefix_sharing.block_attention import enable_block_attention
 from assay.models.hf.text.backend import TextBackend
 
 pytestmark = pytest.mark.torch
@@ -28,7 +28,7 @@ def load(kind: str, **options: Any) -> Any:
 def test_padded_rows_written_on_give_what_transformers_gives() -> None:
     plain, taken = load("llama"), load("llama")
     assert taken.config.num_key_value_heads < taken.config.num_attention_heads
-    assert take_over(taken)
+    assert enable_block_attention(taken)
     ids = torch.arange(40).reshape(2, 20)
     mask = torch.ones_like(ids)
     mask[0, :7] = 0
@@ -49,7 +49,7 @@ def test_a_model_that_adds_numbers_of_its_own_to_the_mask_gives_what_transformer
     from transformers import AutoModelForSeq2SeqLM
 
     plain, taken = (AutoModelForSeq2SeqLM.from_pretrained(tiny_checkpoint("t5")).eval() for _ in range(2))
-    assert take_over(taken)
+    assert enable_block_attention(taken)
     ids = torch.arange(24).reshape(2, 12)
     mask = torch.ones_like(ids)
     mask[0, 7:] = 0
@@ -64,7 +64,7 @@ def test_a_model_that_adds_numbers_of_its_own_to_the_mask_gives_what_transformer
 
 def test_other_attention_that_was_asked_for_is_left_alone() -> None:
     model = load("llama", attn_implementation="eager")
-    assert not take_over(model)
+    assert not enable_block_attention(model)
     assert model.config._attn_implementation == "eager"
 
 
@@ -89,8 +89,8 @@ def attention_of(model: HfModel) -> str:
 
 def test_taking_over_twice_is_taking_over_once() -> None:
     model = load("llama")
-    assert take_over(model) and take_over(model)
+    assert enable_block_attention(model) and enable_block_attention(model)
 
 
 def test_a_model_with_its_own_kind_of_state_is_left_alone() -> None:
-    assert not take_over(load("mamba"))
+    assert not enable_block_attention(load("mamba"))

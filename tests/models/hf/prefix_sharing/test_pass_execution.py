@@ -13,10 +13,10 @@ pytest.importorskip("torch")
 import torch
 from tests.models.hf.tiny import tiny_checkpoint
 
-from assay.models.hf.batch_budget import Budget
-from assay.models.hf.prefix_sharing.check import can_share
-from assay.models.hf.prefix_sharing.model_runner import Runner
-from assay.models.hf.text.scoring import Scored, arrange, score_plainly, score_shared
+from assay.models.hf.batch_budget import BatchBudget
+from assay.models.hf.prefix_sharing.check import can_share_prefixes
+from assay.models.hf.prefix_sharing.model_runner import ModelRunner
+from assay.models.hf.text.scoring import ScoredPair, plan_scoring, score_shared, score_unshared
 from assay.models.tokens import Pair
 
 pytestmark = pytest.mark.torch
@@ -29,8 +29,10 @@ def load(kind: str, **options: Any) -> Any:
     return AutoModelForCausalLM.from_pretrained(tiny_checkpoint(kind), **options).eval()
 
 
-def shared_scores(pairs: list[Pair], runner: Runner, budget: Budget, rows: int = ROWS) -> list[Scored]:
-    return list(score_shared(pairs, arrange(pairs, runner, budget, rows=rows), runner))
+def shared_scores(
+    pairs: list[Pair], runner: ModelRunner, budget: BatchBudget, rows: int = ROWS
+) -> list[ScoredPair]:
+    return list(score_shared(pairs, plan_scoring(pairs, runner, budget, max_logit_rows=rows), runner))
 
 
 def random_tree(seed: int) -> list[Pair]:
@@ -51,12 +53,14 @@ def random_tree(seed: int) -> list[Pair]:
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_random_trees_give_what_the_plain_way_gives(kind: str) -> None:
-    runner = Runner(load(kind))
+    runner = ModelRunner(load(kind))
     for seed in range(3):
         pairs = random_tree(seed)
-        plain = {index: rest for index, *rest in score_plainly(pairs, runner, Budget(2000), rows=ROWS)}
+        plain = {index: rest for index, *rest in score_unshared(pairs, runner, BatchBudget(2000))}
         for size in (16, 100, 4096):
-            shared = {index: rest for index, *rest in shared_scores(pairs, runner, Budget(size), rows=40)}
+            shared = {
+                index: rest for index, *rest in shared_scores(pairs, runner, BatchBudget(size), rows=40)
+            }
             assert set(shared) == set(plain) == set(range(len(pairs)))
             assert max(abs(shared[at][0] - plain[at][0]) for at in plain) < 1e-4
             assert all(shared[at][1] == plain[at][1] for at in plain)
@@ -66,11 +70,11 @@ def test_no_shared_token_is_computed_twice() -> None:
     runner = Counting(load("llama"))
     prefix = list(range(100))
     pairs = [Pair([*prefix, 200 + at], [at, at + 1]) for at in range(50)]
-    shared_scores(pairs, runner, Budget(64))
+    shared_scores(pairs, runner, BatchBudget(64))
     assert runner.tokens == 100 + 50 * 2
 
 
-class Counting(Runner):
+class Counting(ModelRunner):
     """Counts the tokens it is given."""
 
     tokens = 0
@@ -80,7 +84,7 @@ class Counting(Runner):
         return super().forward(wanted=wanted, **inputs)
 
 
-class Small(Runner):
+class Small(ModelRunner):
     """A device with little memory: passes of more than a few tokens do not fit."""
 
     most = 20
@@ -96,9 +100,9 @@ class Small(Runner):
 def test_running_out_of_memory_halves_and_loses_nothing() -> None:
     model = load("llama")
     pairs = random_tree(1)
-    plain = {index: total for index, total, _ in score_plainly(pairs, Runner(model), Budget(2000), rows=ROWS)}
+    plain = {index: total for index, total, _ in score_unshared(pairs, ModelRunner(model), BatchBudget(2000))}
     small = Small(model)
-    found = {index: total for index, total, _ in shared_scores(pairs, small, Budget(512, least=4))}
+    found = {index: total for index, total, _ in shared_scores(pairs, small, BatchBudget(512, minimum=4))}
     assert small.refused > 0
     assert max(abs(found[at] - plain[at]) for at in plain) < 1e-4
 
@@ -107,33 +111,33 @@ def test_memory_that_is_never_enough_is_an_error_and_not_a_loop() -> None:
     small = Small(load("llama"))
     small.most = 0
     with pytest.raises(torch.OutOfMemoryError):
-        shared_scores(random_tree(1), small, Budget(64))
+        shared_scores(random_tree(1), small, BatchBudget(64))
 
 
 @pytest.mark.parametrize(
     ("kind", "expected"), [("llama", True), ("gpt2", True), ("mistral", False), ("mamba", False)]
 )
 def test_models_that_cannot_share_are_found_out(kind: str, expected: bool) -> None:
-    assert can_share(Runner(load(kind)), 512) is expected
+    assert can_share_prefixes(ModelRunner(load(kind)), 512) is expected
 
 
 def test_a_sliding_window_longer_than_any_sequence_does_not_matter() -> None:
     from transformers import AutoModelForCausalLM
 
     folder = tiny_checkpoint("mistral", sliding_window=4096)
-    assert can_share(Runner(AutoModelForCausalLM.from_pretrained(folder).eval()), 512)
+    assert can_share_prefixes(ModelRunner(AutoModelForCausalLM.from_pretrained(folder).eval()), 512)
 
 
 def test_a_model_that_ignores_the_mask_is_found_out_by_trying() -> None:
-    class Deaf(Runner):
+    class Deaf(ModelRunner):
         def forward(self, *, wanted: Any = None, **inputs: Any) -> Any:
             return super().forward(wanted=wanted, **{**inputs, "attention_mask": None})
 
-    assert not can_share(Deaf(load("llama")), 512)
+    assert not can_share_prefixes(Deaf(load("llama")), 512)
 
 
 def test_logits_are_computed_where_they_are_wanted_only() -> None:
-    runner = Runner(load("llama"))
+    runner = ModelRunner(load("llama"))
     output = runner.forward(input_ids=torch.arange(20)[None], use_cache=False, wanted=np.array([3, 19]))
     whole = runner.forward(input_ids=torch.arange(20)[None], use_cache=False)
     assert output.logits.shape[1] == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.models.hf.prefix_sharing.prefix_tree import Node, build_tree, packed
+from assay.models.hf.prefix_sharing.prefix_tree import Node, build_tree, pack
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), max_size=12)
 
@@ -41,6 +41,6 @@ def test_a_chain_of_a_thousand_prefixes_is_no_deep_recursion() -> None:
 
 @given(st.lists(st.integers(1, 9), max_size=12), st.integers(1, 12))
 def test_packs_keep_the_order_and_are_no_larger_than_their_room(sizes: list[int], room: int) -> None:
-    groups = list(packed(range(len(sizes)), sizes, room))
+    groups = list(pack(range(len(sizes)), sizes, room))
     assert [item for group in groups for item in group] == list(range(len(sizes)))
     assert all(len(group) == 1 or sum(sizes[item] for item in group) <= room for group in groups)

@@ -76,12 +76,12 @@ def test_an_end_token_ends_the_answer() -> None:
 
 
 def test_greedy_repeats_are_written_once_and_sampled_ones_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.models.hf.prefix_sharing.model_runner import Runner
+    from assay.models.hf.prefix_sharing.model_runner import ModelRunner
 
     passes: list[tuple[int, int]] = []
-    forward = Runner.forward
+    forward = ModelRunner.forward
 
-    def counted(self: Runner, **inputs: Any) -> Any:
+    def counted(self: ModelRunner, **inputs: Any) -> Any:
         passes.append(tuple(inputs["input_ids"].shape))
         return forward(self, **inputs)
 
@@ -92,7 +92,7 @@ def test_greedy_repeats_are_written_once_and_sampled_ones_read_once(monkeypatch:
         requests = [generate(PROMPTS[0], repeat=repeat, **settings) for repeat in range(6)]
         return texts(ask(tiny_checkpoint(), requests, model=model))
 
-    monkeypatch.setattr(Runner, "forward", counted)
+    monkeypatch.setattr(ModelRunner, "forward", counted)
     assert len(set(asked())) == 1
     assert passes[1:] == [(1, 1)] * 11  # twelve tokens: the first from the prompt, then one row, step by step
     assert len(set(asked(do_sample=True, temperature=1.0))) > 1
@@ -147,13 +147,13 @@ def test_what_the_generation_config_says_counts(tmp_path: Any) -> None:
 
 
 def test_running_out_of_memory_while_writing_loses_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.models.hf.prefix_sharing.model_runner import Runner
+    from assay.models.hf.prefix_sharing.model_runner import ModelRunner
 
     requests: list[Generate] = [generate(prompt) for prompt in PROMPTS]
     expected = texts(ask(tiny_checkpoint(), requests))
-    forward, refused = Runner.forward, []
+    forward, refused = ModelRunner.forward, []
 
-    def small(self: Runner, **inputs: Any) -> Any:
+    def small(self: ModelRunner, **inputs: Any) -> Any:
         rows, columns = inputs["input_ids"].shape
         cache = inputs.get("past_key_values")
         if columns == 1 and cache is not None and rows > 2 and cache.get_seq_length() > 20:
@@ -163,7 +163,7 @@ def test_running_out_of_memory_while_writing_loses_no_answer(monkeypatch: pytest
 
     model = HfModel(pretrained=str(tiny_checkpoint()), batch_size=5)
     model._backend.load()
-    monkeypatch.setattr(Runner, "forward", small)
+    monkeypatch.setattr(ModelRunner, "forward", small)
     assert texts(ask(tiny_checkpoint(), requests, model=model)) == expected
     assert refused
 

@@ -1,7 +1,7 @@
-"""The files of a model: where they are, what kind of model they hold, and what they are by content.
+"""The files of a checkpoint: where they are, what kind of model they contain, and their hashes.
 
-Reads the small files only (config, templates); nothing here imports torch or transformers. Hashing the weights is left
-to `identify`, and what was hashed once is remembered by path, size and time of change.
+Reads only the small files (config, templates) and imports neither torch nor transformers. `identify` hashes the weights
+and caches the hashes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from assay.core.errors import DatasetError, MissingPackage
-from assay.models.file_digests import folder_digest
+from assay.models.file_digests import hash_folder
 
-__all__ = ["Checkpoint", "Kind"]
+__all__ = ["Checkpoint", "CheckpointKind"]
 
-Kind = Literal["causal", "seq2seq", "multimodal"]
+CheckpointKind = Literal["causal", "seq2seq", "multimodal"]
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 _TOKENIZER = ("tokenizer*", "*.model", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json")
@@ -26,7 +26,7 @@ _CONFIG = ("config.json", "adapter_config.json", "generation_config.json", "*.py
 _TEMPLATES = ("chat_template*",)
 _PROCESSOR = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 
-_SENSES = (
+_MEDIA_CONFIG_KEYS = (
     "vision_config",
     "audio_config",
     "vision_tower",
@@ -35,13 +35,13 @@ _SENSES = (
     "audio_token_id",
     "thinker_config",
 )
-"""Keys of a config that only models with eyes or ears have."""
+"""Config keys of models that read images or audio."""
 
 _ENCODER_DECODERS = frozenset(
     "bart bigbird_pegasus blenderbot blenderbot-small encoder-decoder led longt5 m2m_100 marian mbart mt5 mvp nllb-moe "
     "pegasus pegasus_x plbart prophetnet switch_transformers t5 t5gemma t5gemma2 umt5 xlm-prophetnet".split()
 )
-_HEARS = frozenset({"whisper", "speech_to_text", "moonshine", "seamless_m4t", "seamless_m4t_v2"})
+_SPEECH_MODEL_TYPES = frozenset({"whisper", "speech_to_text", "moonshine", "seamless_m4t", "seamless_m4t_v2"})
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,6 @@ class Checkpoint:
     source: str
     revision: str = "main"
     subfolder: str = ""
-    trusted: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -59,23 +58,23 @@ class Checkpoint:
 
     @property
     def name(self) -> str:
-        """What people call it: the repository, or the last part of the folder."""
+        """The repository name, or the name of the folder."""
         return (Path(self.source).resolve().name or "model") if self.is_local else self.source
 
     @cached_property
     def folder(self) -> Path:
-        """Where the small files are; those of a repository are fetched.
+        """The folder of the small files; those of a repository are downloaded.
 
         Raises:
-            DatasetError: There is no such folder, and no such repository can be had.
+            DatasetError: There is no such folder, and the repository cannot be downloaded.
         """
         path = Path(self.source)
         if not path.is_dir():
             if path.is_absolute() or self.source.startswith("."):
                 raise DatasetError(
-                    f"there is no model folder `{self.source}`", where="--model_args pretrained"
+                    f"model folder not found: `{self.source}`", where="--model_args pretrained"
                 )
-            path = self._fetched()
+            path = self._download_small_files()
         path = path / self.subfolder if self.subfolder else path
         if not path.is_dir():
             raise DatasetError(f"the model has no folder `{self.subfolder}`", where=self.source)
@@ -83,7 +82,7 @@ class Checkpoint:
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
-        """What `config.json` says; empty for a folder that only holds GGUF files."""
+        """The content of `config.json`; empty for a folder with only GGUF files."""
         path = self.folder / "config.json"
         if not path.is_file():
             if any(self.folder.glob("*.gguf")):
@@ -98,19 +97,21 @@ class Checkpoint:
         return found
 
     @property
-    def kind(self) -> Kind:
-        """What the config says it is; a model that sees or hears is `multimodal`."""
+    def kind(self) -> CheckpointKind:
+        """The kind of model according to the config; `multimodal` if it reads images or audio."""
         config = self.config
         model_type = str(config.get("model_type", ""))
-        if model_type in _HEARS or any(config.get(key) is not None for key in _SENSES):
+        if model_type in _SPEECH_MODEL_TYPES or any(
+            config.get(key) is not None for key in _MEDIA_CONFIG_KEYS
+        ):
             return "multimodal"
         if model_type in _ENCODER_DECODERS or config.get("is_encoder_decoder") is True:
             return "seq2seq"
         return "causal"
 
     @property
-    def has_template(self) -> bool:
-        """Whether it says how a conversation is written."""
+    def has_chat_template(self) -> bool:
+        """Whether the checkpoint contains a chat template."""
         if any(self.folder.glob("chat_template*")) or any(self.folder.glob("*.gguf")):
             return True
         path = self.folder / "tokenizer_config.json"
@@ -119,32 +120,36 @@ class Checkpoint:
         except (OSError, ValueError, AttributeError):
             return False
 
-    def takes_system(self, asked: str | None = None) -> bool:
-        """Whether a system message comes through the chat template; True where that cannot be told from the files.
+    def supports_system_message(self, template: str | None = None) -> bool:
+        """Return whether the chat template renders system messages; True if the files do not tell.
 
-        `asked`: another template than the checkpoint's own, by name, as a file or written out.
+        `template`: use this template instead of the checkpoint's own: a name, a file, or template text.
         """
-        from assay.models.tokens.chat_template import takes_system
+        from assay.models.tokens.chat_template import supports_system_message
 
-        source = self._templates.get("default") if not asked else self._templates.get(asked, asked)
+        source = self._templates.get("default") if not template else self._templates.get(template, template)
         if source and "{" not in source and Path(source).is_file():
             source = Path(source).read_text(encoding="utf-8")
-        return not source or takes_system(source)
+        return not source or supports_system_message(source)
 
     @cached_property
     def _templates(self) -> dict[str, str]:
-        """The chat templates in its small files by name; the one without a name is `default`."""
+        """The chat templates of the checkpoint by name; the unnamed one is `default`."""
         found: dict[str, str] = {}
         for name in ("tokenizer_config.json", "chat_template.json"):
             try:
-                said = json.loads((self.folder / name).read_text(encoding="utf-8")).get("chat_template")
+                found_template = json.loads((self.folder / name).read_text(encoding="utf-8")).get(
+                    "chat_template"
+                )
             except (OSError, ValueError, AttributeError):
                 continue
-            if isinstance(said, str):
-                found["default"] = said
-            elif isinstance(said, list):
+            if isinstance(found_template, str):
+                found["default"] = found_template
+            elif isinstance(found_template, list):
                 found |= {
-                    str(one.get("name")): str(one.get("template")) for one in said if isinstance(one, dict)
+                    str(one.get("name")): str(one.get("template"))
+                    for one in found_template
+                    if isinstance(one, dict)
                 }
         for path in self.folder.glob("additional_chat_templates/*.jinja"):
             found[path.stem] = path.read_text(encoding="utf-8")
@@ -153,9 +158,9 @@ class Checkpoint:
         return found
 
     def identify(self) -> dict[str, str]:
-        """What the files are: hashes of their content, or the commit of a repository."""
+        """Return hashes of the files, or the commit of a repository."""
         if not self.is_local:
-            return {"repository": self.source, "commit": self._commit()}
+            return {"repository": self.source, "commit": self._find_commit()}
         parts = {
             "weights": _WEIGHTS,
             "config": _CONFIG,
@@ -163,15 +168,15 @@ class Checkpoint:
             "template": _TEMPLATES,
             "processor": _PROCESSOR,
         }
-        found = {f"{name}_sha256": folder_digest(self.folder, patterns) for name, patterns in parts.items()}
+        found = {f"{name}_sha256": hash_folder(self.folder, patterns) for name, patterns in parts.items()}
         return {name: digest for name, digest in found.items() if digest}
 
-    def _commit(self) -> str:
-        """The commit in the path of a snapshot, which is how the hub's cache is laid out."""
+    def _find_commit(self) -> str:
+        """Return the commit from the snapshot path in the cache of the hub."""
         parts = self.folder.parts
         return parts[parts.index("snapshots") + 1] if "snapshots" in parts[:-1] else self.revision
 
-    def _fetched(self) -> Path:
+    def _download_small_files(self) -> Path:
         try:
             from huggingface_hub import snapshot_download
             from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
@@ -185,7 +190,7 @@ class Checkpoint:
         except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError, ValueError) as error:
             first = (str(error) or type(error).__name__).splitlines()[0]
             raise DatasetError(
-                f"the model `{self.source}` is no folder, and the hub does not give it: {first}",
+                f"model not found: `{self.source}` is not a folder and cannot be downloaded: {first}",
                 where="--model_args pretrained",
-                hint="give the path of a model folder, or a name on the hub; private models need HF_TOKEN",
+                hint="pass a model folder or a model name on the hub; private models need HF_TOKEN",
             ) from None

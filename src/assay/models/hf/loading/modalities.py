@@ -1,4 +1,4 @@
-"""What a checkpoint can look at and listen to, and what kind of class loads it, from its config alone."""
+"""Which media a checkpoint reads, according to its config."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from assay.core.ports import Ability
 
-__all__ = ["hears_only", "model_type_of", "senses_of"]
+__all__ = ["find_media_abilities", "is_speech_to_text", "read_model_type"]
 
-_SPEECH = frozenset({"whisper", "speech_to_text", "moonshine", "moonshine_streaming"})
-"""Encoder and decoder: a sound in, what is said in it out. They read no prompt."""
+_SPEECH_MODEL_TYPES = frozenset({"whisper", "speech_to_text", "moonshine", "moonshine_streaming"})
+"""Encoder-decoder models that transcribe audio. They read no prompt."""
 
-_EYES = (
+_VISION_KEYS = (
     "vision_config",
     "vision_tower",
     "vision_encoder",
@@ -20,33 +20,33 @@ _EYES = (
     "image_token_id",
     "image_token_index",
 )
-_EARS = ("audio_config", "audio_encoder", "audio_token_id", "audio_token_index", "encoder_config")
+_AUDIO_KEYS = ("audio_config", "audio_encoder", "audio_token_id", "audio_token_index", "encoder_config")
 
 
-def model_type_of(config: Mapping[str, Any]) -> str:
-    """The architecture's name in transformers."""
+def read_model_type(config: Mapping[str, Any]) -> str:
+    """Return the name of the architecture in transformers."""
     return str(config.get("model_type", ""))
 
 
-def hears_only(config: Mapping[str, Any]) -> bool:
-    """Whether it turns speech into text and nothing else."""
-    return model_type_of(config) in _SPEECH
+def is_speech_to_text(config: Mapping[str, Any]) -> bool:
+    """Return whether the model only transcribes speech."""
+    return read_model_type(config) in _SPEECH_MODEL_TYPES
 
 
-def senses_of(config: Mapping[str, Any]) -> frozenset[Ability]:
-    """The media it takes. Whoever sees pictures sees videos: as such, or as some of their frames.
+def find_media_abilities(config: Mapping[str, Any]) -> frozenset[Ability]:
+    """Return the media that the model reads. A model that reads images also reads videos, at least as frames.
 
-    >>> sorted(senses_of({"model_type": "llava", "vision_config": {}}))
+    >>> sorted(find_media_abilities({"model_type": "llava", "vision_config": {}}))
     ['image', 'video']
     """
-    if hears_only(config):
+    if is_speech_to_text(config):
         return frozenset({"audio"})
     inner = config.get("thinker_config")
     parts = [config, inner] if isinstance(inner, Mapping) else [config]
     found: set[Ability] = set()
     for part in parts:
-        if any(part.get(key) is not None for key in _EYES):
+        if any(part.get(key) is not None for key in _VISION_KEYS):
             found |= {"image", "video"}
-        if any(part.get(key) is not None for key in _EARS):
+        if any(part.get(key) is not None for key in _AUDIO_KEYS):
             found.add("audio")
     return frozenset(found)

@@ -1,4 +1,4 @@
-"""The tokenizer of a checkpoint: texts to tokens in batches, conversations through its chat template, tokens to text."""
+"""The tokenizer and chat template of a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from assay.core.errors import InvalidOption
 from assay.core.messages import Message, Prompt
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.loading.checkpoint import Checkpoint
-from assay.models.hf.loading.weights import loading_errors
+from assay.models.hf.loading.weights import explain_loading_errors
 from assay.models.tokens import TextEncoder, Unanswerable
 
-__all__ = ["Vocabulary", "load_tokenizer", "render_chat", "template_text"]
+__all__ = ["CheckpointTokenizer", "find_chat_template", "load_tokenizer", "render_chat"]
 
 
-class Vocabulary:
-    """Loaded when first used; the weights are not needed for it."""
+class CheckpointTokenizer:
+    """Tokenizes texts in batches and renders chat prompts. Loaded on first use, without the weights."""
 
-    def __init__(self, arguments: HfArguments, checkpoint: Checkpoint, *, apart: bool = False) -> None:
-        """`apart`: the model has an encoder, so prompts get the tokenizer's special tokens whatever is said of BOS."""
+    def __init__(self, arguments: HfArguments, checkpoint: Checkpoint, *, has_encoder: bool = False) -> None:
+        """`has_encoder`: for an encoder-decoder model, whose prompts always get the tokenizer's special tokens."""
         self._arguments = arguments
         self._checkpoint = checkpoint
-        self._apart = apart
+        self._has_encoder = has_encoder
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -32,22 +32,22 @@ class Vocabulary:
 
     @cached_property
     def prefix_token(self) -> int:
-        """What stands for an empty context: as given, else the start token, else the end token."""
+        """The token that replaces an empty context: `prefix_token_id`, else the start token, else the end token."""
         given, tokenizer = self._arguments.prefix_token_id, self.tokenizer
         found = next(
             (one for one in (given, tokenizer.bos_token_id, tokenizer.eos_token_id) if one is not None), None
         )
         if found is None:
             raise InvalidOption(
-                "the tokenizer has neither a start nor an end token to stand for an empty context",
+                "the tokenizer has neither a start token nor an end token to replace an empty context",
                 where="--model_args",
-                hint="say which token does: prefix_token_id=0",
+                hint="set the token: prefix_token_id=0",
             )
         return int(found)
 
     @cached_property
-    def scoring(self) -> TextEncoder:
-        """Texts whose likelihood is asked for."""
+    def scoring_encoder(self) -> TextEncoder:
+        """Encodes texts for likelihood requests."""
         return TextEncoder(
             encode=self.encode,
             prefix_token=self.prefix_token,
@@ -56,23 +56,23 @@ class Vocabulary:
         )
 
     @cached_property
-    def prompting(self) -> TextEncoder:
-        """Texts that are to be continued."""
+    def prompt_encoder(self) -> TextEncoder:
+        """Encodes prompts for generation."""
         return TextEncoder(
             encode=self.encode,
             prefix_token=self.prefix_token,
-            prefix_text="" if self._apart else self.tokenizer.bos_token or "",
-            add_bos=None if self._apart else self._arguments.add_bos_token,
+            prefix_text="" if self._has_encoder else self.tokenizer.bos_token or "",
+            add_bos=None if self._has_encoder else self._arguments.add_bos_token,
         )
 
     @cached_property
     def end_text(self) -> str:
-        """The end token as text: it ends an answer when the model spells it, too."""
+        """The text of the end token. It also ends an answer when the model generates it as ordinary text."""
         token = self.tokenizer.eos_token_id
         return "" if token is None else str(self.tokenizer.decode([token]))
 
     def encode(self, texts: Sequence[str], special: bool) -> list[list[int]]:
-        """All texts in one call: a fast tokenizer works on them in parallel, outside Python."""
+        """Tokenize all texts in one call, because a fast tokenizer processes them in parallel."""
         if not texts:
             return []
         found = self.tokenizer(
@@ -86,39 +86,39 @@ class Vocabulary:
         return [list(one) for one in found["input_ids"]]
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
-        """Tokens as text, special ones left out unless asked for."""
+        """Decode tokens. Special tokens are left out unless `special` is set."""
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=not special))
 
-    def read(self, prompt: Prompt) -> str:
-        """The one text the model reads: as it is, or through the chat template.
+    def render_prompt(self, prompt: Prompt) -> str:
+        """Return the prompt as the text that the model reads, with the chat template applied to chat prompts.
 
         Raises:
-            Unanswerable: There is something in it that is not text.
+            Unanswerable: The prompt contains media.
         """
         if prompt.has_media:
             kinds = sorted({type(part).__name__.lower() for part in prompt.media})
-            raise Unanswerable(f"the model reads text only, not {' or '.join(kinds)}")
+            raise Unanswerable(f"the model does not support {' or '.join(kinds)}")
         if not prompt.chat:
             return prompt.text
         arguments = self._arguments
-        messages = [{"role": one.role, "content": one.text} for one in _spoken(prompt)]
+        messages = [{"role": one.role, "content": one.text} for one in _drop_empty_reply(prompt)]
         return render_chat(
             self.tokenizer,
             messages,
             continues=len(messages) > 0 and messages[-1]["role"] == "assistant",
-            template=template_text(arguments.chat_template, self.tokenizer),
+            template=find_chat_template(arguments.chat_template, self.tokenizer),
             **arguments.template_arguments,
         )
 
 
-def _spoken(prompt: Prompt) -> tuple[Message, ...]:
-    """The messages; an assistant's turn that is still empty is what the model is to write."""
+def _drop_empty_reply(prompt: Prompt) -> tuple[Message, ...]:
+    """Return the messages without an empty assistant message at the end, which the model is to write."""
     empty = prompt.continues and not prompt.messages[-1].text.strip()
     return prompt.messages[:-1] if empty else prompt.messages
 
 
 def load_tokenizer(arguments: HfArguments) -> Any:
-    """The tokenizer that was asked for, else the checkpoint's own."""
+    """Load the tokenizer given by the arguments, else that of the checkpoint."""
     from transformers import AutoTokenizer
 
     options: dict[str, Any] = {
@@ -134,7 +134,7 @@ def load_tokenizer(arguments: HfArguments) -> Any:
     if arguments.subfolder and not arguments.tokenizer:
         options["subfolder"] = arguments.subfolder
     source = arguments.tokenizer or arguments.pretrained
-    with loading_errors(source):
+    with explain_loading_errors(source):
         return AutoTokenizer.from_pretrained(source, **options)
 
 
@@ -146,9 +146,9 @@ def render_chat(
     template: str | None = None,
     **more: Any,
 ) -> str:
-    """A conversation as the template writes it; a last turn of the assistant's own is left open.
+    """Render a conversation. If it ends with an assistant message, that message is left open.
 
-    A template that refuses a system message is given the conversation without it, as lm-eval does.
+    If the template raises an error, the conversation is rendered without system messages, as in lm-eval.
     """
     from jinja2 import TemplateError
 
@@ -169,31 +169,33 @@ def render_chat(
         return apply([message for message in messages if message["role"] != "system"])
 
 
-def template_text(asked: str | None, tokenizer: Any) -> str | None:
-    """The template that was asked for: of a file, one of the tokenizer's by name, or written out. None: its own.
+def find_chat_template(requested: str | None, tokenizer: Any) -> str | None:
+    """Return the requested template: a template of the tokenizer by name, template text, or the content of a file.
+
+    Returns None for the tokenizer's default template.
 
     Raises:
-        InvalidOption: There is none.
+        InvalidOption: There is no such template.
     """
     own = getattr(tokenizer, "chat_template", None)
     named = own if isinstance(own, dict) else {}
-    if not asked:
+    if not requested:
         if not own or (named and "default" not in named):
-            names = f"choose one: {', '.join(sorted(named))}" if named else "give one: chat_template=FILE"
+            names = f"choose one of: {', '.join(sorted(named))}" if named else "set one: chat_template=FILE"
             raise InvalidOption(
                 "the tokenizer has no chat template", where="--apply_chat_template", hint=names
             )
         return None
-    if asked in named:
-        return str(named[asked])
-    if "{{" in asked or "{%" in asked:
-        return asked
-    if Path(asked).is_file():
-        return Path(asked).read_text(encoding="utf-8")
+    if requested in named:
+        return str(named[requested])
+    if "{{" in requested or "{%" in requested:
+        return requested
+    if Path(requested).is_file():
+        return Path(requested).read_text(encoding="utf-8")
     raise InvalidOption(
-        f"no chat template is called `{asked}`, and there is no such file",
+        f"chat template not found: `{requested}` is neither a template name nor a file",
         where="--apply_chat_template",
-        hint=f"the tokenizer has {', '.join(sorted(named))}"
+        hint=f"templates of the tokenizer: {', '.join(sorted(named))}"
         if named
-        else "the tokenizer has one without a name",
+        else "the tokenizer has only its default template",
     )

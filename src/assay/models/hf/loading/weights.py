@@ -1,4 +1,4 @@
-"""A checkpoint's weights into memory, as the arguments say: dtype, device, quantization, adapters, deltas."""
+"""Load the weights of a checkpoint: dtype, device, quantization, adapters, deltas."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ from assay.core.errors import AssayError, DatasetError, InvalidOption, MissingPa
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.loading.checkpoint import Checkpoint
 
-__all__ = ["device_of", "load_config", "load_weights", "loading_errors", "text_class", "torch_dtype"]
+__all__ = [
+    "explain_loading_errors",
+    "find_device",
+    "find_text_class",
+    "find_torch_dtype",
+    "load_config",
+    "load_weights",
+]
 
-_QUANTIZING = ("load_in_", "bnb_4bit_", "llm_int8_")
+_QUANTIZATION_PREFIXES = ("load_in_", "bnb_4bit_", "llm_int8_")
 
 
-def torch_dtype(name: str, argument: str = "dtype") -> Any:
-    """`float16` as torch names it; `auto` stays `auto`."""
+def find_torch_dtype(name: str, argument: str = "dtype") -> Any:
+    """Return the torch dtype for a name such as `float16`; `auto` stays `auto`."""
     import torch
 
     name = name.removeprefix("torch.")
@@ -27,70 +34,72 @@ def torch_dtype(name: str, argument: str = "dtype") -> Any:
     found = getattr(torch, {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}.get(name, name), None)
     if not isinstance(found, torch.dtype):
         raise InvalidOption(
-            f"`{argument}={name}` is no dtype of torch",
+            f"`{argument}={name}` is not a torch dtype",
             where="--model_args",
-            hint="float32, bfloat16, float16 or auto",
+            hint="use float32, bfloat16, float16 or auto",
         )
     return found
 
 
-def device_of(asked: str | None) -> Any:
-    """The device that was asked for; else the first GPU, else the processor.
+def find_device(requested: str | None) -> Any:
+    """Return the requested device, else the first GPU, else the CPU.
 
     Raises:
-        InvalidOption: It is not there.
+        InvalidOption: The device is not available.
     """
     import torch
 
-    if asked is None:
+    if requested is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(asked)
+        device = torch.device(requested)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         first = str(error).splitlines()[0]
-        raise InvalidOption(f"the device `{asked}` does not work here: {first}", where="--device") from None
+        raise InvalidOption(f"device `{requested}` is not available: {first}", where="--device") from None
     return device
 
 
 @contextmanager
-def loading_errors(source: str) -> Iterator[None]:
-    """What transformers raises about files, packages and arguments becomes an error that says so."""
-    _be_quiet()
+def explain_loading_errors(source: str) -> Iterator[None]:
+    """Convert the errors that transformers raises while loading into Assay errors."""
+    _silence_transformers()
     try:
         yield
     except AssayError:
         raise
     except ImportError as error:
-        raise MissingPackage(f"`{source}` does not load: {_first(error)}", where="--model_args") from error
+        raise MissingPackage(
+            f"cannot load `{source}`:  {_first_line(error)}", where="--model_args"
+        ) from error
     except (
         SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError,
     ) as error:  # fmt: skip
         raise DatasetError(
-            f"`{source}` does not load: {type(error).__name__}: {_first(error)}", where="--model_args"
+            f"cannot load `{source}`:  {type(error).__name__}: {_first_line(error)}", where="--model_args"
         ) from error
 
 
-def _be_quiet() -> None:
-    """The run has a progress line of its own; transformers' bars and advice would be written across it."""
+def _silence_transformers() -> None:
+    """Turn off the progress bars and warnings of transformers, which would overwrite the progress display."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    if logging.get_verbosity() == logging.WARNING:  # as it is by default: whoever asked for more gets it
+    if logging.get_verbosity() == logging.WARNING:  # the default; any other level was set by the user
         logging.set_verbosity_error()
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def load_config(arguments: HfArguments, checkpoint: Checkpoint) -> Any:
-    """The config, with the keys the user gave as `config.KEY`."""
+    """Load the config and set the keys given as `config.KEY`."""
     from transformers import AutoConfig
 
     extra = {"gguf_file": arguments.gguf_file} if arguments.gguf_file else {}
-    with loading_errors(arguments.pretrained):
-        config = AutoConfig.from_pretrained(arguments.pretrained, **_where(arguments), **extra)
+    with explain_loading_errors(arguments.pretrained):
+        config = AutoConfig.from_pretrained(arguments.pretrained, **_build_source_options(arguments), **extra)
     for key, value in arguments.loading.items():
         if key.startswith("config."):
             if not hasattr(config, name := key.removeprefix("config.")):
@@ -101,8 +110,8 @@ def load_config(arguments: HfArguments, checkpoint: Checkpoint) -> Any:
     return config
 
 
-def text_class(config: Any, *, has_encoder: bool) -> Any:
-    """The auto class that reads text; that of a multimodal checkpoint reads it without media, too."""
+def find_text_class(config: Any, *, has_encoder: bool) -> Any:
+    """Return the auto class for a text model. The class of a multimodal checkpoint also reads text alone."""
     import transformers
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -112,23 +121,25 @@ def text_class(config: Any, *, has_encoder: bool) -> Any:
     if has_encoder:
         return transformers.AutoModelForSeq2SeqLM
     kind = config.model_type
-    only_seen = (
+    is_multimodal_only = (
         kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     )
-    return transformers.AutoModelForImageTextToText if only_seen else transformers.AutoModelForCausalLM
+    return (
+        transformers.AutoModelForImageTextToText if is_multimodal_only else transformers.AutoModelForCausalLM
+    )
 
 
 def load_weights(arguments: HfArguments, config: Any, auto_class: Any, tokenizer: Any = None) -> Any:
-    """The model, ready to answer: on its device, in evaluation mode, adapter or delta applied."""
-    device = device_of(arguments.device)
-    options = _options(arguments, device)
-    dtype = torch_dtype(arguments.dtype)
-    with loading_errors(arguments.pretrained):
+    """Load the model onto its device, in evaluation mode, with its adapter or delta applied."""
+    device = find_device(arguments.device)
+    options = _build_loading_options(arguments, device)
+    dtype = find_torch_dtype(arguments.dtype)
+    with explain_loading_errors(arguments.pretrained):
         model = auto_class.from_pretrained(
-            arguments.pretrained, config=config, dtype=dtype, **_where(arguments), **options
+            arguments.pretrained, config=config, dtype=dtype, **_build_source_options(arguments), **options
         )
         if arguments.peft:
-            model = _with_adapter(model, arguments, tokenizer)
+            model = _apply_adapter(model, arguments, tokenizer)
         if arguments.delta:
             _add_delta(model, arguments, auto_class, dtype, options)
         if "device_map" not in options and not arguments.tp_plan:
@@ -136,7 +147,7 @@ def load_weights(arguments: HfArguments, config: Any, auto_class: Any, tokenizer
     return model.eval()
 
 
-def _where(arguments: HfArguments) -> dict[str, Any]:
+def _build_source_options(arguments: HfArguments) -> dict[str, Any]:
     found: dict[str, Any] = {
         "revision": arguments.revision,
         "trust_remote_code": arguments.trust_remote_code,
@@ -146,10 +157,10 @@ def _where(arguments: HfArguments) -> dict[str, Any]:
     return found
 
 
-def _options(arguments: HfArguments, device: Any) -> dict[str, Any]:
-    """What `from_pretrained` is told beside the name."""
+def _build_loading_options(arguments: HfArguments, device: Any) -> dict[str, Any]:
+    """Return the keyword arguments of `from_pretrained`."""
     given = {key: value for key, value in arguments.loading.items() if not key.startswith("config.")}
-    quantizing = {key: given.pop(key) for key in list(given) if key.startswith(_QUANTIZING)}
+    quantizing = {key: given.pop(key) for key in list(given) if key.startswith(_QUANTIZATION_PREFIXES)}
     if arguments.gguf_file:
         given["gguf_file"] = arguments.gguf_file
     if arguments.tp_plan:
@@ -157,15 +168,15 @@ def _options(arguments: HfArguments, device: Any) -> dict[str, Any]:
     if arguments.parallelize or arguments.device_map is not None:
         given["device_map"] = "auto" if arguments.device_map is None else arguments.device_map
         given["offload_folder"] = arguments.offload_folder
-        if (memory := _memory(arguments)) and "max_memory" not in given:
+        if (memory := _build_memory_limits(arguments)) and "max_memory" not in given:
             given["max_memory"] = memory
     if any(quantizing.get(key) for key in ("load_in_8bit", "load_in_4bit")):
-        given["quantization_config"] = _bits_and_bytes(quantizing)
+        given["quantization_config"] = _make_quantization_config(quantizing)
         given.setdefault("device_map", {"": str(device)})
     return given
 
 
-def _memory(arguments: HfArguments) -> dict[int | str, Any]:
+def _build_memory_limits(arguments: HfArguments) -> dict[int | str, Any]:
     import torch
 
     found: dict[int | str, Any] = {}
@@ -176,30 +187,30 @@ def _memory(arguments: HfArguments) -> dict[int | str, Any]:
     return found
 
 
-def _bits_and_bytes(settings: Mapping[str, Any]) -> Any:
+def _make_quantization_config(settings: Mapping[str, Any]) -> Any:
     from importlib.util import find_spec
 
     if find_spec("bitsandbytes") is None:
         raise MissingPackage.of("bitsandbytes", "`load_in_8bit` and `load_in_4bit`", where="--model_args")
     from transformers import BitsAndBytesConfig
 
-    with loading_errors("bitsandbytes"):
+    with explain_loading_errors("bitsandbytes"):
         return BitsAndBytesConfig(**settings)
 
 
-def _with_adapter(model: Any, arguments: HfArguments, tokenizer: Any) -> Any:
+def _apply_adapter(model: Any, arguments: HfArguments, tokenizer: Any) -> Any:
     try:
         from peft import PeftModel
     except ImportError:
         raise MissingPackage.of("peft", "the argument `peft`", where="--model_args") from None
     if tokenizer is not None and len(tokenizer) > model.get_input_embeddings().num_embeddings:
-        model.resize_token_embeddings(len(tokenizer))  # an adapter trained with tokens of its own
-    with loading_errors(str(arguments.peft)):
+        model.resize_token_embeddings(len(tokenizer))  # the adapter was trained with additional tokens
+    with explain_loading_errors(str(arguments.peft)):
         return PeftModel.from_pretrained(model, arguments.peft, revision=arguments.revision)
 
 
 def _add_delta(model: Any, arguments: HfArguments, auto_class: Any, dtype: Any, options: Any) -> None:
-    """Weights that are stored as a difference are added to the weights they differ from."""
+    """Add the weights of a delta checkpoint to the model."""
     import torch
 
     delta = auto_class.from_pretrained(
@@ -211,8 +222,8 @@ def _add_delta(model: Any, arguments: HfArguments, auto_class: Any, dtype: Any, 
         for name, weight in model.state_dict().items():
             if name not in changes or changes[name].shape != weight.shape:
                 raise DatasetError(
-                    f"the delta has no fitting weights for `{name}`", where=str(arguments.delta)
+                    f"the delta has no matching weights for `{name}`", where=str(arguments.delta)
                 )
-            if weight.data_ptr() not in seen:  # tied weights are two names of one thing
+            if weight.data_ptr() not in seen:  # tied weights appear under two names
                 weight += changes[name].to(weight.device, weight.dtype)
                 seen.add(weight.data_ptr())

@@ -1,4 +1,4 @@
-"""Models that see or hear: pictures, sounds and videos through the checkpoint's own processor and chat template."""
+"""Models that read images, audio and video, with the checkpoint's own processor and chat template."""
 
 from __future__ import annotations
 

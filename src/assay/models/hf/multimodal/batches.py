@@ -1,4 +1,4 @@
-"""Prompts as one batch of tensors, padded at the left: texts by their tokens, prompts with media by the processor."""
+"""Build batches of input tensors, padded on the left: from tokens, or with the processor for prompts with media."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.media import Clip
-from assay.models.hf.multimodal.prompt_layout import Laid
+from assay.models.hf.multimodal.prompt_layout import PromptInputs
 from assay.models.tokens import TextEncoder, Unanswerable
 
 __all__ = ["Batch", "Batcher"]
 
 _TICKS_PER_S = 1000
-"""Frames are told to a processor by number and rate; thousandths of a second say when each is shown, whatever its file's rate."""
+"""Processors take frame numbers and a frame rate. Milliseconds as frame numbers give exact times at any frame rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Tensors a model takes, one row per prompt."""
+    """Input tensors of a model, one row per prompt."""
 
     inputs: dict[str, Any]
     lengths: tuple[int, ...]
-    """Tokens of each row, padding left out."""
+    """Number of tokens of each row, without padding."""
 
     has_media: bool
 
 
 class Batcher:
-    """Makes batches for one checkpoint."""
+    """Builds batches for one checkpoint."""
 
     def __init__(self, processor: Any, model: Any, *, rate_hz: int, max_length: int) -> None:
         self._processor = processor
@@ -38,7 +38,7 @@ class Batcher:
         self.max_length = max_length
         self.tokenizer = getattr(processor, "tokenizer", processor)
         self.tokenizer.padding_side = "left"
-        self._takes = inspect.signature(model.forward).parameters
+        self._forward_parameters = inspect.signature(model.forward).parameters
         start = self.tokenizer.bos_token_id
         self.encoder = TextEncoder(
             encode=self._encode,
@@ -52,76 +52,84 @@ class Batcher:
 
     @property
     def device(self) -> Any:
-        """Where the model is."""
+        """The device of the model."""
         return self._model.device
 
     @property
     def pad_id(self) -> int:
-        """What fills up short rows; masked, so any token does."""
+        """The padding token. Any token works, because padding is masked."""
         pad = self.tokenizer.pad_token_id
         return int(self.encoder.prefix_token if pad is None else pad)
 
-    def of_tokens(self, rows: Sequence[Sequence[int]]) -> Batch:
-        """A batch of texts."""
+    def batch_tokens(self, rows: Sequence[Sequence[int]]) -> Batch:
+        """Return a batch of text prompts."""
         import torch
 
         width = max(len(row) for row in rows)
         ids = torch.full((len(rows), width), self.pad_id, dtype=torch.long)
         mask = torch.zeros_like(ids)
-        for at, row in enumerate(rows):
-            ids[at, width - len(row) :] = torch.tensor(row, dtype=torch.long)
-            mask[at, width - len(row) :] = 1
+        for index, row in enumerate(rows):
+            ids[index, width - len(row) :] = torch.tensor(row, dtype=torch.long)
+            mask[index, width - len(row) :] = 1
         inputs = {"input_ids": ids.to(self._model.device), "attention_mask": mask.to(self._model.device)}
         return Batch(inputs, tuple(len(row) for row in rows), False)
 
-    def of_media(self, rows: Sequence[Laid]) -> Batch:
-        """A batch of prompts with media, alike in which kinds they have and in how they begin.
+    def batch_media(self, rows: Sequence[PromptInputs]) -> Batch:
+        """Return a batch of prompts with the same kinds of media, all with or all without a start token.
 
         Raises:
-            Unanswerable: A prompt does not fit into the model; what would have to go might be a picture.
-            ValueError: The processor does not get along with a medium.
+            Unanswerable: A prompt exceeds the context length. It is not truncated, because that could remove an image.
+            ValueError: The processor rejects a medium.
         """
-        words: dict[str, Any] = {"text": [row.text for row in rows], "padding": True, "return_tensors": "pt"}
-        if self.is_begun(rows[0]):
-            words["add_special_tokens"] = False
+        arguments: dict[str, Any] = {
+            "text": [row.text for row in rows],
+            "padding": True,
+            "return_tensors": "pt",
+        }
+        if self.has_start_token(rows[0]):
+            arguments["add_special_tokens"] = False
         if rows[0].images:
-            words["images"] = [list(row.images) for row in rows]
+            arguments["images"] = [list(row.images) for row in rows]
         if rows[0].clips:
-            words["videos"] = [[list(clip.frames) for clip in row.clips] for row in rows]
-            words["video_metadata"] = [[_metadata(clip) for clip in row.clips] for row in rows]
-            words["do_sample_frames"] = False
-        if rows[0].sounds:
-            words["audio"] = [sound for row in rows for sound in row.sounds]
-            words["sampling_rate"] = self._rate_hz
-        made = self._processor(**words)
-        inputs = {key: self._placed(value) for key, value in made.items() if self._wanted(key, value)}
+            arguments["videos"] = [[list(clip.frames) for clip in row.clips] for row in rows]
+            arguments["video_metadata"] = [[_metadata(clip) for clip in row.clips] for row in rows]
+            arguments["do_sample_frames"] = False
+        if rows[0].audios:
+            arguments["audio"] = [sound for row in rows for sound in row.audios]
+            arguments["sampling_rate"] = self._rate_hz
+        outputs = self._processor(**arguments)
+        inputs = {
+            key: self._to_device(value) for key, value in outputs.items() if self._is_model_input(key, value)
+        }
         lengths = tuple(inputs["attention_mask"].sum(dim=1).tolist())
         if max(lengths) >= self.max_length:
             raise Unanswerable(
-                f"the prompt has {max(lengths)} tokens, media included; the model holds {self.max_length}"
+                f"the prompt has {max(lengths)} tokens including media; the context length is {self.max_length}"
             )
         return Batch(inputs, lengths, True)
 
-    def is_begun(self, row: Laid) -> bool:
-        """Whether a template wrote the start token already. Prompts of which some are and some are not share no batch."""
+    def has_start_token(self, row: PromptInputs) -> bool:
+        """Return whether the template already added the start token. A batch is all with or all without it."""
         return bool(self.encoder.prefix_text) and row.text.startswith(self.encoder.prefix_text)
 
-    def _wanted(self, key: str, value: Any) -> bool:
-        known = key in self._takes or any(one.kind is one.VAR_KEYWORD for one in self._takes.values())
+    def _is_model_input(self, key: str, value: Any) -> bool:
+        known = key in self._forward_parameters or any(
+            one.kind is one.VAR_KEYWORD for one in self._forward_parameters.values()
+        )
         return known and value is not None
 
-    def _placed(self, value: Any) -> Any:
-        """On the model's device, numbers with a fraction in its precision."""
+    def _to_device(self, value: Any) -> Any:
+        """Move a value to the device of the model, and floating point values to its dtype."""
         if isinstance(value, (list, tuple)):
-            return [self._placed(one) for one in value]
+            return [self._to_device(one) for one in value]
         if not hasattr(value, "to"):
             return value
         dtype = self._model.dtype if value.is_floating_point() else value.dtype
         return value.to(self._model.device, dtype)
 
-    def takes(self, name: str) -> bool:
-        """Whether the model's forward has a parameter of this name."""
-        return name in self._takes
+    def has_parameter(self, name: str) -> bool:
+        """Return whether the model's `forward` has a parameter of this name."""
+        return name in self._forward_parameters
 
 
 def _metadata(clip: Clip) -> Any:
@@ -141,8 +149,8 @@ def _metadata(clip: Clip) -> Any:
     )
 
 
-def rows_like(inputs: Mapping[str, Any], ids: Any, mask: Any) -> dict[str, Any]:
-    """The inputs of one prompt with tokens behind it: whatever is said per token is zero for them."""
+def extend_inputs(inputs: Mapping[str, Any], ids: Any, mask: Any) -> dict[str, Any]:
+    """Return the inputs of one prompt with further tokens, whose per-token type ids are zero."""
     import torch
 
     longer = {**inputs, "input_ids": ids, "attention_mask": mask}

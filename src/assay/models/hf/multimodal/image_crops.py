@@ -1,6 +1,6 @@
-"""Phi-4's picture processor without torchvision, the only kind transformers has of it.
+"""The image processor of Phi-4 without torchvision, which the version in transformers requires.
 
-A picture is scaled to whole crops, its rest filled with white, and cut; the whole picture at the size of one crop comes first.
+An image is scaled and padded with white to a grid of crops, then cut. An overview at the size of one crop comes first.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CroppedPictures"]
+__all__ = ["CroppedImageProcessor"]
 
 _BILINEAR = 2
 _OVERVIEW_TOKENS = 256 + 1 + 16
-"""Tokens of the whole picture at the size of one crop, with the marks behind its lines and itself."""
+"""Tokens of the overview, with the separators after its lines and after the whole."""
 
 
-class CroppedPictures:
-    """Called by the processor of the model in the place of its picture processor."""
+class CroppedImageProcessor:
+    """Replaces the image processor in the processor of the model."""
 
     model_input_names = ("image_pixel_values", "image_sizes", "image_attention_mask")
     valid_kwargs = None
@@ -28,39 +28,39 @@ class CroppedPictures:
         size = settings.get("size") or {"height": 448}
         self.side = int(size["height"])
         self.patch_size = int(settings.get("patch_size") or 14)
-        self.most_crops = int(settings.get("dynamic_hd") or 36)
+        self.max_crops = int(settings.get("dynamic_hd") or 36)
         self._mean = np.asarray(settings.get("image_mean") or [0.5] * 3, np.float32)[:, None, None]
         self._std = np.asarray(settings.get("image_std") or [0.5] * 3, np.float32)[:, None, None]
 
     def __call__(self, images: Sequence[Any], **others: Any) -> dict[str, Any]:
-        """`images`: pictures, or lists of the pictures of each prompt."""
+        """`images`: a list of images, or one list of images per prompt."""
         import torch
 
         nested = isinstance(images[0], (list, tuple))
-        flat = [picture for group in images for picture in group] if nested else list(images)
-        made = [self._one(picture) for picture in flat]
-        most = max(len(pixels) for pixels, *_ in made)
+        flat = [image for group in images for image in group] if nested else list(images)
+        processed = [self._process_image(image) for image in flat]
+        max_crops = max(len(pixels) for pixels, *_ in processed)
         side, grid = self.side, self.side // self.patch_size
-        pixels = torch.zeros(len(made), most, 3, side, side)
-        masks = torch.ones(len(made), most, grid, grid)
-        for at, (crops, mask, *_) in enumerate(made):
-            pixels[at, : len(crops)] = crops
-            masks[at, : len(mask)] = torch.from_numpy(mask)
+        pixels = torch.zeros(len(processed), max_crops, 3, side, side)
+        masks = torch.ones(len(processed), max_crops, grid, grid)
+        for index, (crops, mask, *_) in enumerate(processed):
+            pixels[index, : len(crops)] = crops
+            masks[index, : len(mask)] = torch.from_numpy(mask)
         return {
             "image_pixel_values": pixels,
-            "image_sizes": torch.tensor([size for *_, size, _ in made]),
+            "image_sizes": torch.tensor([size for *_, size, _ in processed]),
             "image_attention_mask": masks,
-            "num_img_tokens": [tokens for *_, tokens in made],
+            "num_img_tokens": [tokens for *_, tokens in processed],
         }
 
     def fetch_images(self, images: Any) -> Any:
-        """Pictures are pictures already."""
+        """Return the images unchanged; they are already loaded."""
         return images
 
-    def _one(self, picture: Any) -> tuple[Any, Any, list[int], int]:
+    def _process_image(self, image: Any) -> tuple[Any, Any, list[int], int]:
         import torch
 
-        pixels, mask, (wide, high) = self._scaled(picture.convert("RGB"))
+        pixels, mask, (wide, high) = self._scale_image(image.convert("RGB"))
         side, grid = self.side, self.side // self.patch_size
         whole = torch.from_numpy(pixels)[None]
         overview = torch.nn.functional.interpolate(whole, (side, side), mode="bicubic", align_corners=False)
@@ -72,23 +72,25 @@ class CroppedPictures:
         masks = np.concatenate([np.ones((1, grid, grid), np.float32), cut])
         return torch.cat([overview, crops]), masks, [high * side, wide * side], tokens
 
-    def _scaled(self, picture: Any) -> tuple[Any, Any, tuple[int, int]]:
-        """Normalised pixels of whole crops, which patches of them are picture, and how many crops wide and high."""
-        from PIL import Image as Pictures
+    def _scale_image(self, image: Any) -> tuple[Any, Any, tuple[int, int]]:
+        """Return the normalized pixels of all crops, a mask of the patches inside the image, and the grid size."""
+        from PIL import Image as PILImage
 
-        wide, high = self._crops(*picture.size)
+        wide, high = self._choose_grid(*image.size)
         width, height = wide * self.side, high * self.side
-        scale = min(width / picture.width, height / picture.height)
-        fits_width = width / picture.width < height / picture.height
+        scale = min(width / image.width, height / image.height)
+        fits_width = width / image.width < height / image.height
         inner = (
-            width if fits_width else int(picture.width * scale),
-            int(picture.height * scale) if fits_width else height,
+            width if fits_width else int(image.width * scale),
+            int(image.height * scale) if fits_width else height,
         )
         if min(inner) < 10:
-            raise ValueError(f"a picture of {picture.width} x {picture.height} is too narrow for this model")
-        sheet = Pictures.new("RGB", (width, height), (255, 255, 255))
-        sheet.paste(picture.resize(inner, resample=_BILINEAR), (0, 0))
-        pixels = (np.asarray(sheet, np.float32).transpose(2, 0, 1) / 255 - self._mean) / self._std
+            raise ValueError(
+                f"the aspect ratio of the image ({image.width} x {image.height}) is too extreme for this model"
+            )
+        canvas = PILImage.new("RGB", (width, height), (255, 255, 255))
+        canvas.paste(image.resize(inner, resample=_BILINEAR), (0, 0))
+        pixels = (np.asarray(canvas, np.float32).transpose(2, 0, 1) / 255 - self._mean) / self._std
         grid = self.side // self.patch_size
         mask = np.ones((grid * high, grid * wide), np.float32)
         if empty := (width - inner[0]) // self.patch_size:
@@ -97,14 +99,14 @@ class CroppedPictures:
             mask[-empty:] = 0
         return pixels, mask, (wide, high)
 
-    def _crops(self, width: int, height: int) -> tuple[int, int]:
-        """How many crops side by side and on top of each other; of a large picture, the nearest shape that is allowed."""
+    def _choose_grid(self, width: int, height: int) -> tuple[int, int]:
+        """Return the number of crops across and down. A large image gets the allowed grid with the closest shape."""
         wide, high = math.ceil(width / self.side), math.ceil(height / self.side)
-        if wide * high <= self.most_crops:
+        if wide * high <= self.max_crops:
             return wide, high
-        most = self.most_crops
+        max_crops = self.max_crops
         shapes = sorted(
-            {(i, j) for i in range(1, most + 1) for j in range(1, most + 1) if i * j <= most},
+            {(i, j) for i in range(1, max_crops + 1) for j in range(1, max_crops + 1) if i * j <= max_crops},
             key=lambda shape: shape[0] * shape[1],
         )
         best, nearest = (1, 1), math.inf

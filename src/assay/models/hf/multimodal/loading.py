@@ -1,4 +1,4 @@
-"""A checkpoint with eyes or ears into memory: the class its config names, its processor, its longest prompt."""
+"""Load a multimodal model and read its context length and sampling rate."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 from assay.core.errors import DatasetError
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.loading.checkpoint import Checkpoint
-from assay.models.hf.loading.modalities import hears_only, model_type_of
+from assay.models.hf.loading.modalities import is_speech_to_text, read_model_type
 from assay.models.hf.loading.weights import load_config, load_weights
 
-__all__ = ["context_length", "load_model", "sampling_rate_hz"]
+__all__ = ["find_context_length", "find_sampling_rate_hz", "load_model"]
 
-_LONGEST = 1_000_000
-_LENGTHS = ("max_position_embeddings", "n_positions", "max_target_positions")
+_DEFAULT_CONTEXT_LENGTH = 1_000_000
+_LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_target_positions")
 
 
 def load_model(arguments: HfArguments, checkpoint: Checkpoint, tokenizer: Any) -> Any:
-    """The model, ready to be asked.
+    """Load the model.
 
     Raises:
-        DatasetError: transformers does not know the architecture, or the files do not fit it.
-        MissingPackage: Something it needs is not installed.
+        DatasetError: transformers does not support the architecture, or the files do not match it.
+        MissingPackage: A required package is not installed.
     """
     config = load_config(arguments, checkpoint)
     if getattr(config, "enable_audio_output", False):
-        config.enable_audio_output = False  # nobody listens: the part that speaks is not loaded
-    model = load_weights(arguments, config, _class(arguments, checkpoint.config), tokenizer)
+        config.enable_audio_output = False  # only text is generated, so the speech decoder is not loaded
+    model = load_weights(arguments, config, _find_model_class(arguments, checkpoint.config), tokenizer)
     return getattr(model, "thinker", model)
 
 
-def _class(arguments: HfArguments, config: Mapping[str, Any]) -> Any:
-    """The auto class that knows the architecture."""
+def _find_model_class(arguments: HfArguments, config: Mapping[str, Any]) -> Any:
+    """Return the auto class of the architecture."""
     import transformers
     from transformers.models.auto import modeling_auto
 
-    model_type = model_type_of(config)
-    if hears_only(config):
+    model_type = read_model_type(config)
+    if is_speech_to_text(config):
         return transformers.AutoModelForSpeechSeq2Seq
     if model_type in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         return transformers.AutoModelForImageTextToText
@@ -49,24 +49,24 @@ def _class(arguments: HfArguments, config: Mapping[str, Any]) -> Any:
     raise DatasetError(
         f"this version of transformers has no multimodal class for `{model_type}`",
         where=arguments.pretrained,
-        hint="a newer transformers may; the text part alone can be asked with backend=causal",
+        hint="try a newer transformers, or backend=causal for the text part alone",
     )
 
 
-def context_length(arguments: HfArguments, model: Any) -> int:
-    """The most tokens it holds: what the user says, else what the config of its text part says."""
+def find_context_length(arguments: HfArguments, model: Any) -> int:
+    """Return the context length: `max_length`, else that in the config of the text part."""
     if arguments.max_length is not None:
         return arguments.max_length
     config = model.config
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     for one in (text, config):
-        for key in _LENGTHS:
+        for key in _LENGTH_KEYS:
             if isinstance(value := getattr(one, key, None), int) and value > 0:
                 return value
-    return _LONGEST
+    return _DEFAULT_CONTEXT_LENGTH
 
 
-def sampling_rate_hz(processor: Any) -> int:
-    """Samples per second it wants sounds in."""
+def find_sampling_rate_hz(processor: Any) -> int:
+    """Return the audio sampling rate of the processor."""
     part = getattr(processor, "audio_processor", None) or getattr(processor, "feature_extractor", None)
     return int(getattr(part, "sampling_rate", 16_000))

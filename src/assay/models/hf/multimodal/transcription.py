@@ -1,4 +1,4 @@
-"""Speech to text with an encoder and a decoder (Whisper): a sound in, what is said in it out. The prompt's text is not read."""
+"""Speech to text with encoder-decoder models (Whisper). The text of the prompt is ignored."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from assay.core.messages import Audio
 from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, Outcome, Response, Usage
 from assay.media import waveform
-from assay.models.hf.batch_budget import Budget, free_memory, is_out_of_memory
+from assay.models.hf.batch_budget import BatchBudget, is_out_of_memory, release_memory
 from assay.models.tokens import cut_at_stops
 
-__all__ = ["Speech"]
+__all__ = ["SpeechTranscriber"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """A stretch of a sound the model hears at once."""
+class _AudioChunk:
+    """Part of an audio clip that the model transcribes at once."""
 
     request: Generate
     samples: Any
 
 
-class Speech:
+class SpeechTranscriber:
     """Answers windows of requests with one loaded speech model.
 
-    A sound longer than the model hears at once (30 s for Whisper) is heard in stretches, one after the other.
+    Audio longer than the input of the model (30 s for Whisper) is transcribed in chunks.
     """
 
     def __init__(
@@ -39,21 +39,21 @@ class Speech:
         *,
         batch_size: int,
         max_new_tokens: int,
-        spoken: dict[str, Any],
+        language_arguments: dict[str, Any],
         normalize: bool,
     ) -> None:
         self._model = model
         self._processor = processor
-        self._budget = Budget(batch_size)
+        self._budget = BatchBudget(batch_size)
         self._max_new_tokens = max_new_tokens
-        self._spoken = spoken
+        self._language_arguments = language_arguments
         self._normalize = normalize
         self._rate_hz = int(processor.feature_extractor.sampling_rate)
-        self._longest = int(processor.feature_extractor.n_samples)
+        self._max_samples = int(processor.feature_extractor.n_samples)
         self.model_seconds = 0.0
 
-    def outcomes(self, window: Sequence[Request]) -> Iterator[Outcome]:
-        """One outcome per request; requests with the same settings together."""
+    def process(self, window: Sequence[Request]) -> Iterator[Outcome]:
+        """Yield one outcome per request. Requests with the same settings are batched."""
         by_settings: dict[str, list[Generate]] = {}
         for request in window:
             if isinstance(request, Generate):
@@ -62,106 +62,108 @@ class Speech:
                 yield _failure(
                     request,
                     "bad request",
-                    "a speech model writes down what is said; it gives no probabilities",
+                    "a speech model does not compute log probabilities",
                 )
         for requests in by_settings.values():
-            for at in range(0, len(requests), self._budget.size):
-                yield from self._some(requests[at : at + self._budget.size])
+            for start in range(0, len(requests), self._budget.size):
+                yield from self._process_batch(requests[start : start + self._budget.size])
 
-    def _some(self, requests: Sequence[Generate]) -> Iterator[Outcome]:
-        pieces: list[_Piece] = []
-        heard: list[Generate] = []
+    def _process_batch(self, requests: Sequence[Generate]) -> Iterator[Outcome]:
+        chunks: list[_AudioChunk] = []
+        accepted: list[Generate] = []
         for request in requests:
             try:
-                pieces += self._pieces(request)
-                heard.append(request)
+                chunks += self._split_audio(request)
+                accepted.append(request)
             except MediaError as error:
                 yield _failure(request, "bad media", str(error))
             except ValueError as error:
                 yield _failure(request, "bad request", str(error))
-        if heard:
+        if accepted:
             started = time.perf_counter()
-            texts = self._with_care(pieces)
+            texts = self._transcribe_with_retries(chunks)
             seconds = time.perf_counter() - started
             self.model_seconds += seconds
-            for request in heard:
-                own = [text for piece, text in zip(pieces, texts, strict=True) if piece.request is request]
-                yield self._told(request, own, seconds / len(heard))
+            for request in accepted:
+                own = [text for chunk, text in zip(chunks, texts, strict=True) if chunk.request is request]
+                yield self._build_outcome(request, own, seconds / len(accepted))
 
-    def _pieces(self, request: Generate) -> list[_Piece]:
+    def _split_audio(self, request: Generate) -> list[_AudioChunk]:
         media = request.prompt.media
         if not media or any(not isinstance(part, Audio) for part in media):
-            raise ValueError("a speech model needs sounds in the prompt, and no other media")
+            raise ValueError("the prompt must contain audio and no other media")
         found = []
         for part in media:
             assert isinstance(part, Audio)
             samples = waveform(part, rate_hz=self._rate_hz)
-            starts = range(0, max(len(samples), 1), self._longest)
-            found += [_Piece(request, samples[start : start + self._longest]) for start in starts]
+            starts = range(0, max(len(samples), 1), self._max_samples)
+            found += [_AudioChunk(request, samples[start : start + self._max_samples]) for start in starts]
         return found
 
-    def _with_care(self, pieces: Sequence[_Piece]) -> list[tuple[str, int] | Exception]:
-        """The texts of the pieces; halves when memory runs out."""
+    def _transcribe_with_retries(self, chunks: Sequence[_AudioChunk]) -> list[tuple[str, int] | Exception]:
+        """Return the texts of the chunks. If a batch fails, it is split in halves."""
         found: list[tuple[str, int] | Exception] = []
-        for at in range(0, len(pieces), self._budget.size):
-            some = pieces[at : at + self._budget.size]
+        for start in range(0, len(chunks), self._budget.size):
+            some = chunks[start : start + self._budget.size]
             try:
-                found += self._hear(some)
+                found += self._transcribe(some)
             except (RuntimeError, ValueError, TypeError, IndexError) as error:
                 if len(some) == 1:
                     found.append(error)
                     continue
                 if is_out_of_memory(error):
-                    free_memory(self._model.device)
+                    release_memory(self._model.device)
                     self._budget.halve()
                 half = len(some) // 2
-                found += self._with_care(some[:half]) + self._with_care(some[half:])
+                found += self._transcribe_with_retries(some[:half]) + self._transcribe_with_retries(
+                    some[half:]
+                )
         return found
 
-    def _hear(self, pieces: Sequence[_Piece]) -> list[tuple[str, int]]:
+    def _transcribe(self, chunks: Sequence[_AudioChunk]) -> list[tuple[str, int]]:
         import torch
 
-        made = self._processor(
-            audio=[piece.samples for piece in pieces],
+        features = self._processor(
+            audio=[chunk.samples for chunk in chunks],
             sampling_rate=self._rate_hz,
             return_tensors="pt",
             return_attention_mask=True,
         )
-        settings = pieces[0].request.settings
+        settings = chunks[0].request.settings
         limit = settings.max_tokens or self._max_new_tokens
-        room = (
+        max_length = (
             int(self._model.config.max_target_positions) - 8
-        )  # what says language and task stands before the text
+        )  # the language and task tokens come before the text
         with torch.inference_mode():
-            written = self._model.generate(
-                made["input_features"].to(self._model.device, self._model.dtype),
-                attention_mask=made["attention_mask"].to(self._model.device),
-                max_new_tokens=max(1, min(limit, room)),
+            generated = self._model.generate(
+                features["input_features"].to(self._model.device, self._model.dtype),
+                attention_mask=features["attention_mask"].to(self._model.device),
+                max_new_tokens=max(1, min(limit, max_length)),
                 do_sample=False,
                 num_beams=int(settings.values.get("num_beams") or 1),
-                **self._spoken,
+                **self._language_arguments,
             )
         tokenizer = self._processor.tokenizer
         pad = tokenizer.pad_token_id
         return [
             (str(tokenizer.decode(row, skip_special_tokens=True)), sum(token != pad for token in row))
-            for row in written.tolist()
+            for row in generated.tolist()
         ]
 
-    def _told(
+    def _build_outcome(
         self, request: Generate, texts: Sequence[tuple[str, int] | Exception], seconds: float
     ) -> Outcome:
-        said: list[str] = []
+        parts: list[str] = []
         tokens = 0
         for text in texts:
             if isinstance(text, Exception):
                 kind = "out of memory" if is_out_of_memory(text) else "bad request"
                 return _failure(request, kind, str(text))
-            said.append(text[0].strip())
+            parts.append(text[0].strip())
             tokens += text[1]
-        whole = " ".join(said)
+        whole = " ".join(parts)
         if self._normalize:
-            whole = self._normal(whole)
+            whole = self._normalize_text(whole)
         return Response(
             request_id=request.id,
             value=cut_at_stops(whole, request.settings.stop),
@@ -170,8 +172,8 @@ class Speech:
             seconds=seconds,
         )
 
-    def _normal(self, text: str) -> str:
-        """As error rates are counted: the checkpoint's own rules for English, or those for any language."""
+    def _normalize_text(self, text: str) -> str:
+        """Normalize text as word error rates require, with the checkpoint's rules for English or for any language."""
         tokenizer = self._processor.tokenizer
         english = getattr(tokenizer, "english_spelling_normalizer", None) is not None
         return str((tokenizer.normalize if english else tokenizer.basic_normalize)(text))

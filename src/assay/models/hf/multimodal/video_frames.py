@@ -1,8 +1,8 @@
-"""Video processors that need no torchvision: frames to the tensors a model expects, with Pillow and NumPy.
+"""Video processors without torchvision: convert frames to the input tensors of a model, with Pillow and NumPy.
 
-transformers has them for torchvision alone, and without it does not even load the processor of a model that can look at
-videos. These do the same work from the same settings (`video_preprocessor_config.json`): resize each frame, scale, normalise,
-then either stack the frames or cut them into patches.
+The video processors of transformers need torchvision; without it, even the processor of a model that reads videos does
+not load. These use the same settings (`video_preprocessor_config.json`) and do the same work: resize, rescale and
+normalize each frame, then stack the frames or cut them into patches.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FRAME_MAKERS", "FrameMaker", "PatchedFrames", "SquareFrames", "StackedFrames", "fit_pixels"]
+__all__ = [
+    "VIDEO_PROCESSORS",
+    "PatchedVideoProcessor",
+    "SquareVideoProcessor",
+    "StackedVideoProcessor",
+    "VideoProcessor",
+    "fit_pixels",
+]
 
 Array = NDArray[Any]
 _BICUBIC = 3
@@ -22,8 +29,8 @@ _CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.2613
 _HALF = (0.5, 0.5, 0.5)
 
 
-class FrameMaker:
-    """One kind of video processor, set up from its configuration file. Called by the processor of the model."""
+class VideoProcessor:
+    """Base class: a video processor configured by its settings file, called by the processor of the model."""
 
     defaults: Mapping[str, Any] = {}
     model_input_names: Sequence[str] = ("pixel_values_videos",)
@@ -35,9 +42,9 @@ class FrameMaker:
         self.settings = {**_COMMON, **self.defaults, **{k: v for k, v in settings.items() if v is not None}}
 
     def __call__(self, videos: Sequence[Any], **others: Any) -> dict[str, Any]:
-        """`videos`: lists of PIL frames, one list per video or one list of videos per prompt."""
-        flat = [clip for group in videos for clip in group] if _nested(videos) else list(videos)
-        made = self.make(flat)
+        """`videos`: one list of PIL frames per video, or one list of videos per prompt."""
+        flat = [clip for group in videos for clip in group] if _is_nested(videos) else list(videos)
+        made = self.make_tensors(flat)
         if others.get("return_metadata"):
             metadata = others.get("video_metadata") or []
             nested = bool(metadata) and isinstance(metadata[0], (list, tuple))
@@ -46,16 +53,16 @@ class FrameMaker:
             )
         return made
 
-    def make(self, videos: Sequence[Sequence[Any]]) -> dict[str, Any]:
-        """The tensors of some videos."""
+    def make_tensors(self, videos: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """Return the input tensors of some videos."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings, for whoever prints the processor."""
+        """Return the settings; transformers calls this to print the processor."""
         return dict(self.settings)
 
-    def pixels(self, frames: Sequence[Any], width: int, height: int) -> Array:
-        """Frames as one array (frames, channels, height, width), resized, scaled and normalised."""
+    def to_pixels(self, frames: Sequence[Any], width: int, height: int) -> Array:
+        """Return frames as one array (frames, channels, height, width), resized, rescaled and normalized."""
         settings = self.settings
         made = np.empty((len(frames), 3, height, width), np.float32)
         for at, frame in enumerate(frames):
@@ -84,22 +91,22 @@ _COMMON: Mapping[str, Any] = {
 }
 
 
-class StackedFrames(FrameMaker):
-    """Frames of one size, one after the other: LLaVA-OneVision, InternVL."""
+class StackedVideoProcessor(VideoProcessor):
+    """Stacks frames of one size: LLaVA-OneVision, InternVL."""
 
     defaults: Mapping[str, Any] = {"size": {"height": 384, "width": 384}}
 
-    def make(self, videos: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    def make_tensors(self, videos: Sequence[Sequence[Any]]) -> dict[str, Any]:
         import torch
 
-        height, width = _square(self.settings["size"])
-        made = [torch.from_numpy(self.pixels(frames, width, height)) for frames in videos]
+        height, width = _read_size(self.settings["size"])
+        made = [torch.from_numpy(self.to_pixels(frames, width, height)) for frames in videos]
         alike = len({len(one) for one in made}) == 1
         return {"pixel_values_videos": torch.stack(made) if alike else made}
 
 
-class SquareFrames(FrameMaker):
-    """Frames as the pictures of a model that never splits them: SmolVLM. Scaled to a longest side first, then square."""
+class SquareVideoProcessor(VideoProcessor):
+    """Processes frames like images without splitting: SmolVLM. Scales the longer side first, then makes them square."""
 
     defaults: Mapping[str, Any] = {
         "size": {"longest_edge": 4 * 364},
@@ -110,20 +117,20 @@ class SquareFrames(FrameMaker):
     }
     model_input_names = ("pixel_values", "pixel_attention_mask")
 
-    def make(self, videos: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    def make_tensors(self, videos: Sequence[Sequence[Any]]) -> dict[str, Any]:
         import torch
 
         side = int(self.settings["max_image_size"]["longest_edge"])
-        most = max(len(frames) for frames in videos)
-        pixels = torch.zeros(len(videos), most, 3, side, side)
-        mask = torch.zeros(len(videos), most, side, side, dtype=torch.int64)
+        max_pixels = max(len(frames) for frames in videos)
+        pixels = torch.zeros(len(videos), max_pixels, 3, side, side)
+        mask = torch.zeros(len(videos), max_pixels, side, side, dtype=torch.int64)
         for at, frames in enumerate(videos):
-            scaled = [self._scaled(frame.convert("RGB")) for frame in frames]
-            pixels[at, : len(frames)] = torch.from_numpy(self.pixels(scaled, side, side))
+            scaled = [self._scale_frame(frame.convert("RGB")) for frame in frames]
+            pixels[at, : len(frames)] = torch.from_numpy(self.to_pixels(scaled, side, side))
             mask[at, : len(frames)] = 1
         return {"pixel_values": pixels, "pixel_attention_mask": mask}
 
-    def _scaled(self, frame: Any) -> Any:
+    def _scale_frame(self, frame: Any) -> Any:
         longest = self.settings["size"].get("longest_edge")
         if not longest:
             return frame
@@ -137,11 +144,11 @@ class SquareFrames(FrameMaker):
         return frame.resize((width, height), resample=self.settings["resample"])
 
 
-class PatchedFrames(FrameMaker):
-    """Frames cut into patches in space and time, each video at its own size: Qwen2-VL and what follows it.
+class PatchedVideoProcessor(VideoProcessor):
+    """Cuts frames into patches in space and time, each video at its own size: Qwen2-VL and later.
 
-    The file of Qwen2-VL bounds the pixels of a frame, that of Qwen3-VL (`whole`) those of the whole video. `min_pixels` and
-    `max_pixels` are the user's, and always those of a frame; `total_pixels` bounds the video.
+    The settings of Qwen2-VL limit the pixels of a frame, those of Qwen3-VL (`limits_whole_video`) the pixels of the video.
+    The user's `min_pixels` and `max_pixels` always apply to a frame, `total_pixels` to the video.
     """
 
     defaults: Mapping[str, Any] = {
@@ -154,7 +161,7 @@ class PatchedFrames(FrameMaker):
         "total_pixels": None,
     }
     model_input_names = ("pixel_values_videos", "video_grid_thw")
-    whole = False
+    limits_whole_video = False
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__(settings)
@@ -162,36 +169,47 @@ class PatchedFrames(FrameMaker):
         self.merge_size = int(self.settings["merge_size"])
         self.temporal_patch_size = int(self.settings["temporal_patch_size"])
 
-    def make(self, videos: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    def make_tensors(self, videos: Sequence[Sequence[Any]]) -> dict[str, Any]:
         import torch
 
-        patches, grids = zip(*(self._cut(frames) for frames in videos), strict=True)
+        patches, grids = zip(*(self._cut_patches(frames) for frames in videos), strict=True)
         return {
             "pixel_values_videos": torch.from_numpy(np.concatenate(patches)),
             "video_grid_thw": torch.tensor(grids),
         }
 
-    def bounds(self, frames: int) -> tuple[int, int]:
-        """The pixels of a frame, or (`whole`) of all of them: at least and at most."""
-        said = self.settings
-        share = frames if self.whole else 1
-        least = said["min_pixels"] * share if said.get("min_pixels") else said["size"]["shortest_edge"]
-        most = said["max_pixels"] * share if said.get("max_pixels") else said["size"]["longest_edge"]
-        if said.get("total_pixels"):
-            most = min(most, max(said["total_pixels"] * share // frames, least))
-        return int(least), int(most)
+    def find_pixel_limits(self, frames: int) -> tuple[int, int]:
+        """Return the minimum and maximum pixels of a frame, or of the video if `limits_whole_video`."""
+        settings = self.settings
+        share = frames if self.limits_whole_video else 1
+        min_pixels = (
+            settings["min_pixels"] * share
+            if settings.get("min_pixels")
+            else settings["size"]["shortest_edge"]
+        )
+        max_pixels = (
+            settings["max_pixels"] * share if settings.get("max_pixels") else settings["size"]["longest_edge"]
+        )
+        if settings.get("total_pixels"):
+            max_pixels = min(max_pixels, max(settings["total_pixels"] * share // frames, min_pixels))
+        return int(min_pixels), int(max_pixels)
 
-    def _cut(self, frames: Sequence[Any]) -> tuple[Array, tuple[int, int, int]]:
+    def _cut_patches(self, frames: Sequence[Any]) -> tuple[Array, tuple[int, int, int]]:
         width, height = frames[0].size
         depth = self.temporal_patch_size
         count = -(-len(frames) // depth) * depth
         factor = self.patch_size * self.merge_size
-        least, most = self.bounds(count)
+        min_pixels, max_pixels = self.find_pixel_limits(count)
         height, width = fit_pixels(
-            height, width, factor=factor, least=least, most=most, frames=count if self.whole else 1
+            height,
+            width,
+            factor=factor,
+            min_pixels=min_pixels,
+            max_pixels=max_pixels,
+            frames=count if self.limits_whole_video else 1,
         )
-        pixels = self.pixels(frames, width, height)
-        if count > len(frames):  # an odd frame is shown twice
+        pixels = self.to_pixels(frames, width, height)
+        if count > len(frames):  # repeat the last frame to fill the temporal patch
             pixels = np.concatenate([pixels, np.repeat(pixels[-1:], count - len(frames), axis=0)])
         grid = (count // depth, height // self.patch_size, width // self.patch_size)
         side, merge = self.patch_size, self.merge_size
@@ -201,56 +219,56 @@ class PatchedFrames(FrameMaker):
         return np.ascontiguousarray(cut.reshape(math.prod(grid), -1)), grid
 
 
-class WholePatchedFrames(PatchedFrames):
+class WholeVideoPatchProcessor(PatchedVideoProcessor):
     """Qwen3-VL."""
 
     defaults: Mapping[str, Any] = {
-        **PatchedFrames.defaults,
+        **PatchedVideoProcessor.defaults,
         "size": {"shortest_edge": 128 * 32 * 32, "longest_edge": 32 * 32 * 768},
         "patch_size": 16,
         "image_mean": _HALF,
         "image_std": _HALF,
     }
-    whole = True
+    limits_whole_video = True
 
 
-FRAME_MAKERS: Mapping[str, Callable[[Mapping[str, Any]], FrameMaker]] = {
-    "InternVLVideoProcessor": StackedFrames,
-    "LlavaNextVideoVideoProcessor": StackedFrames,
-    "LlavaOnevisionVideoProcessor": StackedFrames,
-    "Qwen2VLVideoProcessor": PatchedFrames,
-    "Qwen3VLVideoProcessor": WholePatchedFrames,
-    "SmolVLMVideoProcessor": SquareFrames,
+VIDEO_PROCESSORS: Mapping[str, Callable[[Mapping[str, Any]], VideoProcessor]] = {
+    "InternVLVideoProcessor": StackedVideoProcessor,
+    "LlavaNextVideoVideoProcessor": StackedVideoProcessor,
+    "LlavaOnevisionVideoProcessor": StackedVideoProcessor,
+    "Qwen2VLVideoProcessor": PatchedVideoProcessor,
+    "Qwen3VLVideoProcessor": WholeVideoPatchProcessor,
+    "SmolVLMVideoProcessor": SquareVideoProcessor,
 }
-"""The video processors of transformers that have a stand-in here, by the name in the configuration."""
+"""Replacements of the video processors of transformers, by class name."""
 
 
 def fit_pixels(
-    height: int, width: int, *, factor: int, least: int, most: int, frames: int = 1
+    height: int, width: int, *, factor: int, min_pixels: int, max_pixels: int, frames: int = 1
 ) -> tuple[int, int]:
-    """The height and width, multiples of `factor`, nearest to a picture's own, with the pixels of all frames in bounds.
+    """Return the height and width, multiples of `factor`, closest to the original with all frames within the limits.
 
-    >>> fit_pixels(100, 200, factor=28, least=3136, most=12_845_056)
+    >>> fit_pixels(100, 200, factor=28, min_pixels=3136, max_pixels=12_845_056)
     (112, 196)
     """
     if frames > 1 and min(height, width) < factor:
         scale = factor / min(height, width)
         height, width = int(height * scale), int(width * scale)
     if max(height, width) > 200 * min(height, width):
-        raise ValueError(f"a picture of {width} x {height} is too narrow for this model")
+        raise ValueError(f"the aspect ratio of the image ({width} x {height}) is too extreme for this model")
     new_height, new_width = round(height / factor) * factor, round(width / factor) * factor
     total = frames * new_height * new_width
-    if total > most:
-        shrink = math.sqrt(frames * height * width / most)
+    if total > max_pixels:
+        shrink = math.sqrt(frames * height * width / max_pixels)
         return tuple(max(factor, math.floor(side / shrink / factor) * factor) for side in (height, width))  # type: ignore[return-value]
-    if total < least:
-        grow = math.sqrt(least / (frames * height * width))
+    if total < min_pixels:
+        grow = math.sqrt(min_pixels / (frames * height * width))
         return tuple(math.ceil(side * grow / factor) * factor for side in (height, width))  # type: ignore[return-value]
     return new_height, new_width
 
 
-def _nested(videos: Sequence[Any]) -> bool:
-    """Whether videos are grouped by prompt."""
+def _is_nested(videos: Sequence[Any]) -> bool:
+    """Return whether videos are grouped by prompt."""
     return (
         bool(videos)
         and isinstance(videos[0], (list, tuple))
@@ -259,7 +277,7 @@ def _nested(videos: Sequence[Any]) -> bool:
     )
 
 
-def _square(size: Mapping[str, int]) -> tuple[int, int]:
+def _read_size(size: Mapping[str, int]) -> tuple[int, int]:
     if "height" in size:
         return int(size["height"]), int(size["width"])
     return int(size["shortest_edge"]), int(size["shortest_edge"])

@@ -1,4 +1,4 @@
-"""Who sees whom in a pass: the mask of a packed tree, and the blocks of it in which there is something to see."""
+"""The attention mask of a pass over a packed prefix tree, and the blocks of it that are not fully masked."""
 
 from __future__ import annotations
 
@@ -10,80 +10,83 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.models.hf.prefix_sharing.prefix_tree import Piece
+from assay.models.hf.prefix_sharing.prefix_tree import NodeSlice
 
-__all__ = ["Block", "Mask", "blocks_of", "is_chain", "mask_of"]
+__all__ = ["AttentionBlock", "Mask", "build_mask", "is_chain", "split_into_blocks"]
 
 Mask = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Tokens of a pass, `low` to `high`, and the stretches of keys that any of them sees."""
+class AttentionBlock:
+    """Tokens `low` to `high` of a pass, and the spans of keys that any of them attends to."""
 
     low: int
     high: int
     spans: tuple[tuple[int, int], ...]
 
 
-def is_chain(pieces: Sequence[Piece]) -> bool:
-    """Whether each piece continues the one before it: then no mask is needed but the model's own."""
-    return all(piece.parent == number - 1 for number, piece in enumerate(pieces))
+def is_chain(slices: Sequence[NodeSlice]) -> bool:
+    """Return whether each slice continues the previous one, so that the model's own causal mask suffices."""
+    return all(part.parent == number - 1 for number, part in enumerate(slices))
 
 
-def mask_of(pieces: Sequence[Piece], before: int, least: float) -> Mask:
-    """What is added for each new token and each key: nothing where it sees it, else `least`.
+def build_mask(slices: Sequence[NodeSlice], past_length: int, masked_value: float) -> Mask:
+    """Return the additive mask of a pass: 0 where a new token attends to a key, else `masked_value`.
 
-    The keys are those of the past, then those of the pieces. A token sees the past, the pieces that its own continues, and
-    its own up to itself.
+    The keys are those of the past, followed by those of the slices. A token attends to the past, to the slices that its
+    own slice continues, and to its own slice up to itself.
     """
-    total = _end(pieces[-1])
-    mask = np.full((total, before + total), least, np.float32)
-    mask[:, :before] = 0
-    for piece in pieces:
-        rows = mask[piece.offset : _end(piece), before:]
-        rows[:, piece.offset : _end(piece)] = _triangle(piece.high - piece.low, least)
-        at = piece.parent
-        while at >= 0:
-            rows[:, pieces[at].offset : _end(pieces[at])] = 0
-            at = pieces[at].parent
+    total = _find_end(slices[-1])
+    mask = np.full((total, past_length + total), masked_value, np.float32)
+    mask[:, :past_length] = 0
+    for part in slices:
+        rows = mask[part.offset : _find_end(part), past_length:]
+        rows[:, part.offset : _find_end(part)] = _make_causal_mask(part.high - part.low, masked_value)
+        ancestor = part.parent
+        while ancestor >= 0:
+            rows[:, slices[ancestor].offset : _find_end(slices[ancestor])] = 0
+            ancestor = slices[ancestor].parent
     return mask
 
 
 @lru_cache(maxsize=256)
-def _triangle(size: int, least: float) -> Mask:
-    return np.triu(np.full((size, size), least, np.float32), 1)
+def _make_causal_mask(size: int, masked_value: float) -> Mask:
+    return np.triu(np.full((size, size), masked_value, np.float32), 1)
 
 
-def _end(piece: Piece) -> int:
-    return piece.offset + piece.high - piece.low
+def _find_end(part: NodeSlice) -> int:
+    return part.offset + part.high - part.low
 
 
-def blocks_of(pieces: Sequence[Piece], mask: Mask, size: int) -> list[Block]:
-    """The tokens of a pass in blocks of about `size`, those of one branch together, each with the keys it sees.
+def split_into_blocks(slices: Sequence[NodeSlice], mask: Mask, size: int) -> list[AttentionBlock]:
+    """Split the tokens of a pass into blocks of about `size`, keeping branches together, each with the keys it needs.
 
-    A packed tree is mostly darkness: a document sees nothing of its neighbours, and no token what comes after it.
+    Most of the mask of a packed tree is masked: branches do not attend to each other, and no token attends to later ones.
     """
-    return [Block(low, high, _spans((mask[low:high] == 0).any(0))) for low, high in _cuts(pieces, size)]
+    return [
+        AttentionBlock(low, high, _find_visible_spans((mask[low:high] == 0).any(0)))
+        for low, high in _find_block_bounds(slices, size)
+    ]
 
 
-def _cuts(pieces: Sequence[Piece], size: int) -> Iterator[tuple[int, int]]:
-    """Where blocks begin and end: in even parts, and where a branch begins that grew far from here."""
+def _find_block_bounds(slices: Sequence[NodeSlice], size: int) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of blocks: parts of even size, with a new block where a branch starts far from its parent."""
     starts = [0]
-    for piece in pieces:
-        grown = _end(pieces[piece.parent]) if piece.parent >= 0 else 0
-        if piece.offset - grown > size:
-            starts.append(piece.offset)
-    for start, end in zip(starts, [*starts[1:], _end(pieces[-1])], strict=True):
+    for part in slices:
+        parent_end = _find_end(slices[part.parent]) if part.parent >= 0 else 0
+        if part.offset - parent_end > size:
+            starts.append(part.offset)
+    for start, end in zip(starts, [*starts[1:], _find_end(slices[-1])], strict=True):
         parts = -(-(end - start) // size)
         edges = [start + (end - start) * part // parts for part in range(parts + 1)]
         yield from pairwise(edges)
 
 
-def _spans(seen: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-    """Stretches of keys that are seen; dark ones between them are left in where leaving them out would cost more."""
-    edges = np.flatnonzero(np.diff(seen, prepend=False, append=False)).tolist()
+def _find_visible_spans(visible: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
+    """Return the spans of visible keys. Gaps are included where skipping them would cost more."""
+    edges = np.flatnonzero(np.diff(visible, prepend=False, append=False)).tolist()
     runs = list(zip(edges[::2], edges[1::2], strict=True))
     first, last = runs[0][0], runs[-1][1]
-    kept = sum(high - low for low, high in runs)
-    return tuple(runs) if (last - first - kept) * 4 > kept else ((first, last),)
+    count = sum(high - low for low, high in runs)
+    return tuple(runs) if (last - first - count) * 4 > count else ((first, last),)

@@ -1,9 +1,8 @@
-"""Attention on a processor, for models that leave it to transformers' `sdpa`.
+"""Block attention on a CPU, for models that use the `sdpa` attention of transformers.
 
-Two things cost there what they do not have to: keys that a token cannot see are multiplied and then masked, and where several
-heads share their keys, these are copied for each of them as soon as there is a mask (for every token that is written, all of
-them). Here tokens are taken in blocks with the keys they see, and the kernel is told that keys are shared. The numbers are
-the same but for the order in which they are added up.
+`sdpa` does two kinds of unnecessary work: it multiplies keys that are masked afterwards, and with a mask it copies keys
+that several heads share once per head, for every generated token. Here, blocks of tokens are multiplied only with the
+keys they attend to, and the kernel is told that keys are shared. Results differ only in the order of summation.
 """
 
 from __future__ import annotations
@@ -11,59 +10,62 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assay.models.hf.prefix_sharing.attention_mask import Block
+from assay.models.hf.prefix_sharing.attention_mask import AttentionBlock
 
-__all__ = ["attach_blocks", "take_over"]
+__all__ = ["attach_blocks", "enable_block_attention"]
 
-_NAME = "assay_sdpa"
-_LEFT_ALONE = ("position_bias", "cache", "softcap", "output_attentions")
-"""What only transformers' own function knows about."""
+_IMPLEMENTATION = "assay_sdpa"
+_UNSUPPORTED_OPTIONS = ("position_bias", "cache", "softcap", "output_attentions")
+"""Options that only the attention function of transformers supports."""
 
 
-def take_over(model: Any) -> bool:
-    """Let a model on a processor compute its attention here; whether it does."""
+def enable_block_attention(model: Any) -> bool:
+    """Use block attention in a model on a CPU. Return False if the model does not support it."""
     import torch
 
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    is_able = getattr(base, "_can_set_attn_implementation", None)
+    can_set = getattr(base, "_can_set_attn_implementation", None)
     if (
         {weight.device.type for weight in base.parameters()} != {"cpu"}
-        or getattr(base.config, "_attn_implementation", None) not in ("sdpa", _NAME)
-        or is_able is None
-        or not is_able()
-        or tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 5)  # has no shared keys
+        or getattr(base.config, "_attn_implementation", None) not in ("sdpa", _IMPLEMENTATION)
+        or can_set is None
+        or not can_set()
+        or tuple(int(part) for part in torch.__version__.split(".")[:2])
+        < (2, 5)  # no grouped-query attention before 2.5
     ):
         return False
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
-    AttentionInterface.register(_NAME, _attention)
-    AttentionMaskInterface.register(_NAME, sdpa_mask)
-    base.set_attn_implementation(_NAME)
-    return bool(base.config._attn_implementation == _NAME)
+    AttentionInterface.register(_IMPLEMENTATION, _compute_attention)
+    AttentionMaskInterface.register(_IMPLEMENTATION, sdpa_mask)
+    base.set_attn_implementation(_IMPLEMENTATION)
+    return bool(base.config._attn_implementation == _IMPLEMENTATION)
 
 
-def attach_blocks(mask: Any, blocks: Sequence[Block]) -> None:
-    """Let a mask say where it is not dark. A model that changes the mask loses it, and computes everything."""
+def attach_blocks(mask: Any, blocks: Sequence[AttentionBlock]) -> None:
+    """Attach blocks to a mask. If the model replaces the mask, the blocks are lost and everything is computed."""
     import torch
 
-    def lit(block: Block) -> Any:
+    def cut_mask(block: AttentionBlock) -> Any:
         rows = mask[:, :, block.low : block.high]
         return torch.cat([rows[..., low:high] for low, high in block.spans], -1)
 
-    mask.assay_blocks = [(block, lit(block)) for block in blocks]
+    mask.assay_blocks = [(block, cut_mask(block)) for block in blocks]
 
 
-def _attention(
+def _compute_attention(
     module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **options: Any
 ) -> tuple[Any, None]:
-    """As transformers calls it: `[rows, heads, tokens, size]` in, `[rows, tokens, heads, size]` out."""
+    """Attention function for transformers: `[rows, heads, tokens, size]` in, `[rows, tokens, heads, size]` out."""
     from torch.nn.functional import scaled_dot_product_attention
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    # by identity: what is given may be a tensor, which is neither true nor false
-    left = any(options.get(name) is not None and options[name] is not False for name in _LEFT_ALONE)
-    if attention_mask is None or left:
+    # compared by identity, because a tensor has no truth value
+    is_unsupported = any(
+        options.get(name) is not None and options[name] is not False for name in _UNSUPPORTED_OPTIONS
+    )
+    if attention_mask is None or is_unsupported:
         found: tuple[Any, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return found
     settings = {
@@ -74,22 +76,22 @@ def _attention(
     blocks = getattr(attention_mask, "assay_blocks", None)
     if blocks is None or attention_mask.shape[-2:] != (query.shape[2], key.shape[2]):
         mask = attention_mask[..., : key.shape[2]]
-        seen = scaled_dot_product_attention(query, key, value, attn_mask=mask, **settings)
-        return seen.transpose(1, 2).contiguous(), None
+        attended = scaled_dot_product_attention(query, key, value, attn_mask=mask, **settings)
+        return attended.transpose(1, 2).contiguous(), None
     output = query.new_empty((query.shape[0], query.shape[2], query.shape[1], value.shape[3]))
     for block, mask in blocks:
-        seen = scaled_dot_product_attention(
+        attended = scaled_dot_product_attention(
             query[:, :, block.low : block.high],
-            _chosen(key, block.spans),
-            _chosen(value, block.spans),
+            _select_spans(key, block.spans),
+            _select_spans(value, block.spans),
             attn_mask=mask,
             **settings,
         )
-        output[:, block.low : block.high] = seen.transpose(1, 2)
+        output[:, block.low : block.high] = attended.transpose(1, 2)
     return output, None
 
 
-def _chosen(keys: Any, spans: Sequence[tuple[int, int]]) -> Any:
+def _select_spans(keys: Any, spans: Sequence[tuple[int, int]]) -> Any:
     import torch
 
     parts = [keys[:, :, low:high] for low, high in spans]

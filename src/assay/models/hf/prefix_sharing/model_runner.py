@@ -1,4 +1,4 @@
-"""One pass through a causal model: tokens in, logits out where they are wanted and nowhere else."""
+"""One forward pass of a causal model. Computes logits only where they are needed."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.models.hf.prefix_sharing.attention_mask import blocks_of, is_chain, mask_of
-from assay.models.hf.prefix_sharing.block_attention import attach_blocks, take_over
-from assay.models.hf.prefix_sharing.kv_cache import KeptTokens, kept, seeded_cache
-from assay.models.hf.prefix_sharing.prefix_tree import Piece
+from assay.models.hf.prefix_sharing.attention_mask import build_mask, is_chain, split_into_blocks
+from assay.models.hf.prefix_sharing.block_attention import attach_blocks, enable_block_attention
+from assay.models.hf.prefix_sharing.kv_cache import SequenceCache, make_cache, read_cache
+from assay.models.hf.prefix_sharing.prefix_tree import NodeSlice
 
-__all__ = ["Computed", "Prepared", "Runner"]
+__all__ = ["ModelRunner", "PassResult", "PreparedPass"]
 
-_BLOCK = 64
-"""Tokens whose attention is computed together on a processor."""
+_BLOCK_TOKENS = 64
+"""Tokens per block of block attention on a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A pass that can be computed as soon as the past it continues is there."""
+class PreparedPass:
+    """The inputs of a pass, ready to compute once its past is computed."""
 
-    pieces: Sequence[Piece]
+    slices: Sequence[NodeSlice]
     wanted: NDArray[np.int64]
-    """The new tokens whose logits are asked for."""
+    """The new tokens whose logits are needed."""
 
     rows: NDArray[np.int64]
-    """The row of the logits that belongs to a new token; -1 where none is wanted."""
+    """The row of the logits for each new token; -1 where none is needed."""
 
     tokens: Any
     positions: Any
@@ -40,56 +40,58 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
-    """What a pass gave."""
+class PassResult:
+    """The output of a pass."""
 
-    pieces: Sequence[Piece]
+    slices: Sequence[NodeSlice]
     rows: NDArray[np.int64]
     logits: Any
-    past: KeptTokens | None
-    """What was there before, and the new tokens behind it; None unless it was asked for."""
+    past: SequenceCache | None
+    """The KV cache of the past and the new tokens; None unless requested."""
 
     past_length: int
 
 
-class Runner:
-    """A loaded causal model, and how it likes to be called."""
+class ModelRunner:
+    """Calls a loaded causal model and measures the time spent in it."""
 
-    def __init__(self, model: Any, *, autocast_dtype: Any = None, own_attention: bool = True) -> None:
-        """`own_attention`: a model on a processor may compute its attention in the way of `attention`."""
+    def __init__(self, model: Any, *, autocast_dtype: Any = None, block_attention: bool = True) -> None:
+        """`block_attention`: use block attention if the model is on a CPU and supports it."""
         self.model = model
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         self.device = model.get_input_embeddings().weight.device
         self.dtype = model.dtype
         self._autocast_dtype = autocast_dtype
-        self._in_blocks = own_attention and take_over(model)
-        self._keeps = "logits_to_keep" in inspect.signature(base.forward).parameters
+        self._uses_block_attention = block_attention and enable_block_attention(model)
+        self._takes_logits_to_keep = "logits_to_keep" in inspect.signature(base.forward).parameters
         self.model_seconds = 0.0
-        self.halted = False
+        self.interrupted = False
 
-    def prepare(self, pieces: Sequence[Piece], wanted: NDArray[np.int64], before: int) -> Prepared:
-        """What a pass over pieces of a tree needs, each seeing `before` tokens of the past and the pieces it continues."""
+    def prepare(
+        self, slices: Sequence[NodeSlice], wanted: NDArray[np.int64], past_length: int
+    ) -> PreparedPass:
+        """Build the inputs of a pass. Each slice attends to `past_length` past tokens and the slices it continues."""
         import torch
 
-        tokens = np.concatenate([one.node.tokens[one.low : one.high] for one in pieces])
+        tokens = np.concatenate([part.node.tokens[part.low : part.high] for part in slices])
         positions = np.concatenate(
-            [np.arange(one.node.start + one.low, one.node.start + one.high) for one in pieces]
+            [np.arange(part.node.start + part.low, part.node.start + part.high) for part in slices]
         )
         rows = np.full(len(tokens), -1, np.int64)
         rows[wanted] = np.arange(len(wanted))
-        return Prepared(
-            pieces,
+        return PreparedPass(
+            slices,
             wanted,
             rows,
             torch.from_numpy(tokens.astype(np.int64))[None].to(self.device),
             torch.from_numpy(positions)[None].to(self.device),
-            self._mask(pieces, before),
+            self._build_mask(slices, past_length),
         )
 
-    def run(self, prepared: Prepared, past: KeptTokens | None, *, keep: bool) -> Computed:
-        """Compute a pass."""
-        with self.computing():
-            cache = seeded_cache(past) if keep or past else None
+    def run(self, prepared: PreparedPass, past: SequenceCache | None, *, keep_cache: bool) -> PassResult:
+        """Compute a prepared pass."""
+        with self.count_model_time():
+            cache = make_cache(past) if keep_cache or past else None
         output = self.forward(
             input_ids=prepared.tokens,
             attention_mask=prepared.mask,
@@ -98,55 +100,59 @@ class Runner:
             use_cache=cache is not None,
             wanted=prepared.wanted,
         )
-        before = past.length if past else 0
-        return Computed(
-            prepared.pieces, prepared.rows, output.logits[0], kept(cache) if keep else None, before
+        past_length = past.length if past else 0
+        return PassResult(
+            prepared.slices,
+            prepared.rows,
+            output.logits[0],
+            read_cache(cache) if keep_cache else None,
+            past_length,
         )
 
     def forward(self, *, wanted: NDArray[np.int64] | None = None, **inputs: Any) -> Any:
-        """Call the model; `wanted` are the places in the sequence whose logits are asked for, all by default."""
+        """Call the model. `wanted`: the positions whose logits are needed, by default all."""
         import torch
 
-        self.check()
-        if wanted is not None and self._keeps:
-            # an empty choice would mean all: then one row is computed and not looked at
-            places = torch.from_numpy(wanted).to(self.device) if len(wanted) else 1
-            inputs["logits_to_keep"] = places
+        self.raise_if_interrupted()
+        if wanted is not None and self._takes_logits_to_keep:
+            # an empty selection would mean all positions, so part row is computed and ignored
+            positions = torch.from_numpy(wanted).to(self.device) if len(wanted) else 1
+            inputs["logits_to_keep"] = positions
         with (
-            self.computing(),
+            self.count_model_time(),
             torch.inference_mode(),
             torch.autocast(
                 self.device.type, dtype=self._autocast_dtype, enabled=self._autocast_dtype is not None
             ),
         ):
             output = self.model(**inputs)
-            if wanted is not None and not self._keeps:
+            if wanted is not None and not self._takes_logits_to_keep:
                 output.logits = output.logits[:, torch.from_numpy(wanted).to(self.device)]
         return output
 
     @contextmanager
-    def computing(self) -> Iterator[None]:
-        """Count the time as the model's: its passes, and what becomes of its logits."""
+    def count_model_time(self) -> Iterator[None]:
+        """Add the time spent in this context to `model_seconds`."""
         started = time.perf_counter()
         try:
             yield
         finally:
             self.model_seconds += time.perf_counter() - started
 
-    def check(self) -> None:
-        """Raise if nobody waits for the answers any more."""
-        if self.halted:
+    def raise_if_interrupted(self) -> None:
+        """Raise `InterruptedError` if the run was stopped."""
+        if self.interrupted:
             raise InterruptedError("the run was stopped while the model computed")
 
-    def _mask(self, pieces: Sequence[Piece], before: int) -> Any:
-        """Who sees whom, as numbers to be added: nothing or the least there is. None: the model's own mask does."""
+    def _build_mask(self, slices: Sequence[NodeSlice], past_length: int) -> Any:
+        """Return the additive attention mask, or None if the model's own causal mask suffices."""
         import torch
 
-        if is_chain(pieces) and not self._in_blocks:
+        if is_chain(slices) and not self._uses_block_attention:
             return None
         dtype = self._autocast_dtype or self.dtype
-        numbers = mask_of(pieces, before, torch.finfo(dtype).min)
+        numbers = build_mask(slices, past_length, torch.finfo(dtype).min)
         mask = torch.from_numpy(numbers).to(self.device, dtype)[None, None]
-        if self._in_blocks:
-            attach_blocks(mask, blocks_of(pieces, numbers, _BLOCK))
+        if self._uses_block_attention:
+            attach_blocks(mask, split_into_blocks(slices, numbers, _BLOCK_TOKENS))
         return mask

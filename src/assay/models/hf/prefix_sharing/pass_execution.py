@@ -1,7 +1,6 @@
-"""Work once: a tree of sequences is computed so that no token is computed twice.
+"""Run the passes of a prefix tree. The next passes are planned in a thread while the model computes.
 
-The model only computes. What it computes next is planned while it does (`planning`), and what is kept of a trunk is dropped
-with the last pass that starts from it.
+The KV cache of a shared prefix is released with the last pass that starts from it.
 """
 
 from __future__ import annotations
@@ -11,82 +10,86 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Self
 
-from assay.models.hf.batch_budget import Budget, free_memory, is_out_of_memory
-from assay.models.hf.prefix_sharing.model_runner import Computed, Runner
-from assay.models.hf.prefix_sharing.pass_planning import Plan, Planned
+from assay.models.hf.batch_budget import BatchBudget, is_out_of_memory, release_memory
+from assay.models.hf.prefix_sharing.model_runner import ModelRunner, PassResult
+from assay.models.hf.prefix_sharing.pass_planning import PassPlan, PlannedPass
 
-__all__ = ["Ahead", "compute"]
+__all__ = ["PassPrefetcher", "run_passes"]
 
-_READY = 2
-"""Passes that are prepared before their turn."""
+_PREFETCHED_PASSES = 2
+"""Number of passes that are prepared in advance."""
 
 
-def compute(ahead: Ahead, runner: Runner, *, keep: bool = False) -> Iterator[tuple[Planned, Computed]]:
-    """Every pass of a plan, and what it gave.
+def run_passes(
+    prefetcher: PassPrefetcher, runner: ModelRunner, *, keep_cache: bool = False
+) -> Iterator[tuple[PlannedPass, PassResult]]:
+    """Compute every pass of a plan and yield it with its result.
 
-    `keep`: hand on keys and values, too, for those who go on from the ends of the sequences.
+    `keep_cache`: include the KV cache in the results, for callers that continue the sequences.
     """
-    with ahead:
-        while (planned := ahead.take()) is not None:
+    with prefetcher:
+        while (planned := prefetcher.take_next()) is not None:
             try:
-                past = planned.past.kept if planned.past else None
-                computed = runner.run(planned.prepared, past, keep=keep or planned.leaves is not None)
+                past = planned.past.cache if planned.past else None
+                computed = runner.run(
+                    planned.prepared, past, keep_cache=keep_cache or planned.output_prefix is not None
+                )
             except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error) or not ahead.budget.halve():
+                if not is_out_of_memory(error) or not prefetcher.budget.halve():
                     raise
-                ahead.return_to(planned)
-                free_memory(runner.device)
+                prefetcher.rewind_to(planned)
+                release_memory(runner.device)
                 continue
-            ahead.budget.succeeded()
-            if planned.leaves is not None:
-                planned.leaves.kept = computed.past
+            prefetcher.budget.record_success()
+            if planned.output_prefix is not None:
+                planned.output_prefix.cache = computed.past
             yield planned, computed
-            # logits take long to be given back, and what is computed next needs their room
-            with runner.computing():
+            # releasing logits takes time, and the next pass needs their memory
+            with runner.count_model_time():
                 del planned, computed, past
 
 
-class Ahead:
-    """Makes a plan in a thread of its own, some passes before the model."""
+class PassPrefetcher:
+    """Plans passes in a thread, ahead of the model."""
 
-    def __init__(self, plan: Plan, budget: Budget) -> None:
+    def __init__(self, plan: PassPlan, budget: BatchBudget) -> None:
         self._plan = plan
         self.budget = budget
         self._thread = ThreadPoolExecutor(1, "hf-plan")
-        self._ready: deque[Future[Planned | None]] = deque()
+        self._ready: deque[Future[PlannedPass | None]] = deque()
 
     def __enter__(self) -> Self:
-        self._go_on()
+        self._fill_queue()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown(cancel_futures=True)
 
-    def begin(self) -> Self:
-        """Prepare the first pass now and others from now on."""
-        self._go_on()
+    def start(self) -> Self:
+        """Prepare the first pass and start preparing the next ones in the background."""
+        self._fill_queue()
         wait([self._ready[0]])
         return self
 
-    def _go_on(self) -> None:
-        while len(self._ready) < _READY:
-            self._ready.append(self._thread.submit(lambda: self._plan.next(self.budget.size)))
+    def _fill_queue(self) -> None:
+        while len(self._ready) < _PREFETCHED_PASSES:
+            self._ready.append(self._thread.submit(lambda: self._plan.plan_next(self.budget.size)))
 
-    def take(self) -> Planned | None:
-        """The next pass, while others are prepared; None when all are done."""
+    def take_next(self) -> PlannedPass | None:
+        """Return the next pass, or None at the end of the plan."""
         planned = self._ready.popleft().result()
         if planned is None:
             return None
-        if planned.size > self.budget.size:  # memory ran out since
-            self.return_to(planned)
-            return self.take()
-        self._go_on()
+        if planned.size > self.budget.size:  # the budget shrank after this pass was planned
+            self.rewind_to(planned)
+            return self.take_next()
+        self._fill_queue()
         return planned
 
-    def return_to(self, planned: Planned) -> None:
-        """What was prepared no longer holds."""
+    def rewind_to(self, planned: PlannedPass) -> None:
+        """Discard the prepared passes and plan again from this one."""
         for one in self._ready:
             one.result()
         self._ready.clear()
-        self._plan.return_to(planned)
-        self._go_on()
+        self._plan.rewind_to(planned)
+        self._fill_queue()

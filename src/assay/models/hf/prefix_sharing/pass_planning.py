@@ -1,10 +1,10 @@
-"""In which passes a tree of sequences is computed, decided before the model has time for them.
+"""Divide a prefix tree into forward passes.
 
-Subtrees that fit are computed in one pass, packed into one row in which a token sees its own ancestors only. Where a tree
-is larger, what its branches share (a trunk) is computed first and kept, and every pass below it starts from what is kept.
-Very short shared stretches are computed again with each pass: that costs less.
+Subtrees that fit are computed in one pass, packed into one row in which a token attends only to its own ancestors. For a
+larger tree, the prefix that its branches share is computed first and cached, and every pass below it starts from that
+cache. Very short shared prefixes are recomputed in each pass, which costs less.
 
-A plan needs no numbers of the model, only how long things are; so it can be made ahead, in another thread.
+Planning needs only lengths, no output of the model, so it runs ahead in another thread.
 """
 
 from __future__ import annotations
@@ -16,207 +16,219 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.models.hf.prefix_sharing.kv_cache import KeptTokens
-from assay.models.hf.prefix_sharing.model_runner import Prepared, Runner
-from assay.models.hf.prefix_sharing.prefix_tree import Node, Piece, packed
+from assay.models.hf.prefix_sharing.kv_cache import SequenceCache
+from assay.models.hf.prefix_sharing.model_runner import ModelRunner, PreparedPass
+from assay.models.hf.prefix_sharing.prefix_tree import Node, NodeSlice, pack
 
-__all__ = ["Past", "Plan", "Planned", "Wanted"]
+__all__ = ["CachedPrefix", "PassPlan", "PlannedPass", "PositionSelector"]
 
-Wanted = Callable[[Node], NDArray[np.int64]]
-"""The tokens of a node, counted from its first, whose logits are asked for."""
+PositionSelector = Callable[[Node], NDArray[np.int64]]
+"""Returns the positions in a node whose logits are needed, counted from its first token."""
 
-_SHORT = 24
-"""Shared tokens that are not worth a pass of their own."""
+_MAX_RECOMPUTED_TOKENS = 24
+"""Longest shared prefix that is recomputed rather than computed in a pass of its own."""
 
-_NOTHING = np.empty(0, np.int64)
+_NO_POSITIONS = np.empty(0, np.int64)
 
 
 @dataclass(slots=True, eq=False)
-class Past:
-    """What passes start from: its length is known before it is computed."""
+class CachedPrefix:
+    """The KV cache that a pass starts from. Its length is known before it is computed."""
 
     length: int
-    kept: KeptTokens | None = None
+    cache: SequenceCache | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Branches:
-    """Nodes to compute below what is kept (`past`) and what is to be computed again with them (`pending`)."""
+class _Subtrees:
+    """Nodes to compute after a cached prefix (`past`) and a prefix to recompute with them (`pending`)."""
 
     nodes: Sequence[Node]
-    past: Past | None
+    past: CachedPrefix | None
     pending: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Pass(_Branches):
-    """The same, all at once."""
+class _SinglePass(_Subtrees):
+    """Subtrees to compute in one pass."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Trunk:
-    """A chain of nodes to be computed and kept, from its `done`th token on."""
+class _SharedPrefix:
+    """A chain of nodes to compute and cache, starting at token `done`."""
 
     chain: tuple[Node, ...]
-    past: Past | None
+    past: CachedPrefix | None
     done: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """A pass that is ready to be computed."""
+class PlannedPass:
+    """A pass that is ready to compute."""
 
-    prepared: Prepared
-    past: Past | None
-    leaves: Past | None
-    """Where what it computes is kept for the passes that start from it; None: nobody does."""
+    prepared: PreparedPass
+    past: CachedPrefix | None
+    output_prefix: CachedPrefix | None
+    """Where to store the KV cache for the passes that start from it; None if there are none."""
 
     size: int
-    """How many tokens a pass might have when this one was planned."""
+    """The maximum number of tokens per pass when this pass was planned."""
 
-    note: Any
-    """What `Plan`'s `note` said of it."""
+    annotation: Any
+    """The result of the plan's `annotate` function for this pass."""
 
-    before: tuple[list[_Branches | _Trunk], int]
-    """Where the plan stood before it."""
+    plan_state: tuple[list[_Subtrees | _SharedPrefix], int]
+    """The state of the plan before this pass, for `rewind_to`."""
 
 
-class Plan:
-    """The passes of a tree, one after the other."""
+class PassPlan:
+    """Plans the passes of a tree, one after another."""
 
     def __init__(
         self,
         tree: Node,
-        wanted: Wanted,
-        runner: Runner,
+        wanted: PositionSelector,
+        runner: ModelRunner,
         *,
-        rows: int = 1 << 30,
-        note: Callable[[Prepared], Any] = lambda _: None,
+        max_logit_rows: int = 1 << 30,
+        annotate: Callable[[PreparedPass], Any] = lambda _: None,
     ) -> None:
-        """`note`: what else is to be known of a pass before it is computed."""
+        """`annotate`: computes further information about a pass in advance."""
         self._wanted = wanted
         self._runner = runner
-        self._rows = rows
-        self._note = note
-        self._work: list[_Branches | _Trunk] = [_Branches(tree.children, None)]
-        self._told: dict[int, None] = {}
-        """Nodes whose logits are handed on by a pass, in order: a node that is computed again is not reported again."""
+        self._max_logit_rows = max_logit_rows
+        self._annotate = annotate
+        self._work: list[_Subtrees | _SharedPrefix] = [_Subtrees(tree.children, None)]
+        self._reported: dict[int, None] = {}
+        """Nodes whose logits a pass reports, in order. A node that is recomputed is not reported again."""
 
-    def next(self, size: int) -> Planned | None:
-        """The next pass, of about `size` tokens; None when everything is planned."""
+    def plan_next(self, size: int) -> PlannedPass | None:
+        """Plan the next pass, of about `size` tokens. Return None when everything is planned."""
         while self._work:
-            before = [*self._work], len(self._told)
+            before = [*self._work], len(self._reported)
             task = self._work.pop()
-            if isinstance(task, _Branches) and not (isinstance(task, _Pass) and _fits(task, size)):
-                self._work.extend(reversed(_split(task, size, self._rows, self._fresh)))
+            if isinstance(task, _Subtrees) and not (
+                isinstance(task, _SinglePass) and _fits_in_pass(task, size)
+            ):
+                self._work.extend(
+                    reversed(_split_subtrees(task, size, self._max_logit_rows, self._select_unreported))
+                )
                 continue
-            if isinstance(task, _Trunk):
-                pieces = _stretch(task, min(size, self._rows))
+            if isinstance(task, _SharedPrefix):
+                slices = _slice_shared_prefix(task, min(size, self._max_logit_rows))
             else:
-                pieces = _pieces(task.pending, task.nodes)
+                slices = _slice_nodes(task.pending, task.nodes)
             length = task.past.length if task.past else 0
-            prepared = self._runner.prepare(pieces, _places(pieces, self._fresh), length)
-            self._told |= {id(one.node): None for one in pieces if one.high == len(one.node.tokens)}
+            prepared = self._runner.prepare(
+                slices, _find_wanted_positions(slices, self._select_unreported), length
+            )
+            self._reported |= {id(one.node): None for one in slices if one.high == len(one.node.tokens)}
             leaves = None
-            if isinstance(task, _Trunk):
-                leaves = Past(length + prepared.tokens.shape[1])
-                self._work += _after(task, prepared, leaves)
-            return Planned(prepared, task.past, leaves, size, self._note(prepared), before)
+            if isinstance(task, _SharedPrefix):
+                leaves = CachedPrefix(length + prepared.tokens.shape[1])
+                self._work += _list_following_work(task, prepared, leaves)
+            return PlannedPass(prepared, task.past, leaves, size, self._annotate(prepared), before)
         return None
 
-    def return_to(self, planned: Planned) -> None:
-        """Plan this pass and all after it again: it turned out to be too large."""
-        work, told = planned.before
+    def rewind_to(self, planned: PlannedPass) -> None:
+        """Plan this pass and all later ones again, because it was too large."""
+        work, reported = planned.plan_state
         self._work = [*work]
-        self._told = dict.fromkeys([*self._told][:told])
+        self._reported = dict.fromkeys([*self._reported][:reported])
 
-    def _fresh(self, node: Node) -> NDArray[np.int64]:
-        return _NOTHING if id(node) in self._told else self._wanted(node)
+    def _select_unreported(self, node: Node) -> NDArray[np.int64]:
+        return _NO_POSITIONS if id(node) in self._reported else self._wanted(node)
 
 
-def _fits(task: _Pass, size: int) -> bool:
-    """Whether a pass may be done as it is: what memory allows can have shrunk since it was planned."""
+def _fits_in_pass(task: _SinglePass, size: int) -> bool:
+    """Return whether a pass still fits: the budget may have shrunk since it was planned."""
     alone = len(task.nodes) == 1 and not task.nodes[0].children
-    return alone or sum(node.weight for node in task.nodes) <= _room(task, size)
+    return alone or sum(node.weight for node in task.nodes) <= _count_free_tokens(task, size)
 
 
-def _room(task: _Branches, size: int) -> int:
-    """What a pass has left beside the tokens that are computed again; at least half of it is for new ones."""
+def _count_free_tokens(task: _Subtrees, size: int) -> int:
+    """Return how many new tokens fit besides those that are recomputed, at least half the size of a pass."""
     return max(1, size // 2, size - sum(len(node.tokens) for node in task.pending))
 
 
-def _split(task: _Branches, size: int, rows: int, wanted: Wanted) -> list[_Branches | _Trunk]:
-    """Nodes that fit go together, in their order; those that are too large go on their own."""
-    room = _room(task, size)
-    small = [node for node in task.nodes if node.weight <= room]
-    costs = [max(node.weight, _rows(node, wanted) * room // rows) for node in small]
-    parts: list[_Branches | _Trunk] = [
-        _Pass(group, task.past, task.pending) for group in packed(small, costs, room)
+def _split_subtrees(
+    task: _Subtrees, size: int, max_logit_rows: int, wanted: PositionSelector
+) -> list[_Subtrees | _SharedPrefix]:
+    """Group nodes that fit together, in order. Nodes that are too large are divided further."""
+    free_tokens = _count_free_tokens(task, size)
+    small = [node for node in task.nodes if node.weight <= free_tokens]
+    costs = [
+        max(node.weight, _count_logit_rows(node, wanted) * free_tokens // max_logit_rows) for node in small
+    ]
+    parts: list[_Subtrees | _SharedPrefix] = [
+        _SinglePass(group, task.past, task.pending) for group in pack(small, costs, free_tokens)
     ]
     for node in task.nodes:
-        if node.weight > room:
+        if node.weight > free_tokens:
             chain = (*task.pending, node)
-            short = sum(len(one.tokens) for one in chain) <= min(_SHORT, size // 2)
+            short = sum(len(one.tokens) for one in chain) <= min(_MAX_RECOMPUTED_TOKENS, size // 2)
             if short and node.children:
-                parts.append(_Branches(node.children, task.past, chain))
+                parts.append(_Subtrees(node.children, task.past, chain))
             else:
-                parts.append(_Trunk(chain, task.past))
+                parts.append(_SharedPrefix(chain, task.past))
     return parts
 
 
-def _rows(node: Node, wanted: Wanted) -> int:
+def _count_logit_rows(node: Node, wanted: PositionSelector) -> int:
     return sum(len(wanted(one)) for one in node.walk())
 
 
-def _pieces(pending: Sequence[Node], nodes: Sequence[Node]) -> list[Piece]:
-    """Whole nodes, each after the one it continues."""
-    pieces: list[Piece] = []
+def _slice_nodes(pending: Sequence[Node], nodes: Sequence[Node]) -> list[NodeSlice]:
+    """Return slices of whole nodes, each after the slice it continues."""
+    slices: list[NodeSlice] = []
     offset = 0
 
     def add(node: Node, parent: int) -> None:
         nonlocal offset
-        pieces.append(Piece(node, 0, len(node.tokens), offset, parent))
+        slices.append(NodeSlice(node, 0, len(node.tokens), offset, parent))
         offset += len(node.tokens)
 
     for node in pending:
-        add(node, len(pieces) - 1)
-    top = len(pieces) - 1
+        add(node, len(slices) - 1)
+    top = len(slices) - 1
     waiting = [(node, top) for node in reversed(nodes)]
     while waiting:
         node, parent = waiting.pop()
         add(node, parent)
-        waiting.extend((child, len(pieces) - 1) for child in reversed(node.children))
-    return pieces
+        waiting.extend((child, len(slices) - 1) for child in reversed(node.children))
+    return slices
 
 
-def _stretch(task: _Trunk, size: int) -> list[Piece]:
-    """The next tokens of a trunk, as pieces of its nodes."""
+def _slice_shared_prefix(task: _SharedPrefix, size: int) -> list[NodeSlice]:
+    """Return the next tokens of a shared prefix as slices of its nodes."""
     total = sum(len(node.tokens) for node in task.chain)
     end = min(total, task.done + size)
-    pieces: list[Piece] = []
+    slices: list[NodeSlice] = []
     start = 0
     for node in task.chain:
         low, high = max(task.done - start, 0), min(end - start, len(node.tokens))
         if low < high:
-            pieces.append(Piece(node, low, high, start + low - task.done, len(pieces) - 1))
+            slices.append(NodeSlice(node, low, high, start + low - task.done, len(slices) - 1))
         start += len(node.tokens)
-    return pieces
+    return slices
 
 
-def _after(task: _Trunk, done: Prepared, past: Past) -> list[_Branches | _Trunk]:
-    """What is left of a trunk, or what grows on it."""
+def _list_following_work(
+    task: _SharedPrefix, done: PreparedPass, past: CachedPrefix
+) -> list[_Subtrees | _SharedPrefix]:
+    """Return the rest of a shared prefix, or the subtrees below it."""
     end = task.done + done.tokens.shape[1]
     if end < sum(len(node.tokens) for node in task.chain):
-        return [_Trunk(task.chain, past, end)]
+        return [_SharedPrefix(task.chain, past, end)]
     children = task.chain[-1].children
-    return [_Branches(children, past)] if children else []
+    return [_Subtrees(children, past)] if children else []
 
 
-def _places(pieces: Sequence[Piece], wanted: Wanted) -> NDArray[np.int64]:
-    """Where among the tokens of a pass logits are wanted."""
+def _find_wanted_positions(slices: Sequence[NodeSlice], wanted: PositionSelector) -> NDArray[np.int64]:
+    """Return the positions among the tokens of a pass whose logits are needed."""
     found = []
-    for piece in pieces:
-        places = wanted(piece.node)
-        inside = places[(places >= piece.low) & (places < piece.high)]
-        found.append(inside - piece.low + piece.offset)
+    for part in slices:
+        positions = wanted(part.node)
+        inside = positions[(positions >= part.low) & (positions < part.high)]
+        found.append(inside - part.low + part.offset)
     return np.concatenate(found).astype(np.int64)

@@ -9,62 +9,64 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.models.hf.batch_budget import Budget
-from assay.models.hf.prefix_sharing.kv_cache import KeptTokens
-from assay.models.hf.prefix_sharing.model_runner import Computed, Runner
-from assay.models.hf.prefix_sharing.pass_execution import Ahead, compute
-from assay.models.hf.prefix_sharing.pass_planning import Plan
+from assay.models.hf.batch_budget import BatchBudget
+from assay.models.hf.prefix_sharing.kv_cache import SequenceCache
+from assay.models.hf.prefix_sharing.model_runner import ModelRunner, PassResult
+from assay.models.hf.prefix_sharing.pass_execution import PassPrefetcher, run_passes
+from assay.models.hf.prefix_sharing.pass_planning import PassPlan
 from assay.models.hf.prefix_sharing.prefix_tree import Node, build_tree
 
-__all__ = ["Begun", "arrange_prompts", "prefill"]
+__all__ = ["PrefilledPrompt", "plan_prefill", "prefill_prompts"]
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """A job whose prompt is computed."""
+class PrefilledPrompt:
+    """A prompt whose KV cache is computed."""
 
     job: int
-    past: KeptTokens
+    past: SequenceCache
     logits: Any
-    """Of the token after the prompt."""
+    """The logits of the token after the prompt."""
 
 
-def arrange_prompts(prompts: Sequence[Sequence[int]], runner: Runner, budget: Budget) -> Ahead:
-    """The passes that read prompts, what prompts share computed once; done before the model has time for them."""
+def plan_prefill(
+    prompts: Sequence[Sequence[int]], runner: ModelRunner, budget: BatchBudget
+) -> PassPrefetcher:
+    """Plan the passes that read some prompts and compute shared prefixes once. The first pass is prepared on return."""
 
     def wanted(node: Node) -> NDArray[np.int64]:
         return np.array([len(node.tokens) - 1] if node.ends else [], np.int64)
 
-    return Ahead(Plan(build_tree(prompts), wanted, runner), budget).begin()
+    return PassPrefetcher(PassPlan(build_tree(prompts), wanted, runner), budget).start()
 
 
-def prefill(arranged: Ahead, runner: Runner) -> Iterator[Begun]:
-    """Each prompt as soon as it is computed."""
-    for _, computed in compute(arranged, runner, keep=True):
-        for number, piece in enumerate(computed.pieces):
-            if not piece.node.ends or piece.high != len(piece.node.tokens):
+def prefill_prompts(passes: PassPrefetcher, runner: ModelRunner) -> Iterator[PrefilledPrompt]:
+    """Compute prompts and yield each as soon as it is complete."""
+    for _, computed in run_passes(passes, runner, keep_cache=True):
+        for number, part in enumerate(computed.slices):
+            if not part.node.ends or part.high != len(part.node.tokens):
                 continue
-            row = computed.rows[piece.offset + piece.high - piece.low - 1]
+            row = computed.rows[part.offset + part.high - part.low - 1]
             if row < 0:
                 continue
-            with runner.computing():
-                past = _path(computed, number, runner.device)
-            for job in piece.node.ends:
-                yield Begun(job, past, computed.logits[row])
+            with runner.count_model_time():
+                past = _select_path_cache(computed, number, runner.device)
+            for job in part.node.ends:
+                yield PrefilledPrompt(job, past, computed.logits[row])
 
 
-def _path(computed: Computed, number: int, device: Any) -> KeptTokens:
-    """What is kept of one path through a pass: everything before the pass, then the pieces it leads through."""
+def _select_path_cache(computed: PassResult, number: int, device: Any) -> SequenceCache:
+    """Return the cache of one path through a pass: the past, then the slices on the path."""
     import torch
 
     assert computed.past is not None
     spans = []
-    at = number
-    while at >= 0:
-        piece = computed.pieces[at]
-        first = computed.past_length + piece.offset
-        spans.append(np.arange(first, first + piece.high - piece.low))
-        at = piece.parent
+    index = number
+    while index >= 0:
+        part = computed.slices[index]
+        first = computed.past_length + part.offset
+        spans.append(np.arange(first, first + part.high - part.low))
+        index = part.parent
     spans.append(np.arange(computed.past_length))
-    places = np.concatenate(spans[::-1])
-    return computed.past.picked(torch.from_numpy(places).to(device))
+    positions = np.concatenate(spans[::-1])
+    return computed.past.select(torch.from_numpy(positions).to(device))

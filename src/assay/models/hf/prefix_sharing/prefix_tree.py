@@ -1,4 +1,4 @@
-"""Token sequences as a tree of what they share, so that shared tokens are computed once. Knows nothing of models."""
+"""Token sequences as a tree of shared prefixes. Knows nothing about models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Node", "Piece", "build_tree", "packed"]
+__all__ = ["Node", "NodeSlice", "build_tree", "pack"]
 
 Tokens = NDArray[np.int32]
 T = TypeVar("T")
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A stretch of tokens that all sequences below it share."""
+    """Consecutive tokens that all sequences below this node share."""
 
     tokens: Tokens
     start: int
@@ -28,14 +28,14 @@ class Node:
     """Sequences that end with this node."""
 
     weight: int = 0
-    """Tokens of this node and all below it."""
+    """Number of tokens of this node and all nodes below it."""
 
     @property
     def end(self) -> int:
         return self.start + len(self.tokens)
 
     def walk(self) -> Iterator[Node]:
-        """This node and all below it, parents first."""
+        """Yield this node and all nodes below it, parents first."""
         waiting = [self]
         while waiting:
             node = waiting.pop()
@@ -44,26 +44,26 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Tokens of a node that are part of a pass: from its `low`th, at `offset` among the new tokens of the pass."""
+class NodeSlice:
+    """Tokens `low` to `high` of a node that are part of a pass, at `offset` among the new tokens of the pass."""
 
     node: Node
     low: int
     high: int
     offset: int
     parent: int
-    """The piece it continues, by number; -1 for the past."""
+    """Index of the slice that this one continues; -1 if it continues the past."""
 
 
 def build_tree(sequences: Sequence[Sequence[int]]) -> Node:
-    """The tree of the sequences; its root has no tokens. Equal sequences end in the same node."""
+    """Build the prefix tree of some sequences. Its root has no tokens; equal sequences end in the same node."""
     arrays = [np.asarray(sequence, dtype=np.int32) for sequence in sequences]
     keys = [array.astype(">i4").tobytes() for array in arrays]  # big-endian bytes sort as the tokens do
     root = Node(np.empty(0, np.int32), 0)
     path, before = [root], root.tokens
     for index in sorted(range(len(arrays)), key=keys.__getitem__):
         tokens = arrays[index]
-        shared = _shared(before, tokens)
+        shared = _count_shared_tokens(before, tokens)
         while len(path) > 1 and path[-1].start >= shared:
             path.pop()
         if path[-1].end > shared:
@@ -74,39 +74,39 @@ def build_tree(sequences: Sequence[Sequence[int]]) -> Node:
             path.append(leaf)
         path[-1].ends.append(index)
         before = tokens
-    _weigh(root)
+    _set_weights(root)
     return root
 
 
-def _shared(one: Tokens, other: Tokens) -> int:
-    """How many tokens two sequences have in common at their beginning."""
+def _count_shared_tokens(one: Tokens, other: Tokens) -> int:
+    """Return the length of the common prefix of two sequences."""
     length = min(len(one), len(other))
     differs = one[:length] != other[:length]
     return int(differs.argmax()) if differs.any() else length
 
 
-def _split(node: Node, at: int) -> None:
-    """Let a node end at a position; what was below goes into a new child."""
-    cut = at - node.start
-    lower = Node(node.tokens[cut:], at, node.children, node.ends)
+def _split(node: Node, position: int) -> None:
+    """End a node at a position and move the rest into a new child."""
+    cut = position - node.start
+    lower = Node(node.tokens[cut:], position, node.children, node.ends)
     node.tokens, node.children, node.ends = node.tokens[:cut], [lower], []
 
 
-def _weigh(root: Node) -> None:
+def _set_weights(root: Node) -> None:
     for node in reversed(list(root.walk())):
         node.weight = len(node.tokens) + sum(child.weight for child in node.children)
 
 
-def packed(items: Sequence[T], sizes: Sequence[int], room: int) -> Iterator[list[T]]:
-    """Items in their order, in groups whose sizes add up to no more than the room; one that is larger goes alone.
+def pack(items: Sequence[T], sizes: Sequence[int], max_size: int) -> Iterator[list[T]]:
+    """Group items in order so that the sizes of a group add up to at most `max_size`. A larger item is a group alone.
 
-    >>> list(packed("abcd", [2, 2, 5, 1], 4))
+    >>> list(pack("abcd", [2, 2, 5, 1], 4))
     [['a', 'b'], ['c'], ['d']]
     """
     group: list[T] = []
     used = 0
     for item, size in zip(items, sizes, strict=True):
-        if group and used + size > room:
+        if group and used + size > max_size:
             yield group
             group, used = [], 0
         group.append(item)

@@ -1,1 +1,1 @@
-"""."""
+"""Causal and encoder-decoder text models: scoring and generation."""

@@ -1,4 +1,4 @@
-"""Causal and encoder-decoder models of text: windows of requests to tokens, tokens to answers."""
+"""`TextBackend`: the backend of `HfModel` for causal and encoder-decoder text models."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.loading.checkpoint import Checkpoint
-from assay.models.hf.loading.tokenizer import Vocabulary
-from assay.models.hf.sampling import choice_of
-from assay.models.hf.text.engine import Engine
-from assay.models.hf.text.jobs import Job, handed_on
-from assay.models.tokens import Pair, Unanswerable, encode_pairs, fit_pair, fit_prompt, rolling_windows
+from assay.models.hf.loading.tokenizer import CheckpointTokenizer
+from assay.models.hf.sampling import sampling_from_request
+from assay.models.hf.text.engine import TextEngine
+from assay.models.hf.text.jobs import GenerationJob, find_transformers_settings
+from assay.models.tokens import Pair, Unanswerable, encode_pairs, fit_pair, fit_prompt, split_rolling_windows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,28 +29,28 @@ __all__ = ["TextBackend"]
 
 
 @dataclass(slots=True)
-class _Window:
-    """A window in tokens."""
+class _EncodedWindow:
+    """A window of requests as tokens."""
 
     pairs: list[Pair] = field(default_factory=list)
     owners: list[int] = field(default_factory=list)
-    """Which request a pair belongs to; a long text has several."""
+    """The request that each pair belongs to. A long text has several pairs."""
 
-    arranged: Any = None
-    """The passes in which the pairs are computed."""
+    scoring_plan: Any = None
+    """The planned passes that score the pairs."""
 
-    arranged_prompts: Any = None
-    """The passes in which the prompts of the jobs are read."""
+    prompt_plan: Any = None
+    """The planned passes that read the prompts of the jobs."""
 
     scored: list[Likelihood | RollingLikelihood] = field(default_factory=list)
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[GenerationJob] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     responses: list[Response] = field(default_factory=list)
-    """Answers that need no model: the probability of an empty text."""
+    """Answers that need no model: the log probability of an empty text."""
 
 
 class TextBackend:
-    """Text in, text or probabilities out."""
+    """Answers text requests with generated text or log probabilities."""
 
     needs: frozenset[Ability] = frozenset()
     window = 512
@@ -59,63 +59,63 @@ class TextBackend:
         self._arguments = arguments
         self._checkpoint = checkpoint
         kind = checkpoint.kind if arguments.backend == "default" else arguments.backend
-        self._apart = kind == "seq2seq"
-        self._vocabulary = Vocabulary(arguments, checkpoint, apart=self._apart)
-        self._engine: Engine | None = None
-        self._past_seconds = 0.0
-        self.gives_tokens = False
+        self._has_encoder = kind == "seq2seq"
+        self._tokenizer = CheckpointTokenizer(arguments, checkpoint, has_encoder=self._has_encoder)
+        self._engine: TextEngine | None = None
+        self._previous_seconds = 0.0
+        self.reports_tokens = False
 
     @cached_property
     def abilities(self) -> frozenset[Ability]:
-        """A model that is to think first gives no likelihoods; one without a chat template does not chat."""
+        """With thinking enabled, the model gives no likelihoods; without a chat template, it does not chat."""
         found: set[Ability] = {"generate", "likelihood", "rolling"}
         if self._arguments.enable_thinking:
             found -= {"likelihood"}
-        if self._arguments.chat_template or self._checkpoint.has_template:
+        if self._arguments.chat_template or self._checkpoint.has_chat_template:
             found |= {"chat"}
         return frozenset(found)
 
     @property
     def model_seconds(self) -> float:
-        return self._past_seconds + (0.0 if self._engine is None else self._engine.model_seconds)
+        return self._previous_seconds + (0.0 if self._engine is None else self._engine.model_seconds)
 
-    def identity(self) -> dict[str, str]:
-        """Nothing of its own."""
+    def to_identity(self) -> dict[str, str]:
+        """Return nothing: answers depend only on the files and the shared arguments."""
         return {}
 
     def prepare(self, part: Media) -> None:
-        """It has no use for media; a request with one is a failure."""
+        """Do nothing: a request with media is a failure."""
 
     def load(self) -> None:
         if self._engine is None:
-            self._engine = Engine(
-                self._arguments, self._checkpoint, self._vocabulary, has_encoder=self._apart
+            self._engine = TextEngine(
+                self._arguments, self._checkpoint, self._tokenizer, has_encoder=self._has_encoder
             )
-            self._engine.gives_tokens = self.gives_tokens
+            self._engine.reports_tokens = self.reports_tokens
 
     def unload(self) -> None:
-        self._past_seconds = self.model_seconds
+        self._previous_seconds = self.model_seconds
         self._engine = None
 
-    def halt(self) -> None:
-        """Give up at the next pass."""
+    def interrupt(self) -> None:
+        """Stop at the next pass."""
         if self._engine is not None:
-            self._engine.halt()
+            self._engine.interrupt()
 
     def preview(self, request: Request) -> str:
-        """What the model will read, its chat template applied."""
-        return self._vocabulary.read(request.prompt)
+        """Return the text that the model will read, with its chat template applied."""
+        return self._tokenizer.render_prompt(request.prompt)
 
-    def encode(self, window: Sequence[Request]) -> _Window:
-        """Texts to tokens: one call of the tokenizer for each kind of request."""
-        found = _Window()
+    def encode(self, window: Sequence[Request]) -> _EncodedWindow:
+        """Tokenize a window, with one call of the tokenizer per kind of request."""
+        found = _EncodedWindow()
         texts: list[tuple[Request, str]] = []
         for request in window:
             if isinstance(request, Likelihood) and "likelihood" not in self.abilities:
-                found.failures.append(_failure(request, "a model that thinks first gives no likelihoods"))
+                found.failures.append(_failure(request, "likelihoods are not available with enable_thinking"))
                 continue
             try:
-                texts.append((request, self._vocabulary.read(request.prompt)))
+                texts.append((request, self._tokenizer.render_prompt(request.prompt)))
             except Unanswerable as error:
                 found.failures.append(_failure(request, str(error)))
         self._encode_likelihoods([(one, text) for one, text in texts if isinstance(one, Likelihood)], found)
@@ -123,39 +123,41 @@ class TextBackend:
             [(one, text) for one, text in texts if isinstance(one, RollingLikelihood)], found
         )
         self._encode_prompts([(one, text) for one, text in texts if isinstance(one, Generate)], found)
-        found.arranged = self._loaded.arrange(found.pairs)
-        found.arranged_prompts = self._loaded.arrange_prompts(found.jobs)
+        found.scoring_plan = self._loaded_engine.plan_scoring(found.pairs)
+        found.prompt_plan = self._loaded_engine.plan_prompts(found.jobs)
         return found
 
-    def _encode_likelihoods(self, asked: Sequence[tuple[Likelihood, str]], found: _Window) -> None:
-        texts = [(text, request.continuation) for request, text in asked]
-        pairs = encode_pairs(texts, self._vocabulary.scoring, apart=self._apart)
-        for (request, _), pair in zip(asked, pairs, strict=True):
+    def _encode_likelihoods(self, requests: Sequence[tuple[Likelihood, str]], found: _EncodedWindow) -> None:
+        texts = [(text, request.continuation) for request, text in requests]
+        pairs = encode_pairs(texts, self._tokenizer.scoring_encoder, separate=self._has_encoder)
+        for (request, _), pair in zip(requests, pairs, strict=True):
             try:
                 if isinstance(pair, Unanswerable):
                     raise pair
-                self._add(request, [self._fitted(pair)], found)
+                self._add_pairs(request, [self._fit_pair(pair)], found)
             except Unanswerable as error:
                 found.failures.append(_failure(request, str(error)))
 
-    def _encode_rolling(self, asked: Sequence[tuple[RollingLikelihood, str]], found: _Window) -> None:
-        encoder, max_length = self._vocabulary.scoring, self._loaded.max_length
-        for (request, _), tokens in zip(asked, encoder([text for _, text in asked]), strict=True):
-            windows = rolling_windows(tokens, prefix_token=encoder.prefix_token, max_length=max_length)
+    def _encode_rolling(
+        self, requests: Sequence[tuple[RollingLikelihood, str]], found: _EncodedWindow
+    ) -> None:
+        encoder, max_length = self._tokenizer.scoring_encoder, self._loaded_engine.max_length
+        for (request, _), tokens in zip(requests, encoder([text for _, text in requests]), strict=True):
+            windows = split_rolling_windows(tokens, prefix_token=encoder.prefix_token, max_length=max_length)
             if windows:
-                self._add(request, windows, found)
+                self._add_pairs(request, windows, found)
             else:
-                nothing = Tokens((), ()) if self.gives_tokens else None
+                no_tokens = Tokens((), ()) if self.reports_tokens else None
                 found.responses.append(
-                    Response(request_id=request.id, value=LogProbability(0.0, True), tokens=nothing)
+                    Response(request_id=request.id, value=LogProbability(0.0, True), tokens=no_tokens)
                 )
 
-    def _encode_prompts(self, asked: Sequence[tuple[Generate, str]], found: _Window) -> None:
-        """One job per prompt and settings: greedy repeats are written once, sampled ones share what they read."""
-        engine = self._loaded
-        jobs: dict[tuple[str, str], Job] = {}
-        prompts = self._vocabulary.prompting([text for _, text in asked])
-        for (request, text), tokens in zip(asked, prompts, strict=True):
+    def _encode_prompts(self, requests: Sequence[tuple[Generate, str]], found: _EncodedWindow) -> None:
+        """Make one job per prompt and settings: greedy repeats are generated once, sampled ones share their prompt."""
+        engine = self._loaded_engine
+        jobs: dict[tuple[str, str], GenerationJob] = {}
+        prompts = self._tokenizer.prompt_encoder([text for _, text in requests])
+        for (request, text), tokens in zip(requests, prompts, strict=True):
             job = jobs.get((text, request.settings.digest))
             if job is not None:
                 job.requests.append(request)
@@ -163,57 +165,61 @@ class TextBackend:
             limit = request.settings.max_tokens
             limit = self._arguments.max_gen_toks if limit is None else limit
             try:
-                room = engine.max_length + limit if self._apart else engine.max_length
-                fitted = fit_prompt(tokens or [self._vocabulary.prefix_token], room, limit)
+                max_length = engine.max_length + limit if self._has_encoder else engine.max_length
+                fitted = fit_prompt(tokens or [self._tokenizer.prefix_token], max_length, limit)
             except Unanswerable as error:
                 found.failures.append(_failure(request, str(error)))
                 continue
-            job = Job(
+            job = GenerationJob(
                 tokens=fitted,
                 requests=[request],
-                choice=choice_of(request, engine.defaults),
+                sampling=sampling_from_request(request, engine.generation_defaults),
                 limit=limit,
-                stops=tuple(dict.fromkeys((*request.settings.stop, self._vocabulary.end_text))),
-                others=handed_on(request, engine.defaults),
+                stops=tuple(dict.fromkeys((*request.settings.stop, self._tokenizer.end_text))),
+                transformers_settings=find_transformers_settings(request, engine.generation_defaults),
             )
             jobs[text, request.settings.digest] = job
             found.jobs.append(job)
 
-    def _fitted(self, pair: Pair) -> Pair:
-        max_length = self._loaded.max_length
-        if self._apart:
+    def _fit_pair(self, pair: Pair) -> Pair:
+        max_length = self._loaded_engine.max_length
+        if self._has_encoder:
             return Pair(pair.context[-max_length:], pair.continuation[-max_length:])
         return fit_pair(pair, max_length)
 
-    def _add(self, request: Likelihood | RollingLikelihood, pairs: Sequence[Pair], found: _Window) -> None:
+    def _add_pairs(
+        self, request: Likelihood | RollingLikelihood, pairs: Sequence[Pair], found: _EncodedWindow
+    ) -> None:
         found.owners.extend([len(found.scored)] * len(pairs))
         found.pairs.extend(pairs)
         found.scored.append(request)
 
     @property
-    def _loaded(self) -> Engine:
+    def _loaded_engine(self) -> TextEngine:
         if self._engine is None:
             raise RuntimeError("encode() was called before load()")
         return self._engine
 
-    def answer(self, encoded: _Window) -> Iterator[Outcome]:
-        """Failures first, then likelihoods, then what is to be written."""
+    def answer(self, encoded: _EncodedWindow) -> Iterator[Outcome]:
+        """Yield failures first, then likelihoods, then generated answers."""
         yield from encoded.failures
         yield from encoded.responses
-        yield from self._scored(encoded)
-        yield from self._loaded.write(encoded.jobs, encoded.arranged_prompts)
+        yield from self._score(encoded)
+        yield from self._loaded_engine.generate(encoded.jobs, encoded.prompt_plan)
 
-    def _scored(self, encoded: _Window) -> Iterator[Response]:
-        """A long text is known when the last of its windows is."""
+    def _score(self, encoded: _EncodedWindow) -> Iterator[Response]:
+        """Score all pairs. A long text is complete when the last of its windows is scored."""
         totals = [0.0] * len(encoded.scored)
         greedy = [True] * len(encoded.scored)
         missing = [0] * len(encoded.scored)
         for owner in encoded.owners:
             missing[owner] += 1
-        chances: list[list[float]] = [[] for _ in encoded.pairs] if self.gives_tokens else []
-        tell = partial(_hear, chances) if chances else None
+        log_probabilities: list[list[float]] = [[] for _ in encoded.pairs] if self.reports_tokens else []
+        on_tokens = partial(_record_log_probabilities, log_probabilities) if log_probabilities else None
         started = time.perf_counter()
-        for index, total, is_greedy in self._loaded.score(encoded.pairs, encoded.arranged, tell):
+        for index, total, is_greedy in self._loaded_engine.score(
+            encoded.pairs, encoded.scoring_plan, on_tokens
+        ):
             owner = encoded.owners[index]
             totals[owner] += total
             greedy[owner] &= is_greedy
@@ -225,23 +231,29 @@ class TextBackend:
                     value=LogProbability(totals[owner], greedy[owner]),
                     usage=Usage(len(pair.context), len(pair.continuation)),
                     seconds=time.perf_counter() - started,
-                    tokens=self._told(encoded, owner, chances) if chances else None,
+                    tokens=self._collect_tokens(encoded, owner, log_probabilities)
+                    if log_probabilities
+                    else None,
                 )
 
-    def _told(self, encoded: _Window, owner: int, chances: Sequence[Sequence[float]]) -> Tokens:
-        """The tokens of a request, of all its windows."""
-        told = [
-            self._loaded.tokens_of(pair, chances[at])
-            for at, (pair, of) in enumerate(zip(encoded.pairs, encoded.owners, strict=True))
-            if of == owner
+    def _collect_tokens(
+        self, encoded: _EncodedWindow, owner: int, log_probabilities: Sequence[Sequence[float]]
+    ) -> Tokens:
+        """Return the tokens of a request, over all its windows."""
+        tokens = [
+            self._loaded_engine.build_response_tokens(pair, log_probabilities[index])
+            for index, (pair, pair_owner) in enumerate(zip(encoded.pairs, encoded.owners, strict=True))
+            if pair_owner == owner
         ]
-        pieces, logprobs = zip(*((one.pieces, one.logprobs) for one in told), strict=True)
+        pieces, logprobs = zip(*((one.pieces, one.logprobs) for one in tokens), strict=True)
         return Tokens(tuple(chain.from_iterable(pieces)), tuple(chain.from_iterable(logprobs)))
 
 
-def _hear(chances: list[list[float]], which: NDArray[np.int64], numbers: NDArray[np.float64]) -> None:
-    for index, number in zip(which.tolist(), numbers.tolist(), strict=True):
-        chances[index].append(number)
+def _record_log_probabilities(
+    log_probabilities: list[list[float]], pair_indexes: NDArray[np.int64], values: NDArray[np.float64]
+) -> None:
+    for index, value in zip(pair_indexes.tolist(), values.tolist(), strict=True):
+        log_probabilities[index].append(value)
 
 
 def _failure(request: Request, message: str) -> Failure:

@@ -1,4 +1,4 @@
-"""A loaded model of text and everything that decides how it computes: what it shares, how much at once, how long it may read."""
+"""A loaded text model: scores pairs and generates answers, with or without prefix sharing."""
 
 from __future__ import annotations
 
@@ -10,220 +10,250 @@ from typing import Any, cast
 
 from assay.core.responses import Failure, Outcome, Tokens
 from assay.models.hf.arguments import HfArguments
-from assay.models.hf.batch_budget import Budget
+from assay.models.hf.batch_budget import BatchBudget
 from assay.models.hf.loading.checkpoint import Checkpoint
-from assay.models.hf.loading.tokenizer import Vocabulary
-from assay.models.hf.loading.weights import load_config, load_weights, text_class, torch_dtype
-from assay.models.hf.prefix_sharing.check import can_share
-from assay.models.hf.prefix_sharing.model_runner import Runner
-from assay.models.hf.prefix_sharing.prefill import arrange_prompts
-from assay.models.hf.text.encoder_decoder import score_encoded
-from assay.models.hf.text.generation import write
-from assay.models.hf.text.jobs import Job, Writer
-from assay.models.hf.text.scoring import Tell, arrange, score_plainly, score_shared
-from assay.models.hf.text.transformers_generation import write_plainly
-from assay.models.tokens import Pair, StopWatch, told_tokens
+from assay.models.hf.loading.tokenizer import CheckpointTokenizer
+from assay.models.hf.loading.weights import find_text_class, find_torch_dtype, load_config, load_weights
+from assay.models.hf.prefix_sharing.check import can_share_prefixes
+from assay.models.hf.prefix_sharing.model_runner import ModelRunner
+from assay.models.hf.prefix_sharing.prefill import plan_prefill
+from assay.models.hf.text.encoder_decoder import score_encoder_decoder
+from assay.models.hf.text.generation import generate_answers
+from assay.models.hf.text.jobs import AnswerBuilder, GenerationJob
+from assay.models.hf.text.scoring import TokenCallback, plan_scoring, score_shared, score_unshared
+from assay.models.hf.text.transformers_generation import generate_with_transformers
+from assay.models.tokens import Pair, StopStringDetector, build_tokens
 
-__all__ = ["Engine"]
+__all__ = ["TextEngine"]
 
 _DEFAULT_MAX_LENGTH = 2048
-_UNSAID = 10**12
-"""Longer than this a tokenizer means: nobody said."""
+_UNSET_LENGTH = 10**12
+"""Lengths from this on mean that the tokenizer has no limit configured."""
 
-_LOGITS = 1 << 26
-"""Numbers of logits that are held at once."""
+_MAX_LOGITS = 1 << 26
+"""Maximum number of logits in memory at once."""
 
 
-class Engine:
-    """Computes. Everything about requests and texts is decided before."""
+class TextEngine:
+    """Runs a text model on tokens. The backend has already converted requests and texts."""
 
     def __init__(
-        self, arguments: HfArguments, checkpoint: Checkpoint, vocabulary: Vocabulary, *, has_encoder: bool
+        self,
+        arguments: HfArguments,
+        checkpoint: Checkpoint,
+        tokenizer: CheckpointTokenizer,
+        *,
+        has_encoder: bool,
     ) -> None:
         self._arguments = arguments
-        self._vocabulary = vocabulary
+        self._tokenizer = tokenizer
         self._has_encoder = has_encoder
-        self.gives_tokens = False
-        self._timed_seconds = 0.0
+        self.reports_tokens = False
+        self._measured_seconds = 0.0
         config = load_config(arguments, checkpoint)
-        auto_class = text_class(config, has_encoder=has_encoder)
-        self.model = load_weights(arguments, config, auto_class, vocabulary.tokenizer)
-        self.max_length = arguments.max_length or max_length_of(config, vocabulary.tokenizer)
-        self.defaults = self.model.generation_config
-        self._ends = end_tokens(self.model, vocabulary.tokenizer)
+        auto_class = find_text_class(config, has_encoder=has_encoder)
+        self.model = load_weights(arguments, config, auto_class, tokenizer.tokenizer)
+        self.max_length = arguments.max_length or find_max_length(config, tokenizer.tokenizer)
+        self.generation_defaults = self.model.generation_config
+        self._end_tokens = find_end_tokens(self.model, tokenizer.tokenizer)
         self._softmax_dtype = (
-            torch_dtype(arguments.softmax_dtype, "softmax_dtype") if arguments.softmax_dtype else None
+            find_torch_dtype(arguments.softmax_dtype, "softmax_dtype") if arguments.softmax_dtype else None
         )
-        self._prepare(config)
-        # what is decoded while an answer is written is one or two tokens, often the same ones
-        self._spelled = lru_cache(1 << 14)(partial(vocabulary.decode, special=True))
+        self._configure(config)
+        # during generation, one or two tokens are decoded at a time, and they often repeat
+        self._decode_cached = lru_cache(1 << 14)(partial(tokenizer.decode, special=True))
 
-    def _prepare(self, config: Any) -> None:
+    def _configure(self, config: Any) -> None:
         arguments = self._arguments
         mixed = arguments.mixed_precision_dtype
-        self._runner = Runner(
+        self._runner = ModelRunner(
             self.model,
-            autocast_dtype=torch_dtype(mixed, "mixed_precision_dtype") if mixed else None,
-            own_attention="attn_implementation" not in arguments.loading,
+            autocast_dtype=find_torch_dtype(mixed, "mixed_precision_dtype") if mixed else None,
+            block_attention="attn_implementation" not in arguments.loading,
         )
-        self.shares = (
-            not self._has_encoder and arguments.work_once and can_share(self._runner, self.max_length)
+        self.shares_prefixes = (
+            not self._has_encoder
+            and arguments.work_once
+            and can_share_prefixes(self._runner, self.max_length)
         )
         on_gpu = self._runner.device.type != "cpu"
         batch = arguments.batch_size
         usual = 4096 if on_gpu else 512
         tokens = usual if batch == "auto" else min(usual, max(512, int(batch) * 512))
-        self._tokens = Budget(tokens, least=8)
-        self._rows = Budget((arguments.max_batch_size if on_gpu else 16) if batch == "auto" else int(batch))
+        self._token_budget = BatchBudget(tokens, minimum=8)
+        self._row_budget = BatchBudget(
+            (arguments.max_batch_size if on_gpu else 16) if batch == "auto" else int(batch)
+        )
         vocabulary = int(getattr(config.get_text_config(decoder=True), "vocab_size", 1 << 15))
-        self._logit_rows = max(64, _LOGITS // vocabulary)
-        self._cache_bytes = (arguments.cache_memory_mb or 0) << 20 or _spare_bytes(self._runner.device)
+        self._logit_rows = max(64, _MAX_LOGITS // vocabulary)
+        self._cache_bytes = (arguments.cache_memory_mb or 0) << 20 or _find_cache_budget(self._runner.device)
 
     @property
     def model_seconds(self) -> float:
-        return self._runner.model_seconds + self._timed_seconds
+        return self._runner.model_seconds + self._measured_seconds
 
-    def halt(self) -> None:
-        """Let the next pass raise; the model is not used again."""
-        self._runner.halted = True
+    def interrupt(self) -> None:
+        """Make the next pass raise `InterruptedError`."""
+        self._runner.interrupted = True
 
-    def arrange(self, pairs: Sequence[Pair]) -> Any:
-        """What `score` can be spared: done while the model computes something else."""
-        if not pairs or not self.shares:
+    def plan_scoring(self, pairs: Sequence[Pair]) -> Any:
+        """Plan the passes of `score` in advance, while the model computes something else."""
+        if not pairs or not self.shares_prefixes:
             return None
-        return arrange(pairs, self._runner, self._tokens, rows=self._logit_rows)
+        return plan_scoring(pairs, self._runner, self._token_budget, max_logit_rows=self._logit_rows)
 
     def score(
-        self, pairs: Sequence[Pair], arranged: Any, tell: Tell | None = None
+        self, pairs: Sequence[Pair], passes: Any, on_tokens: TokenCallback | None = None
     ) -> Iterator[tuple[int, float, bool]]:
-        """Log-probability of each pair, and whether it is greedy; in any order. `tell` hears of every token."""
+        """Yield the index, log probability and greediness of each pair, in any order. `on_tokens` gets every token."""
         if not pairs:
             return iter(())
         softmax_dtype = self._softmax_dtype
         if self._has_encoder:
-            return score_encoded(
-                pairs, self.model, self._tokens, softmax_dtype=softmax_dtype, timed=self._timed, tell=tell
+            return score_encoder_decoder(
+                pairs,
+                self.model,
+                self._token_budget,
+                softmax_dtype=softmax_dtype,
+                measure=self._measure,
+                on_tokens=on_tokens,
             )
-        runner, tokens, rows = self._runner, self._tokens, self._logit_rows
-        if self.shares:
-            return score_shared(pairs, arranged, runner, softmax_dtype=softmax_dtype, tell=tell)
-        return score_plainly(pairs, runner, tokens, rows=rows, softmax_dtype=softmax_dtype, tell=tell)
+        runner, budget = self._runner, self._token_budget
+        if self.shares_prefixes:
+            return score_shared(pairs, passes, runner, softmax_dtype=softmax_dtype, on_tokens=on_tokens)
+        return score_unshared(pairs, runner, budget, softmax_dtype=softmax_dtype, on_tokens=on_tokens)
 
-    def arrange_prompts(self, jobs: Sequence[Job]) -> Any:
-        """What `write` can be spared: done while the model computes something else."""
-        own, _ = self._parted(jobs)
-        return arrange_prompts([job.tokens for job in own], self._runner, self._tokens) if own else None
+    def plan_prompts(self, jobs: Sequence[GenerationJob]) -> Any:
+        """Plan the passes that read the prompts of `generate` in advance."""
+        shared_jobs, _ = self._split_jobs(jobs)
+        return (
+            plan_prefill([job.tokens for job in shared_jobs], self._runner, self._token_budget)
+            if shared_jobs
+            else None
+        )
 
-    def _parted(self, jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
-        """Jobs that are written here, and those left to transformers."""
-        parts: tuple[list[Job], list[Job]] = [], []
+    def _split_jobs(self, jobs: Sequence[GenerationJob]) -> tuple[list[GenerationJob], list[GenerationJob]]:
+        """Split jobs into those with prefix sharing and those for the `generate` method of transformers."""
+        parts: tuple[list[GenerationJob], list[GenerationJob]] = [], []
         for job in jobs:
-            parts[not (self.shares and job.others is None and job.limit > 0)].append(job)
+            parts[not (self.shares_prefixes and job.transformers_settings is None and job.limit > 0)].append(
+                job
+            )
         return parts
 
-    def write(self, jobs: Sequence[Job], arranged: Any) -> Iterator[Outcome]:
-        """The answers of each job."""
-        own, rest = self._parted(jobs)
+    def generate(self, jobs: Sequence[GenerationJob], passes: Any) -> Iterator[Outcome]:
+        """Generate the answers of all jobs."""
+        shared_jobs, other_jobs = self._split_jobs(jobs)
         started = time.perf_counter()
-        if own:
-            for writer in write(
-                own,
-                arranged,
+        if shared_jobs:
+            for answer in generate_answers(
+                shared_jobs,
+                passes,
                 self._runner,
-                self._rows,
-                ends=self._ends,
+                self._row_budget,
+                end_tokens=self._end_tokens,
                 seed=self._arguments.seed,
-                watch=self._watch,
+                make_stop_detector=self._make_stop_detector,
                 cache_bytes=self._cache_bytes,
             ):
-                yield from self._responses(writer, started)
-        if rest:
-            for result in write_plainly(
-                rest,
+                yield from self._build_responses(answer, started)
+        if other_jobs:
+            for result in generate_with_transformers(
+                other_jobs,
                 self.model,
-                self._rows,
-                ends=self._ends,
-                pad_token=pad_token(self._vocabulary.tokenizer),
+                self._row_budget,
+                end_tokens=self._end_tokens,
+                pad_token=find_pad_token(self._tokenizer.tokenizer),
                 seed=self._arguments.seed,
                 has_encoder=self._has_encoder,
-                watch=self._watch,
-                timed=self._timed,
-                check=self._runner.check,
+                make_stop_detector=self._make_stop_detector,
+                measure=self._measure,
+                raise_if_interrupted=self._runner.raise_if_interrupted,
             ):
-                if isinstance(result, Writer):
-                    yield from self._responses(result, started)
+                if isinstance(result, AnswerBuilder):
+                    yield from self._build_responses(result, started)
                 else:
                     job, error = result
                     for request in job.requests:
                         yield Failure(request_id=request.id, kind="bad request", message=str(error))
 
-    def _responses(self, writer: Writer, started: float) -> Iterator[Outcome]:
-        mark = self._arguments.think_end_token
+    def _build_responses(self, answer: AnswerBuilder, started: float) -> Iterator[Outcome]:
+        think_end = self._arguments.think_end_token
         seconds = time.perf_counter() - started
-        found = writer.responses(self._vocabulary, mark, seconds)
-        if not self.gives_tokens or not writer.tokens:
+        found = answer.build_responses(self._tokenizer, think_end, seconds)
+        if not self.reports_tokens or not answer.tokens:
             yield from found
             return
-        told = self.tokens_of(Pair(writer.job.tokens, writer.tokens), self._read_again(writer))
-        yield from (replace(response, tokens=told) for response in found)
+        tokens = self.build_response_tokens(
+            Pair(answer.job.tokens, answer.tokens), self._score_answer(answer)
+        )
+        yield from (replace(response, tokens=tokens) for response in found)
 
-    def _read_again(self, writer: Writer) -> list[float]:
-        """How likely each token of an answer was. What writes it does not say, so the answer is read once more."""
-        chances: list[float] = []
-        pair = [Pair(writer.job.tokens, writer.tokens)]
-        for _ in self.score(pair, self.arrange(pair), lambda _, numbers: chances.extend(numbers.tolist())):
+    def _score_answer(self, answer: AnswerBuilder) -> list[float]:
+        """Return the log probability of each token of an answer, by scoring the answer after generation."""
+        log_probabilities: list[float] = []
+        pair = [Pair(answer.job.tokens, answer.tokens)]
+        for _ in self.score(
+            pair, self.plan_scoring(pair), lambda _, numbers: log_probabilities.extend(numbers.tolist())
+        ):
             pass
-        return chances
+        return log_probabilities
 
-    def tokens_of(self, pair: Pair, chances: Sequence[float]) -> Tokens:
-        """The tokens of a continuation with their log-probabilities, special ones by their names."""
-        return told_tokens(pair.continuation, chances, self._spell, before=pair.context)
+    def build_response_tokens(self, pair: Pair, log_probabilities: Sequence[float]) -> Tokens:
+        """Return the tokens of a continuation with their log probabilities. Special tokens appear by name."""
+        return build_tokens(
+            pair.continuation, log_probabilities, self._decode_with_special, before=pair.context
+        )
 
-    def _spell(self, tokens: Sequence[int]) -> str:
-        return self._vocabulary.decode(tokens, special=True)
+    def _decode_with_special(self, tokens: Sequence[int]) -> str:
+        return self._tokenizer.decode(tokens, special=True)
 
-    def _watch(self, job: Job) -> StopWatch:
-        """Stop strings count in the answer, not in the thinking before it."""
-        mark = self._arguments.think_end_token
-        text = self._vocabulary.decode([mark], special=True) if isinstance(mark, int) else mark or ""
-        return StopWatch(job.stops, lambda tokens: self._spelled(tuple(tokens)), after=text)
+    def _make_stop_detector(self, job: GenerationJob) -> StopStringDetector:
+        """Return a detector that looks for stop strings in the answer, not in the reasoning before it."""
+        think_end = self._arguments.think_end_token
+        text = (
+            self._tokenizer.decode([think_end], special=True)
+            if isinstance(think_end, int)
+            else think_end or ""
+        )
+        return StopStringDetector(job.stops, lambda tokens: self._decode_cached(tuple(tokens)), after=text)
 
-    def _timed(self, call: Callable[[], Any]) -> Any:
+    def _measure(self, call: Callable[[], Any]) -> Any:
         started = time.perf_counter()
         try:
             return call()
         finally:
-            self._timed_seconds += time.perf_counter() - started
+            self._measured_seconds += time.perf_counter() - started
 
 
-def max_length_of(config: Any, tokenizer: Any) -> int:
-    """How many tokens a model can hold: what its config says, else its tokenizer, else 2048."""
+def find_max_length(config: Any, tokenizer: Any) -> int:
+    """Return the context length of a model: that of its config, else of its tokenizer, else 2048."""
     text = getattr(config, "text_config", None) or config
     for name in ("n_positions", "max_position_embeddings", "n_ctx"):
         if (value := getattr(text, name, None)) is not None:
             return int(value)
-    said = getattr(tokenizer, "model_max_length", None)
-    return int(said) if said is not None and said < _UNSAID else _DEFAULT_MAX_LENGTH
+    configured = getattr(tokenizer, "model_max_length", None)
+    return int(configured) if configured is not None and configured < _UNSET_LENGTH else _DEFAULT_MAX_LENGTH
 
 
-def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
-    """Tokens that end an answer: those of the generation config, and the tokenizer's own."""
-    said = getattr(model.generation_config, "eos_token_id", None)
-    found = {*said} if isinstance(said, (list, tuple)) else {said}
+def find_end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Return the tokens that end an answer: those of the generation config and of the tokenizer."""
+    configured = getattr(model.generation_config, "eos_token_id", None)
+    found = {*configured} if isinstance(configured, (list, tuple)) else {configured}
     found.add(tokenizer.eos_token_id)
     return frozenset(int(token) for token in found if token is not None)
 
 
-def pad_token(tokenizer: Any) -> int:
-    """What rows are filled up with; any token does, since it is masked."""
+def find_pad_token(tokenizer: Any) -> int:
+    """Return the padding token. Any token works, because padding is masked."""
     for name in ("pad_token_id", "unk_token_id", "eos_token_id"):
         if (token := getattr(tokenizer, name, None)) is not None:
             return int(token)
     return 0
 
 
-def _spare_bytes(device: Any) -> int:
-    """A quarter of the memory that is free now."""
+def _find_cache_budget(device: Any) -> int:
+    """Return a quarter of the free memory."""
     import os
 
     import torch
@@ -232,5 +262,5 @@ def _spare_bytes(device: Any) -> int:
         return cast(int, torch.cuda.mem_get_info(device)[0]) // 4
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
-    except (ValueError, OSError, AttributeError):  # not every system says
+    except (ValueError, OSError, AttributeError):  # not available on every system
         return 4 << 30

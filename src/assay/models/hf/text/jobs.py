@@ -1,4 +1,4 @@
-"""What is to be written: a prompt in tokens, how to choose the next one, when to stop; and the answer it becomes."""
+"""Generation jobs: a prompt in tokens, sampling settings and stop conditions; and the answer under construction."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 from assay.core.requests import Generate
 from assay.core.responses import Finish, Response, Usage
-from assay.models.hf.loading.tokenizer import Vocabulary
-from assay.models.hf.sampling import Choice
-from assay.models.tokens import StopWatch, cut_at_stops, split_thinking
+from assay.models.hf.loading.tokenizer import CheckpointTokenizer
+from assay.models.hf.sampling import SamplingSettings
+from assay.models.tokens import StopStringDetector, cut_at_stops, split_thinking
 
-__all__ = ["Job", "Writer", "handed_on"]
+__all__ = ["AnswerBuilder", "GenerationJob", "find_transformers_settings"]
 
-_OWN = frozenset(
+_HANDLED_SETTINGS = frozenset(
     "until stop max_gen_toks max_new_tokens max_tokens max_completion_tokens do_sample temperature top_p top_k min_p "
     "seed num_return_sequences use_cache".split()
 )
-"""Settings this package reads itself; all others are left to transformers' own `generate`."""
+"""Settings that this package implements; all others need the `generate` method of transformers."""
 
-_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+_NEUTRAL_VALUES: Mapping[str, tuple[Any, ...]] = {
     "num_beams": (None, 1),
     "num_beam_groups": (None, 1),
     "repetition_penalty": (None, 1.0),
@@ -46,67 +46,71 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "prompt_lookup_num_tokens": (None,),
     "dola_layers": (None,),
 }
-"""Values of a generation config that change nothing; with any other, transformers' own `generate` writes."""
+"""Values of a generation config without effect. With any other value, the `generate` method of transformers is used."""
 
 
-def handed_on(request: Generate, defaults: Any) -> dict[str, Any] | None:
-    """Settings that only transformers' own `generate` knows; None when there are none."""
+def find_transformers_settings(request: Generate, defaults: Any) -> dict[str, Any] | None:
+    """Return the settings that only the `generate` method of transformers implements; None if there are none."""
     values = request.settings.values
-    others = {key: value for key, value in values.items() if key not in _OWN}
-    acting = {
-        key: value for key, value in others.items() if key not in _NEUTRAL or value not in _NEUTRAL[key]
+    transformers_settings = {key: value for key, value in values.items() if key not in _HANDLED_SETTINGS}
+    effective = {
+        key: value
+        for key, value in transformers_settings.items()
+        if key not in _NEUTRAL_VALUES or value not in _NEUTRAL_VALUES[key]
     }
-    built_in = any(
-        getattr(defaults, key, None) not in neutral for key, neutral in _NEUTRAL.items() if key not in others
+    has_defaults = any(
+        getattr(defaults, key, None) not in neutral
+        for key, neutral in _NEUTRAL_VALUES.items()
+        if key not in transformers_settings
     )
-    return others if acting or built_in else None
+    return transformers_settings if effective or has_defaults else None
 
 
 @dataclass(slots=True)
-class Job:
-    """A prompt, and the requests that ask for it: greedy repeats are written once."""
+class GenerationJob:
+    """A prompt and the requests for it: greedy repeats are generated once."""
 
     tokens: list[int]
     requests: list[Generate]
-    choice: Choice
+    sampling: SamplingSettings
     limit: int
     stops: tuple[str, ...]
-    others: dict[str, Any] | None = None
+    transformers_settings: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
-class Writer:
-    """One answer while it is written."""
+class AnswerBuilder:
+    """One answer during generation."""
 
-    job: Job
+    job: GenerationJob
     requests: Sequence[Generate]
-    watch: StopWatch
-    ends: frozenset[int]
-    draw: random.Random | None
+    stop_detector: StopStringDetector
+    end_tokens: frozenset[int]
+    generator: random.Random | None
     length: int
-    """Tokens before the next one, the prompt's included."""
+    """Number of tokens so far, including the prompt."""
 
     tokens: list[int] = field(default_factory=list)
     finish: Finish = ""
 
-    def hear(self, token: int) -> bool:
-        """Take a token; whether the answer is complete."""
-        if token in self.ends:
+    def add_token(self, token: int) -> bool:
+        """Add a token; return whether the answer is complete."""
+        if token in self.end_tokens:
             self.finish = "stop"
             return True
         self.tokens.append(token)
         self.length += 1
-        if self.watch.hear(token):
+        if self.stop_detector.add_token(token):
             self.finish = "stop"
         elif len(self.tokens) >= self.job.limit:
             self.finish = "length"
         return bool(self.finish)
 
-    def responses(
-        self, vocabulary: Vocabulary, think_end: str | int | None, seconds: float | None
+    def build_responses(
+        self, tokenizer: CheckpointTokenizer, think_end_token: str | int | None, seconds: float | None
     ) -> list[Response]:
-        """The answer, once for each request that asked for it."""
-        text, thought = answer_of(self.tokens, self.job.stops, vocabulary, think_end)
+        """Return the answer as one response per request."""
+        text, reasoning = decode_answer(self.tokens, self.job.stops, tokenizer, think_end_token)
         usage = Usage(len(self.job.tokens), len(self.tokens))
         return [
             Response(
@@ -115,22 +119,22 @@ class Writer:
                 finish=self.finish,
                 usage=usage,
                 seconds=seconds,
-                reasoning=thought,
+                reasoning=reasoning,
             )
             for request in self.requests
         ]
 
 
-def answer_of(
-    tokens: list[int], stops: Sequence[str], vocabulary: Vocabulary, think_end: str | int | None
+def decode_answer(
+    tokens: list[int], stops: Sequence[str], tokenizer: CheckpointTokenizer, think_end_token: str | int | None
 ) -> tuple[str, str | None]:
-    """The answer and the thinking before it. Stop strings are looked for in the answer, not in the thinking."""
-    thought: str | None = None
-    if isinstance(think_end, int):
-        if think_end in tokens:
-            at = len(tokens) - tokens[::-1].index(think_end)
-            thought, tokens = vocabulary.decode(tokens[: at - 1]), tokens[at:]
-        text = vocabulary.decode(tokens).lstrip()
+    """Return the answer and the reasoning before it. Stop strings apply to the answer only."""
+    reasoning: str | None = None
+    if isinstance(think_end_token, int):
+        if think_end_token in tokens:
+            start = len(tokens) - tokens[::-1].index(think_end_token)
+            reasoning, tokens = tokenizer.decode(tokens[: start - 1]), tokens[start:]
+        text = tokenizer.decode(tokens).lstrip()
     else:
-        thought, text = split_thinking(vocabulary.decode(tokens), think_end or "")
-    return cut_at_stops(text, stops), thought
+        reasoning, text = split_thinking(tokenizer.decode(tokens), think_end_token or "")
+    return cut_at_stops(text, stops), reasoning

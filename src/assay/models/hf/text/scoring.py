@@ -1,4 +1,4 @@
-"""Log-likelihoods of continuations, from a model that shares its work or the plain way."""
+"""Log probabilities of continuations, with or without prefix sharing."""
 
 from __future__ import annotations
 
@@ -8,119 +8,136 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.models.hf.batch_budget import Budget, free_memory, is_out_of_memory
-from assay.models.hf.prefix_sharing.model_runner import Prepared, Runner
-from assay.models.hf.prefix_sharing.pass_execution import Ahead, compute
-from assay.models.hf.prefix_sharing.pass_planning import Plan
-from assay.models.hf.prefix_sharing.prefix_tree import Node, build_tree, packed
-from assay.models.hf.sampling import most_likely
+from assay.models.hf.batch_budget import BatchBudget, is_out_of_memory, release_memory
+from assay.models.hf.prefix_sharing.model_runner import ModelRunner, PreparedPass
+from assay.models.hf.prefix_sharing.pass_execution import PassPrefetcher, run_passes
+from assay.models.hf.prefix_sharing.pass_planning import PassPlan
+from assay.models.hf.prefix_sharing.prefix_tree import Node, build_tree, pack
+from assay.models.hf.sampling import argmax_tokens
 from assay.models.tokens import Pair
 
-__all__ = ["Scored", "Tell", "arrange", "look_up", "score_plainly", "score_shared"]
+__all__ = [
+    "ScoredPair",
+    "TokenCallback",
+    "plan_scoring",
+    "read_log_probabilities",
+    "score_shared",
+    "score_unshared",
+]
 
-Scored = tuple[int, float, bool]
-"""Which pair, its log-probability, and whether it is what greedy decoding writes."""
+ScoredPair = tuple[int, float, bool]
+"""Index of a pair, its log probability, and whether greedy decoding would generate it."""
 
-Tell = Callable[[NDArray[np.int64], NDArray[np.float64]], None]
-"""Hears which pairs tokens belong to, and how likely each is; the tokens of a pair come in their order."""
-
-
-_NONE = np.empty(0, np.int64)
-_Asked = dict[int, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]
-"""Of each node: pairs, places in the node, tokens asked for there; and the places once each, in order."""
+TokenCallback = Callable[[NDArray[np.int64], NDArray[np.float64]], None]
+"""Called with the pair index and the log probability of each scored token. The tokens of a pair come in order."""
 
 
-def arrange(pairs: Sequence[Pair], runner: Runner, budget: Budget, *, rows: int) -> Ahead:
-    """The passes that score pairs, what pairs share computed once; done before the model has time for them."""
+_EMPTY = np.empty(0, np.int64)
+_Targets = dict[int, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]
+"""Per node: pair indexes, positions in the node, target tokens; and the sorted unique positions."""
+
+
+def plan_scoring(
+    pairs: Sequence[Pair], runner: ModelRunner, budget: BatchBudget, *, max_logit_rows: int
+) -> PassPrefetcher:
+    """Plan the passes that score some pairs and compute shared prefixes once. The first pass is prepared on return."""
     tree = build_tree([pair.inputs for pair in pairs])
-    asked = _asked(tree, pairs)
+    node_targets = _collect_targets(tree, pairs)
 
     def wanted(node: Node) -> NDArray[np.int64]:
-        found = asked.get(id(node))
-        return _NONE if found is None else found[3]
+        found = node_targets.get(id(node))
+        return _EMPTY if found is None else found[3]
 
-    plan = Plan(tree, wanted, runner, rows=rows, note=lambda prepared: _questions(prepared, asked))
-    return Ahead(plan, budget).begin()
+    plan = PassPlan(
+        tree,
+        wanted,
+        runner,
+        max_logit_rows=max_logit_rows,
+        annotate=lambda prepared: _find_lookups(prepared, node_targets),
+    )
+    return PassPrefetcher(plan, budget).start()
 
 
 def score_shared(
     pairs: Sequence[Pair],
-    arranged: Ahead,
-    runner: Runner,
+    passes: PassPrefetcher,
+    runner: ModelRunner,
     *,
     softmax_dtype: Any = None,
-    tell: Tell | None = None,
-) -> Iterator[Scored]:
-    """Each pair as soon as its last token is computed."""
+    on_tokens: TokenCallback | None = None,
+) -> Iterator[ScoredPair]:
+    """Score pairs with prefix sharing. Yields each pair as soon as its last token is computed."""
     totals = np.zeros(len(pairs))
     greedy = np.ones(len(pairs), dtype=bool)
     missing = np.array([len(pair.continuation) for pair in pairs])
-    for planned, computed in compute(arranged, runner):
-        which, rows_of, targets = planned.note
-        if not len(which):
+    for planned, computed in run_passes(passes, runner):
+        pair_indexes, logit_rows, targets = planned.annotation
+        if not len(pair_indexes):
             continue
-        with runner.computing():
-            log_probabilities, best = look_up(computed.logits, rows_of, targets, softmax_dtype)
-        if tell is not None:
-            tell(which, log_probabilities)
+        with runner.count_model_time():
+            log_probabilities, best = read_log_probabilities(
+                computed.logits, logit_rows, targets, softmax_dtype
+            )
+        if on_tokens is not None:
+            on_tokens(pair_indexes, log_probabilities)
         del planned, computed
-        np.add.at(totals, which, log_probabilities)
-        np.logical_and.at(greedy, which, best)
-        np.subtract.at(missing, which, 1)
-        for index in np.unique(which[missing[which] == 0]).tolist():
+        np.add.at(totals, pair_indexes, log_probabilities)
+        np.logical_and.at(greedy, pair_indexes, best)
+        np.subtract.at(missing, pair_indexes, 1)
+        for index in np.unique(pair_indexes[missing[pair_indexes] == 0]).tolist():
             yield index, float(totals[index]), bool(greedy[index])
 
 
-def _asked(tree: Node, pairs: Sequence[Pair]) -> _Asked:
-    """Whose continuation is scored in which node. The token at a place is predicted by the token before it."""
-    found: _Asked = {}
+def _collect_targets(tree: Node, pairs: Sequence[Pair]) -> _Targets:
+    """Return pair_indexes tokens of pair_indexes pairs are scored in each node. A token is predicted by the one before it."""
+    found: _Targets = {}
     below: dict[int, list[int]] = {}
     for node in reversed(list(tree.walk())):
         members = node.ends + [index for child in node.children for index in below.pop(id(child))]
         below[id(node)] = members
-        which, places, targets = [], [], []
+        pair_indexes, positions, targets = [], [], []
         for index in members:
             pair = pairs[index]
             first = len(pair.context) - 1
             low, high = max(first, node.start), min(first + len(pair.continuation), node.end)
             if low < high:
-                which.append(np.full(high - low, index, np.int64))
-                places.append(np.arange(low - node.start, high - node.start, dtype=np.int64))
+                pair_indexes.append(np.full(high - low, index, np.int64))
+                positions.append(np.arange(low - node.start, high - node.start, dtype=np.int64))
                 targets.append(np.asarray(pair.continuation[low - first : high - first], np.int64))
-        if which:
-            each = np.concatenate(places)
-            found[id(node)] = (np.concatenate(which), each, np.concatenate(targets), np.unique(each))
+        if pair_indexes:
+            each = np.concatenate(positions)
+            found[id(node)] = (np.concatenate(pair_indexes), each, np.concatenate(targets), np.unique(each))
     return found
 
 
-def _questions(
-    prepared: Prepared, asked: _Asked
+def _find_lookups(
+    prepared: PreparedPass, node_targets: _Targets
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The pairs, rows of logits and tokens a pass will have answers for."""
-    which, rows, targets = [_NONE], [_NONE], [_NONE]
-    for piece in prepared.pieces:
-        if id(piece.node) not in asked:
+    """Return the pairs, the rows of the logits and the target tokens that a pass scores."""
+    pair_indexes, rows, targets = [_EMPTY], [_EMPTY], [_EMPTY]
+    for part in prepared.slices:
+        if id(part.node) not in node_targets:
             continue
-        who, places, tokens, _ = asked[id(piece.node)]
-        inside = (places >= piece.low) & (places < piece.high)
-        of = prepared.rows[places[inside] - piece.low + piece.offset]
-        known = of >= 0
-        which.append(who[inside][known])
-        rows.append(of[known])
+        members, positions, tokens, _ = node_targets[id(part.node)]
+        inside = (positions >= part.low) & (positions < part.high)
+        logit_rows = prepared.rows[positions[inside] - part.low + part.offset]
+        known = logit_rows >= 0
+        pair_indexes.append(members[inside][known])
+        rows.append(logit_rows[known])
         targets.append(tokens[inside][known])
-    return np.concatenate(which), np.concatenate(rows), np.concatenate(targets)
+    return np.concatenate(pair_indexes), np.concatenate(rows), np.concatenate(targets)
 
 
-def look_up(
+def read_log_probabilities(
     logits: Any, rows: NDArray[np.int64], targets: NDArray[np.int64], softmax_dtype: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Log-probabilities of tokens, and whether each is the most likely one."""
+    """Return the log probabilities of target tokens, and whether each is the most likely token."""
     import torch
 
     found = np.empty(len(rows))
     best = np.empty(len(rows), dtype=bool)
-    on_processor = logits.device.type == "cpu"
-    step = max(1, _AT_ONCE // logits.shape[-1]) if on_processor else max(1, len(logits))
+    on_cpu = logits.device.type == "cpu"
+    step = max(1, _MAX_LOGITS_PER_STEP // logits.shape[-1]) if on_cpu else max(1, len(logits))
     with torch.inference_mode():
         for first in range(0, len(logits), step):
             inside = np.flatnonzero((rows >= first) & (rows < first + step))
@@ -128,26 +145,25 @@ def look_up(
                 continue
             part = logits[first : first + step].to(softmax_dtype or torch.float32)
             row, token = (torch.from_numpy(one[inside]).to(logits.device) for one in (rows - first, targets))
-            # not `logsumexp`, which rounds less on a processor: lm-eval's numbers come from this
+            # not `logsumexp`, pair_indexes rounds less on a CPU: lm-eval uses log_softmax
             found[inside] = part.log_softmax(-1)[row, token].double().cpu().numpy()
-            best[inside] = (most_likely(part)[row] == token).cpu().numpy()
+            best[inside] = (argmax_tokens(part)[row] == token).cpu().numpy()
     return found, best
 
 
-_AT_ONCE = 1 << 21
-"""Logits that a processor turns into probabilities at once: few enough to be still in its cache."""
+_MAX_LOGITS_PER_STEP = 1 << 21
+"""Logits converted at once on a CPU; few enough to stay in its cache."""
 
 
-def score_plainly(
+def score_unshared(
     pairs: Sequence[Pair],
-    runner: Runner,
-    budget: Budget,
+    runner: ModelRunner,
+    budget: BatchBudget,
     *,
-    rows: int,
     softmax_dtype: Any = None,
-    tell: Tell | None = None,
-) -> Iterator[Scored]:
-    """Each pair on its own row, padded at its right, nothing shared but equal rows: for models that keep no plain cache."""
+    on_tokens: TokenCallback | None = None,
+) -> Iterator[ScoredPair]:
+    """Score each pair in its own row, padded on the right, for models that do not support prefix sharing."""
     import torch
 
     by_inputs: dict[tuple[int, ...], list[int]] = {}
@@ -156,28 +172,32 @@ def score_plainly(
     waiting = sorted(by_inputs, key=len, reverse=True)
     while waiting:
         longest = len(waiting[0])
-        batch = next(packed(waiting, [longest] * len(waiting), budget.size))
+        batch = next(pack(waiting, [longest] * len(waiting), budget.size))
         width = max(len(pairs[index].continuation) for one in batch for index in by_inputs[one])
         first = min(len(one) for one in batch) - width
         ids = torch.zeros((len(batch), longest), dtype=torch.long)
         for number, one in enumerate(batch):
             ids[number, : len(one)] = torch.tensor(one)
-        places = np.arange(max(first, 0), longest, dtype=np.int64)
+        positions = np.arange(max(first, 0), longest, dtype=np.int64)
         try:
-            output = runner.forward(input_ids=ids.to(runner.device), use_cache=False, wanted=places)
+            output = runner.forward(input_ids=ids.to(runner.device), use_cache=False, wanted=positions)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error) or not budget.halve():
                 raise
-            free_memory(runner.device)
+            release_memory(runner.device)
             continue
-        budget.succeeded()
+        budget.record_success()
         waiting = waiting[len(batch) :]
         for number, one in enumerate(batch):
             for index in by_inputs[one]:
                 continuation = np.asarray(pairs[index].continuation, np.int64)
-                at = np.arange(len(one) - len(continuation), len(one), dtype=np.int64) - places[0]
-                with runner.computing():
-                    found, best = look_up(output.logits[number], at, continuation, softmax_dtype)
-                if tell is not None:
-                    tell(np.full(len(found), index), found)
+                own_positions = (
+                    np.arange(len(one) - len(continuation), len(one), dtype=np.int64) - positions[0]
+                )
+                with runner.count_model_time():
+                    found, best = read_log_probabilities(
+                        output.logits[number], own_positions, continuation, softmax_dtype
+                    )
+                if on_tokens is not None:
+                    on_tokens(np.full(len(found), index), found)
                 yield index, float(found.sum()), bool(best.all())

@@ -1,4 +1,4 @@
-"""What a jury is given of a document: the question, the answer, what is held to be right."""
+"""Build what a judge reads about a document: question, response, reference."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def build_judge_input(
     target: Any,
     media: Sequence[Media] = (),
 ) -> JudgeInput:
-    """What a jury is given of a document; `media` are those the model saw.
+    """Build the input of a judge panel; `media` are those the model got.
 
     Raises:
-        TaskError: The texts the judge is to read cannot be made.
+        TaskError: A text for the judge cannot be rendered.
     """
     spec = jury.spec
     fields = document.fields
@@ -53,12 +53,12 @@ def build_judge_input(
 
 
 def _join_turns(response: Any) -> str:
-    """What the model wrote; the answers of a dialogue one after the other."""
+    """Return the response as text; the answers of a dialogue are joined."""
     return "\n\n".join(map(str, response)) if isinstance(response, (list, tuple)) else str(response)
 
 
 def _reference(task: Task, fields: Any, target: Any) -> str:
-    """The task's target; of a choice, its text."""
+    """Return the task's target; for a choice, its text."""
     if target is None:
         target = task.target(copy_fields(fields))
     choices = task.choices(copy_fields(fields)) if task.spec.doc_to_choice is not None else None

@@ -1,6 +1,6 @@
-"""`judge`, by models: complete documents go to the juries of their task, many at the same time.
+"""Ask the LLM judges of a task about complete documents, many at the same time.
 
-Judges are asked here; what they replied is read here or on workers.
+The driver asks; replies are parsed here or on workers.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from assay.user_code.executor import Executor
 __all__ = ["JUDGE_FAILED", "JudgeReplies", "ReadReplies", "ask_judges", "read_replies"]
 
 JUDGE_FAILED = "judge-failed"
-"""How a document ended whose judge did not answer: without a score, and judged again by the next start."""
+"""The ending of a document whose judge did not answer: no score, judged again at the next start."""
 
 _WITHOUT_ANSWER = frozenset(("unscored", "judge-failed", "failed", "skipped"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeReplies:
-    """What a jury heard about one answer."""
+    """The replies of a judge panel about one answer."""
 
     panel: int
-    """Which of the task's juries."""
+    """Index of the panel in the task."""
 
     document: int
     pipeline: str
     replies: Sequence[MemberReplies] = ()
     failure: str = ""
-    """Why nothing could be asked, where that is so."""
+    """Why nothing could be asked; empty otherwise."""
 
 
 ReadReplies = Callable[[PlannedTask, Sequence[JudgeReplies]], Awaitable[Sequence[PanelDecision]]]
 
 
 def read_replies(jury: JudgePanel, hearing: JudgeReplies) -> PanelDecision:
-    """What a jury makes of what it heard."""
+    """Turn the replies of a panel into a decision."""
     document, pipeline = hearing.document, hearing.pipeline
     if hearing.failure:
         return jury.leave_unscored(hearing.failure, document, pipeline)
     try:
         return jury.decide(hearing.replies, document=document, pipeline=pipeline)
-    except Exception:  # noqa: BLE001 - border: a kind of judge may be somebody's plugin
+    except Exception:  # noqa: BLE001 - a judge may come from a plugin
         return jury.leave_unscored(traceback.format_exc(limit=-3), document, pipeline)
 
 
@@ -65,14 +65,14 @@ async def ask_judges(
     executor: Executor,
     decide: ReadReplies,
 ) -> None:
-    """Add what the juries say to what the other metrics said. A document that is unscored already is left alone."""
+    """Ask the panels and add their verdicts to `judged`. Unscored documents are skipped."""
     task, juries = planned.task, planned.scorer.panels
     scored = {document for document, outcome, _ in judged.outcomes if outcome not in _WITHOUT_ANSWER}
     by_index = {document.document.index: document for document in documents}
     todo = [
         (at, answer) for answer in judged.answers if answer.document in scored for at in range(len(juries))
     ]
-    cases = await executor.run(  # the task's own templates and functions may be needed
+    cases = await executor.run(  # may call the task's code
         lambda: [_build_input(task, juries[at], by_index[answer.document], answer) for at, answer in todo]
     )
     hearings = await asyncio.gather(
@@ -95,14 +95,14 @@ async def ask_judges(
 
 
 def _build_input(task: Task, jury: JudgePanel, opened: OpenDocument, answer: Answer) -> JudgeInput | str:
-    """The case, or why there is none."""
+    """Build the judge input; a text says why it cannot be built."""
     try:
         return build_judge_input(
             task, jury, opened.document, opened.requests, answer.values[0], opened.target, opened.judge_media
         )
     except AssayError as error:
         return str(error)
-    except Exception:  # noqa: BLE001 - helper border: the task's own functions may be called
+    except Exception:  # noqa: BLE001 - user code
         return traceback.format_exc(limit=-3)
 
 
@@ -120,10 +120,10 @@ async def _ask_panel(
     if not isinstance(case, str):
         try:
             heard = await juries[at].collect_replies(case, services, task=task, document=document)
-        except TaskError as error:  # its prompt cannot be made of this document
+        except TaskError as error:  # its prompt cannot be rendered for this document
             why = str(error)
         except AssayError:
-            raise  # not this document's trouble: the judge cannot be opened, the journal cannot be written
-        except Exception:  # noqa: BLE001 - border: a kind of judge may be somebody's plugin
+            raise  # concerns the run: the judge cannot be opened or the journal cannot be written
+        except Exception:  # noqa: BLE001 - a judge may come from a plugin
             why = traceback.format_exc(limit=-3)
     return JudgeReplies(panel=at, document=document, pipeline=pipeline, replies=heard, failure=why)

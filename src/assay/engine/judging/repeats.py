@@ -1,8 +1,8 @@
-"""Repeats: every answer to a document judged by itself, as if it had been the only one.
+"""Score every repeat of a document on its own.
 
-A task with `repeats` reports what its filters select of a document's answers. What the others were worth says how much
-sampling adds to the uncertainty, and how often one of k answers, or all of them, would have been right. Nothing here
-changes a number the task reports; a task without repeats does not come here.
+A task with `repeats` reports what its filters select from a document's responses. The scores of single repeats show how much
+sampling adds to the uncertainty, and how often one of k responses, or all of them, is right (pass@k, pass^k). They do not
+change the numbers the task reports.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def judge_repeats(
     random_state: TaskRandomState,
     court: JudgeContext,
 ) -> None:
-    """Judge each repeat of the documents that were scored; `judged` learns their scores.
+    """Score each repeat of the scored documents and add the scores to `judged`.
 
-    Left out is what cannot be had for nothing or makes no sense: metrics that models judge, programs that are executed,
-    pipelines that look across documents, and those that keep all answers instead of selecting one.
+    Skips what costs more or makes no sense: LLM judges, programs, filters that look across documents, and filters that keep
+    all responses instead of selecting one.
     """
     if planned.spec.unsafe_code or planned.task.name in court.tasks_with_judge_calls or planned.scorer.panels:
         return
@@ -69,14 +69,14 @@ def judge_repeats(
 def _extract_each(
     pipeline: Pipeline, documents: Sequence[OpenDocument], *, losses: bool
 ) -> Iterator[tuple[OpenDocument, list[Any]]]:
-    """What the pipeline makes of each answer alone; nothing of documents one of whose answers it cannot take."""
+    """Filter each response alone; skip documents with a response that the filters reject."""
     for document in documents:
         (responses,) = group_responses(document, negate_likelihoods=losses)
         fields = [document.document.fields] * len(responses)
         try:
             with current_timer():
                 answers = pipeline.apply([[response] for response in responses], fields)
-        except Exception:  # noqa: BLE001 - helper border: a filter may want several answers
+        except Exception:  # noqa: BLE001 - user code: a filter may need several responses
             continue
         if all(isinstance(answer, str) for answer in answers):
             yield document, answers
@@ -85,7 +85,7 @@ def _extract_each(
 def _score_each(
     planned: PlannedTask, document: OpenDocument, pipeline: str, answers: Sequence[Any]
 ) -> dict[str, tuple[float, ...]]:
-    """The scores of each answer, by metric: of metrics that have a number for every one of them."""
+    """Score each answer; return the metrics that have a number for all of them."""
     found: dict[str, list[float]] = {}
     for answer in answers:
         judged, index = JudgedBatch(), document.document.index
@@ -102,7 +102,7 @@ def _score_each(
 
 
 def summarise_repeats(plan: Plan, journal: Journal) -> list[dict[str, Any]]:
-    """What repeats say, for the journal: of every task that has some, each filter and metric."""
+    """Summarise repeats for the journal: each task, filter and metric."""
     facts = []
     for name, planned in plan.tasks.items():
         if planned.spec.repeats > 1:

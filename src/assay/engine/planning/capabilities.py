@@ -1,4 +1,4 @@
-"""Whether a model can do what a task asks, found before the first request."""
+"""Check before the first request that a model supports what a task asks."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["check_abilities", "get_required_ability", "list_required_abilities"]
 
 
 def get_required_ability(request: Request) -> Ability:
-    """What a model must be able to do to answer a request."""
+    """Return the ability that a request needs."""
     if isinstance(request, Generate):
         return "generate"
     return "likelihood" if isinstance(request, Likelihood) else "rolling"
 
 
 def check_abilities(model: Model, task_spec: TaskSpec, requests: tuple[Request, ...]) -> None:
-    """Raise `UnsupportedRequest` where the requests of a document need what the model has not, or lack what it needs."""
+    """Raise `UnsupportedRequest` if the model lacks an ability that the requests need, or the requests lack what it needs."""
     needed = list_required_abilities(requests)
     traits = model.traits
     missing = sorted(needed - traits.abilities)
     if missing:
         raise UnsupportedRequest(
-            f"the model `{model.name}` cannot answer `{task_spec.name}`: it does not do {', '.join(missing)}",
+            f"the model `{model.name}` cannot answer `{task_spec.name}`: it does not support {', '.join(missing)}",
             where=task_spec.place("output_type"),
             hint="; ".join(_suggest_alternatives(task_spec, needed, missing, traits)),
         )
@@ -49,7 +49,7 @@ def check_abilities(model: Model, task_spec: TaskSpec, requests: tuple[Request, 
 
 
 def list_required_abilities(requests: Iterable[Request]) -> set[Ability]:
-    """Everything a model must be able to do to answer some requests."""
+    """Return all abilities that requests need."""
     kinds: dict[type, Ability] = {Image: "image", Audio: "audio", Video: "video"}
     needed: set[Ability] = set()
     for request in requests:
@@ -63,12 +63,12 @@ def list_required_abilities(requests: Iterable[Request]) -> set[Ability]:
 def _suggest_alternatives(
     spec: TaskSpec, needed: set[Ability], missing: Sequence[str], traits: Traits
 ) -> Iterator[str]:
-    """What would work instead, the nearest first."""
+    """Yield alternatives, the closest first."""
     if missing == ["likelihood"] and spec.output_type.compares_choices:
-        yield "--mc_as_generation asks for the letter of a choice instead, which is another score"
+        yield "--mc_as_generation asks for the letter of a choice instead (scores are not comparable)"
     if missing == ["chat"]:
-        yield "without --apply_chat_template the same question is asked as plain text"
-    yield f"it does: {', '.join(sorted(traits.abilities))}"
+        yield "omit --apply_chat_template to send plain text"
+    yield f"it supports: {', '.join(sorted(traits.abilities))}"
     yield _suggest_models(needed)
 
 

@@ -1,4 +1,4 @@
-"""The judges of a run: made, checked and named before the first request, as the model is."""
+"""Set up the judges of a run: create, check and name them before the first request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MEDIA_ABILITIES: Mapping[type, Ability] = {Image: "image", Audio: "audio", Vide
 
 
 class JudgeRegistry:
-    """Every judge the run names: with `--judge` for all tasks, or in a task file for its own."""
+    """All judges of a run: from `--judge` for all tasks, or from a task file for its own metrics."""
 
     def __init__(self, spec: RunSpec, given: Sequence[Model] = ()) -> None:
         self._models_given = {model.name: model for model in given}
@@ -38,28 +38,26 @@ class JudgeRegistry:
         self._budgets = get_rate_limits(spec)
         self._models: dict[str, Model] = {}
         self._names: dict[str, str] = {}
-        """How a judge is described -> the name it goes by."""
+        """Model and arguments -> the name of the judge."""
 
         self._needed: set[str] = set()
         self._media_shown: dict[tuple[str, str], set[Ability]] = {}
-        """(Judge, metric's place) -> the media it is shown."""
+        """(Judge, place of the metric) -> the media it gets."""
 
         if spec.judge_args and not spec.judge:
-            raise InvalidOption(
-                "arguments for a judge, and no judge", where="--judge_args", hint="add --judge NAME"
-            )
+            raise InvalidOption("--judge_args without --judge", where="--judge_args", hint="add --judge NAME")
         self.default_judges = tuple(
             dict.fromkeys(self._register(_parse_judge(word), "--judge").name for word in spec.judge)
         )
-        """The names of the judges for whoever names none."""
+        """The judges for metrics and helpers that name none."""
 
         self.notes: list[str] = []
 
     def assign_judges(self, task: Task, scorer: Scorer, first: Any) -> None:
-        """Give the task's juries their judges and let them read the first document.
+        """Assign judges to the panels of a task, and check them on its first document.
 
         Raises:
-            AssayError: A metric that nobody judges, a judge that cannot do it, a prompt that cannot be made.
+            AssayError: A metric has no judge, a judge lacks a capability, or a prompt cannot be rendered.
         """
         scorer.assign_judges(self._choose_members)
         document, requests = first
@@ -74,9 +72,9 @@ class JudgeRegistry:
         self._warn_about_judge_calls(task.spec)
 
     async def _probe(self) -> list[AssayError]:
-        """Let the servers of judges show what they can do, as the model's does: what is wrong with each.
+        """Probe the servers of judges and return the errors.
 
-        A server that is not there is no error of the plan, because the run may be finished; it is a note.
+        An unreachable server is a note, not an error, because the run may be finished.
         """
         names = [name for name in self._models if name in self._needed]
         found = await asyncio.gather(
@@ -99,10 +97,10 @@ class JudgeRegistry:
         return problems
 
     async def identify(self) -> dict[str, PlannedJudge]:
-        """Every judge with the facts that make its verdicts its own, looked at where it has to be seen.
+        """Probe all judges and return them with their identities.
 
         Raises:
-            Problems: Judges that cannot judge: without a key, unknown to their server, blind to what they are shown.
+            ErrorGroup: A judge cannot be used: no key, unknown model, missing capability.
         """
         if problems := await self._probe():
             raise ErrorGroup(problems)
@@ -123,7 +121,7 @@ class JudgeRegistry:
             ]
         if not seats:
             raise InvalidOption(
-                f"the metric `{spec.metric}` is judged by a model, and none is named",
+                f"the metric `{spec.metric}` needs a judge",
                 where=spec.where,
                 hint="add --judge NAME, or `model: NAME` below `judge:`",
             )
@@ -144,7 +142,7 @@ class JudgeRegistry:
             )
             if "generate" not in model.traits.abilities:
                 raise UnsupportedRequest(
-                    f"the model `{model.name}` cannot judge: it writes no texts", where=where
+                    f"the model `{model.name}` cannot judge: it does not generate text", where=where
                 )
             name, number = model.name, 1
             while name in self._models:
@@ -159,12 +157,12 @@ class JudgeRegistry:
         missing = sorted(media - self._models[name].traits.abilities)
         if missing:
             raise UnsupportedRequest(
-                f"the judge `{name}` cannot look at what the model sees: it does not do {', '.join(missing)}",
+                f"the judge `{name}` does not support {', '.join(missing)}",
                 where=f"{where}.media",
             )
 
     def _warn_about_judge_calls(self, spec: TaskSpec) -> None:
-        """Helper code that asks judges by itself: say so while nothing has been asked yet."""
+        """Add a note if helper code calls judges by itself."""
         path: Path | None = getattr(spec.process_results, "path", None)
         if not isinstance(spec.process_results, HelperFunction) or path is None:
             return
@@ -178,10 +176,10 @@ class JudgeRegistry:
 
 
 def _parse_judge(word: str) -> JudgeModel:
-    """`NAME` or `NAME,key=value,key=value`."""
+    """Parse `NAME` or `NAME,key=value,key=value`."""
     name, _, rest = word.partition(",")
     if not name.strip():
-        raise InvalidOption(f"`{word}` names no judge", where="--judge", hint="NAME or NAME,key=value")
+        raise InvalidOption(f"`{word}` has no judge name", where="--judge", hint="NAME or NAME,key=value")
     return JudgeModel(name.strip(), parse_arguments(rest) if rest else {})
 
 

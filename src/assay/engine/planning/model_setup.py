@@ -1,4 +1,4 @@
-"""The model a run asks: made from the options, and looked at where its abilities have to be seen."""
+"""Create the model of a run from its options, and probe it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["get_rate_limits", "make_model_from_options", "make_run_model", "prob
 
 
 def make_run_model(spec: RunSpec, given: Model | None = None) -> Model:
-    """The model a run asks: the one that was given, else the one the options name; in as many copies as they want."""
+    """Return the model of a run: the given object, or a new one; with `--replicas`, replicated."""
     model = make_model_from_options(spec) if given is None else _enable_token_logprobs(spec, given)
     if spec.replicas == 1 and spec.ray is None:
         return model
@@ -39,12 +39,12 @@ def make_run_model(spec: RunSpec, given: Model | None = None) -> Model:
 
 
 def _return_model(model: Model) -> Model:
-    """A model that was given as such travels as such."""
+    """Return the model: a given object is sent to replicas as it is."""
     return model
 
 
 def make_model_from_options(spec: RunSpec) -> Model:
-    """The model the options name, not opened."""
+    """Create the model that the options name, without opening it."""
     made = make_model(
         spec.model,
         spec.model_args,
@@ -58,21 +58,21 @@ def make_model_from_options(spec: RunSpec) -> Model:
 
 
 def _enable_token_logprobs(spec: RunSpec, model: Model) -> Model:
-    """The model, which tells its tokens where they are wanted and it can."""
+    """Make the model return token log probabilities, if the run wants them and it can."""
     if spec.token_logprobs and isinstance(model, SupportsTokenLogprobs):
         model.give_tokens()
     return model
 
 
 def get_rate_limits(spec: RunSpec) -> Mapping[str, Any]:
-    """What models behind a network share, whether they answer or judge."""
+    """Return the rate limits, which the model and remote judges share."""
     return {"rpm": spec.rpm, "tpm": spec.tpm}
 
 
 async def probe_model(model: Model | None) -> Sequence[str]:
-    """Let a server show what it can do, so that a task it cannot answer is refused; what is worth knowing of it.
+    """Probe the server of a model for its capabilities; return notes.
 
     Raises:
-        AssayError: It answers, and says that it will not: a wrong key, a model it has not.
+        AssayError: The server refuses: invalid key, unknown model.
     """
     return await model.probe() if isinstance(model, SupportsProbing) else ()

@@ -1,4 +1,4 @@
-"""Options that can be seen to be wrong before any task is looked at."""
+"""Check options before any task is loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["check_options", "check_programs", "check_writable"]
 
 
 def check_options(spec: RunSpec, folder: Path) -> list[AssayError]:
-    """Everything that is wrong with the options themselves; `folder` is where the run would be kept."""
+    """Return all errors in the options; `folder` is the output folder."""
     problems: list[AssayError] = []
     looks: tuple[Callable[[], None], ...] = (
         lambda: check_writable(folder),
@@ -36,24 +36,24 @@ def check_options(spec: RunSpec, folder: Path) -> list[AssayError]:
 
 
 def check_corpus(spec: RunSpec) -> None:
-    """Where to look for contaminated documents exists; reading it can wait until the answers are in."""
+    """Check that the decontamination corpus exists."""
     path = spec.decontamination_ngrams_path
     if path is not None and not Path(path).exists():
-        raise InvalidOption(f"there is no corpus in `{path}`", where="--decontamination_ngrams_path")
+        raise InvalidOption(f"no corpus at `{path}`", where="--decontamination_ngrams_path")
 
 
 def check_data_root(spec: RunSpec) -> None:
-    """The folder that serves datasets exists: a misspelt one would be passed over in silence, and the hub asked."""
+    """Check that `--data_root` exists; otherwise the hub would be used silently."""
     if spec.data_root is not None and not Path(spec.data_root).is_dir():
         raise InvalidOption(
-            f"the data folder `{spec.data_root}` is not there",
+            f"the data folder `{spec.data_root}` does not exist",
             where="--data_root",
             hint="it holds datasets laid out as on the hub",
         )
 
 
 def check_workers(spec: RunSpec) -> None:
-    """There is a Ray for them."""
+    """Check that Ray is installed."""
     if spec.workers:
         from assay.models.replicas import require_ray  # few runs need it
 
@@ -61,13 +61,13 @@ def check_workers(spec: RunSpec) -> None:
 
 
 def check_stop_rule(spec: RunSpec) -> None:
-    """The run that is to be compared with is there."""
+    """Check that the baseline run exists."""
     if spec.stop_when is not None and (rule := parse_stop_rule(spec.stop_when)).baseline:
         find_run(rule.baseline, (get_output_folder(spec), Path(DEFAULT_FOLDER)))
 
 
 def check_writable(folder: Path) -> None:
-    """The nearest folder that exists can be written into; nothing is made yet."""
+    """Check that the nearest existing folder is writable, without creating anything."""
     existing = folder
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
@@ -75,12 +75,12 @@ def check_writable(folder: Path) -> None:
         raise OutputError(f"`{existing}` is not a folder", where="--output_path")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise OutputError(
-            f"the folder `{existing}` cannot be written", where="--output_path", hint="choose another"
+            f"the folder `{existing}` is not writable", where="--output_path", hint="choose another folder"
         )
 
 
 def check_programs(spec: RunSpec, task_spec: TaskSpec, programs: ProgramRunner) -> None:
-    """Code written by the model is allowed where a task executes it, and there is a sandbox for it."""
+    """Check that executing code from the model is allowed and that a sandbox works."""
     if task_spec.unsafe_code and not spec.confirm_run_unsafe_code:
         raise UnsupportedRequest(
             f"the task `{task_spec.name}` executes code written by the model",

@@ -1,7 +1,7 @@
-"""`make_plan`: what a run means, with everything that can fail before the first request failing here.
+"""`make_plan`: turn options into a plan. Everything that can fail before the first request fails here.
 
-All problems are found in one go: unknown names, broken task files, missing data, templates that name missing
-columns, metrics nobody knows, a model that cannot answer. Nothing is asked and no weights are loaded.
+All errors are reported at once: unknown names, broken task files, missing data, templates with missing columns, unknown metrics,
+a model that cannot answer. Planning sends no request and loads no weights.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ async def make_plan(
     model: Model | None = None,
     judges: Sequence[Model] = (),
 ) -> Plan:
-    """Turn options into a plan. A judge that is named as one of `judges` is that one.
+    """Turn options into a plan. `judges` are objects for names in `--judge`.
 
     Raises:
-        Problems: Everything that is wrong, or the one thing.
+        ErrorGroup: All errors, if there are several.
     """
     problems: list[AssayError] = []
     selection = _select(spec, index, problems)
@@ -73,7 +73,7 @@ async def make_plan(
         _add_error(problems, problem)
     tasks: dict[str, PlannedTask] = {}
     programs = ProgramRunner(spec.sandbox, spec.sandbox_args)
-    with use_executor(programs):  # helpers may try one of their own when they are imported
+    with use_executor(programs):  # a helper may execute a program when it is imported
         for name, task_spec in selection.tasks.items():
             try:
                 tasks[name] = _plan_task(spec, task_spec, model, bench, programs)
@@ -127,7 +127,7 @@ async def make_plan(
 
 
 def _select(spec: RunSpec, index: TaskIndex | None, problems: list[AssayError]) -> Selection:
-    """What was asked for; where a part of it is wrong, the rest, so that its problems are found too."""
+    """Select the tasks; if a name is wrong, select the others, so that their errors are reported too."""
     try:
         index = index or TaskIndex.build(find_task_roots(spec.include_path))
         return select_tasks(spec.tasks, index)
@@ -146,8 +146,8 @@ def _select(spec: RunSpec, index: TaskIndex | None, problems: list[AssayError]) 
 
 
 def _find_further_errors(spec: RunSpec, word: str, index: TaskIndex, problems: list[AssayError]) -> None:
-    """A task file with one mistake that hides the others: find those too, as `assay check` does."""
-    from assay.checks.checker import (  # it knows the plan, so it is asked from here
+    """Find the errors of a task file that cannot be loaded, as `assay check` does."""
+    from assay.checks.checker import (  # few plans need it
         CheckOptions,
         check_tasks,
     )
@@ -179,11 +179,9 @@ def _plan_task(
     bench: JudgeRegistry | None,
     programs: ProgramRunner,
 ) -> PlannedTask:
-    """Check one task as far as its first document; collect its problems."""
+    """Check one task up to its first document and collect its errors."""
     problems: list[AssayError] = []
-    seed_global_generators(
-        spec.seed
-    )  # for each task alone, so that its data do not depend on which tasks come before it
+    seed_global_generators(spec.seed)  # for each task, so that its data do not depend on the tasks before it
     try:
         check_programs(spec, task_spec, programs)
         check_functions(task_spec)
@@ -214,7 +212,7 @@ def _plan_task(
 
 
 def plan_task_in_worker(spec: RunSpec, task: str, model: Model, programs: ProgramRunner) -> PlannedTask:
-    """One task of a run that was planned before, in another process. No judges: whoever needs them has planned it."""
+    """Plan one task in a worker process. The driver has planned its judges."""
     return _plan_task(spec, _select(spec, None, []).tasks[task], model, None, programs)
 
 
@@ -227,7 +225,7 @@ def _open_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Task:
 
 
 def build_rendering_options(spec: RunSpec, task: str, model: Model | None) -> RenderingOptions:
-    """The part of the options that reaches into prompts."""
+    """Return the options that affect prompts."""
     chat_messages = model is None or "chat" in model.traits.abilities
     return RenderingOptions(
         num_fewshot=spec.num_fewshot,
@@ -250,7 +248,7 @@ def build_rendering_options(spec: RunSpec, task: str, model: Model | None) -> Re
 
 
 def check_functions(task_spec: TaskSpec) -> None:
-    """Every `!function` leads to a function."""
+    """Check that every `!function` refers to a function."""
     problems: list[AssayError] = []
     values = {id(function) for function in find_functions(task_spec.config.get("dataset_kwargs"))}
     for function in find_functions(task_spec.config):
@@ -263,7 +261,7 @@ def check_functions(task_spec: TaskSpec) -> None:
 
 
 def _render_first_document(task: Task) -> tuple[Document, tuple[Request, ...]]:
-    """Data loaded, the first document rendered: what breaks, breaks here."""
+    """Load the data and render the first document."""
     with wrap_user_errors(task.spec):
         first = next(iter(task.documents()), None)
         if first is None:
@@ -277,7 +275,7 @@ def _render_first_document(task: Task) -> tuple[Document, tuple[Request, ...]]:
 
 
 def _check_generation_settings(task: Task) -> None:
-    """The generation settings can be read, before a thousand requests fail for them."""
+    """Check that the generation settings are valid."""
     settings = task.settings
     try:
         readings = (settings.temperature, settings.top_p, settings.top_k, settings.max_tokens, settings.seed)
@@ -286,7 +284,7 @@ def _check_generation_settings(task: Task) -> None:
             raise ValueError
     except (TypeError, ValueError):
         raise InvalidOption(
-            f"the generation settings of `{task.name}` make no sense: {dict(settings.values)}",
+            f"invalid generation settings of `{task.name}`: {dict(settings.values)}",
             where=task.spec.place("generation_kwargs"),
-            hint="`until` is a text or a list of texts; temperature, top_p and lengths are numbers",
+            hint="`until` is a string or a list of strings; temperature, top_p and lengths are numbers",
         ) from None

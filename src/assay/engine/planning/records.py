@@ -21,7 +21,7 @@ __all__ = ["Plan", "PlannedJudge", "PlannedTask", "find_functions"]
 
 
 def find_functions(value: Any) -> list[HelperFunction]:
-    """Every `!function` inside a value of a task file."""
+    """Return every `!function` inside a value of a task file."""
     if isinstance(value, HelperFunction):
         return [value]
     if isinstance(value, Mapping):
@@ -33,30 +33,30 @@ def find_functions(value: Any) -> list[HelperFunction]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJudge:
-    """A model that judges."""
+    """A model that judges answers."""
 
     name: str
     model: Model
     identity: Mapping[str, str]
     needed: bool
-    """Whether a metric is judged by it; otherwise it is there for helper code that may ask."""
+    """Whether a metric needs it; otherwise only helper code may call it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTask:
-    """One task, checked and ready."""
+    """A task that was checked and can run."""
 
     task: Task
     scorer: Scorer
     documents: int
     digest: str
-    """Changes when the task file, its helpers, its data or the way of asking changes."""
+    """Changes with the task file, its helpers, its data and the options that affect prompts."""
 
     config_digest: str = ""
     """Changes with the merged YAML and its helper files."""
 
     data_digest: str = ""
-    """Changes with the documents, and those examples are drawn from."""
+    """Changes with the documents and the few-shot documents."""
 
     @property
     def spec(self) -> TaskSpec:
@@ -82,18 +82,18 @@ class PlannedTask:
 
     @property
     def uses_services(self) -> bool:
-        """Its own code may ask judges or execute programs while it judges a document."""
+        """Whether its code may call judges or execute programs while it judges a document."""
         return self.spec.process_results is not None or self.spec.unsafe_code
 
     @property
     def is_judged_per_document(self) -> bool:
-        """Whether each document is judged without the others: no filter looks across them."""
+        """Whether documents are judged independently: no filter looks across them."""
         return all(pipeline.per_document for pipeline in self.scorer.pipelines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What was asked for, in full: tasks, documents, the model's identity, a name for it all."""
+    """What a run will do: tasks, documents, the model's identity, its id."""
 
     spec: RunSpec
     model: Model
@@ -103,20 +103,20 @@ class Plan:
     top: tuple[str, ...]
     run_id: str
     digest: str
-    """The whole hash of which the run's name shows the start."""
+    """The full hash; the run id contains its start."""
 
     folder: Path
-    """Where the run is kept."""
+    """The folder of the run."""
 
     programs: ProgramRunner = field(compare=False)
-    """Runs what the model writes, for tasks that execute it."""
+    """Executes code written by the model, for tasks that do."""
 
     judges: Mapping[str, PlannedJudge] = field(default_factory=dict)
     default_judges: tuple[str, ...] = ()
-    """Those `--judge` names: for every metric and every helper that names none."""
+    """The judges of `--judge`, for metrics and helpers that name none."""
 
     notes: tuple[str, ...] = ()
-    """What will not stop the run, and is worth knowing before it starts."""
+    """Things worth knowing before the run starts."""
 
     @property
     def model_digest(self) -> str:
@@ -124,7 +124,7 @@ class Plan:
 
     @property
     def has_user_code(self) -> bool:
-        """Whether any task or group brings Python code: then the run needs a thread for it."""
+        """Whether a task or group has Python code: then the run needs a `UserCodeExecutor`."""
         aggregations = (metric.aggregation for group in self.groups.values() for metric in group.metrics)
         return any(planned.has_user_code for planned in self.tasks.values()) or any(
             map(callable, aggregations)
@@ -132,9 +132,9 @@ class Plan:
 
     @property
     def documents(self) -> int:
-        """How many documents will be asked."""
+        """The number of documents."""
         return sum(planned.documents for planned in self.tasks.values())
 
     def list_tasks(self, group: str) -> list[str]:
-        """The tasks inside a group, in order."""
+        """Return the tasks of a group, in order."""
         return Selection(groups=dict(self.groups)).leaves(group)

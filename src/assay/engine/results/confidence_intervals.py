@@ -10,12 +10,12 @@ from typing import Any
 from assay.core.specs import TaskSpec
 from assay.stats.aggregations import Aggregation, aggregation_name
 from assay.stats.bootstrap import RESAMPLED
-from assay.stats.clusters import scores_in
+from assay.stats.cluster_errors import scores_in
+from assay.stats.confidence_intervals import Interval, is_binary, mean_interval
+from assay.stats.exact_summation import plain_floats
 from assay.stats.groups import Part, stratified_interval
-from assay.stats.intervals import Interval, is_binary, mean_interval
 from assay.stats.resampling import bootstrap_interval
-from assay.stats.sums import plain_floats
-from assay.stats.values import Values
+from assay.stats.value_list import Values
 
 __all__ = ["compute_group_interval", "compute_task_interval"]
 

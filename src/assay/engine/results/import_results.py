@@ -12,8 +12,8 @@ from assay.core.entry_points import find_entry_points
 from assay.core.errors import UnknownName
 from assay.core.fingerprints import digest_json
 from assay.core.verdicts import Estimate
-from assay.stats.intervals import mean_interval
-from assay.stats.sums import plain_floats
+from assay.stats.confidence_intervals import mean_interval
+from assay.stats.exact_summation import plain_floats
 from assay.store.documents.score_tables import ScoreTable, ScoreTableSource
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.imported_runs import ImportedRun, write_imported_run

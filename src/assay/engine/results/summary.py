@@ -21,10 +21,10 @@ from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.results.confidence_intervals import compute_group_interval, compute_task_interval
 from assay.engine.results.score_bounds import add_bounds, pool_bounds
 from assay.stats.aggregations import aggregate, is_ours
-from assay.stats.clusters import clustered_error, plain_error, scores_in
+from assay.stats.cluster_errors import clustered_error, plain_error, scores_in
 from assay.stats.groups import Part, pool
-from assay.stats.uncertainty import Draws, standard_error
-from assay.stats.values import Values
+from assay.stats.standard_errors import Draws, standard_error
+from assay.stats.value_list import Values
 from assay.store.journal.journal import Journal
 from assay.user_code.timeouts import current_timer
 

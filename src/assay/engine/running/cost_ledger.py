@@ -1,8 +1,7 @@
-"""What a run costs while it goes on: a price for every response, and a stop before the limit is passed.
+"""Track what a run costs, and stop it before it exceeds `--max_cost`.
 
-Before a request is asked, what it may cost is set aside: an estimate from the length of its text and its token limit,
-corrected by how the estimates so far compared with what was charged. So the requests on their way cannot run past
-`--max_cost` by more than that estimate errs.
+The ledger reserves the estimated cost of a request before it is sent: from the length of its text and its token limit, scaled by
+the ratio of charged to estimated cost so far. So requests in flight exceed the limit only by the error of that estimate.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ __all__ = ["CostAccount", "CostLedger", "check_prices", "estimate_usage", "get_b
 CHARACTERS_PER_TOKEN = 4
 TOKENS_PER_MEDIUM = 1_000
 DEFAULT_OUTPUT_TOKENS = 256
-"""What a request without a limit of its own is taken to write."""
+"""Estimated output of a request without a token limit."""
 
 
 def get_billing_name(model: Model, prices: PriceTable) -> str:
-    """What the price tables call a model; empty where nobody charges for it, as for a server of one's own."""
+    """Return the name of a model in price tables; empty if it is free, such as a self-hosted server."""
     name = model.billed_as if isinstance(model, SupportsPricing) else ""
     return "" if name and is_self_hosted(name) and prices.find(name) is None else name
 
 
 def open_ledger(spec: RunSpec, journal: Journal) -> CostLedger:
-    """The ledger of a run; what earlier starts of it spent counts against its limit."""
+    """Open the ledger of a run; the cost of earlier starts counts against the limit."""
     spent, requests = 0.0, 0
     if spec.max_cost is not None:
         spent, requests = journal.sum_costs()
@@ -44,41 +43,41 @@ def open_ledger(spec: RunSpec, journal: Journal) -> CostLedger:
 
 
 def check_prices(spec: RunSpec, models: Sequence[Model]) -> None:
-    """The price tables can be read; and a limit can only be kept where every price is known.
+    """Check that price tables can be read, and that every price is known if the cost is limited.
 
     Raises:
-        InvalidOption: They cannot, or one is not.
+        InvalidOption: A table cannot be read, or a price is unknown.
     """
     prices = load_prices(spec.prices)
     for model in models if spec.max_cost is not None else ():
         name = get_billing_name(model, prices)
         if name and prices.find(name) is None:
             raise InvalidOption(
-                f"no price is known for `{name}`, so its cost cannot be limited",
+                f"the price of `{name}` is unknown, so its cost cannot be limited",
                 where="--max_cost",
-                hint="give a table that has it with --prices, or leave --max_cost out",
+                hint="add it to a table for --prices, or omit --max_cost",
             )
 
 
 def estimate_usage(request: Request) -> Usage:
-    """The tokens a request may take, from the length of its text and its token limit."""
-    letters = media = 0
+    """Estimate the tokens of a request from the length of its text and its token limit."""
+    characters = media = 0
     for message in request.prompt.messages:
         for part in message.parts:
             if isinstance(part, Text):
-                letters += len(part.text)
+                characters += len(part.text)
             else:
                 media += 1
     written = 1
     if isinstance(request, Generate):
         limit = request.settings.max_tokens
         written = DEFAULT_OUTPUT_TOKENS if limit is None else limit
-    read = letters // CHARACTERS_PER_TOKEN + media * TOKENS_PER_MEDIUM + 1
+    read = characters // CHARACTERS_PER_TOKEN + media * TOKENS_PER_MEDIUM + 1
     return Usage(read, written)
 
 
 class CostLedger:
-    """What one run has spent, on its model and on its judges, and what it may spend."""
+    """Tracks what a run spent on its model and judges, and what it may still spend."""
 
     def __init__(
         self,
@@ -91,20 +90,20 @@ class CostLedger:
         self._prices = prices
         self.limit_usd = limit_usd
         self.spent_usd = spent_usd
-        """What was paid so far, in earlier starts of the run, too."""
+        """The cost so far, including earlier starts of the run."""
 
         self.is_exhausted = False
-        """Whether something was not asked because of the limit."""
+        """Whether a request was refused because of the limit."""
 
         self._usual_usd = usual_usd
-        """What a request cost on average in earlier starts: until this one has its own experience."""
+        """Average cost of a request in earlier starts, used until this start has responses."""
 
         self._reserved: dict[str, float] = {}
         self._guessed = self._charged = 0.0
         self._settled = asyncio.Event()
 
     def account(self, model: Model) -> CostAccount:
-        """The account of the model, or of a judge."""
+        """Open the account of the model or of a judge."""
         name = get_billing_name(model, self._prices)
         batched = bool(getattr(model, "batched", False))
         return CostAccount(
@@ -112,10 +111,10 @@ class CostLedger:
         )
 
     async def admit(self, price: Price, window: Sequence[Request], *, batched: bool) -> list[Request]:
-        """Those of the requests, from the first on, that may be asked now; what they may cost is set aside.
+        """Return the first requests that fit into the budget, and reserve their estimated cost.
 
-        Where none fits, it waits for what is on its way: that may cost less than was set aside. None at all means that
-        the limit is reached.
+        If none fits, wait for requests in flight, which may cost less than reserved. An empty list means that the limit
+        is reached.
         """
         while not self.is_exhausted:
             if admitted := self._reserve(price, window, batched):
@@ -129,20 +128,20 @@ class CostLedger:
 
     def _reserve(self, price: Price, window: Sequence[Request], batched: bool) -> list[Request]:
         ratio = self._charged / self._guessed if self._guessed else 1.0
-        room = (self.limit_usd or 0.0) - self.spent_usd - ratio * sum(self._reserved.values())
+        remaining = (self.limit_usd or 0.0) - self.spent_usd - ratio * sum(self._reserved.values())
         admitted = []
         for request in window:
             guess = price.cost(replace(estimate_usage(request), batched=batched)) or 0.0
             guess = guess if self._guessed else max(guess, self._usual_usd)
-            room -= guess * ratio
-            if room < 0:
+            remaining -= guess * ratio
+            if remaining < 0:
                 break
             self._reserved[request.id] = guess
             admitted.append(request)
         return admitted
 
     def settle(self, request_id: str, cost_usd: float | None) -> None:
-        """A request came to its end: what was set aside for it is free again, what it cost is spent."""
+        """Release the reservation of a request and add its cost."""
         guess = self._reserved.pop(request_id, None)
         if cost_usd is not None:
             self.spent_usd += cost_usd
@@ -152,15 +151,15 @@ class CostLedger:
         self._settled.set()
 
     def build_error(self) -> BudgetExceeded:
-        """The error a run ends with that may spend no more."""
+        """Build the error of a run that reached its limit."""
         return BudgetExceeded(
-            f"stopped: ${self.spent_usd:.4g} is spent, and the next request would pass --max_cost {self.limit_usd:g}",
-            hint="everything answered is kept; repeat the command with a higher --max_cost to go on",
+            f"stopped: ${self.spent_usd:.4g} spent; the next request would exceed --max_cost {self.limit_usd:g}",
+            hint="all responses are saved; repeat the command with a higher --max_cost to resume",
         )
 
 
 class CostAccount:
-    """One model's part of a ledger."""
+    """The part of a ledger that belongs to one model."""
 
     __slots__ = ("_batched", "_ledger", "_price", "billed")
 
@@ -171,16 +170,16 @@ class CostAccount:
         self._price = price
         self._batched = batched
         self.billed = billed
-        """Whether somebody charges for the model."""
+        """Whether the model costs money."""
 
     async def admit(self, window: Sequence[Request]) -> list[Request]:
-        """Those of the requests that may be asked; a model nobody charges for may be asked anything."""
+        """Return the requests that may be sent; for a free model, all of them."""
         if self._price is None or self._ledger.limit_usd is None:
             return [] if self._ledger.is_exhausted else list(window)
         return await self._ledger.admit(self._price, window, batched=self._batched)
 
     def charge(self, outcome: Outcome) -> Outcome:
-        """The outcome with what it cost."""
+        """Return the outcome with its cost."""
         if not self.billed:
             return outcome
         if isinstance(outcome, Failure) or outcome.usage is None:

@@ -1,7 +1,6 @@
-"""Media that a run showed its model, kept in its folder, so that people can look at them later.
+"""Save the media of a run in its folder, so that the viewer can show them.
 
-A run does without: a disk that is full, a medium that cannot be read, a budget that is used up cost pictures in the
-viewer and nothing else.
+The run does not depend on it: on a full disk, an unreadable medium or an exhausted budget the viewer only lacks media.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 from assay.core.errors import AssayError
 from assay.core.messages import Audio, Image, Media, Video
 from assay.core.requests import Request
-from assay.media.pictures import is_picture
+from assay.media.images import is_picture
 from assay.store.runs.media_files import detect_content_type, write_media
 from assay.store.runs.run import SCORINGS_FOLDER
 
@@ -25,13 +24,13 @@ __all__ = ["MediaArchive"]
 
 MAX_FILE_BYTES = 256 * 2**20
 MAX_FRAMES = 8
-"""Of a video that came as single pictures."""
+"""Frames saved of a video that comes as single images."""
 
 MAX_LOSSLESS_PIXELS = 512 * 512
 
 
 class MediaArchive:
-    """Writes each medium once, up to a budget."""
+    """Saves each medium once, up to a budget."""
 
     def __init__(self, run_folder: Path, budget_mb: int) -> None:
         self._folder = run_folder
@@ -39,7 +38,7 @@ class MediaArchive:
         self._seen: set[str] = set()
 
     async def save(self, documents: Iterable[Any]) -> None:
-        """Write down what the requests of some documents show."""
+        """Save the media of documents."""
         if self._left <= 0:
             return
         media = list(self._new(request for document in documents for request in document.requests))
@@ -49,7 +48,7 @@ class MediaArchive:
     def _new(self, requests: Iterable[Request]) -> Iterator[Media]:
         last = None
         for request in requests:
-            if request.prompt is last:  # the choices of a document share one
+            if request.prompt is last:  # the choices of a document share a prompt
                 continue
             last = request.prompt
             for part in last.media if last.has_media else ():
@@ -64,13 +63,13 @@ class MediaArchive:
                     if len(data) <= self._left and detect_content_type(data[:32]):
                         self._left -= len(data) * write_media(self._folder, name, data)
             except (AssayError, OSError, ValueError, MemoryError):
-                continue  # the model is told about it, in its own way
+                continue  # the model reports it
 
 
 def _list_viewable_files(part: Media) -> Iterator[tuple[str, bytes]]:
-    """What a browser can show of a medium, under the names it is kept by."""
+    """Yield what a browser can show of a medium, with its file names."""
     if part.source.startswith(("http:", "https:")):
-        return  # nobody fetches it twice
+        return  # not downloaded again
     as_it_is = _read_file(part)
     if as_it_is is not None and detect_content_type(as_it_is[:32]):
         yield part.digest, as_it_is
@@ -87,7 +86,7 @@ def _list_viewable_files(part: Media) -> Iterator[tuple[str, bytes]]:
 
 
 def _read_file(part: Media) -> bytes | None:
-    """The bytes of the file a medium comes from, where there is one and it is not too large."""
+    """Read the file of a medium, if it has one that is not too large."""
     if isinstance(part, Image) and part.file is not None:
         return part.file()
     if isinstance(part, Video):
@@ -105,9 +104,9 @@ def _read_file(part: Media) -> bytes | None:
 
 
 def _encode_image(picture: Any) -> bytes:
-    """A decoded picture as a file: exactly where it is small, nearly where it is large."""
+    """Encode an image: lossless if it is small, as JPEG if it is large."""
     if not is_picture(picture):
-        raise ValueError("not a picture")
+        raise ValueError("not an image")
     buffer = io.BytesIO()
     if picture.mode == "RGB" and picture.size[0] * picture.size[1] > MAX_LOSSLESS_PIXELS:
         picture.save(buffer, "JPEG", quality=90)
@@ -118,7 +117,7 @@ def _encode_image(picture: Any) -> bytes:
 
 
 def _encode_audio(samples: Any, rate_hz: int) -> bytes:
-    """Samples as a WAV file of 16 bits."""
+    """Encode samples as a 16-bit WAV file."""
     import numpy as np
 
     buffer = io.BytesIO()

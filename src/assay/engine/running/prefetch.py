@@ -1,10 +1,9 @@
-"""Media ahead of the model: decoded in threads within a memory budget, once for all who need them, then dropped.
+"""Decode media ahead of the model, in threads, within a memory budget.
 
-A request that goes to the model carries parts that are *shared*: the first to look at one decodes it, or waits for the
-thread that is at it; everybody else gets the same pixels. When the last request that needs a medium has its outcome,
-what was decoded of it is forgotten.
+Requests carry *shared* parts: the first reader decodes a medium, or waits for the thread that decodes it; all others get the
+same pixels. When the last request that needs a medium has its outcome, the decoded medium is released.
 
-    share -> (decoded ahead, up to the budget) -> looked at by the model -> done -> dropped
+    share -> (decode ahead, up to the budget) -> the model reads -> release
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from assay.core.messages import Image, Media, Message, Part, Prompt, Text, Video
 from assay.core.ports import Model, SupportsMediaPreparation
 from assay.core.requests import Request
 from assay.engine.running.model_queue import Backlog
-from assay.media.pictures import is_picture, picture_bytes
+from assay.media.images import is_picture, picture_bytes
 
 __all__ = [
     "FIRST_MEDIA_CHUNK_SIZE",
@@ -34,29 +33,29 @@ __all__ = [
 ]
 
 _THREADS = 2
-"""Decoders at work beside the model; Pillow, PyAV and soundfile let others run meanwhile."""
+"""Decoder threads beside the model; Pillow, PyAV and soundfile release the GIL."""
 
 FIRST_MEDIA_CHUNK_SIZE = 16
-"""Documents of a task with media that are rendered together at first: nobody knows what they hold."""
+"""Size of the first chunk of a task with media: their size is not known yet."""
 
 _CHUNK_SHARE = 8
-"""Documents rendered together take at most this part of the budget."""
+"""A chunk takes at most this fraction of the budget."""
 
 
 @dataclass(slots=True)
 class _SharedMedium:
-    """One medium that requests on their way to the model need."""
+    """A medium that requests in flight need."""
 
     part: Media
     uses: int = 0
     size: int = 0
-    """What it takes of the budget: what the part holds itself, and what was made of it."""
+    """Its bytes in the budget: of the part itself and of what was decoded."""
 
     made: dict[str, Future[Any]] = field(default_factory=dict)
 
 
 class MediaPrefetcher:
-    """The media of the requests between rendering and their outcome."""
+    """Holds the media of requests from rendering to their outcome."""
 
     def __init__(self, budget_bytes: int, model: Model) -> None:
         self._budget = budget_bytes
@@ -65,7 +64,7 @@ class MediaPrefetcher:
         )
         self._shared: dict[str, _SharedMedium] = {}
         self._needed: dict[str, tuple[str, ...]] = {}
-        """Request id, or who else holds them -> the media that are needed."""
+        """Request id or document key -> the media it needs."""
 
         self._decode_queue: deque[str] = deque()
         self._busy = 0
@@ -77,7 +76,7 @@ class MediaPrefetcher:
     # --- requests in, outcomes out -----------------------------------------------------------------
 
     def share(self, requests: Sequence[Request]) -> Sequence[Request]:
-        """The requests with their media shared, those with the same medium side by side; others as they are."""
+        """Share the media of requests and sort requests with the same medium together."""
         if not any(request.prompt.has_media for request in requests):
             return requests
         places: dict[str, int] = {}
@@ -93,7 +92,7 @@ class MediaPrefetcher:
         return [request for _, request in ordered]
 
     def hold(self, name: str, media: Sequence[Media]) -> tuple[Media, ...]:
-        """The media, shared, for somebody who looks at them after the model: until `done(name)`."""
+        """Share media with a reader after the model, a judge, until `release(name)`."""
         if media:
             self._register(name, media, tuple(dict.fromkeys(_key(part) for part in media)))
         return tuple(self._share_part(part) for part in media)
@@ -113,7 +112,7 @@ class MediaPrefetcher:
                 self._shared[key].uses += 1
 
     def _share_part(self, part: Media) -> Media:
-        """A part that holds nothing itself: a model that remembers its requests remembers no pictures."""
+        """Return a part without content, so that a model that keeps requests keeps no media."""
         key = _key(part)
         shared = replace(
             part, load=partial(self._load, key), keep=partial(self._get_or_make, key), held_bytes=0
@@ -134,7 +133,7 @@ class MediaPrefetcher:
         return part.file() if isinstance(part, Image) and part.file is not None else bytes(_raise_released())
 
     def release(self, request_id: str) -> None:
-        """The request has its outcome: media nobody else needs are dropped."""
+        """Release the media of a request that no other request needs."""
         if not self._needed or (keys := self._needed.pop(request_id, None)) is None:
             return
         with self._lock:
@@ -148,10 +147,7 @@ class MediaPrefetcher:
         self._start_decoding()
 
     async def wait_for_memory(self, backlog: Backlog) -> None:
-        """Wait while more is held than the budget allows: for whoever renders further documents.
-
-        Meanwhile the model takes what there is; nobody fills its window up.
-        """
+        """Wait while the budget is used up; meanwhile the model gets windows that are not full."""
         waited = False
         while self.is_full:
             if not waited:
@@ -164,28 +160,28 @@ class MediaPrefetcher:
 
     @property
     def is_full(self) -> bool:
-        """Whether further documents have to wait."""
+        """Whether rendering has to wait."""
         return self._total >= self._budget - self._budget // _CHUNK_SHARE and bool(self._needed)
 
     def close(self) -> None:
-        """Decode nothing more."""
+        """Stop decoding."""
         self._decode_queue.clear()
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def choose_chunk_size(self, documents: Sequence[Sequence[Request]], most: int) -> int:
-        """How many documents to render together, by what the requests of the last ones hold."""
+        """Choose how many documents to render together, by the size of the last ones."""
         held = count_media_bytes(request for requests in documents for request in requests)
         return max(1, min(most, self._budget // _CHUNK_SHARE * len(documents) // held)) if held else most
 
     # --- decoding ----------------------------------------------------------------------------------
 
     def _get_or_make(self, key: str, how: str, make: Callable[[], Any]) -> Any:
-        """What `make` makes of a medium, made once while requests need it. Called from any thread."""
+        """Return what `make` makes of a medium, made once while requests need it. Thread-safe."""
         with self._lock:
             shared = self._shared.get(key)
             if shared is None:
-                return make()  # looked at after the outcome: nobody keeps it
+                return make()  # read after the outcome: not kept
             future = shared.made.get(how)
             first = future is None
             if future is None:
@@ -197,7 +193,7 @@ class MediaPrefetcher:
     def _make(self, shared: _SharedMedium, key: str, future: Future[Any], make: Callable[[], Any]) -> None:
         try:
             value = make()
-        except Exception as error:  # noqa: BLE001 - handed on, to each who looks at the medium
+        except Exception as error:  # noqa: BLE001 - raised again for every reader
             future.set_exception(error)
             return
         except BaseException:
@@ -211,19 +207,19 @@ class MediaPrefetcher:
         future.set_result(value)
 
     def _start_decoding(self) -> None:
-        """Set threads to work on what comes next, while the budget allows."""
+        """Start decoding the next media, while the budget allows."""
         with self._lock:
             while self._decode_queue and self._busy < _THREADS and self._total < self._budget:
                 shared = self._shared.get(self._decode_queue.popleft())
                 if shared is None or shared.made:
-                    continue  # answered already, or already looked at
+                    continue  # released or decoded already
                 if self._pool is None:
                     self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="assay-media")
                 self._busy += 1
                 self._pool.submit(self._decode, self._share_part(shared.part))
 
     def _decode(self, part: Media) -> None:
-        with suppress(Exception):  # the model meets the same error, where it can be told
+        with suppress(Exception):  # the model reads the part and reports the same error
             self._prepare(part)
         with self._lock:
             self._busy -= 1
@@ -231,7 +227,7 @@ class MediaPrefetcher:
 
 
 def _load_image(part: Media) -> object:
-    """What every model does with a picture; of sounds and videos only the model knows what it wants."""
+    """Decode an image; audio and video are decoded only as the model needs them."""
     return part.load() if isinstance(part, Image) else None
 
 
@@ -241,7 +237,7 @@ def _key(part: Media) -> str:
 
 
 def _change_media(prompt: Prompt, change: Callable[[Media], Media]) -> Prompt:
-    """The same prompt, its media changed; what it is named by stays."""
+    """Change the media of a prompt; its digest stays."""
     messages = tuple(
         Message(message.role, tuple(_change_part(part, change) for part in message.parts))
         for message in prompt.messages
@@ -254,7 +250,7 @@ def _change_part(part: Part, change: Callable[[Media], Media]) -> Part:
 
 
 def count_decoded_bytes(value: Any) -> int:
-    """The memory that decoded media take: pictures, arrays, bytes, and whatever holds those."""
+    """Count the bytes of decoded media: images, arrays, bytes, and lists of them."""
     if isinstance(value, (bytes, bytearray)):
         return len(value)
     if hasattr(value, "nbytes"):
@@ -267,14 +263,14 @@ def count_decoded_bytes(value: Any) -> int:
 
 
 def count_media_bytes(requests: Iterable[Request]) -> int:
-    """The memory that goes with the media of some requests, each medium counted once."""
+    """Count the bytes that the media of requests hold, each medium once."""
     media = {id(part): part.held_bytes for request in requests for part in request.prompt.media}
     return sum(media.values())
 
 
 def strip_media(requests: tuple[Request, ...]) -> tuple[Request, ...]:
-    """The requests without what their media hold: for documents, which wait for answers, and then for their verdicts."""
-    for request in requests:  # no generator: this is asked of every document
+    """Drop the content of media: documents that wait for responses and verdicts do not need it."""
+    for request in requests:  # no generator: this runs for every document
         if request.prompt.plain is None and request.prompt.has_media:
             break
     else:
@@ -293,4 +289,4 @@ def _strip_part(part: Media) -> Media:
 
 
 def _raise_released() -> Any:
-    raise RuntimeError("the medium was let go of when its request was answered")
+    raise RuntimeError("the medium was released when its request was answered")

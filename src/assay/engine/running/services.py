@@ -1,9 +1,9 @@
-"""What scoring may ask of the world: judges, asked as the model is, and counted apart from it.
+"""`Services` for scoring: LLM judges and programs, scheduled and counted apart from the model.
 
-    request -> (journal? cache?) -> the judge's window -> response -> journal -> whoever asked
+    request -> (journal? cache?) -> the judge's window -> response -> journal -> caller
 
-A judge has its own windows, its own calls in flight and its own failures. Identical requests are asked once. A response
-is durable before anybody hears of it, so a run that is stopped and continued asks no judge twice.
+Each judge has its own windows, calls in flight and failures. Identical requests are sent once. A response is durable before the
+caller gets it, so a resumed run sends no judge request twice.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from assay.store.journal.journal import Journal
 __all__ = ["ModelServices", "first_error", "open_model"]
 
 MAX_WINDOW_WAIT_S = 0.02
-"""How long a window waits to become full. The rest of it may depend on its own answers."""
+"""How long a window waits to become full: further requests may depend on its replies."""
 
 MAX_QUEUED = 1 << 30
-"""Requests that may wait for a judge: whoever asks holds its document open, so the run itself bounds them."""
+"""The queue of a judge has no limit of its own: the limit on open documents bounds it."""
 
 
 class ModelServices:
-    """`Services` over the same machinery as the model: backlog, windows, journal, cache, counters."""
+    """Implements `Services` with the queues, windows, journal, cache and counters that the model uses."""
 
     def __init__(
         self,
@@ -64,65 +64,65 @@ class ModelServices:
             self.add_judge(name, judge.model, judge.identity)
 
     def add_judge(self, name: str, model: Model, identity: Mapping[str, str]) -> str:
-        """Make a model known as a judge, and say under which name. It is opened when first asked, or by `open`."""
+        """Add a judge and return its name. It is opened by its first request or by `open`."""
         digest, seat, number = digest_json(dict(identity)), name, 1
         while seat in self._clients and self._clients[seat].digest != digest:
-            number += 1  # another judge is called that
+            number += 1  # another judge has this name
             seat = f"{name} ({number})"
         if seat not in self._clients:
             self._clients[seat] = _JudgeClient(seat, model, digest, self, self._ledger.account(model))
         return seat
 
     def traits(self, name: str) -> Traits:
-        """What a judge can do."""
+        """Return the traits of a judge."""
         return self._clients[name].model.traits
 
     async def open(self) -> None:
-        """Open the judges that will be asked, so that one that cannot be opened is known before the first request."""
+        """Open the judges that metrics need, so that a judge that cannot be opened stops the run at the start."""
         for name in self._needed:
             await self._clients[name].open()
 
     async def ask(self, model: str, request: Request) -> Outcome:
-        """What the judge of this name says to a request: remembered, or asked."""
+        """Return the reply of a judge, from the journal, the cache or the judge itself."""
         if not isinstance(request, Generate):
-            raise UnsupportedRequest(f"a judge is asked for texts, not for a {type(request).__name__}")
-        desk = self._clients[model]
+            raise UnsupportedRequest(f"a judge answers Generate requests, not {type(request).__name__}")
+        client = self._clients[model]
         counters = self._progress.judges.setdefault(model, JudgeProgress())
-        mark = compute_fingerprint(desk.digest, request.id)
+        mark = compute_fingerprint(client.digest, request.id)
         self.run_in_background(_await_write(self._journal.add_judge_request(request, mark, judge=model)))
         if (known := self._look_up(mark)) is not None:
             counters.cached += 1
             return known
         if self._closed:
             return Failure(request_id=request.id, kind="stopped", message="the run was stopped")
-        waiting = desk.waiting.get(mark)
+        waiting = client.waiting.get(mark)
         if waiting is None:
-            if not await desk.account.admit([request]):
-                message = "the run may spend no more (--max_cost)"
+            if not await client.account.admit([request]):
+                message = "the budget is exhausted (--max_cost)"
                 return Failure(request_id=request.id, kind="cost limit", message=message)
-            waiting = desk.waiting[mark] = asyncio.get_running_loop().create_future()
+            waiting = client.waiting[mark] = asyncio.get_running_loop().create_future()
             counters.in_flight += 1
-            await desk.put(request, mark)
+            await client.put(request, mark)
         return await asyncio.shield(waiting)
 
     async def execute(self, program: Program) -> Execution:
-        """What becomes of a program in the run's sandbox.
+        """Execute a program in the run's sandbox.
 
         Raises:
             UnsupportedRequest: The run does not allow programs.
         """
         if self._programs is None:
-            raise UnsupportedRequest("this run has no sandbox to execute programs in")
+            raise UnsupportedRequest("this run has no sandbox for programs")
         return await self._programs.execute(program)
 
     async def close(self) -> None:
-        """Stop asking; what has arrived is written; judges that were opened are closed."""
+        """Stop sending requests, write what arrived, close the judges."""
         self._closed = True
-        for desk in self._clients.values():
-            await desk.close()
+        for client in self._clients.values():
+            await client.close()
         await asyncio.gather(*self._writes, return_exceptions=True)
 
-    # --- for the desks -----------------------------------------------------------------------------
+    # --- for the judge clients ---------------------------------------------------------------------
 
     def _look_up(self, mark: str) -> Response | None:
         found = self._journal.find([mark])
@@ -131,7 +131,7 @@ class ModelServices:
         return found.get(mark)
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let it be done beside the rest, and hold on to it until it is."""
+        """Run work in the background and keep a reference until it ends."""
         task = asyncio.get_running_loop().create_task(work)
         self._writes.add(task)
         task.add_done_callback(self._on_write_done)
@@ -139,40 +139,40 @@ class ModelServices:
     def _on_write_done(self, task: asyncio.Task[None]) -> None:
         self._writes.discard(task)
         if not task.cancelled():
-            task.exception()  # a journal that cannot be written says so to whoever waits for a response
+            task.exception()  # the callers of `ask` get the error of the journal
 
-    async def write_outcomes(self, desk: _JudgeClient, arrived: Sequence[tuple[str, Outcome]]) -> None:
-        """Durable first, then told to whoever waits."""
+    async def write_outcomes(self, client: _JudgeClient, arrived: Sequence[tuple[str, Outcome]]) -> None:
+        """Write outcomes, then deliver them: durable first."""
         responses = [(mark, outcome) for mark, outcome in arrived if isinstance(outcome, Response)]
         failures = [(mark, outcome) for mark, outcome in arrived if isinstance(outcome, Failure)]
         try:
             if responses:
                 await asyncio.wrap_future(
-                    self._journal.add_responses(responses, source="judge", judge=desk.name)
+                    self._journal.add_responses(responses, source="judge", judge=client.name)
                 )
                 if self._cache is not None:
-                    self._cache.add(responses, model=desk.model.name)
+                    self._cache.add(responses, model=client.model.name)
             if failures:
                 await asyncio.wrap_future(self._journal.add_failures(failures))
         except AssayError as error:
-            desk.fail_all(error)
+            client.fail_all(error)
             raise
-        self._count(self._progress.judges[desk.name], desk, [outcome for _, outcome in arrived])
+        self._count(self._progress.judges[client.name], client, [outcome for _, outcome in arrived])
         for mark, outcome in arrived:
-            desk.deliver(mark, outcome)
+            client.deliver(mark, outcome)
 
-    def _count(self, counters: JudgeProgress, desk: _JudgeClient, outcomes: Sequence[Outcome]) -> None:
+    def _count(self, counters: JudgeProgress, client: _JudgeClient, outcomes: Sequence[Outcome]) -> None:
         counters.in_flight -= len(outcomes)
         for outcome in outcomes:
             if isinstance(outcome, Failure):
                 counters.failed += 1
                 continue
             counters.asked += 1
-            counters.tokens.add(outcome.usage, billed=desk.account.billed)
+            counters.tokens.add(outcome.usage, billed=client.account.billed)
 
 
 class _JudgeClient:
-    """One judge at work."""
+    """Sends the requests for one judge."""
 
     def __init__(
         self, name: str, model: Model, digest: str, services: ModelServices, account: CostAccount
@@ -182,11 +182,11 @@ class _JudgeClient:
         self.model = model
         self.digest = digest
         self.waiting: dict[str, asyncio.Future[Outcome]] = {}
-        """Fingerprint -> who waits for it."""
+        """Fingerprint -> the future of its outcome."""
 
         self._services = services
         self._fingerprints: dict[str, str] = {}
-        """Request id -> fingerprint, of requests on their way."""
+        """Request id -> fingerprint, for requests in flight."""
 
         self._backlog = _JudgeBacklog(MAX_QUEUED)
         self._arrived: list[tuple[str, Outcome]] = []
@@ -196,7 +196,7 @@ class _JudgeClient:
         self._broken: AssayError | None = None
 
     async def open(self) -> None:
-        """Load or connect, once, however many ask for it."""
+        """Open the judge once."""
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_task(open_model(self.model))
         await asyncio.shield(self._opening)
@@ -220,9 +220,9 @@ class _JudgeClient:
             return
         try:
             await ask(self.model, self._backlog, self._receive)
-        except* AssayError as several:  # it broke again and again: its documents wait for the next start
+        except* AssayError as several:  # it failed too often: its documents wait for the next start
             self._broken = first_error(several)
-            await self._backlog.close()  # nobody takes from it any more, so nobody may wait for room in it
+            await self._backlog.close()  # nothing reads the queue any more
             for request_id, mark in list(self._fingerprints.items()):
                 self._fail_request(request_id, mark)
 
@@ -236,7 +236,7 @@ class _JudgeClient:
             self._services.run_in_background(self._write())
 
     async def _write(self) -> None:
-        """Write what has arrived, and what arrives meanwhile."""
+        """Write the outcomes that arrived, and those that arrive meanwhile."""
         try:
             while self._arrived:
                 batch, self._arrived = self._arrived, []
@@ -245,41 +245,41 @@ class _JudgeClient:
             self._writing = False
 
     def _fail_request(self, request_id: str, mark: str) -> None:
-        """A judge that was given up is asked nothing more in this start."""
+        """Fail a request of a judge that failed too often in this start."""
         self._fingerprints.pop(request_id, None)
         message = str(self._broken.what if self._broken else "")
         failure = Failure(request_id=request_id, kind="model error", message=message)
         self._record(mark, failure)
 
     def deliver(self, mark: str, outcome: Outcome) -> None:
-        """Hand an outcome to whoever waits for it."""
+        """Complete the future of an outcome."""
         waiting = self.waiting.pop(mark, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(outcome)
 
     def fail_all(self, error: AssayError) -> None:
-        """Nobody will get an answer: the run cannot go on."""
+        """Fail all requests: the run cannot continue."""
         for waiting in self.waiting.values():
             if not waiting.done():
                 waiting.set_exception(error)
-                waiting.exception()  # whoever waits hears of it; nobody else has to
+                waiting.exception()  # marks it as retrieved: the caller raises it
         self.waiting.clear()
 
     async def close(self) -> None:
-        """Let go of the judge."""
+        """Close the judge."""
         await self._backlog.close()
         tasks = [task for task in (self._work, self._opening) if task is not None]
         for task in tasks:
             task.cancel()
         opened = self._opening is not None and self._opening.done() and not _has_failed(self._opening)
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.fail_all(AssayError("the run was stopped", hint="repeat the command to go on"))
+        self.fail_all(AssayError("the run was stopped", hint="repeat the command to resume"))
         if opened:
             await self.model.close()
 
 
 class _JudgeBacklog(Backlog):
-    """Requests for a judge. A window that does not fill up goes as it is: more may only come once it is answered."""
+    """The queue of a judge. Hands out windows that are not full after a short wait."""
 
     async def take(self, count: int) -> list[Request]:
         async with self._changed:
@@ -295,16 +295,16 @@ class _JudgeBacklog(Backlog):
 
     async def _wait_for_full_window(self, count: int) -> None:
         with suppress(TimeoutError):
-            # not `wait_for`: that waits in a task of its own, which would keep the lock if this one is cancelled
+            # not `wait_for`: its task would keep the lock if this one is cancelled
             async with asyncio.timeout(MAX_WINDOW_WAIT_S):
                 await self._changed.wait_for(lambda: len(self._waiting) >= count or self._closed)
 
 
 async def open_model(model: Model) -> None:
-    """Open a model; what it raises is an error with the model's name.
+    """Open a model; an exception becomes an error with the model's name.
 
     Raises:
-        AssayError: It cannot be opened.
+        AssayError: The model cannot be opened.
     """
     try:
         await model.open()
@@ -313,7 +313,7 @@ async def open_model(model: Model) -> None:
     except Exception as error:
         raise AssayError(
             redact(f"the model `{model.name}` cannot be opened: {type(error).__name__}: {error}"),
-            hint="nothing was asked; put it right and repeat the command",
+            hint="nothing was asked yet; fix it and repeat the command",
         ) from error
 
 
@@ -326,6 +326,6 @@ def _has_failed(task: asyncio.Task[None]) -> bool:
 
 
 def first_error(several: BaseExceptionGroup[AssayError]) -> AssayError:
-    """The error behind a group of them: one mistake stops everything, so the first one is the reason."""
+    """Return the first error of an exception group: it stopped the others."""
     first = several.exceptions[0]
     return first_error(first) if isinstance(first, BaseExceptionGroup) else first

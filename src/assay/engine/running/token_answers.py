@@ -1,4 +1,4 @@
-"""What is known of a run whose tokens are kept: an answer without them does not do, so the model is asked again."""
+"""Reuse cached responses of a run with `--token_logprobs` only if they have tokens."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["require_tokens"]
 
 
 def require_tokens(plan: Plan, known: ResponseSource | None) -> ResponseSource | None:
-    """The known answers as a plan may use them: with tokens, where it keeps them and its model tells them."""
+    """Wrap the cache so that responses without tokens are ignored, if the plan needs tokens."""
     if known is None or not plan.spec.token_logprobs or not plan.model.traits.tokens:
         return known
     return _TokenCache(known, plan.model_digest[:16])
 
 
 class _TokenCache:
-    """Known answers, those of the model with their tokens; judges need none."""
+    """A cache that finds responses of the model only with tokens; judges need none."""
 
     def __init__(self, known: ResponseSource, model: str) -> None:
         self._known = known
         self._model = model
-        """How the fingerprints of the model's answers begin."""
+        """The prefix of fingerprints of the model's responses."""
 
     def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:
         asked = [mark for mark in fingerprints if mark.startswith(self._model)]

@@ -70,13 +70,13 @@ def soon(condition: Callable[[], bool]) -> None:
 def watch_the_store() -> list[Any]:
     """References to the media that are put into the object store from now on."""
     stored: list[Any] = []
-    put = actors._Stored.__init__
+    put = actors.StoredMedia.__init__
 
     def counted(self: Any, part: Any) -> None:
         put(self, part)
         stored.append(self.reference)
 
-    actors._Stored.__init__ = counted  # type: ignore[method-assign]
+    actors.StoredMedia.__init__ = counted  # type: ignore[method-assign]
     return stored
 
 

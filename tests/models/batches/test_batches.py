@@ -18,7 +18,7 @@ from assay.core.messages import Prompt
 from assay.core.requests import Likelihood
 from assay.core.responses import Failure, Outcome, Response
 from assay.models import make_model
-from assay.models.batches.submissions import SubmissionLog
+from assay.store.batch_submissions import SubmissionLog
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_pictures_are_in_the_batch(service: Any) -> None:
 
 def test_a_batch_that_is_too_large_becomes_several(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = model(service)
-    monkeypatch.setattr(type(asked._service), "most_lines", 3)
+    monkeypatch.setattr(type(asked.service), "max_lines", 3)
     requests = sums(8)
     assert values(requests, ask(asked, requests)) == [str(n + 1) for n in range(8)]
     assert len(service.batches) == 3
@@ -125,7 +125,7 @@ def begin_and_die(asked: Any, requests: list[Any], service: Any) -> None:
         waiting = asyncio.ensure_future(wait())
         while not service.batches:
             await asyncio.sleep(0.01)
-        while not asked._book.known():
+        while not asked.submissions.list_batches():
             await asyncio.sleep(0.01)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
@@ -168,7 +168,7 @@ def test_a_batch_whose_name_was_never_written_down_is_found(service: Any, home: 
 def test_a_batch_that_never_arrived_is_handed_in(service: Any) -> None:
     requests = sums(4)
     asked = model(service)
-    asked._book.begin("key-of-nothing", [request.id for request in requests])
+    asked.submissions.record_intent("key-of-nothing", [request.id for request in requests])
     assert values(requests, ask(asked, requests)) == [str(n + 1) for n in range(4)]
     assert len(service.batches) == 1
 
@@ -285,7 +285,7 @@ def test_batch_gpt4_is_a_batch_of_openai(openai: OpenAIBatches) -> None:
     [
         ("embedded", {}, "the model `embedded` has no batch API"),
         ("gemini", {"model": "x"}, "the model `gemini` has no batch API"),
-        ("openai", {"model": "x", "api": "responses"}, "batches are made of chat completions"),
+        ("openai", {"model": "x", "api": "responses"}, "the batch API supports only"),
         ("openai", {"model": "x", "poll_s": "often"}, "`poll_s` must be a number of seconds"),
     ],
 )

@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from assay.cli.app import call
-from assay.core.errors import BadOption
+from assay.cli.app import run_command_line
+from assay.core.errors import InvalidOption
+from assay.core.installation import format_install_command
 from assay.core.requests import Request
 from assay.core.responses import Outcome
 from assay.models.dummy import DummyModel
 from assay.models.embedded import EmbeddedModel
-from assay.models.replicas import ReplicatedModel, Wishes
-from assay.models.replicas.cluster import surroundings
-from assay.models.replicas.fleet import Fleet
-from assay.models.replicas.wire import arrived, media_key, pack, payload_of
-from assay.models.replicas.worker import Recipe, ReplicaWorker
+from assay.models.replicas import ReplicaConfig, ReplicatedModel
+from assay.models.replicas.cluster import capture_environment
+from assay.models.replicas.dispatcher import ReplicaDispatcher
+from assay.models.replicas.serialization import build_media_key, load_payload, pack_requests, unpack_report
+from assay.models.replicas.worker import ReplicaSpec, ReplicaWorker
 from assay.testing import MODEL_CHECKS
 
 
@@ -31,13 +32,13 @@ class NearReplica:
 
     def __init__(self) -> None:
         self.busy_s, self.numbers = 0.0, itertools.count()
-        self.worker = ReplicaWorker(surroundings(), fetch=lambda payload: payload)
+        self.worker = ReplicaWorker(capture_environment(), fetch=lambda payload: payload)
 
     async def answer(self, requests: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:
-        data, media = pack(requests)
-        payloads = {media_key(part): payload_of(part) for part in media}
+        data, media = pack_requests(requests)
+        payloads = {build_media_key(part): load_payload(part) for part in media}
         number = next(self.numbers)
-        report = arrived(await self.worker.answer(number, data, payloads))
+        report = unpack_report(await self.worker.answer(number, data, payloads))
         while True:
             self.busy_s = report.busy_s
             yield report.outcomes
@@ -45,7 +46,7 @@ class NearReplica:
                 raise report.error
             if not report.more:
                 return
-            report = arrived(await self.worker.more(number))
+            report = unpack_report(await self.worker.more(number))
 
     async def release(self) -> None:
         await self.worker.close()
@@ -55,8 +56,11 @@ class NearModel(ReplicatedModel):
     """Replicas in this process."""
 
     async def open(self) -> None:
-        recipe = Recipe(
-            make=self._make, identity=await self.identify(), surroundings=surroundings(), at_once=1
+        recipe = ReplicaSpec(
+            make_model=self._make,
+            identity=await self.identify(),
+            environment=capture_environment(),
+            concurrency=1,
         )
 
         async def hire() -> NearReplica:
@@ -64,8 +68,8 @@ class NearModel(ReplicatedModel):
             assert await replica.worker.open(pickle.dumps(recipe)) is None
             return replica
 
-        self._fleet = Fleet(hire, self._sizes)
-        await self._fleet.open()
+        self._dispatcher = ReplicaDispatcher(hire, self._limits)
+        await self._dispatcher.open()
 
 
 @pytest.fixture(autouse=True)
@@ -76,11 +80,11 @@ def _as_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
 def test_replicas_keep_the_contract_of_a_model(check: Callable[..., None]) -> None:
-    check(lambda: NearModel(EmbeddedModel(), EmbeddedModel, Wishes(replicas=2)))
+    check(lambda: NearModel(EmbeddedModel(), EmbeddedModel, ReplicaConfig(replicas=2)))
 
 
 def test_replicas_are_fed_for_all_and_are_otherwise_the_model() -> None:
-    model, alone = ReplicatedModel(DummyModel(), DummyModel, Wishes(replicas=3)), DummyModel()
+    model, alone = ReplicatedModel(DummyModel(), DummyModel, ReplicaConfig(replicas=3)), DummyModel()
     assert model.traits.abilities == alone.traits.abilities
     assert (model.traits.window, model.traits.in_flight) == (4 * 64, 6), "cut up where the model is slow"
     assert model.name == "dummy"
@@ -89,7 +93,7 @@ def test_replicas_are_fed_for_all_and_are_otherwise_the_model() -> None:
 
 def test_a_thousand_replicas_hold_no_more_in_memory_than_a_few_hundred() -> None:
     def in_flight(replicas: int) -> int:
-        traits = ReplicatedModel(DummyModel(window=512), DummyModel, Wishes(replicas=replicas)).traits
+        traits = ReplicatedModel(DummyModel(window=512), DummyModel, ReplicaConfig(replicas=replicas)).traits
         return traits.window * traits.in_flight
 
     assert in_flight(256) == in_flight(1024) == 2**18
@@ -101,11 +105,11 @@ def test_a_thousand_replicas_hold_no_more_in_memory_than_a_few_hundred() -> None
         (
             "openai",
             {"model_args": {"model": "m", "base_url": "http://127.0.0.1:9/v1"}},
-            "answers over a network",
+            "is remote and already answers",
         ),
-        ("oracle", {}, "has no copies"),
+        ("oracle", {}, "cannot have replicas"),
         ("embedded", {"ray": "ray://head:10001"}, "client server"),
-        ("embedded", {"replica_resources": {"gpu": "lots"}}, "not an amount"),
+        ("embedded", {"replica_resources": {"gpu": "lots"}}, "invalid amount"),
     ],
 )
 def test_what_cannot_be_replicated_is_refused_in_the_plan(
@@ -113,7 +117,7 @@ def test_what_cannot_be_replicated_is_refused_in_the_plan(
 ) -> None:
     import assay
 
-    with pytest.raises(BadOption, match=what):
+    with pytest.raises(InvalidOption, match=what):
         assay.plan(model=model, tasks=["quickstart_facts"], replicas=2, **options)
 
 
@@ -127,9 +131,9 @@ def test_without_ray_an_error_says_how_to_get_it(
         importlib.util, "find_spec", lambda name, *more: None if name == "ray" else find(name, *more)
     )
     for flags in (["--replicas", "2"], ["--ray", "auto"]):
-        assert call(["run", "--tasks", "quickstart_facts", *flags]) == 2
+        assert run_command_line(["run", "--tasks", "quickstart_facts", *flags]) == 2
         said = capsys.readouterr().err
-        assert f"`{flags[0]}` needs the package `ray`" in said and "pip install 'assay[ray]'" in said
+        assert f"`{flags[0]}` needs the package `ray`" in said and format_install_command("ray") in said
         assert "Traceback" not in said
 
 

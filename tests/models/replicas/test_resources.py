@@ -6,21 +6,26 @@ from typing import Any
 
 import pytest
 
-from assay.core.errors import BadOption
-from assay.models.replicas.resources import actor_options, check_resources, missing_from, wanted_resources
+from assay.core.errors import InvalidOption
+from assay.models.replicas.resources import (
+    build_actor_options,
+    check_resources,
+    compute_resources,
+    list_missing,
+)
 
 
 def test_resources_have_rays_names() -> None:
     found = check_resources({"gpu": 0.5, "CPU": "4", "memory": 8e9, "tpu_v5": 1})
     assert found == {"GPU": 0.5, "CPU": 4.0, "memory": 8e9, "tpu_v5": 1.0}
-    assert actor_options(found) == {
+    assert build_actor_options(found) == {
         "num_cpus": 4.0, "num_gpus": 0.5, "memory": 8_000_000_000, "resources": {"tpu_v5": 1.0}
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("amount", ["many", -1, True, float("nan"), float("inf"), None])
 def test_what_is_not_an_amount_is_refused(amount: Any) -> None:
-    with pytest.raises(BadOption, match="not an amount"):
+    with pytest.raises(InvalidOption, match="invalid amount"):
         check_resources({"gpu": amount})
 
 
@@ -40,14 +45,16 @@ def test_what_is_not_an_amount_is_refused(amount: Any) -> None:
 def test_a_model_takes_the_gpus_it_is_spread_over(
     model: str, arguments: dict[str, Any], device: str | None, gpus: int
 ) -> None:
-    assert wanted_resources({}, model, arguments, device, {"GPU": 8, "CPU": 64}).get("GPU", 0) == gpus
-    assert "GPU" not in wanted_resources({}, model, arguments, device, {"CPU": 64})
+    assert compute_resources({}, model, arguments, device, {"GPU": 8, "CPU": 64}).get("GPU", 0) == gpus
+    assert "GPU" not in compute_resources({}, model, arguments, device, {"CPU": 64})
 
 
 def test_what_the_user_says_counts() -> None:
-    assert wanted_resources({"cpu": 2}, "vllm", {"tensor_parallel_size": 4}, None, {"GPU": 8}) == {"CPU": 2.0}
+    assert compute_resources({"cpu": 2}, "vllm", {"tensor_parallel_size": 4}, None, {"GPU": 8}) == {
+        "CPU": 2.0
+    }
 
 
 def test_what_a_cluster_lacks_is_named() -> None:
-    assert missing_from({"CPU": 2.0}, {"CPU": 2.0}) == []
-    assert missing_from({"CPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}) == ["CPU=4 (it has 2)", "GPU=1 (it has 0)"]
+    assert list_missing({"CPU": 2.0}, {"CPU": 2.0}) == []
+    assert list_missing({"CPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}) == ["CPU=4 (it has 2)", "GPU=1 (it has 0)"]

@@ -21,10 +21,10 @@ from assay.core.ports import Ability, Traits
 from assay.core.requests import Generate, Request
 from assay.core.responses import Failure, Outcome, Response
 from assay.models.batches.service import BatchLine, BatchService, BatchStatus, LineError
-from assay.models.batches.submissions import Submission, SubmissionLog
 from assay.models.remote.control.errors import CallFailed
 from assay.models.remote.endpoint import Endpoint
 from assay.models.remote.protocol.chat import ParsedReply
+from assay.store.batch_submissions import Submission, SubmissionLog
 
 __all__ = ["BatchModel", "BatchedModel"]
 
@@ -64,9 +64,9 @@ class BatchModel:
     def __init__(
         self, service: BatchedModel, *, poll_s: Any = None, submissions: SubmissionLog | None = None
     ) -> None:
-        self._service = service
+        self.service = service
         self._poll_intervals_s = _POLL_INTERVALS_S if poll_s is None else (_parse_seconds(poll_s),) * 2
-        self._submissions = submissions or SubmissionLog(digest_json(service.build_identity()))
+        self.submissions = submissions or SubmissionLog(digest_json(service.build_identity()))
         self._endpoint: Endpoint | None = None
         self._probe_lock = asyncio.Lock()
         self._probed = False
@@ -75,11 +75,11 @@ class BatchModel:
 
     @property
     def name(self) -> str:
-        return self._service.name
+        return self.service.name
 
     @property
     def billed_as(self) -> str:
-        return self._service.billed_as
+        return self.service.billed_as
 
     @property
     def traits(self) -> Traits:
@@ -88,17 +88,17 @@ class BatchModel:
         return Traits(abilities=abilities, window=_WINDOW, in_flight=_IN_FLIGHT)
 
     async def identify(self) -> Mapping[str, str]:
-        return self._service.build_identity()
+        return self.service.build_identity()
 
     def preview(self, request: Request) -> str:
-        return self._service.preview(request)
+        return self.service.preview(request)
 
     def prepare(self, part: Media) -> None:
-        self._service.prepare(part)
+        self.service.prepare(part)
 
     async def probe(self) -> Sequence[str]:
         """Check that there is a key."""
-        await self._service.open_endpoint().close()
+        await self.service.open_endpoint().close()
         return ()
 
     @property
@@ -108,8 +108,8 @@ class BatchModel:
 
     async def open(self) -> None:
         """Read the key and clean up the submission log."""
-        self._endpoint = self._service.open_endpoint()
-        await asyncio.to_thread(self._submissions.delete_expired)
+        self._endpoint = self.service.open_endpoint()
+        await asyncio.to_thread(self.submissions.delete_expired)
 
     async def close(self) -> None:
         """Close the connections, and remove answered requests from the submission log."""
@@ -117,7 +117,7 @@ class BatchModel:
         if endpoint is not None:
             await endpoint.close()
         if self._answered:
-            await asyncio.to_thread(self._submissions.forget, self._answered)
+            await asyncio.to_thread(self.submissions.forget, self._answered)
             self._answered = set()
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
@@ -158,21 +158,21 @@ class BatchModel:
 
     async def _find_submitted(self, endpoint: Endpoint, names: Sequence[str]) -> AsyncIterator[Submission]:
         """Yield batches that contain some of the requests; search for a batch without an id, or forget it."""
-        for entry in await asyncio.to_thread(self._submissions.find, names):
+        for entry in await asyncio.to_thread(self.submissions.find, names):
             batch = entry.batch
             if batch is None:
                 batch = await self._find_batch(endpoint, entry)
                 if batch is None:
-                    await asyncio.to_thread(self._submissions.forget, entry.requests)
+                    await asyncio.to_thread(self.submissions.forget, entry.requests)
                     continue
             _LOG.info("batch %s has %d of the requests", batch, len(entry.requests))
             yield Submission(entry.key, batch, entry.count, entry.submitted_at, entry.requests)
 
     async def _find_batch(self, endpoint: Endpoint, entry: Submission) -> str | None:
-        known = await asyncio.to_thread(self._submissions.list_batches)
-        batch = await self._service.find_batch(endpoint, entry.key, entry.count, entry.submitted_at, known)
+        known = await asyncio.to_thread(self.submissions.list_batches)
+        batch = await self.service.find_batch(endpoint, entry.key, entry.count, entry.submitted_at, known)
         if batch is not None:
-            await asyncio.to_thread(self._submissions.record_batch, entry.key, batch)
+            await asyncio.to_thread(self.submissions.record_batch, entry.key, batch)
         return batch
 
     async def _submit_all(
@@ -182,12 +182,12 @@ class BatchModel:
         lines: list[BatchLine] = []
         async with self._probe_lock:
             if requests and not self._probed:
-                await self._service.probe_settings(endpoint)
+                await self.service.probe_settings(endpoint)
                 self._probed = True
         for request in requests:
             try:
                 lines.append(
-                    BatchLine(request.id, await asyncio.to_thread(self._service.write_body, request))
+                    BatchLine(request.id, await asyncio.to_thread(self.service.write_body, request))
                 )
             except MediaError as error:
                 yield Failure(request_id=request.id, kind="bad media", message=str(error)), None
@@ -196,7 +196,7 @@ class BatchModel:
             try:
                 yield None, await self._submit(endpoint, chunk, names)
             except CallFailed as error:
-                await asyncio.to_thread(self._submissions.forget, names)
+                await asyncio.to_thread(self.submissions.forget, names)
                 for name in names:
                     yield error.to_failure(name), None
 
@@ -205,18 +205,18 @@ class BatchModel:
     ) -> Submission:
         """Submit one batch. If it is unclear whether the batch arrived, search for it before submitting it again."""
         key = uuid.uuid4().hex
-        await asyncio.to_thread(self._submissions.record_intent, key, names)
-        (entry,) = await asyncio.to_thread(self._submissions.find, names[:1])
+        await asyncio.to_thread(self.submissions.record_intent, key, names)
+        (entry,) = await asyncio.to_thread(self.submissions.find, names[:1])
         for attempt in range(1, _MAX_SUBMIT_ATTEMPTS + 1):
             batch: str | None
             try:
-                batch = await self._service.submit(endpoint, key, lines)
+                batch = await self.service.submit(endpoint, key, lines)
             except CallFailed as error:
                 batch = await self._find_batch(endpoint, entry) if error.cause.transient else None
                 if batch is None and (not error.cause.transient or attempt == _MAX_SUBMIT_ATTEMPTS):
                     raise
             if batch is not None:
-                await asyncio.to_thread(self._submissions.record_batch, key, batch)
+                await asyncio.to_thread(self.submissions.record_batch, key, batch)
                 _LOG.info("batch %s: %d requests", batch, len(lines))
                 return Submission(key, batch, len(names), entry.submitted_at, names)
             await asyncio.sleep(min(60.0, endpoint.retry_policy.initial_delay_s * 2**attempt))
@@ -227,7 +227,7 @@ class BatchModel:
         size = 0
         for line in lines:
             if chunk and (
-                len(chunk) >= self._service.max_lines or size + len(line.body) > self._service.max_bytes
+                len(chunk) >= self.service.max_lines or size + len(line.body) > self.service.max_bytes
             ):
                 yield chunk
                 chunk, size = [], 0
@@ -251,7 +251,7 @@ class BatchModel:
             if status.state == "failed":
                 reason = LineError("batch failed", status.reason)
             else:
-                async for name, result in self._service.read_results(endpoint, entry.batch):
+                async for name, result in self.service.read_results(endpoint, entry.batch):
                     if name in left:
                         del left[name]
                         outcomes.append(self._build_outcome(wanted[name], result))
@@ -265,7 +265,7 @@ class BatchModel:
         outcomes += [self._build_outcome(wanted[name], reason) for name in left]
         failed = [one.request_id for one in outcomes if isinstance(one, Failure)]
         if failed:
-            await asyncio.to_thread(self._submissions.forget, failed)
+            await asyncio.to_thread(self.submissions.forget, failed)
         self._answered |= {one.request_id for one in outcomes if isinstance(one, Response)}
         return outcomes
 
@@ -273,7 +273,7 @@ class BatchModel:
         pause_s, longest_s = self._poll_intervals_s
         done = -1
         while True:
-            status = await self._service.get_status(endpoint, batch)
+            status = await self.service.get_status(endpoint, batch)
             if status.state != "running":
                 return status
             if status.done != done:
@@ -285,7 +285,7 @@ class BatchModel:
     def _build_outcome(self, request: Generate, result: ParsedReply | LineError) -> Outcome:
         if isinstance(result, LineError):
             return Failure(request_id=request.id, kind=result.kind, message=result.message)
-        return self._service.build_response(request, result)
+        return self.service.build_response(request, result)
 
 
 def _parse_seconds(value: Any) -> float:

@@ -1,7 +1,7 @@
-"""One `Model` in front of N: what the engine sees of data parallelism.
+"""A `Model` that distributes requests over N replicas of a local model.
 
-The driver plans, journals and judges; replicas answer. Name, abilities and identity are those of the model itself, so a
-run has the same name and the same answers however many replicas it has.
+The driver plans, stores and scores; replicas answer. Name, capabilities and identity are those of the model itself, so a run
+has the same name and the same answers with any number of replicas.
 """
 
 from __future__ import annotations
@@ -14,61 +14,70 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 from assay.core.messages import Media
-from assay.core.ports import Billed, GivesTokens, Model, Previews, Probes, StandsIn, ToldTargets, Traits
+from assay.core.ports import (
+    Model,
+    SupportsPreview,
+    SupportsPricing,
+    SupportsProbing,
+    SupportsPromptedAs,
+    SupportsTargets,
+    SupportsTokenLogprobs,
+    Traits,
+)
 from assay.core.requests import Request
 from assay.core.responses import Outcome
-from assay.models.replicas.cluster import Cluster, check_address, require_ray, surroundings
-from assay.models.replicas.fleet import Fleet, Sizes
-from assay.models.replicas.resources import check_resources, missing_from, processors_for, wanted_resources
-from assay.models.replicas.worker import Recipe
+from assay.models.replicas.cluster import Cluster, capture_environment, check_address, require_ray
+from assay.models.replicas.dispatcher import DispatchLimits, ReplicaDispatcher
+from assay.models.replicas.resources import check_resources, compute_resources, count_cpus, list_missing
+from assay.models.replicas.worker import ReplicaSpec
 
-__all__ = ["ReplicatedModel", "Wishes"]
+__all__ = ["ReplicaConfig", "ReplicatedModel"]
 
-_MOST_IN_FLIGHT = 2**18
-"""Requests on their way at the same time: with very many replicas windows become smaller, not memory larger."""
+_MAX_REQUESTS_IN_FLIGHT = 2**18
+"""Limits the memory for requests in flight; with very many replicas windows become smaller."""
 
-_WINDOWS, _ENOUGH = 4, 256
-"""Windows of the model that are asked for together, up to so many requests: a quick model is handed them in one message."""
+_MAX_MERGED_WINDOWS, _MAX_MERGED_REQUESTS = 4, 256
+"""The engine submits up to this many model windows, or requests, at once, so that a fast model gets them in one message."""
 
-_PATIENCE_S = 20.0
-"""After this long it is said that replicas wait for room."""
+_WAIT_WARNING_S = 20.0
+"""Warn after this time if some replicas still wait for resources."""
 
 _LOG = logging.getLogger("assay.replicas")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """How many replicas, where, with what. None of it changes an answer."""
+class ReplicaConfig:
+    """Number of replicas, cluster and resources. None of it affects answers."""
 
     replicas: int = 1
     address: str | None = None
     resources: Mapping[str, Any] = field(default_factory=dict)
     model: str = ""
-    """What the model was asked for as, and with which arguments: what it needs is known from that."""
+    """Name of the model; with its arguments, it determines the resources of a replica."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     device: str | None = None
     batch_size: int | str = 1
     media_bytes: int = 2**30
     workers: int = 0
-    """Processes that judge, for which room is left."""
+    """Number of scoring workers, for which CPUs are reserved."""
 
 
 class ReplicatedModel:
-    """A local model, copied."""
+    """A local model with several replicas."""
 
-    def __init__(self, model: Model, make: Callable[[], Model], wishes: Wishes) -> None:
-        where = "--replicas" if wishes.replicas > 1 else "--ray"
+    def __init__(self, model: Model, make: Callable[[], Model], config: ReplicaConfig) -> None:
+        where = "--replicas" if config.replicas > 1 else "--ray"
         require_ray(where)
-        check_address(wishes.address)
+        check_address(config.address)
         _check_local(model, where)
-        check_resources(wishes.resources)
-        self._model, self._make, self._wishes = model, make, wishes
+        check_resources(config.resources)
+        self._model, self._make, self._config = model, make, config
         self._cluster: Cluster | None = None
-        self._fleet: Fleet | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._dispatcher: ReplicaDispatcher | None = None
+        self._wait_warning: asyncio.Task[None] | None = None
 
     @property
     def name(self) -> str:
@@ -76,124 +85,132 @@ class ReplicatedModel:
 
     @property
     def traits(self) -> Traits:
-        """Those of the model, fed for all replicas at once."""
-        sizes = self._sizes
-        window = max(sizes.window, min(_WINDOWS * sizes.window, _ENOUGH, _most(sizes)))
-        return replace(self._model.traits, window=window, in_flight=sizes.in_flight)
+        """The model's traits, with windows and concurrency for all replicas."""
+        limits = self._limits
+        window = max(
+            limits.window, min(_MAX_MERGED_WINDOWS * limits.window, _MAX_MERGED_REQUESTS, _max_window(limits))
+        )
+        return replace(self._model.traits, window=window, in_flight=limits.in_flight)
 
     @property
-    def _sizes(self) -> Sizes:
-        traits, wishes = self._model.traits, self._wishes
-        least = wishes.batch_size if isinstance(wishes.batch_size, int) else 1
-        sizes = Sizes(replicas=wishes.replicas, window=traits.window, at_once=traits.in_flight, least=least)
-        return replace(sizes, window=min(sizes.window, _most(sizes)))
+    def _limits(self) -> DispatchLimits:
+        traits, config = self._model.traits, self._config
+        min_batch = config.batch_size if isinstance(config.batch_size, int) else 1
+        limits = DispatchLimits(
+            replicas=config.replicas, window=traits.window, concurrency=traits.in_flight, min_batch=min_batch
+        )
+        return replace(limits, window=min(limits.window, _max_window(limits)))
 
     async def identify(self) -> Mapping[str, str]:
         return await self._model.identify()
 
     def preview(self, request: Request) -> str:
-        """What a replica will read, where its model can say that."""
-        return self._model.preview(request) if isinstance(self._model, Previews) else request.prompt.text
+        """Return the model's preview, or the text of the prompt."""
+        return (
+            self._model.preview(request) if isinstance(self._model, SupportsPreview) else request.prompt.text
+        )
 
     def prepare(self, part: Media) -> None:
-        """Bring a medium into the object store ahead of its portion; it is decoded where it is looked at."""
-        if self._fleet is not None:
-            from assay.models.replicas.actors import stored
+        """Put a media part into the object store ahead of its batch; the replica decodes it."""
+        if self._dispatcher is not None:
+            from assay.models.replicas.actors import put_in_object_store
 
-            stored(part)
+            put_in_object_store(part)
 
     def give_tokens(self) -> None:
-        """Replicas tell their tokens, where their model can."""
-        self._make = partial(_telling, self._make)
+        """Make replicas return tokens, if the model supports it."""
+        self._make = partial(_make_with_tokens, self._make)
 
     async def open(self) -> None:
         """Start or join Ray, and wait for the first replica.
 
         Raises:
-            AssayError: There is no Ray, no room for a replica, or the model cannot be opened.
+            AssayError: Ray is unreachable, a replica needs more resources than there are, or the model cannot be opened.
         """
-        wishes = self._wishes
-        cpus = processors_for(wishes.replicas, wishes.resources) + wishes.workers
-        cluster = Cluster(wishes.address, cpus=cpus, store_bytes=wishes.media_bytes + 2**28)
+        config = self._config
+        cpus = count_cpus(config.replicas, config.resources) + config.workers
+        cluster = Cluster(config.address, cpus=cpus, store_bytes=config.media_bytes + 2**28)
         await cluster.join()
         self._cluster = cluster
         try:
-            await self._hire(cluster)
+            await self._start_replicas(cluster)
         except BaseException:
             await self.close()
             raise
 
-    async def _hire(self, cluster: Cluster) -> None:
-        from assay.models.replicas.actors import hirer
+    async def _start_replicas(self, cluster: Cluster) -> None:
+        from assay.models.replicas.actors import make_replica_starter
 
-        wishes, sizes = self._wishes, self._sizes
+        config, limits = self._config, self._limits
         there = await asyncio.to_thread(cluster.resources)
-        wanted = wanted_resources(wishes.resources, wishes.model, wishes.arguments, wishes.device, there)
-        missing = missing_from(there, wanted)
-        if missing and cluster.own:
-            raise BadOption(
-                f"this machine has no room for a replica: {', '.join(missing)}",
+        wanted = compute_resources(config.resources, config.model, config.arguments, config.device, there)
+        missing = list_missing(there, wanted)
+        if missing and cluster.is_own:
+            raise InvalidOption(
+                f"not enough resources for a replica on this machine: {', '.join(missing)}",
                 where="--replica_resources",
-                hint="ask for less, or join a cluster with --ray",
+                hint="request less, or use a cluster with --ray",
             )
-        recipe = Recipe(
-            make=self._make,
+        spec = ReplicaSpec(
+            make_model=self._make,
             identity=dict(await self._model.identify()),
-            surroundings=surroundings(),
-            at_once=sizes.at_once,
+            environment=capture_environment(),
+            concurrency=limits.concurrency,
         )
-        self._fleet = Fleet(hirer(recipe, wanted), sizes)
-        self._watching = asyncio.get_running_loop().create_task(self._say_who_waits(self._fleet, wanted))
-        await self._fleet.open()
+        self._dispatcher = ReplicaDispatcher(make_replica_starter(spec, wanted), limits)
+        self._wait_warning = asyncio.get_running_loop().create_task(
+            self._warn_if_waiting(self._dispatcher, wanted)
+        )
+        await self._dispatcher.open()
 
-    async def _say_who_waits(self, fleet: Fleet, wanted: Mapping[str, float]) -> None:
-        await asyncio.sleep(_PATIENCE_S)
-        if fleet.ready < self._wishes.replicas:
+    async def _warn_if_waiting(self, dispatcher: ReplicaDispatcher, wanted: Mapping[str, float]) -> None:
+        await asyncio.sleep(_WAIT_WARNING_S)
+        if dispatcher.ready < self._config.replicas:
             each = ", ".join(f"{name}={amount:g}" for name, amount in wanted.items())
             _LOG.warning(
-                "%d of %d replicas are open; the others begin as soon as the cluster has room (%s each)",
-                fleet.ready, self._wishes.replicas, each,
+                "%d of %d replicas are running; the others wait for resources (%s each)",
+                dispatcher.ready, self._config.replicas, each,
             )  # fmt: skip
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
-        assert self._fleet is not None, "answer() was called before open()"
-        async for outcome in self._fleet.answer(window):
+        assert self._dispatcher is not None, "answer() was called before open()"
+        async for outcome in self._dispatcher.answer(window):
             yield outcome
 
     async def close(self) -> None:
-        """Let go of the replicas, and of Ray."""
-        watching, fleet, cluster = self._watching, self._fleet, self._cluster
-        self._watching = self._fleet = self._cluster = None
-        if watching is not None:
-            watching.cancel()
+        """Release the replicas, and disconnect from Ray."""
+        warning, dispatcher, cluster = self._wait_warning, self._dispatcher, self._cluster
+        self._wait_warning = self._dispatcher = self._cluster = None
+        if warning is not None:
+            warning.cancel()
             with suppress(asyncio.CancelledError):
-                await watching
-        if fleet is not None:
-            if fleet.deaths:
-                _LOG.warning("%d replicas died and were replaced", fleet.deaths)
-            await fleet.close()
+                await warning
+        if dispatcher is not None:
+            if dispatcher.deaths:
+                _LOG.warning("%d replicas died and were replaced", dispatcher.deaths)
+            await dispatcher.close()
         if cluster is not None:
             await asyncio.to_thread(cluster.close)
 
 
-def _telling(make: Callable[[], Model]) -> Model:
+def _make_with_tokens(make: Callable[[], Model]) -> Model:
     model = make()
-    if isinstance(model, GivesTokens):
+    if isinstance(model, SupportsTokenLogprobs):
         model.give_tokens()
     return model
 
 
-def _most(sizes: Sizes) -> int:
-    """The largest windows there may be."""
-    return max(1, _MOST_IN_FLIGHT // sizes.in_flight)
+def _max_window(limits: DispatchLimits) -> int:
+    """Return the largest window that keeps the number of requests in flight within the limit."""
+    return max(1, _MAX_REQUESTS_IN_FLIGHT // limits.in_flight)
 
 
 def _check_local(model: Model, where: str) -> None:
-    """Raises `BadOption` for a model of which copies make no sense."""
-    if isinstance(model, (Billed, Probes)):
-        why = "answers over a network, and several requests at once as it is"
-    elif isinstance(model, (StandsIn, ToldTargets)) or model.traits.interactive:
-        why = "has no copies: what it answers with is in this process"
+    """Raise `InvalidOption` for a model that cannot have replicas."""
+    if isinstance(model, (SupportsPricing, SupportsProbing)):
+        reason = "is remote and already answers requests concurrently"
+    elif isinstance(model, (SupportsPromptedAs, SupportsTargets)) or model.traits.interactive:
+        reason = "cannot have replicas: it depends on data of this process"
     else:
         return
-    raise BadOption(f"the model `{model.name}` {why}", where=where, hint=f"leave out `{where}`")
+    raise InvalidOption(f"the model `{model.name}` {reason}", where=where, hint=f"remove `{where}`")

@@ -1,4 +1,4 @@
-"""What a replica takes of its machine: as the user says, or as its model needs."""
+"""CPUs, GPUs and memory of a replica: set by the user, or derived from its model."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from assay.core.errors import BadOption
+from assay.core.errors import InvalidOption
 
-__all__ = ["actor_options", "check_resources", "missing_from", "processors_for", "wanted_resources"]
+__all__ = ["build_actor_options", "check_resources", "compute_resources", "count_cpus", "list_missing"]
 
 _NAMES = {"cpu": "CPU", "gpu": "GPU", "memory": "memory"}
 _NO_GPU = ("embedded", "dummy", "ocr", "speech", "moonshine", "smollm2")
-"""Models that compute on the processor whatever there is."""
+"""Models that never use a GPU."""
 
 
 def check_resources(given: Mapping[str, Any]) -> dict[str, float]:
-    """The resources the user names, as numbers, under Ray's names.
+    """Return the user's resources as numbers, with Ray's names.
 
     >>> check_resources({"gpu": 1, "cpu": "4"})
     {'GPU': 1.0, 'CPU': 4.0}
 
     Raises:
-        BadOption: One of them is not an amount.
+        InvalidOption: A value is not an amount.
     """
     found = {}
     for name, amount in given.items():
@@ -31,30 +31,30 @@ def check_resources(given: Mapping[str, Any]) -> dict[str, float]:
         except (TypeError, ValueError):
             number = -1.0
         if isinstance(amount, bool) or not 0 <= number < float("inf"):
-            raise BadOption(
-                f"`{name}={amount}` is not an amount",
+            raise InvalidOption(
+                f"invalid amount: `{name}={amount}`",
                 where="--replica_resources",
-                hint="gpu=1,cpu=4,memory=8e9 (bytes), or a name your cluster knows",
+                hint="use gpu=1,cpu=4,memory=8e9 (bytes), or a custom resource of your cluster",
             )
         found[_NAMES.get(name.lower(), name)] = number
     return found
 
 
-def wanted_resources(
+def compute_resources(
     given: Mapping[str, Any],
     model: str,
     arguments: Mapping[str, Any],
     device: str | None,
     cluster: Mapping[str, float],
 ) -> dict[str, float]:
-    """What one replica takes.
+    """Return the resources of one replica.
 
-    Without a word from the user: a processor, and where the cluster has GPUs as many as the model is spread over
-    (`tensor_parallel_size` times `pipeline_parallel_size`).
+    The default is one CPU and, if the cluster has GPUs, as many GPUs as the model uses (`tensor_parallel_size` times
+    `pipeline_parallel_size`).
 
-    >>> wanted_resources({}, "vllm", {"tensor_parallel_size": 2, "pipeline_parallel_size": "2"}, None, {"GPU": 8})
+    >>> compute_resources({}, "vllm", {"tensor_parallel_size": 2, "pipeline_parallel_size": "2"}, None, {"GPU": 8})
     {'CPU': 1.0, 'GPU': 4.0}
-    >>> wanted_resources({}, "embedded", {}, None, {"GPU": 8})
+    >>> compute_resources({}, "embedded", {}, None, {"GPU": 8})
     {'CPU': 1.0}
     """
     if given:
@@ -62,31 +62,33 @@ def wanted_resources(
     wanted = {"CPU": 1.0}
     device = str(device or arguments.get("device") or "")
     if cluster.get("GPU") and model not in _NO_GPU and not device.startswith("cpu"):
-        wanted["GPU"] = float(_parallel(arguments, "tensor") * _parallel(arguments, "pipeline"))
+        wanted["GPU"] = float(
+            _read_parallel_size(arguments, "tensor") * _read_parallel_size(arguments, "pipeline")
+        )
     return wanted
 
 
-def processors_for(replicas: int, given: Mapping[str, Any]) -> int:
-    """How many processors a Ray of our own has to offer for some replicas.
+def count_cpus(replicas: int, given: Mapping[str, Any]) -> int:
+    """Return the number of CPUs that a local cluster needs for these replicas.
 
-    >>> processors_for(3, {}), processors_for(8, {"cpu": 0}), processors_for(1, {"gpu": 1})
+    >>> count_cpus(3, {}), count_cpus(8, {"cpu": 0}), count_cpus(1, {"gpu": 1})
     (3, 1, 1)
     """
     resources = check_resources(given)
     return max(1, math.ceil(replicas * resources.get("CPU", 0.0 if resources else 1.0)))
 
 
-def _parallel(arguments: Mapping[str, Any], kind: str) -> int:
+def _read_parallel_size(arguments: Mapping[str, Any], kind: str) -> int:
     try:
         return max(1, int(arguments.get(f"{kind}_parallel_size", 1)))
     except (TypeError, ValueError):
-        return 1  # the adapter says what is wrong with it
+        return 1  # the adapter reports the error
 
 
-def missing_from(cluster: Mapping[str, float], wanted: Mapping[str, float]) -> list[str]:
-    """What not even one replica can have of the whole cluster.
+def list_missing(cluster: Mapping[str, float], wanted: Mapping[str, float]) -> list[str]:
+    """List the resources of one replica that exceed those of the whole cluster.
 
-    >>> missing_from({"CPU": 2.0}, {"CPU": 1.0, "GPU": 1.0})
+    >>> list_missing({"CPU": 2.0}, {"CPU": 1.0, "GPU": 1.0})
     ['GPU=1 (it has 0)']
     """
     return [
@@ -96,8 +98,8 @@ def missing_from(cluster: Mapping[str, float], wanted: Mapping[str, float]) -> l
     ]
 
 
-def actor_options(wanted: Mapping[str, float]) -> dict[str, Any]:
-    """The same in Ray's words."""
+def build_actor_options(wanted: Mapping[str, float]) -> dict[str, Any]:
+    """Return the resources as options of a Ray actor."""
     others = {name: amount for name, amount in wanted.items() if name not in _NAMES.values()}
     options: dict[str, Any] = {"num_cpus": wanted.get("CPU", 0.0), "num_gpus": wanted.get("GPU", 0.0)}
     if "memory" in wanted:

@@ -1,6 +1,6 @@
-"""One replica: what runs in a process of its own, on whatever machine Ray puts it. Opens the real adapter and answers portions.
+"""One replica: a process on any node of the cluster that opens the model and answers batches of requests.
 
-It knows the adapter and nothing else: no task, no journal, no other replica.
+It depends on the adapter only, not on tasks, the journal or other replicas.
 """
 
 from __future__ import annotations
@@ -17,24 +17,30 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from assay.core.errors import BadOption
-from assay.core.fingerprints import digest_of
+from assay.core.errors import InvalidOption
+from assay.core.fingerprints import digest_json
 from assay.core.messages import Image, Media
-from assay.core.ports import Model, Prepares
+from assay.core.ports import Model, SupportsMediaPreparation
 from assay.core.requests import Request
 from assay.core.responses import Outcome
-from assay.models.replicas.wire import Payload, Report, sent, shown, unpack
+from assay.models.replicas.serialization import (
+    Payload,
+    Report,
+    pack_report,
+    restore_media_part,
+    unpack_requests,
+)
 
-__all__ = ["Recipe", "ReplicaWorker", "Surroundings", "end_with_parent", "enter"]
+__all__ = ["ProcessEnvironment", "ReplicaSpec", "ReplicaWorker", "apply_environment", "exit_with_parent"]
 
-_LOOK_S = 0.5
-_COLLECT_S = 0.1
-"""How long outcomes are collected before they are sent together."""
+_POLL_INTERVAL_S = 0.5
+_COLLECT_INTERVAL_S = 0.1
+"""Outcomes are collected for this long and sent together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the driver's process looks like, so that a worker's looks the same."""
+class ProcessEnvironment:
+    """Working folder, import path and environment variables of the driver, for its workers."""
 
     folder: str
     path: tuple[str, ...]
@@ -42,123 +48,125 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """How a replica makes its model."""
+class ReplicaSpec:
+    """How a replica creates its model."""
 
-    make: Callable[[], Model]
+    make_model: Callable[[], Model]
     identity: Mapping[str, str]
-    """What the driver knows of the model: answers of another one must not be mixed in."""
+    """Identity of the model in the driver; a replica with another identity is an error."""
 
-    surroundings: Surroundings
-    at_once: int
+    environment: ProcessEnvironment
+    concurrency: int
 
 
-def enter(surroundings: Surroundings) -> None:
-    """Make this process like the driver's, where that is possible: variables, import path, folder."""
-    for name, value in surroundings.variables.items():
+def apply_environment(environment: ProcessEnvironment) -> None:
+    """Apply the driver's variables, import path and working folder to this process, where possible."""
+    for name, value in environment.variables.items():
         os.environ.setdefault(name, value)
-    sys.path += [entry for entry in surroundings.path if entry not in sys.path]
-    with suppress(OSError):  # another machine may not have it
-        os.chdir(surroundings.folder)
+    sys.path += [entry for entry in environment.path if entry not in sys.path]
+    with suppress(OSError):  # another node may not have it
+        os.chdir(environment.folder)
 
 
-def end_with_parent() -> None:
-    """End this process when the one that started it is gone: Ray's own look at that may take half a minute.
+def exit_with_parent() -> None:
+    """Exit when the parent process is gone; Ray's own check may take half a minute.
 
-    That is what happens where the driver of a Ray of our own is killed, and where a machine's Ray is.
+    The parent is gone after the driver of a local cluster, or Ray on this node, was killed.
     """
     parent = os.getppid()
 
-    def look() -> None:
+    def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_INTERVAL_S)
         os._exit(1)
 
-    threading.Thread(target=look, name="assay-parent", daemon=True).start()
+    threading.Thread(target=watch, name="assay-parent", daemon=True).start()
 
 
 class ReplicaWorker:
-    """Holds one copy of the model. Made an actor by whoever starts it."""
+    """Holds one copy of the model; runs as a Ray actor."""
 
-    def __init__(self, surroundings: Surroundings, fetch: Callable[[Any], Payload] | None = None) -> None:
-        enter(surroundings)
+    def __init__(
+        self, environment: ProcessEnvironment, fetch: Callable[[Any], Payload] | None = None
+    ) -> None:
+        apply_environment(environment)
         if fetch is None:
-            end_with_parent()
-        self._fetch = fetch or _from_store
+            exit_with_parent()
+        self._fetch = fetch or _fetch_from_store
         self._model: Model | None = None
-        self._turn = asyncio.Semaphore(1)
-        self._begun: dict[int, AsyncIterator[Report]] = {}
-        """Portions of which there is more to say."""
+        self._slots = asyncio.Semaphore(1)
+        self._reports_by_batch: dict[int, AsyncIterator[Report]] = {}
+        """Batches with further reports."""
 
-    async def open(self, recipe: bytes) -> bytes | None:
-        """Make the model and load it; what it raises comes back in bytes."""
+    async def open(self, data: bytes) -> bytes | None:
+        """Create and open the model; return an exception as a packed report."""
         try:
             import pickle
 
-            whole: Recipe = pickle.loads(recipe)
-            model = whole.make()
-            _check_same(whole.identity, await model.identify(), model.name)
+            spec: ReplicaSpec = pickle.loads(data)
+            model = spec.make_model()
+            _check_identity(spec.identity, await model.identify(), model.name)
             await model.open()
-        except Exception as error:  # noqa: BLE001 - worker border: the driver says it
-            return sent(Report(error=error))
+        except Exception as error:  # noqa: BLE001 - reported to the driver
+            return pack_report(Report(error=error))
         self._model = model
-        self._turn = asyncio.Semaphore(whole.at_once)
+        self._slots = asyncio.Semaphore(spec.concurrency)
         return None
 
     async def answer(self, number: int, data: bytes, media: Mapping[str, Any]) -> bytes:
-        """The first report on a portion, which for a quick model is the only one: one call, one reply.
+        """Start a batch and return its first report, which is the only one for a fast model.
 
-        Portions take turns in the order in which they came in. Calls that stream would cost the driver several times as
-        much, whether there is one report or ten.
+        Batches run in order of arrival. Streaming calls of Ray would cost the driver several times as much.
         """
-        self._begun[number] = self._reports(data, media)
+        self._reports_by_batch[number] = self._run_batch(data, media)
         return await self.more(number)
 
     async def more(self, number: int) -> bytes:
-        """The next report, as soon as there is one."""
-        reports = self._begun[number]
+        """Wait for the next report of a batch."""
+        reports = self._reports_by_batch[number]
         report = await anext(reports)
         if not report.more:
-            del self._begun[number]
-            await anext(reports, None)  # to its end: the next portion has its turn
-        return sent(report)
+            del self._reports_by_batch[number]
+            await anext(reports, None)  # run to the end, so that the next batch can start
+        return pack_report(report)
 
-    async def _reports(self, data: bytes, media: Mapping[str, Any]) -> AsyncIterator[Report]:
+    async def _run_batch(self, data: bytes, media: Mapping[str, Any]) -> AsyncIterator[Report]:
         assert self._model is not None
-        shelf = _Shelf(media, self._fetch)
+        cache = _MediaCache(media, self._fetch)
         try:
-            requests = unpack(data, shelf.show)
-            shelf.prepare_ahead(requests, self._model)
-            async with self._turn:
+            requests = unpack_requests(data, cache.restore)
+            cache.prepare_ahead(requests, self._model)
+            async with self._slots:
                 begin = time.monotonic()
-                async for outcomes, more in _collected(self._model, requests):
+                async for outcomes, more in _collect_outcomes(self._model, requests):
                     yield Report(outcomes=outcomes, busy_s=time.monotonic() - begin, more=more)
-        except Exception as error:  # noqa: BLE001 - worker border: the driver says it
+        except Exception as error:  # noqa: BLE001 - reported to the driver
             yield Report(error=error)
         finally:
-            shelf.clear()
+            cache.clear()
 
     async def close(self) -> None:
-        """Let go of the model in its own way; afterwards the process is ended."""
+        """Close the model; afterwards the driver kills the process."""
         if self._model is not None:
             await self._model.close()
 
 
-def _check_same(wanted: Mapping[str, str], found: Mapping[str, str], name: str) -> None:
-    """A machine with another checkpoint would give another model's answers under this one's name."""
-    if digest_of(dict(wanted)) == digest_of(dict(found)):
+def _check_identity(wanted: Mapping[str, str], found: Mapping[str, str], name: str) -> None:
+    """Raise `InvalidOption` if this node has another checkpoint than the driver."""
+    if digest_json(dict(wanted)) == digest_json(dict(found)):
         return
     differing = sorted(key for key in {*wanted, *found} if wanted.get(key) != found.get(key))
-    raise BadOption(
-        f"the model `{name}` is another one on {os.uname().nodename}: {', '.join(differing)} differ",
+    raise InvalidOption(
+        f"the model `{name}` differs on {os.uname().nodename}: {', '.join(differing)}",
         where="--replicas",
-        hint="every machine needs the same files; `--model_args` may name a folder that all of them see",
+        hint="all nodes need the same files; put them in a folder that all nodes share",
     )
 
 
-async def _collected(model: Model, requests: Sequence[Request]) -> AsyncIterator[tuple[list[Outcome], bool]]:
-    """What the model says, collected for a moment, so that a fast model does not send a message for each answer; and
-    whether there is more."""
+async def _collect_outcomes(
+    model: Model, requests: Sequence[Request]
+) -> AsyncIterator[tuple[list[Outcome], bool]]:
+    """Yield groups of outcomes, and whether more follow; grouping avoids one message per answer of a fast model."""
     found: list[Outcome] = []
     some = asyncio.Event()
 
@@ -177,7 +185,7 @@ async def _collected(model: Model, requests: Sequence[Request]) -> AsyncIterator
             await some.wait()
             some.clear()
             if not feeding.done():
-                await asyncio.wait({feeding}, timeout=_COLLECT_S)
+                await asyncio.wait({feeding}, timeout=_COLLECT_INTERVAL_S)
             taken, found[:], done = list(found), [], feeding.done()
             broken = done and feeding.exception() is not None
             if taken or (done and not broken):
@@ -189,35 +197,35 @@ async def _collected(model: Model, requests: Sequence[Request]) -> AsyncIterator
         raise error
 
 
-class _Shelf:
-    """The media of one portion: fetched from the machine's object store, decoded once."""
+class _MediaCache:
+    """The media of one batch, fetched from the object store and decoded once."""
 
     def __init__(self, references: Mapping[str, Any], fetch: Callable[[Any], Payload]) -> None:
         self._references, self._fetch = references, fetch
-        self._made: dict[str, Future[Any]] = {}
+        self._cache: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
 
-    def show(self, part: Media, key: str) -> Media:
-        return shown(part, partial(self._get, key), partial(self._keep, key))
+    def restore(self, part: Media, key: str) -> Media:
+        return restore_media_part(part, partial(self._get, key), partial(self._keep, key))
 
     def prepare_ahead(self, requests: Sequence[Request], model: Model) -> None:
-        """Decode in a thread what will be looked at, while the portion before is being answered."""
+        """Decode media in a thread while the previous batch is being answered."""
         parts = [part for request in requests for part in request.prompt.media]
         if not parts:
             return
-        prepare = model.prepare if isinstance(model, Prepares) else _load_picture
+        prepare = model.prepare if isinstance(model, SupportsMediaPreparation) else _load_picture
 
         def work() -> None:
             for part in parts:
-                with suppress(Exception):  # the model meets the same error, where it can be told
+                with suppress(Exception):  # the model raises the same error later
                     prepare(part)
 
         threading.Thread(target=work, name="assay-media", daemon=True).start()
 
     def clear(self) -> None:
-        """Let go of everything: the portion is answered."""
+        """Release all media after the batch."""
         with self._lock:
-            self._made.clear()
+            self._cache.clear()
 
     def _get(self, key: str) -> Payload:
         payload: Payload = self._keep(key, "payload", partial(self._fetch, self._references[key]))
@@ -226,19 +234,19 @@ class _Shelf:
     def _keep(self, key: str, how: str, make: Callable[[], Any]) -> Any:
         name = f"{key}:{how}"
         with self._lock:
-            future = self._made.get(name)
+            future = self._cache.get(name)
             first = future is None
             if future is None:
-                future = self._made[name] = Future()
+                future = self._cache[name] = Future()
         if first:
             try:
                 future.set_result(make())
-            except Exception as error:  # noqa: BLE001 - handed on, to each who looks at the medium
+            except Exception as error:  # noqa: BLE001 - raised for each reader of the part
                 future.set_exception(error)
         return future.result()
 
 
-def _from_store(reference: Any) -> Payload:
+def _fetch_from_store(reference: Any) -> Payload:
     import ray
 
     payload: Payload = ray.get(reference)

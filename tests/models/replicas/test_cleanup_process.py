@@ -9,26 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from assay.models.replicas import keeper
+from assay.models.replicas import cleanup_process
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="needs processes as Linux shows them"
 )
 
 
-@pytest.mark.parametrize("farewell", [keeper.DONE, b""])
+@pytest.mark.parametrize("farewell", [cleanup_process.DONE, b""])
 def test_what_carries_the_mark_ends_with_the_driver(tmp_path: Path, farewell: bytes) -> None:
     ours, other = tmp_path / "ours", tmp_path / "other"
     ours.mkdir()
     sleep = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
     left, foreign = (
-        subprocess.Popen(sleep, env={**os.environ, keeper.MARK: str(folder)}, stdout=subprocess.PIPE)
+        subprocess.Popen(
+            sleep, env={**os.environ, cleanup_process.FOLDER_VARIABLE: str(folder)}, stdout=subprocess.PIPE
+        )
         for folder in (ours, other)
     )
     with left, foreign:
         for process in (left, foreign):
             assert process.stdout is not None and process.stdout.readline()
-        watching = subprocess.Popen([sys.executable, "-I", keeper.__file__, str(ours)], stdin=subprocess.PIPE)
+        watching = subprocess.Popen(
+            [sys.executable, "-I", cleanup_process.__file__, str(ours)], stdin=subprocess.PIPE
+        )
         assert left.poll() is None, "the driver is still there"
         watching.communicate(farewell, timeout=30)
         assert left.wait(timeout=10) == -9
@@ -52,7 +56,7 @@ def test_a_process_whose_title_wiped_out_the_mark_is_known_by_its_log(tmp_path: 
     try:
         for process in started:
             assert process.stdout is not None and process.stdout.readline()
-        assert keeper.marked(str(ours)) == [started[0].pid]
+        assert cleanup_process.find_processes(str(ours)) == [started[0].pid]
     finally:
         for process in started:
             process.kill()

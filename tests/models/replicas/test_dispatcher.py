@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from assay.core.errors import AssayError, BadOption
+from assay.core.errors import AssayError, InvalidOption
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Likelihood, Request, Settings
 from assay.core.responses import Failure, Outcome, Response
-from assay.models.replicas.fleet import Fleet, ReplicaDied, Sizes
-from assay.models.replicas.portions import Asked, Portion, cut
+from assay.models.replicas.dispatcher import DispatchLimits, ReplicaDied, ReplicaDispatcher
+from assay.models.replicas.request_batches import PendingWindow, RequestBatch, split_batch
 
 
 def request(number: int) -> Request:
@@ -29,7 +29,7 @@ def requests(count: int) -> list[Request]:
 
 
 @dataclass
-class Crew:
+class ReplicaFactory:
     """Hires copies that answer one request per turn of the loop; `poison` ends whoever reads it."""
 
     poison: frozenset[int] = frozenset()
@@ -41,62 +41,66 @@ class Crew:
     each_s: float | None = None
     """What a copy says that each request took; without it, what it took."""
 
-    at_once: int = 1
+    concurrency: int = 1
     openings: list[Callable[[], None]] = field(default_factory=list)
     asked: Counter[int] = field(default_factory=Counter)
-    portions: list[tuple[int, list[int]]] = field(default_factory=list)
-    hired: int = 0
+    batches: list[tuple[int, list[int]]] = field(default_factory=list)
+    started: int = 0
     released: int = 0
 
-    async def hire(self) -> Copy:
-        self.hired += 1
+    async def start(self) -> FakeReplica:
+        self.started += 1
         if self.openings:
             self.openings.pop(0)()
-        return Copy(self, self.hired)
+        return FakeReplica(self, self.started)
 
 
-class Copy:
-    def __init__(self, crew: Crew, number: int) -> None:
-        self.crew, self.number, self.dead, self.answered = crew, number, False, 0
-        self.turn = asyncio.Semaphore(crew.at_once)
+class FakeReplica:
+    def __init__(self, factory: ReplicaFactory, number: int) -> None:
+        self.factory, self.number, self.dead, self.answered = factory, number, False, 0
+        self.turn = asyncio.Semaphore(factory.concurrency)
         self.busy_s = 0.0
 
-    async def answer(self, portion: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:
-        self.crew.portions.append((self.number, [one.document for one in portion]))
+    async def answer(self, batch: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:
+        self.factory.batches.append((self.number, [one.document for one in batch]))
         async with self.turn:
             begin = time.monotonic()
-            async for outcomes in self._answer(portion):
-                each_s = self.crew.each_s
-                self.busy_s = time.monotonic() - begin if each_s is None else each_s * len(portion)
+            async for outcomes in self._answer(batch):
+                each_s = self.factory.each_s
+                self.busy_s = time.monotonic() - begin if each_s is None else each_s * len(batch)
                 yield outcomes
 
-    async def _answer(self, portion: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:
-        crew = self.crew
-        for one in portion:
-            await asyncio.sleep(crew.slow)
+    async def _answer(self, batch: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:
+        factory = self.factory
+        for one in batch:
+            await asyncio.sleep(factory.slow)
             if self.dead:
                 raise ReplicaDied("gone")
-            crew.asked[one.document] += 1
-            if one.document in crew.poison:
+            factory.asked[one.document] += 1
+            if one.document in factory.poison:
                 self.dead = True
                 raise ReplicaDied("it read something bad")
             self.answered += 1
-            if self.answered == crew.node_dies_after:
+            if self.answered == factory.node_dies_after:
                 self.dead = True
-                raise ReplicaDied("its machine is gone", by_itself=False)
-            if self.answered == crew.fail_after:
+                raise ReplicaDied("its machine is gone", process_failed=False)
+            if self.answered == factory.fail_after:
                 raise RuntimeError("out of luck")
             yield [Response(request_id=one.id, value=str(one.document))]
 
     async def release(self) -> None:
-        self.crew.released += 1
+        self.factory.released += 1
 
 
-def run(crew: Crew, windows: list[list[Request]], **sizes: int) -> list[list[Outcome] | BaseException]:
-    crew.at_once = sizes.get("at_once", 1)
+def run(
+    factory: ReplicaFactory, windows: list[list[Request]], **sizes: int
+) -> list[list[Outcome] | BaseException]:
+    factory.concurrency = sizes.get("concurrency", 1)
 
     async def work() -> list[list[Outcome] | BaseException]:
-        fleet = Fleet(crew.hire, Sizes(**{"replicas": 2, "window": 8, "at_once": 1, **sizes}))
+        fleet = ReplicaDispatcher(
+            factory.start, DispatchLimits(**{"replicas": 2, "window": 8, "concurrency": 1, **sizes})
+        )
         await fleet.open()
 
         async def one(window: list[Request]) -> list[Outcome]:
@@ -121,46 +125,46 @@ def values(found: list[list[Outcome] | BaseException]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 3, 9])
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_every_request_is_answered_once_by_somebody(replicas: int, at_once: int) -> None:
-    crew = Crew()
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_every_request_is_answered_once_by_somebody(replicas: int, concurrency: int) -> None:
+    factory = ReplicaFactory()
     windows = [requests(50)[at : at + 8] for at in range(0, 50, 8)]
-    found = run(crew, windows, replicas=replicas, at_once=at_once)
+    found = run(factory, windows, replicas=replicas, concurrency=concurrency)
     assert values(found) == Counter(str(number) for number in range(50))
-    assert crew.asked == Counter(range(50))
-    assert crew.released == crew.hired == replicas
+    assert factory.asked == Counter(range(50))
+    assert factory.released == factory.started == replicas
 
 
 def test_whole_windows_go_out_while_there_are_more_than_fit() -> None:
-    crew = Crew(slow=0.001)
+    factory = ReplicaFactory(slow=0.001)
     windows = [requests(128)[at : at + 8] for at in range(0, 128, 8)]
-    run(crew, windows)
-    early = [len(portion) for _, portion in crew.portions[:6]]
+    run(factory, windows)
+    early = [len(batch) for _, batch in factory.batches[:6]]
     assert early == [8] * 6
 
 
 @pytest.mark.parametrize(("each_s", "most"), [(0.001, 32), (0.02, 8)])
 def test_only_a_quick_model_is_handed_more_than_it_likes_at_a_time(each_s: float, most: int) -> None:
     """The engine's windows are four of the model's here."""
-    crew = Crew(each_s=each_s)
-    run(crew, [requests(256)[at : at + 32] for at in range(0, 256, 32)])
-    sizes = [len(portion) for _, portion in crew.portions]
+    factory = ReplicaFactory(each_s=each_s)
+    run(factory, [requests(256)[at : at + 32] for at in range(0, 256, 32)])
+    sizes = [len(batch) for _, batch in factory.batches]
     assert sizes[:2] == [8, 8] and max(sizes) == most
 
 
 def test_the_last_window_is_shared_out() -> None:
-    crew = Crew(slow=0.002)
-    run(crew, [requests(32)], replicas=4, window=32)
+    factory = ReplicaFactory(slow=0.002)
+    run(factory, [requests(32)], replicas=4, window=32)
     by_replica = Counter(dict.fromkeys(range(1, 5), 0))
-    for number, portion in crew.portions:
-        by_replica[number] += len(portion)
+    for number, batch in factory.batches:
+        by_replica[number] += len(batch)
     assert max(by_replica.values()) <= 14 and min(by_replica.values()) >= 2, by_replica
 
 
 def test_a_batch_is_not_torn_apart() -> None:
-    crew = Crew()
-    run(crew, [requests(32)], window=32, least=16)
-    assert [len(portion) for _, portion in crew.portions] == [16, 16]
+    factory = ReplicaFactory()
+    run(factory, [requests(32)], window=32, min_batch=16)
+    assert [len(batch) for _, batch in factory.batches] == [16, 16]
 
 
 def test_the_choices_of_a_document_stay_together() -> None:
@@ -171,18 +175,18 @@ def test_the_choices_of_a_document_stay_together() -> None:
         for n in range(4)
         for choice in range(4)
     ]
-    first, rest = cut(Portion(Asked(left=1), {one.id: one for one in window}), 5)
+    first, rest = split_batch(RequestBatch(PendingWindow(open_batches=1), {one.id: one for one in window}), 5)
     assert [one.document for one in first.requests.values()] == [0] * 4 + [1] * 4
     assert rest is not None and len(rest.requests) == 8
 
 
 def test_a_request_that_kills_three_replicas_fails_and_takes_no_other_with_it() -> None:
-    crew = Crew(poison=frozenset({21}))
+    factory = ReplicaFactory(poison=frozenset({21}))
     windows = [requests(64)[at : at + 32] for at in range(0, 64, 32)]
-    found = run(crew, windows, window=32)
+    found = run(factory, windows, window=32)
     assert values(found) == Counter({**{str(n): 1 for n in range(64) if n != 21}, "replica died": 1})
-    assert crew.asked[21] == 3
-    assert all(times == 1 for number, times in crew.asked.items() if number != 21)
+    assert factory.asked[21] == 3
+    assert all(times == 1 for number, times in factory.asked.items() if number != 21)
     (failure,) = [
         one for window in found if isinstance(window, list) for one in window if isinstance(one, Failure)
     ]
@@ -190,62 +194,62 @@ def test_a_request_that_kills_three_replicas_fails_and_takes_no_other_with_it() 
     assert (
         failure.attempts == 3 and "3 replicas died" in failure.message and "something bad" in failure.message
     )
-    assert crew.hired == 2 + 3
+    assert factory.started == 2 + 3
 
 
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_two_bad_requests_cost_at_most_three_replicas_each(at_once: int) -> None:
-    crew = Crew(poison=frozenset({3, 40}), slow=0.001)
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_two_bad_requests_cost_at_most_three_replicas_each(concurrency: int) -> None:
+    factory = ReplicaFactory(poison=frozenset({3, 40}), slow=0.001)
     windows = [requests(96)[at : at + 16] for at in range(0, 96, 16)]
-    found = run(crew, windows, window=16, at_once=at_once)
+    found = run(factory, windows, window=16, concurrency=concurrency)
     assert values(found)["replica died"] == 2
     assert sum(values(found).values()) == 96
-    assert {crew.asked[3], crew.asked[40]} <= {
+    assert {factory.asked[3], factory.asked[40]} <= {
         2,
         3,
     }  # one may be beside the other when that kills for the first time
-    assert all(times <= 3 for times in crew.asked.values())
-    assert crew.hired <= 2 + 6
+    assert all(times <= 3 for times in factory.asked.values())
+    assert factory.started <= 2 + 6
 
 
 def test_a_machine_that_goes_is_no_fault_of_its_requests() -> None:
-    crew = Crew(node_dies_after=3)
-    found = run(crew, [requests(24)], window=24)
+    factory = ReplicaFactory(node_dies_after=3)
+    found = run(factory, [requests(24)], window=24)
     assert values(found) == Counter(str(number) for number in range(24))
-    assert crew.hired >= 8
+    assert factory.started >= 8
 
 
 def test_what_a_model_raises_is_raised_when_the_rest_has_come() -> None:
-    crew = Crew(fail_after=3)
-    (found,) = run(crew, [requests(4)], replicas=1)
+    factory = ReplicaFactory(fail_after=3)
+    (found,) = run(factory, [requests(4)], replicas=1)
     assert isinstance(found, RuntimeError) and str(found) == "out of luck"
 
 
 def test_a_model_that_cannot_be_opened_says_so() -> None:
     def fails() -> None:
-        raise BadOption("no such file")
+        raise InvalidOption("no such file")
 
-    with pytest.raises(BadOption, match="no such file"):
-        run(Crew(openings=[fails, fails]), [requests(4)])
+    with pytest.raises(InvalidOption, match="no such file"):
+        run(ReplicaFactory(openings=[fails, fails]), [requests(4)])
 
 
 def test_a_replica_that_cannot_be_opened_leaves_the_others_at_work() -> None:
     def fails() -> None:
-        raise BadOption("no such file on this machine")
+        raise InvalidOption("no such file on this machine")
 
     def works() -> None:
         pass
 
-    crew = Crew(openings=[works, fails])
-    assert values(run(crew, [requests(8)])) == Counter(str(number) for number in range(8))
+    factory = ReplicaFactory(openings=[works, fails])
+    assert values(run(factory, [requests(8)])) == Counter(str(number) for number in range(8))
 
 
 def test_a_replica_that_always_dies_at_birth_is_given_up() -> None:
     def dies() -> None:
         raise ReplicaDied("out of memory")
 
-    with pytest.raises(AssayError, match="died 3 times while it was opened: out of memory"):
-        run(Crew(openings=[dies] * 6), [requests(4)])
+    with pytest.raises(AssayError, match="died 3 times while opening the model: out of memory"):
+        run(ReplicaFactory(openings=[dies] * 6), [requests(4)])
 
 
 def test_nobody_waits_in_vain_when_the_last_replica_cannot_be_replaced() -> None:
@@ -253,34 +257,34 @@ def test_nobody_waits_in_vain_when_the_last_replica_cannot_be_replaced() -> None
         pass
 
     def fails() -> None:
-        raise BadOption("the disk is gone")
+        raise InvalidOption("the disk is gone")
 
-    crew = Crew(poison=frozenset({1}), openings=[works, fails])
-    (found,) = run(crew, [requests(4)], replicas=1)
-    assert isinstance(found, BadOption)
+    factory = ReplicaFactory(poison=frozenset({1}), openings=[works, fails])
+    (found,) = run(factory, [requests(4)], replicas=1)
+    assert isinstance(found, InvalidOption)
 
 
 def test_a_late_replica_is_used() -> None:
     async def work() -> set[int]:
-        crew, gate = Crew(slow=0.001), asyncio.Event()
-        hire: Callable[[], Awaitable[Copy]] = crew.hire
+        factory, gate = ReplicaFactory(slow=0.001), asyncio.Event()
+        start: Callable[[], Awaitable[FakeReplica]] = factory.start
 
-        async def late() -> Copy:
-            copy = await hire()
+        async def late() -> FakeReplica:
+            copy = await start()
             if copy.number > 1:
                 await gate.wait()
             return copy
 
-        fleet = Fleet(late, Sizes(replicas=2, window=4, at_once=1))
+        fleet = ReplicaDispatcher(late, DispatchLimits(replicas=2, window=4, concurrency=1))
         await fleet.open()
 
         async def one(window: list[Request]) -> None:
             async for _ in fleet.answer(window):
-                if crew.asked.total() > 8:
+                if factory.asked.total() > 8:
                     gate.set()
 
         await asyncio.gather(*(one(requests(64)[at : at + 4]) for at in range(0, 64, 4)))
         await fleet.close()
-        return {number for number, _ in crew.portions}
+        return {number for number, _ in factory.batches}
 
     assert asyncio.run(asyncio.wait_for(work(), 20)) == {1, 2}

@@ -1,8 +1,7 @@
-"""Requests as they travel to a replica, outcomes as they travel back.
+"""Serialisation of requests to replicas and of outcomes back.
 
-Media do not travel with requests: a request names them, and the replica takes them from the object store of its machine,
-where each is brought once. Records travel as the values they are made of: as pickle would send them of itself, packing took
-an eighth of the driver's time.
+Requests contain only the keys of their media; the replica reads the media from the object store of its node, where each is
+stored once. Records are pickled as plain tuples of their values, because default pickling took an eighth of the driver's time.
 """
 
 from __future__ import annotations
@@ -21,16 +20,26 @@ from assay.core.messages import Audio, Image, Media, Message, Prompt, Text, Vide
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
 
-__all__ = ["ModelBroke", "Payload", "Report", "arrived", "pack", "payload_of", "sent", "shown", "unpack"]
+__all__ = [
+    "ModelError",
+    "Payload",
+    "Report",
+    "load_payload",
+    "pack_report",
+    "pack_requests",
+    "restore_media_part",
+    "unpack_report",
+    "unpack_requests",
+]
 
 _PROTOCOL = 5
 
 Payload = tuple[str, Any]
-"""What a medium is made of: its kind (`file`, `value` or `error`) and the thing itself."""
+"""The data of a media part: its kind (`file`, `value` or `error`) and its value."""
 
 
-def media_key(part: Media) -> str:
-    """What a medium is known by on its way: its content."""
+def build_media_key(part: Media) -> str:
+    """Return the key of a media part: its type and the digest of its content."""
     return f"{type(part).__name__}:{part.digest}"
 
 
@@ -42,18 +51,18 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 }
 
 
-def _made(kind: type, *values: Any) -> Any:
+def _build_record(kind: type, *values: Any) -> Any:
     return kind(**dict(zip(_FIELDS[kind], values, strict=True)))
 
 
-def _reducer(kind: type) -> Callable[[Any], Any]:
-    """What pickle is to keep of a record: its kind, and the values it is made of."""
+def _make_keyword_reducer(kind: type) -> Callable[[Any], Any]:
+    """Return a pickle reducer that passes the record's fields as keyword arguments."""
     values = attrgetter(*_FIELDS[kind])
-    return lambda record: (_made, (kind, *values(record)))
+    return lambda record: (_build_record, (kind, *values(record)))
 
 
-def _reducer_in_order(kind: type) -> Callable[[Any], Any]:
-    """The same for a record that takes its values in their order."""
+def _make_positional_reducer(kind: type) -> Callable[[Any], Any]:
+    """Return a pickle reducer that passes the record's fields as positional arguments."""
     names = [item.name for item in fields(kind)]
     if len(names) == 1:
         return lambda record: (kind, (getattr(record, names[0]),))
@@ -61,29 +70,29 @@ def _reducer_in_order(kind: type) -> Callable[[Any], Any]:
     return lambda record: (kind, values(record))
 
 
-def _prompt(text: str | None, messages: tuple[Message, ...], chat: bool, digest: str) -> Prompt:
+def _build_prompt(text: str | None, messages: tuple[Message, ...], chat: bool, digest: str) -> Prompt:
     prompt = Prompt(messages, chat) if text is None else Prompt.of_text(text)
-    object.__setattr__(prompt, "_digest", digest)  # computed once, by whoever rendered it
+    object.__setattr__(prompt, "_digest", digest)  # computed once, in the driver
     return prompt
 
 
 def _reduce_prompt(prompt: Prompt) -> Any:
     plain = prompt.plain
-    return _prompt, (plain, () if plain is not None else prompt.messages, prompt.chat, prompt.digest)
+    return _build_prompt, (plain, () if plain is not None else prompt.messages, prompt.chat, prompt.digest)
 
 
-_TABLE: Any = {
+_DISPATCH_TABLE: Any = {
     MappingProxyType: lambda mapping: (dict, (dict(mapping),)),
     Prompt: _reduce_prompt,
-    **{kind: _reducer(kind) for kind in _RECORDS},
-    **{kind: _reducer_in_order(kind) for kind in (Text, Message, LogProbability, Usage)},
+    **{kind: _make_keyword_reducer(kind) for kind in _RECORDS},
+    **{kind: _make_positional_reducer(kind) for kind in (Text, Message, LogProbability, Usage)},
 }
 
 
-def _dumped(thing: Any) -> bytes:
+def _dump(thing: Any) -> bytes:
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, _PROTOCOL)
-    pickler.dispatch_table = _TABLE
+    pickler.dispatch_table = _DISPATCH_TABLE
     pickler.dump(thing)
     return stream.getvalue()
 
@@ -91,24 +100,24 @@ def _dumped(thing: Any) -> bytes:
 # --- requests --------------------------------------------------------------------------------------
 
 
-def pack(requests: Sequence[Request]) -> tuple[bytes, list[Media]]:
-    """The requests in bytes, and the media they name."""
+def pack_requests(requests: Sequence[Request]) -> tuple[bytes, list[Media]]:
+    """Return the requests as bytes, and their media."""
     if not any(request.prompt.has_media for request in requests):
-        return _dumped(list(requests)), []
+        return _dump(list(requests)), []
     media: dict[str, Media] = {}
     stream = io.BytesIO()
     _MediaPickler(stream, media).dump(list(requests))
     return stream.getvalue(), list(media.values())
 
 
-def unpack(data: bytes, arrive: Callable[[Media, str], Media]) -> list[Request]:
-    """The requests again; `arrive` gives back what each medium needs, by its key."""
-    requests: list[Request] = _MediaUnpickler(io.BytesIO(data), arrive).load()
+def unpack_requests(data: bytes, restore_media: Callable[[Media, str], Media]) -> list[Request]:
+    """Return the requests of `pack_requests`; `restore_media` returns the part for a key."""
+    requests: list[Request] = _MediaUnpickler(io.BytesIO(data), restore_media).load()
     return requests
 
 
 class _MediaPickler(pickle.Pickler):
-    dispatch_table = _TABLE
+    dispatch_table = _DISPATCH_TABLE
 
     def __init__(self, stream: io.BytesIO, media: dict[str, Media]) -> None:
         super().__init__(stream, _PROTOCOL)
@@ -117,7 +126,7 @@ class _MediaPickler(pickle.Pickler):
     def persistent_id(self, thing: Any) -> Any:
         if not isinstance(thing, (Image, Audio, Video)):
             return None
-        key = media_key(thing)
+        key = build_media_key(thing)
         self._media.setdefault(key, thing)
         times = (thing.start_s, thing.end_s) if isinstance(thing, Video) else None
         file = isinstance(thing, Image) and thing.file is not None
@@ -134,23 +143,30 @@ class _MediaUnpickler(pickle.Unpickler):
         part: Media
         match kind:
             case "Image":
-                part = Image(digest=digest, load=_nothing, source=source, file=_nothing if file else None)
+                part = Image(
+                    digest=digest,
+                    load=_raise_missing_media,
+                    source=source,
+                    file=_raise_missing_media if file else None,
+                )
             case "Audio":
-                part = Audio(digest=digest, load=_nothing, source=source)
+                part = Audio(digest=digest, load=_raise_missing_media, source=source)
             case _:
-                part = Video(digest=digest, load=_nothing, source=source, start_s=times[0], end_s=times[1])
-        return self._arrive(part, media_key(part))
+                part = Video(
+                    digest=digest, load=_raise_missing_media, source=source, start_s=times[0], end_s=times[1]
+                )
+        return self._arrive(part, build_media_key(part))
 
 
-def _nothing() -> Any:
-    raise RuntimeError("the medium has not arrived")
+def _raise_missing_media() -> Any:
+    raise RuntimeError("the media part was not restored")
 
 
 # --- media -----------------------------------------------------------------------------------------
 
 
-def payload_of(part: Media) -> Payload:
-    """What is sent of a medium: its file where there is one, so that it is decoded where it is needed."""
+def load_payload(part: Media) -> Payload:
+    """Return the data of a media part; the encoded file if there is one, so that the replica decodes it."""
     try:
         if isinstance(part, Image) and part.file is not None:
             return "file", part.file()
@@ -159,19 +175,21 @@ def payload_of(part: Media) -> Payload:
             return "file", loaded.read_bytes()
         return "value", loaded
     except (AssayError, OSError, ValueError, SyntaxError, EOFError, MemoryError) as error:
-        return "error", error  # the replica meets it where the model would have met it
+        return "error", error  # raised in the replica when the model reads the part
 
 
-def shown(part: Media, get: Callable[[], Payload], keep: Callable[[str, Callable[[], Any]], Any]) -> Media:
-    """The part on the side of the replica: loads what was sent, as often as it is asked, once."""
+def restore_media_part(
+    part: Media, get: Callable[[], Payload], keep: Callable[[str, Callable[[], Any]], Any]
+) -> Media:
+    """Return the media part for the replica; its data is loaded and decoded once."""
 
     def load() -> Any:
         kind, thing = get()
         if kind == "error":
             raise thing
         if kind == "file" and isinstance(part, Image):
-            from assay.media.encoded import Encoded
-            from assay.media.pictures import decode_picture
+            from assay.media.images import decode_picture
+            from assay.media.media_files import Encoded
 
             return decode_picture(Encoded(digest=part.digest, name=part.source, data=thing))
         return thing
@@ -191,37 +209,37 @@ def shown(part: Media, get: Callable[[], Payload], keep: Callable[[str, Callable
 # --- outcomes --------------------------------------------------------------------------------------
 
 
-class ModelBroke(Exception):
-    """What a model raised in a replica, under its own name."""
+class ModelError(Exception):
+    """An exception of the model in a replica; the subclass has the name of the original exception."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a replica says of a portion."""
+    """A replica's report on a batch."""
 
     outcomes: Sequence[Outcome] = ()
     error: Exception | None = None
-    """What broke the model, if something did: nothing more comes then."""
+    """The exception of the model, if it raised one; then no more reports follow."""
 
     busy_s: float = 0.0
-    """How long the replica has worked on the portion."""
+    """Time that the replica has worked on the batch."""
 
     more: bool = False
-    """Whether there is more to come."""
+    """Whether more reports follow."""
 
 
-def sent(report: Report) -> bytes:
-    """A report in bytes."""
+def pack_report(report: Report) -> bytes:
+    """Return a report as bytes."""
     error: Any = report.error
     if error is not None and not isinstance(error, AssayError):
         error = type(error).__name__, str(error)
-    return _dumped((list(report.outcomes), error, report.busy_s, report.more))
+    return _dump((list(report.outcomes), error, report.busy_s, report.more))
 
 
-def arrived(data: bytes) -> Report:
-    """The report again; an error that only the model knows under its own name."""
+def unpack_report(data: bytes) -> Report:
+    """Return the report of `pack_report`; unknown exceptions become subclasses of `ModelError`."""
     outcomes, error, busy_s, more = pickle.loads(data)
     if isinstance(error, tuple):
         name, message = error
-        error = type(name, (ModelBroke,), {})(message)
+        error = type(name, (ModelError,), {})(message)
     return Report(outcomes=outcomes, error=error, busy_s=busy_s, more=more)

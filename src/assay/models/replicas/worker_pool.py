@@ -1,6 +1,6 @@
-"""Processes for pieces of work that are not answers: one piece at a time each, on whatever machine Ray puts them.
+"""A pool of worker processes on Ray for work other than answering requests, one call at a time each.
 
-They know nothing of what they do: a function by its name, bytes in, bytes out.
+A call names a function and passes bytes; the result is bytes.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from assay.models.replicas.cluster import Cluster, surroundings
-from assay.models.replicas.worker import Surroundings, end_with_parent, enter
+from assay.models.replicas.cluster import Cluster, capture_environment
+from assay.models.replicas.worker import ProcessEnvironment, apply_environment, exit_with_parent
 
-__all__ = ["Pool", "WorkerDied"]
+__all__ = ["WorkerDied", "WorkerPool"]
 
 
 class WorkerDied(Exception):
-    """A process went down over a piece of work."""
+    """A worker process died during a call."""
 
 
-class Hand:
-    """One process. Ray calls it in its main thread, which helper code may insist on."""
+class PoolWorker:
+    """One worker process. Ray calls it in its main thread, which some task code requires."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        enter(surroundings)
-        end_with_parent()
+    def __init__(self, environment: ProcessEnvironment) -> None:
+        apply_environment(environment)
+        exit_with_parent()
 
-    def do(self, function: str, order: bytes) -> bytes:
-        """Call `module:name` with the order."""
+    def run(self, function: str, payload: bytes) -> bytes:
+        """Call `module:name` with the payload."""
         module, _, name = function.partition(":")
-        found: bytes = getattr(import_module(module), name)(order)
-        return found
+        result: bytes = getattr(import_module(module), name)(payload)
+        return result
 
 
-class Pool:
-    """A number of processes and who is free."""
+class WorkerPool:
+    """Worker processes and a queue of the free ones."""
 
     def __init__(self, workers: int, cluster: Cluster) -> None:
         self._workers, self._cluster = workers, cluster
@@ -43,12 +43,12 @@ class Pool:
         self._handles: set[Any] = set()
         self._opening: asyncio.Task[None] | None = None
 
-    async def do(self, function: str, order: bytes) -> bytes:
-        """Have a piece of work done by whoever is free first.
+    async def run(self, function: str, payload: bytes) -> bytes:
+        """Call a function in the first free worker.
 
         Raises:
-            WorkerDied: Its process went down.
-            Exception: What the function raised, as Ray tells it.
+            WorkerDied: The worker process died.
+            Exception: The function raised it.
         """
         from ray.exceptions import RayError, RayTaskError
 
@@ -57,12 +57,12 @@ class Pool:
         await asyncio.shield(self._opening)
         handle = await self._free.get()
         try:
-            done: bytes = await handle.do.remote(function, order)
+            done: bytes = await handle.run.remote(function, payload)
         except RayTaskError as error:
             raise (error.cause if isinstance(error.cause, Exception) else error) from None
         except RayError as error:
-            self._dismiss(handle)
-            handle = self._hire()
+            self._kill(handle)
+            handle = self._start_worker()
             raise WorkerDied(" ".join(str(error).split())[:300]) from None
         finally:
             self._free.put_nowait(handle)
@@ -77,23 +77,23 @@ class Pool:
             opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)
         for handle in list(self._handles):
-            self._dismiss(handle)
+            self._kill(handle)
         await asyncio.to_thread(self._cluster.close)
 
     async def _open(self) -> None:
         await self._cluster.join()
         for _ in range(self._workers):
-            self._free.put_nowait(self._hire())
+            self._free.put_nowait(self._start_worker())
 
-    def _hire(self) -> Any:
+    def _start_worker(self) -> Any:
         import ray
 
-        hand = ray.remote(Hand).options(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")
-        handle = hand.remote(surroundings())
+        worker = ray.remote(PoolWorker).options(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")
+        handle = worker.remote(capture_environment())
         self._handles.add(handle)
         return handle
 
-    def _dismiss(self, handle: Any) -> None:
+    def _kill(self, handle: Any) -> None:
         import ray
 
         self._handles.discard(handle)

@@ -11,23 +11,23 @@ from typing import Any
 import pytest
 from PIL import Image as Pictures
 
-from assay.core.errors import BadMedia, BadOption
+from assay.core.errors import InvalidOption, MediaError
 from assay.core.messages import Image, Media, Message, Prompt, Text, Video
 from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
 from assay.media import picture
-from assay.models.replicas.wire import (
-    ModelBroke,
+from assay.models.replicas.serialization import (
+    ModelError,
     Report,
-    arrived,
-    media_key,
-    pack,
-    payload_of,
-    sent,
-    shown,
-    unpack,
+    build_media_key,
+    load_payload,
+    pack_report,
+    pack_requests,
+    restore_media_part,
+    unpack_report,
+    unpack_requests,
 )
-from assay.tasks.media import audio_part, image_part, video_part
+from assay.tasks.prompts.media_parts import to_audio_part, to_image_part, to_video_part
 
 TEXT = Prompt.of_text("What is 1 + 1?")
 CHAT = Prompt((Message("system", (Text("Be brief."),)), Message("user", (Text("Hi"),))), chat=True)
@@ -46,20 +46,22 @@ def nothing(part: Media, key: str) -> Media:
 
 def carried(request: Request) -> Request:
     """A request with media, as a replica sees it."""
-    data, media = pack([request])
-    payloads = {media_key(part): payload_of(part) for part in media}
+    data, media = pack_requests([request])
+    payloads = {build_media_key(part): load_payload(part) for part in media}
     made: dict[str, Any] = {}
 
     def keep(how: str, make: Any) -> Any:
         return made.setdefault(how, None) or make()
 
-    (there,) = unpack(data, lambda part, key: shown(part, partial(payloads.__getitem__, key), keep))
+    (there,) = unpack_requests(
+        data, lambda part, key: restore_media_part(part, partial(payloads.__getitem__, key), keep)
+    )
     return there
 
 
 def test_requests_arrive_as_they_were_with_their_names() -> None:
-    data, media = pack(REQUESTS)
-    there = unpack(data, nothing)
+    data, media = pack_requests(REQUESTS)
+    there = unpack_requests(data, nothing)
     assert there == REQUESTS and media == []
     assert [one.id for one in there] == [one.id for one in REQUESTS]
     assert there[0].settings.stop == ("\n",)  # type: ignore[union-attr]
@@ -80,26 +82,26 @@ def asking(*parts: Media) -> Generate:
 
 def test_a_picture_is_named_and_not_sent_with_its_request() -> None:
     content = png("red")
-    part = image_part(content)
-    data, media = pack([asking(part), asking(part)])
+    part = to_image_part(content)
+    data, media = pack_requests([asking(part), asking(part)])
     assert media == [part]
     assert len(data) < 1500 < len(content)
 
 
 def test_a_picture_is_the_same_on_the_other_side() -> None:
     content = png("red")
-    before = asking(image_part(content))
+    before = asking(to_image_part(content))
     after = carried(before)
     assert after.id == before.id
     (part,) = after.prompt.media
     assert isinstance(part, Image) and part.file is not None
     assert part.file() == content
-    assert picture(part).tobytes() == picture(image_part(content)).tobytes()
+    assert picture(part).tobytes() == picture(to_image_part(content)).tobytes()
 
 
 def test_a_picture_without_a_file_is_sent_as_pixels() -> None:
     drawn = Pictures.new("P", (8, 8), 3)
-    (part,) = carried(asking(image_part(drawn))).prompt.media
+    (part,) = carried(asking(to_image_part(drawn))).prompt.media
     assert isinstance(part, Image) and part.file is None
     assert part.load().tobytes() == drawn.tobytes() and part.load().mode == "P"
 
@@ -108,14 +110,14 @@ def test_a_sound_arrives_sample_by_sample() -> None:
     import numpy
 
     samples = numpy.sin(numpy.arange(800, dtype=numpy.float32))
-    (part,) = carried(asking(audio_part({"array": samples, "sampling_rate": 8000}))).prompt.media
+    (part,) = carried(asking(to_audio_part({"array": samples, "sampling_rate": 8000}))).prompt.media
     found, rate_hz = part.load()
     assert rate_hz == 8000 and (found == samples).all()
 
 
 def test_a_video_file_is_sent_whole_and_keeps_its_stretch(tmp_path: Path) -> None:
     (tmp_path / "clip.mp4").write_bytes(b"not really a video")
-    before = video_part({"url": str(tmp_path / "clip.mp4"), "video_start": 1.0, "video_end": 2.5})
+    before = to_video_part({"url": str(tmp_path / "clip.mp4"), "video_start": 1.0, "video_end": 2.5})
     (part,) = carried(asking(before)).prompt.media
     assert isinstance(part, Video)
     assert (part.start_s, part.end_s, part.digest) == (1.0, 2.5, before.digest)
@@ -123,15 +125,15 @@ def test_a_video_file_is_sent_whole_and_keeps_its_stretch(tmp_path: Path) -> Non
 
 
 def test_a_picture_that_cannot_be_read_is_not_read_there_either(tmp_path: Path) -> None:
-    (part,) = carried(asking(image_part(b"no picture"))).prompt.media
-    with pytest.raises(BadMedia, match="not a picture"):
+    (part,) = carried(asking(to_image_part(b"no picture"))).prompt.media
+    with pytest.raises(MediaError, match="not a picture"):
         part.load()
     path = tmp_path / "gone.png"
     path.write_bytes(png("red"))
-    gone = image_part(path)
+    gone = to_image_part(path)
     path.unlink()
     (part,) = carried(asking(gone)).prompt.media
-    with pytest.raises(BadMedia, match="cannot be read"):
+    with pytest.raises(MediaError, match="cannot be read"):
         part.load()
 
 
@@ -142,14 +144,14 @@ def test_outcomes_arrive_as_they_were() -> None:
         Failure(request_id="c", kind="bad media", message="no"),
     ]
     report = Report(outcomes=outcomes, busy_s=0.5, more=True)
-    assert arrived(sent(report)) == report
+    assert unpack_report(pack_report(report)) == report
 
 
 def test_what_broke_a_model_arrives_under_its_own_name() -> None:
     class OddError(Exception):
         """Nobody on the other side knows it."""
 
-    error = arrived(sent(Report(error=OddError("pop")))).error
-    assert isinstance(error, ModelBroke) and type(error).__name__ == "OddError" and str(error) == "pop"
-    error = arrived(sent(Report(error=BadOption("no", where="--x", hint="y")))).error
-    assert isinstance(error, BadOption) and error.hint == "y"
+    error = unpack_report(pack_report(Report(error=OddError("pop")))).error
+    assert isinstance(error, ModelError) and type(error).__name__ == "OddError" and str(error) == "pop"
+    error = unpack_report(pack_report(Report(error=InvalidOption("no", where="--x", hint="y")))).error
+    assert isinstance(error, InvalidOption) and error.hint == "y"

@@ -1,4 +1,4 @@
-"""Files of options: YAML that people write, read with the place of what is wrong with it."""
+"""Read YAML files of options, with the place of errors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _STANDARD_INPUT = "-"
 
 
 def read_yaml(path: Path, kind: str) -> Any:
-    """What a file says; `-` is standard input. `kind` is what the file is called in errors.
+    """Read a YAML file; `-` is standard input. `kind` names the file in errors.
 
     Raises:
-        InvalidOption: It cannot be read, or is not YAML.
+        InvalidOption: The file cannot be read or is not YAML.
     """
     import yaml
 

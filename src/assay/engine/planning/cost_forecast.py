@@ -1,7 +1,7 @@
-"""What a run would ask, and about what that would cost: every prompt rendered once, nothing asked.
+"""Forecast the requests and the cost of a run: render every prompt, send nothing.
 
-Tokens are estimated from the length of the text, since a service's tokenizer is its own: a range, not a number. The low
-end takes five letters for a token and short answers, the high end three letters and answers up to their token limit.
+Tokens are estimated from the length of the text, because the tokenizer of a service is unknown: a range, not a number. The low
+end assumes five characters per token and short answers, the high end three characters and answers up to their token limit.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from assay.user_code.errors import wrap_user_errors
 __all__ = ["CostForecast", "Range", "TaskForecast", "forecast_cost"]
 
 _CHARACTERS_PER_TOKEN = (5, 3)
-"""Letters for a token: in plain English rather more than four, in code, numbers and other languages fewer."""
+"""Characters per token: more than four in plain English, fewer in code, numbers and other languages."""
 
 _TOKENS_PER_MEDIUM = (85, 1_600)
-"""Tokens a picture, sound or video takes at least, and what a large picture takes."""
+"""Tokens of a medium: the minimum, and those of a large image."""
 
 _MIN_ANSWER_TOKENS, _DEFAULT_MAX_TOKENS = 4, 1_024
-"""Tokens of a short answer; and of one whose task sets no limit."""
+"""Tokens of a short answer, and of an answer without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The low and the high end of an estimate."""
+    """An estimated range."""
 
     low: float = 0
     high: float = 0
@@ -45,7 +45,7 @@ class Range:
 
 @dataclass(slots=True)
 class TaskForecast:
-    """One task's requests."""
+    """The requests of one task."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     input_tokens: Range = field(default_factory=Range)
@@ -70,20 +70,20 @@ class TaskForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostForecast:
-    """What a run would ask and cost; judges, whose requests depend on answers, left out."""
+    """The requests and the cost of a run, without judges, whose requests depend on answers."""
 
     tasks: Mapping[str, TaskForecast]
     billed_as: str
-    """Who is charged for; empty where nobody is."""
+    """The billing name of the model; empty if it is free."""
 
     cost_usd: Range | None
-    """None: no price is known, or nobody charges."""
+    """None if the price is unknown or the model is free."""
 
     price_date: str = ""
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many requests of each kind each task makes."""
+        """The number of requests of each kind, by task."""
         return {name: dict(task.kinds) for name, task in self.tasks.items()}
 
     @property
@@ -95,7 +95,7 @@ class CostForecast:
         return sum((task.output_tokens for task in self.tasks.values()), Range())
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON shows it."""
+        """Return the JSON form."""
         cost = None if self.cost_usd is None else [self.cost_usd.low, self.cost_usd.high]
         return {
             "input_tokens": [round(self.input_tokens.low), round(self.input_tokens.high)],
@@ -107,10 +107,10 @@ class CostForecast:
 
 
 def forecast_cost(plan: Plan) -> CostForecast:
-    """Render every prompt, count, estimate.
+    """Render every prompt and estimate requests, tokens and cost.
 
     Raises:
-        Problems: Tasks with a document that cannot be rendered. A run would count it as failed and go on.
+        ErrorGroup: A document cannot be rendered. A run would count it as failed and continue.
     """
     tasks: dict[str, TaskForecast] = {}
     problems: list[AssayError] = []

@@ -1,7 +1,7 @@
-"""Decontamination of a run: the documents of tasks that ask for it, looked for in the user's corpus.
+"""Find the documents of tasks with `should_decontaminate` in the user's corpus.
 
-Contaminated documents are asked and scored like all others; each metric is also reported over the rest, as
-`<metric>_decontaminate`, so that the difference shows.
+Contaminated documents are evaluated like all others; each metric is also reported over the remaining documents, as
+`<metric>_decontaminate`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WHERE = "--decontamination_ngrams_path"
 
 
 def find_contaminated_documents(plan: Plan, corpus: Path) -> dict[str, dict[int, str]]:
-    """Task -> contaminated document -> the words it shares with the corpus. Only tasks with `should_decontaminate`."""
+    """Return task -> contaminated document -> the words it shares with the corpus."""
     found = {}
     for name, planned in plan.tasks.items():
         if planned.spec.should_decontaminate:
@@ -36,10 +36,10 @@ def find_contaminated_documents(plan: Plan, corpus: Path) -> dict[str, dict[int,
 
 
 def read_corpus(path: Path) -> Iterator[str]:
-    """The texts of a corpus: a file or a folder of files; `.jsonl` by its `text` field, anything else by line.
+    """Read the texts of a corpus: a file or a folder; `.jsonl` by its `text` field, other files by line.
 
     Raises:
-        InvalidOption: There is nothing to read.
+        InvalidOption: There is no corpus.
     """
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     if not files or not path.exists():

@@ -1,6 +1,6 @@
-"""Where a run took place: versions, hardware, the commits of the folders its tasks come from.
+"""Describe the environment of a run: versions, hardware, git commits of the task folders.
 
-Looks around without importing anything heavy. What cannot be found out is left out: it never stops a run.
+Imports nothing heavy. What cannot be determined is omitted: it never stops a run.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["compute_code_digests", "describe_hardware", "find_commits", "list_ve
 _PACKAGES = """accelerate datasets evaluate huggingface-hub httpx jinja2 litellm lm-eval lmms-eval nltk numpy openai peft
     pillow pyarrow pyyaml ray rouge-score sacrebleu safetensors scikit-learn sglang tokenizers torch torchcodec
     torchvision transformers vllm""".split()
-"""Packages that can change a prompt, an answer or a score."""
+"""Packages that can affect prompts, answers or scores."""
 
 _PLUGINS = "aggregations compat filters judges metrics models sandboxes sinks".split()
 _COMMAND_TIMEOUT_S = 10.0
 
 
 def list_versions() -> dict[str, Any]:
-    """Assay, Python, and the packages that matter and are installed, plugins of Assay among them."""
+    """Return the versions of Assay, Python and the installed packages that matter, plugins included."""
     packages = {name: found for name in _PACKAGES if (found := _find_version(name))}
     for kind in _PLUGINS:
         for plugin in find_entry_points(f"assay.{kind}"):
@@ -58,7 +58,7 @@ def _find_version(name: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def compute_code_digests() -> dict[str, str]:
-    """A hash of the source of each package of Assay that decides prompts and scores."""
+    """Hash the source of each package of Assay that affects prompts and scores."""
     root = Path(__file__).resolve().parents[1]
     folders = {f"assay.{name}": root / name for name in ("engine", "models", "scoring", "stats", "tasks")}
     folders["assay_compat"] = root.parent / "assay_compat"
@@ -73,7 +73,7 @@ def _folder_digest(folder: Path) -> str:
 
 @lru_cache(maxsize=1)
 def describe_hardware() -> dict[str, Any]:
-    """Machine, processors, memory, graphics cards."""
+    """Return machine, processors, memory and GPUs."""
     found: dict[str, Any] = {
         "platform": platform.platform(),
         "machine": platform.machine(),
@@ -101,7 +101,7 @@ def _read_processor_name() -> str:
 
 
 def find_commits(folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """Of each git checkout some folders lie in: its commit, its address, and whether those folders have changes."""
+    """Return commit, origin and uncommitted changes of the git checkouts that contain the folders."""
     inside: dict[Path, set[Path]] = {}
     for folder in {folder.resolve() for folder in folders}:
         checkout = next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
@@ -121,17 +121,17 @@ def find_commits(folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
 
 
 def _limit_paths(checkout: Path, folders: set[Path]) -> list[str]:
-    """The folders, or the whole checkout when they are too many for a command line."""
+    """Return the folders, or the whole checkout if they are too many for a command line."""
     return sorted(map(str, folders)) if len(folders) <= 100 else [str(checkout)]
 
 
 def _run_git(folder: Path, *arguments: str) -> str | None:
-    """What git says; nothing in the checkout is run or written."""
+    """Run git without running or writing anything in the checkout."""
     return _run_command(["git", "-c", "core.fsmonitor=false", "-C", str(folder), *arguments])
 
 
 def _run_command(command: list[str]) -> str | None:
-    """What a program prints; None where it is not there, fails, or takes too long."""
+    """Return the output of a program; None if it is missing, fails or times out."""
     program = shutil.which(command[0])
     if program is None:
         return None

@@ -1,4 +1,4 @@
-"""The journal of a plan, opened for writing, with everything said in it that is known before the first request."""
+"""Open the journal of a plan for writing and record what is known before the first request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["find_finished_run", "open_journal"]
 
 
 def find_finished_run(plan: Plan) -> Run | None:
-    """The run of a plan, if nothing is left to do for it and nobody wants it done again."""
+    """Return the run of a plan if it is finished and `--refresh` is not set."""
     if plan.spec.refresh or not (plan.folder / JOURNAL_FILE).is_file():
         return None
     run = Run(plan.folder)
@@ -26,7 +26,7 @@ def find_finished_run(plan: Plan) -> Run | None:
         done = run.complete if plan.spec.retry_failed else run.finished
         return run if done and run.facts.get("digest", plan.digest) == plan.digest else None
     except CorruptStore:
-        return None  # whoever opens it for writing saves what is sound
+        return None  # opening it for writing repairs it
     finally:
         run.close()
 
@@ -36,7 +36,7 @@ def open_journal(plan: Plan, command: Sequence[str] = ()) -> Journal:
 
     Raises:
         RunLocked: Another process is writing it.
-        AssayError: The journal belongs to another plan of the same short name.
+        AssayError: The journal belongs to another plan with the same run id.
     """
     if plan.spec.refresh:
         _replace_journal(plan)
@@ -58,7 +58,7 @@ def open_journal(plan: Plan, command: Sequence[str] = ()) -> Journal:
 
 
 def _check_same_plan(plan: Plan, known: dict[str, Any]) -> None:
-    """A run's name shows 32 bits of its hash; all of them must agree."""
+    """Check the whole hash: a run id contains only 32 bits of it."""
     if known.get("digest", plan.digest) != plan.digest:
         raise AssayError(
             f"another run is called `{plan.run_id}`, by a rare accident",
@@ -68,7 +68,7 @@ def _check_same_plan(plan: Plan, known: dict[str, Any]) -> None:
 
 
 def _replace_journal(plan: Plan) -> None:
-    """Put the journal of an earlier run of the same plan aside; one that was being refreshed is gone on with."""
+    """Move the journal of an earlier run of the plan aside; continue one whose refresh was interrupted."""
     path = plan.folder / JOURNAL_FILE
     if not path.is_file():
         return

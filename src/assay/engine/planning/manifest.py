@@ -1,6 +1,6 @@
-"""The manifest of a run: everything needed to repeat it, and to say later what has changed since.
+"""Build the manifest of a run: everything needed to repeat it and to find later changes.
 
-It is kept in the journal and, as `manifest.json`, beside it. `docs/reference/run-folder.md` describes every key.
+It is stored in the journal and as `manifest.json`. `docs/reference/run-folder.md` describes every key.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SEEDS = ("python", "numpy", "torch", "fewshot")
 
 
 def make_manifest(plan: Plan, command: Sequence[str] = ()) -> dict[str, Any]:
-    """What a run is made of, as its plan stands; `command` is the command line it was asked for with."""
+    """Build the manifest of a plan; `command` is the command line."""
     options = redact_options(plan.spec)
     helpers: dict[str, str] = {}
     tasks = {name: _describe_task(planned, helpers) for name, planned in plan.tasks.items()}
@@ -82,15 +82,14 @@ def make_manifest(plan: Plan, command: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def add_continuation(known: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of a run that goes on: the first start stays, what is different this time is added."""
+    """Return the manifest of a resumed run: the first start, and what differs this time."""
     keys = ("command", "folder", "versions", "code", "hardware", "commits")
     different = {key: now[key] for key in keys if now[key] != known.get(key)}
     return {**known, "continued": [*known.get("continued", ()), {"at": _now(), **different}]}
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write `manifest.json`; it ends with a hash of itself, so that a changed one is known. A full disk is no reason
-    to stop: the journal has it too."""
+    """Write `manifest.json` with a checksum of itself. Errors are ignored: the journal has the manifest too."""
     content = {**manifest, "check": digest_json(json.loads(json.dumps(manifest)))}
     text = json.dumps(content, indent=2, ensure_ascii=False)
     with suppress(OSError):
@@ -119,7 +118,7 @@ def _describe_task(planned: PlannedTask, helpers: dict[str, str]) -> dict[str, A
 
 
 def _describe_dataset(planned: PlannedTask) -> dict[str, Any]:
-    """Which data, as exactly as can be told without reading them again."""
+    """Describe the dataset without reading it again."""
     spec, task = planned.spec, planned.task
     found: dict[str, Any] = {
         "path": spec.dataset_path,
@@ -129,7 +128,7 @@ def _describe_dataset(planned: PlannedTask) -> dict[str, Any]:
         "digest": planned.data_digest,
         "revision": spec.dataset_kwargs.get("revision"),
     }
-    information = getattr(task.rows, "info", None)  # the `datasets` library's own record
+    information = getattr(task.rows, "info", None)  # from the `datasets` library
     if information is not None:
         found["version"] = str(information.version) if getattr(information, "version", None) else None
         found["commit"] = _find_hub_commit(getattr(information, "download_checksums", None))
@@ -137,7 +136,7 @@ def _describe_dataset(planned: PlannedTask) -> dict[str, Any]:
 
 
 def _find_hub_commit(checksums: Any) -> str | None:
-    """The commit in an address such as `hf://datasets/org/name@<commit>/file`."""
+    """Return the commit in an address such as `hf://datasets/org/name@<commit>/file`."""
     for address in checksums or ():
         commit = str(address).partition("@")[2].partition("/")[0]
         if len(commit) == 40:
@@ -146,7 +145,7 @@ def _find_hub_commit(checksums: Any) -> str | None:
 
 
 def compute_scoring_digests(planned: PlannedTask) -> dict[str, dict[str, str]]:
-    """Hashes of each filter pipeline and each metric of a task, so that a changed one can be named."""
+    """Hash each filter pipeline and metric of a task, so that a change can be named."""
     spec, scorer = planned.spec, planned.scorer
     steps = {pipeline.name: pipeline.steps for pipeline in spec.pipelines}
     filters = {
@@ -176,7 +175,7 @@ def _get_name(thing: Any) -> str:
 
 
 def _digest_source(thing: Any) -> str:
-    """A hash of the file a function or class was written in; a name stands for itself (its code is in `code`)."""
+    """Hash the source file of a function or class; a name stands for itself (its code is in `code`)."""
     if isinstance(thing, str):
         return thing
     if isinstance(thing, HelperFunction):
@@ -194,8 +193,7 @@ def _digest_source(thing: Any) -> str:
 
 
 def _digest_helper_files(spec: TaskSpec, known: Mapping[str, str]) -> dict[str, str]:
-    """Every helper file a task names, and the Python files beside it, which it may import; with hashes, those that
-    another task had computed already as they are."""
+    """Hash every helper file of a task and the Python files beside it; reuse the hashes in `known`."""
     folders = {path.parent.resolve() for function in find_functions(spec.config) if (path := function.path)}
     files = (file for folder in sorted(folders) for file in sorted(folder.glob("*.py")))
     return {str(file): known.get(str(file)) or digest_bytes(file.read_bytes()) for file in files}
@@ -206,7 +204,7 @@ def _redact_command(command: Sequence[str]) -> list[str]:
 
 
 def _list_redacted_options(options: Mapping[str, Any]) -> list[str]:
-    """The options whose values were secrets and are not kept: `model_args.api_key`."""
+    """Return the options with redacted values: `model_args.api_key`."""
     return [
         *(
             f"{name}.{key}"

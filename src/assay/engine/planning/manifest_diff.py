@@ -1,4 +1,4 @@
-"""What is different between two manifests: a run as it was, and the same options as they would run now."""
+"""Compare two manifests: a stored run, and the same options now."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from assay.core.options.run_spec import list_options
 __all__ = ["KINDS", "ManifestChange", "compare_manifests", "list_scoring_changes"]
 
 KINDS = ("data", "prompt", "task", "code", "settings", "template", "model", "versions")
-"""What can drift: documents; what is asked; task files; helper files and Assay's own code; options and generation
-settings; the chat template; the model in any other way; versions of packages."""
+"""What can change: documents; prompts; task files; helper files and Assay's code; options and generation settings; the chat
+template; other properties of the model; versions of packages."""
 
 Manifest = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestChange:
-    """One thing that is not as it was."""
+    """One change since a run."""
 
     kind: str
     what: str
     count: int = 1
-    """How many documents, requests or files are concerned."""
+    """How many documents, requests or files it affects."""
 
     total: int | None = None
-    """Out of how many, where that can be said."""
+    """Out of how many, if known."""
 
     examples: tuple[Mapping[str, Any], ...] = field(default=())
-    """The first few: where, and what was and is there."""
+    """The first few: the place, and both values."""
 
 
 def compare_manifests(then: Manifest, now: Manifest) -> list[ManifestChange]:
-    """Everything that differs and may change a prompt, an answer or a score."""
+    """Return every difference that may affect prompts, answers or scores."""
     return [
         *_compare_versions(then, now),
         *_compare_code(then, now),
@@ -69,7 +69,7 @@ def _compare_code(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
 
 
 def _by_name(manifest: Manifest) -> dict[str, str]:
-    """Helper files by folder and name: a checkout may stand elsewhere on another machine."""
+    """Return helper files by folder and name: a checkout may have another path on another machine."""
     return {"/".join(Path(path).parts[-2:]): digest for path, digest in manifest.get("helpers", {}).items()}
 
 
@@ -134,7 +134,7 @@ def _compare_task(name: str, then: Manifest, now: Manifest) -> Iterator[Manifest
 
 
 def list_scoring_changes(then: Manifest, now: Manifest) -> Iterator[str]:
-    """`metric exact_match`, `filter strip`: what judges a task otherwise than before."""
+    """Yield changed filters and metrics of a task: `metric exact_match`, `filter strip`."""
     for kind, key in (("filter", "filters"), ("metric", "metrics")):
         for name, was, is_now in _list_changes(then.get(key, {}), now.get(key, {})):
             state = " (new)" if was is None else " (gone)" if is_now is None else ""

@@ -1,4 +1,4 @@
-"""What will not stop a run, and is worth knowing before it starts."""
+"""Collect notes: things that do not stop a run but are worth knowing before it starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["collect_notes"]
 
 
 def collect_notes(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
-    """A line for each thing that may surprise."""
+    """Return one line for each note."""
     stops = [] if spec.stop_when is None else list_stop_warnings(parse_stop_rule(spec.stop_when), tasks)
     return [
         *_note_options_without_effect(spec, tasks),
@@ -29,7 +29,7 @@ def collect_notes(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask])
 
 
 def _note_dropped_system_messages(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
-    """A system message that the chat template does not write down."""
+    """Note system messages that the chat template drops."""
     if not spec.apply_chat_template or model.traits.system:
         return []
     found = {"--system_instruction": list(tasks) if spec.system_instruction else []}
@@ -42,7 +42,7 @@ def _note_dropped_system_messages(spec: RunSpec, model: Model, tasks: Mapping[st
 
 
 def _note_options_without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str]:
-    """Options that reach no prompt of a task, though they were asked for."""
+    """Note options that affect no prompt of a task."""
     given = {"--num_fewshot": spec.num_fewshot, "--system_instruction": spec.system_instruction}
     flags = " and ".join(flag for flag, value in given.items() if value)
     alone = [name for name, planned in tasks.items() if planned.task.bypasses_context]
@@ -54,7 +54,7 @@ def _note_options_without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]
 
 
 def _note_unrendered_choices(tasks: Mapping[str, PlannedTask]) -> list[str]:
-    """Choices that were meant as templates, and are asked with their braces."""
+    """Note choices that look like templates but are not rendered."""
     found = [
         name for name, one in tasks.items() if find_unrendered_template(one.spec.config.get("doc_to_choice"))
     ]
@@ -66,14 +66,14 @@ def _note_unrendered_choices(tasks: Mapping[str, PlannedTask]) -> list[str]:
 
 
 def _note_missing_token_logprobs(spec: RunSpec, model: Model) -> list[str]:
-    """Log-probabilities of tokens that nobody will tell."""
+    """Note that the model does not return token log probabilities."""
     if not spec.token_logprobs or model.traits.tokens:
         return []
     return [f"--token_logprobs: `{model.name}` does not tell the log-probabilities of tokens, none are kept"]
 
 
 def _note_unusable_targets(model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
-    """Tasks of which nobody can say beforehand that the target gets full marks."""
+    """Note tasks for which the target may not score 1.0."""
     if not isinstance(model, SupportsTargets):
         return []
     without = [name for name, planned in tasks.items() if has_no_target(planned.spec)]

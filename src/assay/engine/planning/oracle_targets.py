@@ -1,4 +1,4 @@
-"""What a model that knew everything would answer: told to models that ask to be told (`oracle`), and to no others."""
+"""Give the right answers to models that ask for them (`oracle`), and to no others."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["find_right_answers", "give_targets", "has_no_target"]
 _RIGHT = LogProbability(0.0, greedy=True)
 _WRONG = LogProbability(-1000.0, greedy=False)
 _UNCONDITIONAL = LogProbability(-500.0, greedy=False)
-"""A choice without its question, for mutual information: as likely as any other."""
+"""A choice without its question, for mutual information: all are equally likely."""
 
 
 def give_targets(model: Model, planned: PlannedTask, documents: Iterable[OpenDocument]) -> None:
-    """Tell a model what is right for some documents, if it is one that asks to be told."""
+    """Give a model the right answers for documents, if it supports that."""
     if not isinstance(model, SupportsTargets):
         return
     for opened in documents:
         try:
             with current_timer():
                 answers = find_right_answers(planned.task, opened.document, opened.requests, opened.target)
-        except Exception:  # noqa: BLE001 - helper border: choices may be made by a task's own code
+        except Exception:  # noqa: BLE001 - user code: choices may come from a helper
             answers = []
         model.tell(planned.task.name, opened.document.index, answers)
 
@@ -39,14 +39,14 @@ def give_targets(model: Model, planned: PlannedTask, documents: Iterable[OpenDoc
 def find_right_answers(
     task: Task, document: Document, requests: Sequence[Request], target: Any
 ) -> list[str | LogProbability]:
-    """The right answer to each request of a document, by its index; empty where the target does not say."""
+    """Return the right answer to each request of a document; empty if the target does not determine it."""
     if not requests:
         return []
     if isinstance(requests[0], Generate):
         text = _find_right_text(task, document, target)
         return [] if text is None else [str(text)]
     if not task.spec.output_type.compares_choices:
-        return [_RIGHT] * len(requests)  # one text, and it is the one
+        return [_RIGHT] * len(requests)  # the only text is the right one
     fields = task.copy_for_code(document.fields)
     choices = list(task.choices(fields) or ())
     gold = _find_choice_indices(task.question(fields) if task.shape[0] else target, choices)
@@ -59,7 +59,7 @@ def find_right_answers(
 
 
 def has_no_target(spec: TaskSpec) -> bool:
-    """Whether a task has no target: its scoring looks elsewhere."""
+    """Whether a task has no target."""
     maker = spec.doc_to_target
     return maker is None or (isinstance(maker, str) and not maker.strip())
 
@@ -79,7 +79,7 @@ def _find_right_text(task: Task, document: Document, target: Any) -> str | None:
 
 
 def _find_choice_indices(target: Any, choices: Sequence[str]) -> set[int]:
-    """The places of the right choices, as scoring reads a target."""
+    """Return the indices of the right choices, as scoring reads a target."""
     wanted = target if isinstance(target, (list, tuple)) else [target]
     found = set()
     for one in wanted:

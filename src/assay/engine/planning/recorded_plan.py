@@ -1,4 +1,4 @@
-"""A run remembered: its manifest read back, its options as they were, and a model that only stands for the real one."""
+"""Load the manifest and the options of a stored run."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _REDACTED = "***"
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest in a file, or of the run in a folder.
+    """Read the manifest in a file, or of the run in a folder.
 
     Raises:
-        DatasetError: There is none, or it is not a manifest.
+        DatasetError: There is no manifest.
     """
     if path.is_dir():
         return get_manifest(Run(path))
@@ -47,10 +47,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def get_manifest(run: Run) -> dict[str, Any]:
-    """The manifest of a run: from its journal, else from the file beside it.
+    """Return the manifest of a run: from its journal, or from the file beside it.
 
     Raises:
-        DatasetError: The run has none.
+        DatasetError: The run has no manifest.
     """
     file = run.folder / FILE_NAME
     try:
@@ -77,7 +77,7 @@ def get_manifest(run: Run) -> dict[str, Any]:
 
 
 def is_unmodified(manifest: Mapping[str, Any]) -> bool:
-    """Whether the content of a manifest file is as Assay wrote it."""
+    """Whether the checksum of a manifest file is right."""
     content = {key: value for key, value in manifest.items() if key != "check"}
     return manifest.get("check") == digest_json(content)
 
@@ -94,19 +94,19 @@ def _check_format(content: dict[str, Any], where: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedOptions:
-    """The options of a run that was, ready to be used again."""
+    """The options of a stored run."""
 
     spec: RunSpec
     manifest: Mapping[str, Any]
     given: tuple[str, ...]
-    """Options that were given beside it and are not as they were."""
+    """Overrides that differ from the stored options."""
 
     missing: tuple[str, ...]
-    """Secrets that were not kept and not given again."""
+    """Redacted options that were not given again."""
 
 
 def load_options(manifest: Mapping[str, Any], overrides: Mapping[str, Any]) -> RecordedOptions:
-    """The options of a manifest, those given beside it on top; arguments of the model are merged key by key."""
+    """Load the options of a manifest with overrides; model arguments are merged key by key."""
     known = {name for name, _, _ in list_options()}
     unknown = sorted(set(manifest["options"]) - known)
     if unknown:
@@ -130,7 +130,7 @@ def load_options(manifest: Mapping[str, Any], overrides: Mapping[str, Any]) -> R
         options[name] = {**old, **value} if both else value  # type: ignore[dict-item]
     for one, other in (("samples", "limit"), ("limit", "samples")):
         if overrides.get(one) is not None and other not in overrides:
-            options[other] = None  # the two exclude each other; the one that was given counts
+            options[other] = None  # they exclude each other; the override wins
     missing = tuple(f"{name}.{key}" for name, key in hidden if key not in options[name])
     missing += tuple(f"judge {word}" for word in masked if "judge" not in overrides)
     spec = RunSpec.of(options)
@@ -139,12 +139,12 @@ def load_options(manifest: Mapping[str, Any], overrides: Mapping[str, Any]) -> R
 
 
 def _drop_redacted(word: str) -> str:
-    """`name,key=value` without the pairs whose value was not kept."""
+    """Drop the redacted pairs of `name,key=value`."""
     return ",".join(part for part in word.split(",") if not part.endswith(f"={_REDACTED}"))
 
 
 def _resolve_paths(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with relative paths that only lead somewhere from where the run was started made absolute."""
+    """Resolve relative paths that exist only relative to the folder where the run was started."""
     options = dict(manifest["options"])
     start = Path(str(manifest.get("folder") or "."))
     paths = [str(task.get("path") or "") for task in manifest.get("tasks", {}).values()]
@@ -155,7 +155,7 @@ def _resolve_paths(manifest: Mapping[str, Any]) -> dict[str, Any]:
         elsewhere = start / word
         try:
             return str(elsewhere) if not Path(word).exists() and elsewhere.exists() else word
-        except (OSError, ValueError):  # a text no file can be called
+        except (OSError, ValueError):  # not a valid file name
             return word
 
     def task(word: str) -> str:

@@ -1,4 +1,4 @@
-"""What a run is called and where it is kept: readable, and the same for the same work."""
+"""Name runs and their folders: readable, and the same for the same work."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = [
 ]
 
 _DIGEST_LENGTH = 8
-"""Digits of the hash in a run's name. The whole hash is kept in the journal, so two runs of one name are noticed."""
+"""Digits of the hash in a run id. The journal has the whole hash, so a collision is noticed."""
 
 
 def get_output_folder(spec: RunSpec) -> Path:
-    """`--output_path` (a folder, or the folder of a `.json` file), else `./assay-runs`."""
+    """Return `--output_path` (a folder, or the folder of a `.json` file), or `./assay-runs`."""
     if spec.output_path is None:
         return Path("assay-runs")
     path = Path(spec.output_path).expanduser()
@@ -37,7 +37,7 @@ def get_output_folder(spec: RunSpec) -> Path:
 
 
 def move_output_beside(spec: RunSpec, folder: Path) -> RunSpec:
-    """The options with result files beside the folder of the run: it may have been moved, or copied."""
+    """Write result files beside the folder of the run, which may have been moved."""
     if spec.output_path is None or get_output_folder(spec).resolve() == folder.resolve().parent:
         return spec
     path = Path(spec.output_path)
@@ -46,14 +46,13 @@ def move_output_beside(spec: RunSpec, folder: Path) -> RunSpec:
 
 
 def list_result_options(spec: RunSpec) -> dict[str, Any]:
-    """The options that decide prompts, answers and scores; tasks and models count by what they are, not by name."""
+    """Return the options that affect prompts, answers and scores. Tasks and models enter by content, not by name."""
     named = ("tasks", "model", "model_args", "judge", "judge_args")
     return {key: value for key, value in spec.shape().items() if key not in named}
 
 
 def compute_task_digests(spec: RunSpec, task_spec: TaskSpec, task: Task) -> dict[str, str]:
-    """The hashes of a task as a run asks it: of the file with its helpers, of the data, and of both with the way of
-    asking. Apart, so that a later look can say what changed."""
+    """Hash a task as a run uses it: the file with its helpers, the data, and both with the options."""
     config, data = digest_spec(task_spec), digest_data(task)
     whole = digest_json({"spec": config, "data": data, "shape": list_result_options(spec)})
     return {"digest": whole, "config_digest": config, "data_digest": data}
@@ -65,12 +64,12 @@ def compute_run_digest(
     tasks: Mapping[str, str],
     judges: Mapping[str, Mapping[str, str]],
 ) -> str:
-    """The same for the same work: re-issuing a command finds its run."""
+    """Hash a run: the same for the same work, so that repeating a command finds its run."""
     parts: dict[str, Any] = {
         "identity": dict(identity),
         "shape": list_result_options(spec),
         "tasks": dict(tasks),
-        "assay": assay_version(),  # a metric that was corrected must reach the numbers
+        "assay": assay_version(),  # a corrected metric must change the numbers
     }
     if judges:
         parts["judges"] = {name: dict(facts) for name, facts in judges.items()}
@@ -78,10 +77,9 @@ def compute_run_digest(
 
 
 def build_run_name(spec: RunSpec, model: str, digest: str) -> str:
-    """A name people can read: the model, the first task, how many more there are, the start of the hash.
+    """Build a readable name: the model, the first task, the number of others, the start of the hash.
 
-    A run that keeps its tokens is the same work, hence the same hash, in a folder of its own: one that was made without
-    them has nothing to show.
+    A run with `--token_logprobs` has the same hash and its own folder, because a run without them has no tokens to show.
     """
     words = [model, sorted(spec.tasks)[0].rstrip("/").removesuffix(".yaml")]
     slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)

@@ -1,4 +1,4 @@
-"""Sweeps: models times settings, each pair one run of the same tasks, written in one YAML file.
+"""Read sweep files: each combination of model and setting is a run of the same tasks.
 
     models:
       - embedded
@@ -29,10 +29,10 @@ __all__ = ["Sweep", "SweepRun", "read_sweep"]
 
 _KEYS = ("models", "tasks", "settings", "options")
 _SHARED_OPTIONS = ("output_path",)
-"""Options of the sweep as a whole: all its runs are kept in one place."""
+"""Options that all runs of a sweep share."""
 
 _IDENTIFYING_ARGUMENTS = ("pretrained", "model", "model_version", "model_name", "base_url")
-"""Arguments that tell two models of one adapter apart."""
+"""Arguments that identify a model of an adapter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +40,14 @@ class SweepRun:
     """One run of a sweep."""
 
     model: str
-    """What its model is called in the table."""
+    """The name of its model in the table."""
 
     setting: str
-    """What its setting is called; empty when there is only one."""
+    """The name of its setting; empty if there is only one."""
 
     spec: RunSpec
     options: Mapping[str, Any]
-    """What `spec` was made from: only what somebody gave."""
+    """The options `spec` was made from, without defaults."""
 
     @property
     def name(self) -> str:
@@ -57,26 +57,26 @@ class SweepRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What a sweep file says."""
+    """The content of a sweep file."""
 
     path: Path
     runs: tuple[SweepRun, ...]
 
     @property
     def name(self) -> str:
-        """The file's name without its ending."""
+        """The file name without its extension."""
         return self.path.stem
 
 
 def read_sweep(path: str | Path, given: Mapping[str, Any] | None = None) -> Sweep:
-    """The runs a file asks for.
+    """Read the runs of a sweep file.
 
     Args:
         path: The YAML file.
-        given: Options for all runs; they win over the file's.
+        given: Options for all runs, which override the file.
 
     Raises:
-        Problems: Everything that is wrong with the file.
+        ErrorGroup: All errors in the file.
     """
     path = Path(path).expanduser()
     said = _require_mapping(read_yaml(path, "sweep"), str(path))
@@ -109,14 +109,14 @@ def _combine(
     settings: Sequence[tuple[str, dict[str, Any]]],
     given: Mapping[str, Any],
 ) -> tuple[SweepRun, ...]:
-    """Every model with every setting; all that is wrong with any of them at once."""
+    """Combine every model with every setting; report all errors at once."""
     _check_names(path, "models", [name for name, _ in models])
     _check_names(path, "settings", [name for name, _ in settings])
     cells, problems = [], []
     for model, of_model in models:
         for setting, of_setting in settings:
             options = {**shared, **of_model, **of_setting, **given}
-            for key in ("model_args", "gen_kwargs", "metadata"):  # the setting adds to what the model says
+            for key in ("model_args", "gen_kwargs", "metadata"):  # the setting extends the model's arguments
                 options = _merge_arguments(key, options, [shared, of_model, of_setting, given])
             name = f"{model}, {setting}" if setting else model
             try:
@@ -132,7 +132,7 @@ def _combine(
 
 
 def _merge_arguments(key: str, options: dict[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Arguments given as mappings are joined; a text replaces what came before."""
+    """Merge arguments given as mappings; a string replaces earlier ones."""
     held = [part[key] for part in parts if key in part]
     if len(held) < 2 or not all(isinstance(value, Mapping) for value in held):
         return options
@@ -140,7 +140,7 @@ def _merge_arguments(key: str, options: dict[str, Any], parts: Sequence[Mapping[
 
 
 def _deduplicate(problems: Sequence[AssayError]) -> list[AssayError]:
-    """Each problem once, although it is one of several runs."""
+    """Report each error once, even if several runs have it."""
     return list({(error.what, error.hint): error for error in problems}.values())
 
 
@@ -154,7 +154,7 @@ def _check_names(path: Path, key: str, names: Sequence[str]) -> None:
 
 
 def _parse_model(entry: Any, where: str) -> tuple[str, dict[str, Any]]:
-    """A model by its name, or with its options."""
+    """Parse a model: its name, or its options."""
     if isinstance(entry, str):
         return entry, {"model": entry}
     name, options = _parse_entry(entry, where, needs_name=False)
@@ -164,7 +164,7 @@ def _parse_model(entry: Any, where: str) -> tuple[str, dict[str, Any]]:
 
 
 def _name_model(options: Mapping[str, Any]) -> str:
-    """What a model without a name is called."""
+    """Name a model that has no `name`."""
     arguments = options.get("model_args")
     telling = (
         [str(arguments[key]) for key in _IDENTIFYING_ARGUMENTS if key in arguments]
@@ -175,7 +175,7 @@ def _name_model(options: Mapping[str, Any]) -> str:
 
 
 def _parse_entry(entry: Any, where: str, *, needs_name: bool = True) -> tuple[str, dict[str, Any]]:
-    """The name and the options of a model or a setting."""
+    """Parse the name and the options of a model or a setting."""
     options = {str(key).replace("-", "_"): value for key, value in _require_mapping(entry, where).items()}
     name = str(options.pop("name", "") or "")
     known = {option for option, _, _ in list_options()} - set(_SHARED_OPTIONS)

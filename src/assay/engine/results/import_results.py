@@ -1,4 +1,4 @@
-"""Results another harness left behind, made a run of ours: shown, compared and exported like any other."""
+"""Import results of another harness as a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["import_results"]
 
 
 def import_results(path: str | Path, output_path: str | Path | None = None) -> tuple[Path, bool]:
-    """Keep the results at a place as a run.
+    """Import results as a run.
 
     Args:
         path: A folder of results, a results file, or a samples file of lm-eval or lmms-eval.
@@ -37,7 +37,7 @@ def import_results(path: str | Path, output_path: str | Path | None = None) -> t
         The run's folder, and whether it is new: the same files are imported once.
 
     Raises:
-        UnknownName: Nothing there is a result.
+        UnknownName: There are no results.
         DatasetError: A file is not what it should be.
     """
     place = Path(path).expanduser()
@@ -73,7 +73,7 @@ def _build_name(run: ImportedRun) -> str:
 
 
 def _read_estimates(source: ScoreTableSource) -> list[Estimate]:
-    """What the results say, with intervals where they are means; without results, the means of the scores."""
+    """Read the estimates, with intervals for means; without a results file, compute the means of the scores."""
     sheets = {task: source.read_score_table(task) for task in source.tasks}
     told = source.read_estimates()
     if not told:
@@ -88,7 +88,7 @@ def _add_interval(estimate: Estimate, sheet: ScoreTable | None) -> Estimate:
         return estimate
     scored = replace(estimate, scored=len(scores), unscored=len(column.values) - len(scores))
     if len(scores) < 2 or abs(float(scores.mean()) - estimate.value) > 1e-9:
-        return scored  # not the mean of these
+        return scored  # not the mean of these scores
     found = mean_interval(scores)
     return replace(scored, interval=(found.low, found.high), interval_method=found.method)
 
@@ -115,5 +115,5 @@ def _estimate_means(sheet: ScoreTable) -> list[Estimate]:
 
 
 def _to_scores(values: Sequence[object]) -> NDArray[np.float64] | None:
-    """The scores that are there; None where something is no number."""
+    """Return the scores that exist; None if a value is not a number."""
     return plain_floats([value for value in values if value is not None])

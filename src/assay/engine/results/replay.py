@@ -1,4 +1,4 @@
-"""A model that answers out of what was answered before: a stored run, or a samples file of either harness.
+"""A model that replays recorded responses: of a stored run, or of a samples file of lm-eval or lmms-eval.
 
     assay run --model replay --model_args run=latest --tasks my_task
     assay run --model replay --model_args file=samples_gsm8k_2026-01-01.jsonl --tasks gsm8k
@@ -35,7 +35,7 @@ _NOT_FOUND = "not found"
 
 
 class ReplayModel:
-    """Gives answers that were given before.
+    """Replays recorded responses.
 
     >>> ReplayModel(run="latest").name
     'replay'
@@ -59,30 +59,30 @@ class ReplayModel:
 
     @property
     def traits(self) -> Traits:
-        """What the model of the run could do, so that prompts are made as they were for it; a file may hold anything."""
+        """The traits of the recorded model, so that prompts are rendered as for it; a file supports everything."""
         known = self._about.get("abilities") if self._run else None
         abilities: frozenset[Ability] = frozenset(known or get_args(Ability))
         return Traits(abilities=abilities, window=256)
 
     @property
     def prompted_as(self) -> str:
-        """The name under which task files prompted the model of the run."""
+        """The model name that task files got when the run was recorded."""
         return str(self._manifest["options"].get("model", "")) if self._run else ""
 
     async def identify(self) -> Mapping[str, str]:
-        """Whose answers they are."""
+        """Identify the recorded model."""
         if not self._run:
             return {"name": self.name, "files_sha256": await asyncio.to_thread(_hash_files, self._paths)}
         identity = {f"model_{key}": str(value) for key, value in self._about["identity"].items()}
         return {"name": self.name, "run": str(self._manifest["digest"]), **identity}
 
     async def open(self) -> None:
-        """Read the file; a run is looked into when it is asked."""
+        """Read the file; a run is read on demand."""
         if not self._run and self._samples is None:
             self._samples = await asyncio.to_thread(SampleFiles, self._paths)
 
     async def close(self) -> None:
-        """Let go of the run and of what was read."""
+        """Close the run and drop the file."""
         self._samples = None
         if "_source" in self.__dict__:
             self._source.close()

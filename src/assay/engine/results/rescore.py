@@ -1,7 +1,7 @@
-"""`score`: filters, metrics and judges applied once more to the answers a run has. Its model is never opened.
+"""`score`: apply filters, metrics and judges again to the responses of a run, without its model.
 
-A scoring is kept like a run, in `scorings/<number>` inside the run's folder, and made by the same engine: the answers
-come out of the run's journal, and the model only stands for the real one. What the run said before stays.
+A scoring is stored like a run, in `scorings/<number>` inside the run's folder, and made by the same engine: responses come
+from the run's journal. The original results stay.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["Scoring", "ScoringSelection", "rescore"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringSelection:
-    """What is to be scored again: nothing named means everything."""
+    """What to score again; empty means everything."""
 
     tasks: Sequence[str] = ()
     filters: Sequence[str] = ()
@@ -48,23 +48,23 @@ class ScoringSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """A run scored once more."""
+    """A run that was scored again."""
 
     run: Run
-    """The numbers, as of a run."""
+    """The results, as a run."""
 
     changed: Mapping[str, Sequence[str]]
-    """Task -> what judges it otherwise than when the run was asked."""
+    """Task -> filters and metrics that changed since the run."""
 
     notes: tuple[str, ...] = ()
-    """Whatever else changed since and may matter."""
+    """Other changes that may matter."""
 
     changed_documents: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
-    """(task, filter, metric) -> documents whose score is another one now."""
+    """(task, filter, metric) -> number of documents whose score changed."""
 
 
 Manifests = tuple[Mapping[str, Any], Mapping[str, Any]]
-"""As it was when the run was asked, and as it is now."""
+"""The manifest of the run, and the manifest now."""
 
 
 async def rescore(
@@ -76,12 +76,12 @@ async def rescore(
     executor: Executor,
     folder: Path | None = None,
 ) -> Scoring:
-    """Score a run again; into a folder of its own, or where `folder` says (a trial).
+    """Score a run again, into a new folder or into `folder`.
 
-    `whole` is the plan of the run as its tasks are now, made with a model that only stands for the real one.
+    `whole` is the plan of the run with its tasks as they are now and a `RecordedModel`.
 
     Raises:
-        UserError: The questions changed: the answers the run has belong to others.
+        UserError: The prompts changed, so the recorded responses do not apply.
     """
     plan = _select(whole, run, wanted)
     place = folder or _make_folder(run.folder)
@@ -118,7 +118,7 @@ def _describe_scoring(run: Run, wanted: ScoringSelection) -> dict[str, Any]:
 
 
 def _list_changes(manifests: Manifests, plan: Plan) -> dict[str, list[str]]:
-    """What judges each task otherwise than when the run was asked; of the tasks as they are, not of what is wanted."""
+    """Return the filters and metrics of each task that changed since the run."""
     then, now = (manifest["tasks"] for manifest in manifests)
     changes = {name: list(list_scoring_changes(then[name], now[name])) for name in plan.tasks if name in then}
     return {name: what for name, what in changes.items() if what}
@@ -133,7 +133,7 @@ async def _score(
     cache: ResponseSource | None,
     executor: Executor,
 ) -> None:
-    """Let the engine judge what the run has."""
+    """Run the engine on the recorded responses."""
     started = time.monotonic()
     journal.set_facts({**collect_facts(plan), "manifest": manifest, "scoring": about}).result()
     write_manifest(plan.folder, manifest)
@@ -144,7 +144,7 @@ async def _score(
 
 
 class _RunAnswers:
-    """The answers of a run, and for its judges also those of the shared cache."""
+    """The responses of a run; for judges, also those in the shared cache."""
 
     def __init__(self, journal: Journal, model_digest: str, cache: ResponseSource | None) -> None:
         self._journal = journal
@@ -170,7 +170,7 @@ class _RunAnswers:
 
 
 def _select(plan: Plan, run: Run, wanted: ScoringSelection) -> Plan:
-    """The plan with the tasks, filters and metrics that are wanted."""
+    """Return the plan with the selected tasks, filters and metrics."""
     for task in wanted.tasks:
         if task not in run.tasks or task not in plan.tasks:
             raise UnknownName(
@@ -203,7 +203,7 @@ def _select_scoring(planned: PlannedTask, wanted: ScoringSelection) -> PlannedTa
 
 
 def _find_pipeline(spec: TaskSpec, planned: PlannedTask, name: str) -> PipelineSpec:
-    """The task's own filter pipeline of this name; else a registered filter, and the first of what it leaves."""
+    """Return the task's pipeline of this name, or a pipeline of the registered filter and `take_first`."""
     own = {pipeline.name: pipeline for pipeline in spec.pipelines}
     if name in own:
         return own[name]
@@ -215,7 +215,7 @@ def _find_pipeline(spec: TaskSpec, planned: PlannedTask, name: str) -> PipelineS
 
 
 def _find_metric(spec: TaskSpec, planned: PlannedTask, name: str) -> MetricSpec:
-    """The task's own entry for this metric; else the registered metric as it is."""
+    """Return the task's entry for this metric, or the registered metric."""
     own = {metric.name: metric for metric in spec.metrics}
     if name in own:
         return own[name]
@@ -228,7 +228,7 @@ def _find_metric(spec: TaskSpec, planned: PlannedTask, name: str) -> MetricSpec:
 
 
 def _make_folder(folder: Path) -> Path:
-    """`scorings/<number>`, made now, so that two scorings at once do not meet."""
+    """Create `scorings/<number>` at once, so that two scorings do not collide."""
     number = 1 + max((int(path.name) for path in (folder / SCORINGS_FOLDER).glob("[0-9]*")), default=0)
     while True:
         try:
@@ -243,7 +243,7 @@ def _make_folder(folder: Path) -> Path:
 
 
 def _check_same_questions(plan: Plan, before: Journal, after: Journal) -> None:
-    """Refuse when documents that were answered have no answer any more: they are asked otherwise now."""
+    """Raise if documents with a response have none now: their prompts changed."""
     unfinished = not before.is_finished()
     for task in plan.tasks:
         ended = {document: outcome for document, outcome, _ in before.read_outcomes(task)}
@@ -262,13 +262,13 @@ def _check_same_questions(plan: Plan, before: Journal, after: Journal) -> None:
 
 
 def _list_notes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
-    """What else changed: data, helper files, Assay's own scoring code."""
+    """Return other changes: data, helper files, Assay's scoring code."""
     drifts = compare_manifests(then, now)
     return tuple(f"{drift.kind}: {drift.what}" for drift in drifts if drift.kind in ("data", "code", "model"))
 
 
 def _count_changed_documents(plan: Plan, before: Run, after: Run) -> dict[tuple[str, str, str], int]:
-    """How many documents each metric judges otherwise than before."""
+    """Count the documents whose score changed, by metric."""
     counts: dict[tuple[str, str, str], int] = {}
     for task in plan.tasks:
         for old, new in _pair_verdicts(before.journal.read_verdicts(task), after.journal.read_verdicts(task)):
@@ -282,7 +282,7 @@ Verdicts = Iterator[tuple[str, str, int, str, Any]]
 
 
 def _pair_verdicts(before: Verdicts, after: Verdicts) -> Iterator[tuple[dict[Any, Any], dict[Any, Any]]]:
-    """The verdicts of each document, then and now; both come in document order."""
+    """Yield the old and new verdicts of each document, in document order."""
     old = groupby(before, key=lambda row: row[2])
     known: tuple[int, dict[Any, Any]] = (-1, {})
     for document, rows in groupby(after, key=lambda row: row[2]):

@@ -1,4 +1,4 @@
-"""What a journal says of its run, so that it can be shown, exported and repeated without the task files."""
+"""Collect what the journal records about its run, so that it can be shown and exported without the task files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def collect_facts(plan: Plan) -> dict[str, Any]:
-    """Options, plan, identity, versions; secrets removed."""
+    """Return options, plan, identity and versions, with secrets redacted."""
     return {
         "run_id": plan.run_id,
         "digest": plan.digest,
@@ -60,7 +60,7 @@ def collect_facts(plan: Plan) -> dict[str, Any]:
 
 
 def describe_start(plan: Plan) -> dict[str, Any]:
-    """What is told of a run that starts; secrets removed."""
+    """Return what sinks get when a run starts, with secrets redacted."""
     return {
         "time": time.time(),
         "run_id": plan.run_id,
@@ -74,7 +74,7 @@ def describe_start(plan: Plan) -> dict[str, Any]:
 
 
 def describe_billing(plan: Plan) -> dict[str, Any]:
-    """Who is paid for, and by which prices; the model under an empty name, judges under theirs."""
+    """Return billing names and price sources; the model has an empty name, judges their own."""
     prices = load_prices(plan.spec.prices)
     facts = {}
     for name, model in {"": plan.model, **{key: judge.model for key, judge in plan.judges.items()}}.items():
@@ -86,13 +86,13 @@ def describe_billing(plan: Plan) -> dict[str, Any]:
 
 
 def describe_sandbox(plan: Plan) -> dict[str, Any]:
-    """Where programs ran and what that kept them from; nothing when there were none."""
+    """Describe the sandbox and its isolation; empty if no program ran."""
     isolation = plan.programs.isolation
     return {} if isolation is None else {"sandbox": isolation.to_json()}
 
 
 def redact_options(spec: RunSpec) -> dict[str, Any]:
-    """The options as they are written down: without secrets, also not those in the words that describe a judge."""
+    """Return the options with secrets redacted, also inside `--judge`."""
     kept: dict[str, Any] = to_plain(redact_fields(asdict(spec)))
     return {**kept, "judge": [redact_assignments(word) for word in spec.judge]}
 
@@ -117,7 +117,7 @@ def _describe_task(planned: PlannedTask) -> dict[str, Any]:
 
 
 def _describe_filters(pipeline: Pipeline) -> dict[str, Any]:
-    """What the filters of a pipeline are called, whose they are, and which of them look at all documents at once."""
+    """Describe the filters of a pipeline: name, arguments, whether they are task code, whether they look across documents."""
     steps = [
         {
             "function": step.name,
@@ -138,13 +138,13 @@ def _describe_filters(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _to_json_argument(value: Any) -> Any:
-    """An argument of a filter; a function by its name."""
+    """Return an argument of a filter as JSON; a function by its name."""
     named = value.load() if isinstance(value, HelperFunction) else value
     return getattr(named, "__qualname__", None) or to_plain(value) if callable(named) else to_plain(value)
 
 
 def describe_group(members: Sequence[PlannedTask]) -> dict[str, Any]:
-    """What the tasks directly in a group have in common: n-shot where all agree, the direction of each metric."""
+    """Describe what the direct members of a group share: n-shot, and the direction of each metric."""
     shots = {get_num_fewshot(planned) for planned in members}
     directions: dict[str, bool | None] = {}
     for planned in members:
@@ -155,12 +155,12 @@ def describe_group(members: Sequence[PlannedTask]) -> dict[str, Any]:
 
 
 def get_num_fewshot(planned: PlannedTask) -> Any:
-    """How many examples each prompt has; a task that writes them into its text says so in its metadata."""
+    """Return the number of few-shot examples; `metadata.num_fewshot` overrides it for tasks with examples in their text."""
     return planned.spec.metadata.get("num_fewshot", planned.task.num_fewshot)
 
 
 def _to_json_config(value: Any) -> Any:
-    """A config value as JSON; functions as their source."""
+    """Return a config value as JSON; a function as its source."""
     if isinstance(value, HelperFunction):
         try:
             return inspect.getsource(value.load())

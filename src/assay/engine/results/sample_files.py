@@ -1,8 +1,8 @@
-"""Answers out of samples files: lm-evaluation-harness's `samples_<task>_<date>.jsonl`, lmms-eval's `<date>_samples_<task>.jsonl`,
-and those that Assay writes in their forms.
+"""Read responses from samples files: `samples_<task>_<date>.jsonl` of lm-eval, `<date>_samples_<task>.jsonl` of lmms-eval, and
+those that Assay exports.
 
-A row of lm-eval holds the exact arguments of each request, so an answer is found by them. A row of lmms-eval holds the
-number of the document and the text of its first request only: enough for tasks that ask once and generate, not for choices.
+A row of lm-eval has the exact arguments of each request, which identify the response. A row of lmms-eval has only the index
+of the document and the text of its first request: enough for tasks that ask once and generate, not for choices.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Value = str | LogProbability
 
 
 class ResponseNotFound(LookupError):
-    """A request whose answer the files do not hold; says why."""
+    """The files have no response to a request."""
 
 
 @dataclass(slots=True)
 class _RecordedResponses:
-    """The answers to one question, one for each repeat, by the number of the document they were given for."""
+    """The responses to one request, one per repeat, by document."""
 
     by_document: dict[int, list[Value]] = field(default_factory=dict)
 
@@ -44,20 +44,20 @@ class _RecordedResponses:
 
 
 class SampleFiles:
-    """Everything the files answer, held in memory."""
+    """All responses of the files, in memory."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         """Read them.
 
         Raises:
-            DatasetError: A line is not JSON, or not of such a file.
+            DatasetError: A line is not JSON, or not a row of a samples file.
         """
         self._exact: dict[tuple[str, ...], _RecordedResponses] = {}
         self._settings: dict[str, list[str]] = {}
-        """Prompt -> the settings it was asked with, to say what is different."""
+        """Prompt -> its generation settings, for error messages."""
 
         self._numbered: dict[tuple[str, int], dict[str, list[Value]]] = {}
-        """(file, document) -> text of the question -> answers: of lmms-eval."""
+        """(file, document) -> prompt -> responses, for files of lmms-eval."""
 
         for path in paths:
             for number, row in _read_rows(path):
@@ -74,7 +74,7 @@ class SampleFiles:
         """The answer to a request.
 
         Raises:
-            NotFound: The files do not hold it.
+            ResponseNotFound: The files have no response.
         """
         keys = _build_keys(request)
         for key in keys:
@@ -104,7 +104,7 @@ class SampleFiles:
         if "arguments" not in row:
             answers = row["resps"] if "resps" in row else [row["filtered_resps"]]
             if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-                answers = []  # several requests, or none: it does not say which is which
+                answers = []  # several requests: the row does not say which is which
             self._numbered.setdefault((_task_from_path(path), document), {})[str(row["input"])] = list(
                 answers
             )
@@ -132,10 +132,10 @@ class SampleFiles:
 
 
 def find_sample_files(path: Path) -> list[Path]:
-    """The file, or the samples files in a folder.
+    """Return the file, or the samples files in a folder.
 
     Raises:
-        DatasetError: There is none.
+        DatasetError: There is no samples file.
     """
     if path.is_file():
         return [path]
@@ -165,12 +165,12 @@ def _read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _task_from_path(path: Path) -> str:
-    """The task in the name of a file of lmms-eval: `20260101_120000_samples_mme.jsonl`."""
+    """Return the task in a file name of lmms-eval: `20260101_120000_samples_mme.jsonl`."""
     return path.stem.partition("samples_")[2]
 
 
 def _build_keys(request: Request) -> list[tuple[str, ...]]:
-    """What an answer may be kept under: the prompt as Assay writes it, and as lm-eval writes a chat."""
+    """Return the keys of a request: with the prompt as Assay writes it, and as lm-eval writes a chat."""
     prompts = [encode_prompt(request.prompt)]
     if request.prompt.chat and not request.prompt.has_media:
         messages = [{"role": one.role, "content": one.text} for one in request.prompt.messages]
@@ -183,7 +183,7 @@ def _build_keys(request: Request) -> list[tuple[str, ...]]:
 
 
 def _prompt_key(prompt: Any) -> str:
-    """A prompt as it is; a chat that lm-eval wrote as JSON in one form, whatever its spaces."""
+    """Normalize a prompt: a chat that lm-eval wrote as JSON, whatever its whitespace."""
     text = str(prompt)
     if text.startswith(("[{", "[ {")):
         try:
@@ -201,12 +201,12 @@ def _dump_settings(settings: Mapping[str, Any]) -> str:
 
 
 def parse_response(kind: str, answer: Any) -> Value:
-    """An answer as a samples file writes it, to a request of the kind `generate`, `likelihood` or `rolling`."""
+    """Parse a response of a samples file to a `generate`, `likelihood` or `rolling` request."""
     if kind == "generate":
         return str(answer)
     if kind == "rolling":
         return LogProbability(float(answer[0] if isinstance(answer, list) else answer))
-    if isinstance(answer, str):  # a pair that was written as text
+    if isinstance(answer, str):  # a pair written as a string
         answer = ast.literal_eval(answer)
     total, greedy = answer
     return LogProbability(float(total), greedy if isinstance(greedy, bool) else str(greedy) == "True")

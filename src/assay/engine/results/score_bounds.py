@@ -1,7 +1,7 @@
-"""What a score might be: its bounds where too many documents did not end as scored.
+"""Compute bounds of a score if too many documents were not scored.
 
-A published score counts an unparsed answer as wrong and leaves a failed request out. Neither is known; so the number is
-shown with what it would be if all of them were wrong, and if all were right.
+A published score counts unparsed answers as wrong and omits failed requests. The bounds show the score if all of them were wrong,
+and if all were right.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import replace
 from assay.core.endings import MIN_UNSCORED_SHARE_FOR_BOUNDS
 from assay.core.verdicts import Estimate
 from assay.engine.planning.records import PlannedTask
-from assay.stats.aggregations import aggregation_name
-from assay.stats.groups import Part, pool
+from assay.stats.aggregations import find_aggregation_name
+from assay.stats.groups import GroupPart, pool_parts
 from assay.store.journal.journal import Journal
 
 __all__ = ["add_bounds", "pool_bounds"]
 
 
 def add_bounds(planned: PlannedTask, estimates: Sequence[Estimate], journal: Journal) -> list[Estimate]:
-    """The estimates of a task, those between 0 and 1 with their bounds if more than 1 % of documents are in doubt."""
+    """Add bounds to estimates between 0 and 1 if more than 1 % of the documents were not scored."""
     endings = journal.count_outcomes(planned.task.name)
     total = sum(endings.values()) - endings.get("skipped", 0)
     in_doubt = total - endings.get("scored", 0)
@@ -38,14 +38,14 @@ def add_bounds(planned: PlannedTask, estimates: Sequence[Estimate], journal: Jou
 
 
 def _is_share(planned: PlannedTask, estimate: Estimate) -> bool:
-    """Whether the number is a mean of values between 0 and 1, as far as it tells: where nothing was scored, nobody knows."""
-    if aggregation_name(planned.scorer.find_report(estimate.metric).aggregation) != "mean":
+    """Whether the estimate is a mean of values between 0 and 1."""
+    if find_aggregation_name(planned.scorer.find_report(estimate.metric).aggregation) != "mean":
         return False
     return isinstance(estimate.value, (int, float)) and 0 <= estimate.value <= 1
 
 
 def _sum_scored(planned: PlannedTask, journal: Journal) -> dict[tuple[str, str], float | None]:
-    """(pipeline, metric) -> the sum over documents that ended as scored; None where a value is no share."""
+    """Return (pipeline, metric) -> the sum over scored documents; None if a value is outside 0 to 1."""
     in_doubt = {document for document, *_ in journal.read_outcomes(planned.task.name, exclude="scored")}
     sums: dict[tuple[str, str], float | None] = {}
     for pipeline, metric, document, kind, value in journal.read_verdicts(planned.task.name):
@@ -65,12 +65,12 @@ def _sum_scored(planned: PlannedTask, journal: Journal) -> dict[tuple[str, str],
 def pool_bounds(
     members: Sequence[Estimate], sizes: Sequence[int], *, weight_by_size: bool
 ) -> tuple[float, float] | None:
-    """The bounds of a group from those of its tasks; None where no task has any."""
+    """Pool the bounds of a group's tasks; None if no task has any."""
     if all(member.bounds is None for member in members):
         return None
     ends = []
     for side in (0, 1):
         values = [member.value if member.bounds is None else member.bounds[side] for member in members]
-        parts = [Part(value=value, stderr=None, size=size) for value, size in zip(values, sizes, strict=True)]
-        ends.append(pool(parts, weight_by_size=weight_by_size).value)
+        parts = [GroupPart(value=value, stderr=None, size=size) for value, size in zip(values, sizes, strict=True)]
+        ends.append(pool_parts(parts, weight_by_size=weight_by_size).value)
     return ends[0], ends[1]

@@ -1,4 +1,4 @@
-"""Which scores of a task `--stop_when` watches, and for which tasks it can do nothing."""
+"""Choose the metric that `--stop_when` watches in each task."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from assay.core.errors import InvalidOption
 from assay.core.options.stop_rules import StopRule
 from assay.engine.planning.records import PlannedTask
-from assay.stats.aggregations import aggregation_name
+from assay.stats.aggregations import find_aggregation_name
 
 __all__ = ["StopMetric", "find_stop_metric", "list_stop_warnings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopMetric:
-    """The scores that decide when a task has been asked enough."""
+    """The metric that a stop rule watches."""
 
     pipeline: str
     metric: str
     limits: tuple[float, float] = (0.0, 1.0)
-    """What they lie between."""
+    """The range of its values."""
 
     higher_is_better: bool = True
 
 
 def find_stop_metric(planned: PlannedTask, rule: StopRule) -> StopMetric | str:
-    """What the rule watches of a task; a text says why there is nothing."""
+    """Return the metric the rule watches; a text says why there is none."""
     scorer = planned.scorer
     if not planned.is_judged_per_document:
         return "its filters look at all documents together, so all have to be asked"
@@ -39,7 +39,7 @@ def find_stop_metric(planned: PlannedTask, rule: StopRule) -> StopMetric | str:
     means = [
         metric
         for metric in scorer.metrics
-        if aggregation_name(scorer.find_report(metric).aggregation) == "mean"
+        if find_aggregation_name(scorer.find_report(metric).aggregation) == "mean"
     ]
     found = next((metric for metric in means if name in ("", metric)), None)
     if found is None:
@@ -54,7 +54,7 @@ def find_stop_metric(planned: PlannedTask, rule: StopRule) -> StopMetric | str:
 
 
 def _find_range(planned: PlannedTask, metric: str) -> tuple[float, float]:
-    """The range a judge was told to use; between 0 and 1 where nobody says."""
+    """Return the range of a judge's scores; 0 to 1 by default."""
     for jury in planned.scorer.panels:
         parts = {f"{jury.spec.metric}_{part}" for part in jury.spec.judge.parts}
         limits = getattr(jury.spec.judge, "limits", None)
@@ -65,10 +65,10 @@ def _find_range(planned: PlannedTask, metric: str) -> tuple[float, float]:
 
 
 def list_stop_warnings(rule: StopRule, tasks: Mapping[str, PlannedTask]) -> list[str]:
-    """What the rule watches, and the tasks that are asked to the end for all that.
+    """Return notes: what the rule watches, and the tasks it cannot stop.
 
     Raises:
-        InvalidOption: It can be applied to no task at all.
+        InvalidOption: The rule applies to no task.
     """
     found = {name: find_stop_metric(planned, rule) for name, planned in tasks.items()}
     refused = {name: why for name, why in found.items() if isinstance(why, str)}

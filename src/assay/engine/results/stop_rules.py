@@ -1,4 +1,4 @@
-"""`--stop_when`: ask documents in random order until the score is sure enough.
+"""`--stop_when`: evaluate documents in random order until the interval is narrow enough.
 
 Documents are asked in rounds. Which ones a round holds is drawn beforehand from the run's seed, so that a stopped run goes on
 with the same ones, and each round is rendered in the dataset's order, so that every prompt is the one a whole run would ask.
@@ -28,13 +28,13 @@ from assay.store.runs.run import Run
 __all__ = ["TaskStopRule", "describe_stops", "make_stop_rules"]
 
 MIN_ROUND_SIZE = 32
-"""Documents of the first round."""
+"""Minimum number of documents in a round."""
 
 _LEVEL = 0.95
 
 
 class TaskStopRule:
-    """When one task has been asked enough."""
+    """The stop rule of one task."""
 
     def __init__(
         self,
@@ -48,22 +48,22 @@ class TaskStopRule:
         self.watched = watched
         self.key = (watched.pipeline, watched.metric)
         self.baseline = baseline
-        """Its scores by document, as they are."""
+        """The scores of the baseline, by document."""
 
         self.unread_documents = 0
-        """Documents of this round that are still to be opened."""
+        """Documents of this round that are not read yet."""
 
         self.asked = 0
         self.is_reached = False
         self.failure = ""
-        """Why the rule cannot be applied, where it cannot: everything is asked then."""
+        """Why the rule cannot be applied; all documents are evaluated then."""
 
         self._scores: dict[int, float] = {}
         target = rule.points / 100 if not rule.baseline else None
         self._sequence = ConfidenceSequence(len(order), level=_LEVEL, target=target)
 
     def rounds(self) -> Iterator[frozenset[int]]:
-        """The documents to ask next, until it is sure enough; the caller waits for one round before the next."""
+        """Yield the documents of the next round until the rule is reached; the caller finishes a round before the next."""
         while not self.is_reached and self.asked < len(self.order):
             chosen = self.order[self.asked : self.asked + self._choose_round_size()]
             self.unread_documents = len(chosen)
@@ -71,7 +71,7 @@ class TaskStopRule:
             self._check(chosen)
 
     def add(self, verdicts: Sequence[Verdict]) -> None:
-        """Take in what was judged."""
+        """Add verdicts."""
         for verdict in verdicts:
             if (verdict.pipeline, verdict.metric) != self.key or isinstance(verdict, Unscored):
                 continue
@@ -79,7 +79,7 @@ class TaskStopRule:
             self.add_score(verdict.document, value)
 
     def add_score(self, document: int, value: Any) -> None:
-        """Take in one score; one that is not in the range means that nobody can tell when to stop."""
+        """Add a score; a score outside the range disables the rule."""
         low, high = self.watched.limits
         if isinstance(value, (int, float)) and low <= value <= high:
             self._scores[document] = (float(value) - low) / (high - low)
@@ -92,7 +92,7 @@ class TaskStopRule:
 
     @property
     def interval(self) -> Interval:
-        """Of the score, or of what is gained on the baseline, over all documents, in the metric's own unit."""
+        """The interval of the score, or of the difference to the baseline, over all documents, in the unit of the metric."""
         found, (low, high) = self._sequence.interval, self.watched.limits
         start, span = (low, high - low) if self.baseline is None else (low - high, 2 * (high - low))
         return replace(found, low=start + span * found.low, high=start + span * found.high)
@@ -110,12 +110,12 @@ class TaskStopRule:
 
     @property
     def _points(self) -> float:
-        """What the rule asks for, in the metric's own unit."""
+        """The threshold of the rule, in the unit of the metric."""
         low, high = self.watched.limits
         return self.rule.points / 100 * (high - low)
 
     def _measure(self, document: int) -> float | None:
-        """A document's score between 0 and 1; against a baseline half of what is gained, moved between 0 and 1."""
+        """Return a document's score scaled to 0 to 1; with a baseline, the scaled difference."""
         score = self._scores.get(document)
         if self.baseline is None or score is None:
             return score
@@ -126,17 +126,17 @@ class TaskStopRule:
         return ((gain if self.watched.higher_is_better else -gain) + 1) / 2
 
     def _choose_round_size(self) -> int:
-        """How many more to ask: half of what it seems to take yet, so that few are asked in vain."""
+        """Choose the size of the next round: half of the documents that seem to be needed."""
         if self.failure:
             return len(self.order)
         if not self.asked or self.baseline is not None:
             return max(MIN_ROUND_SIZE, self.asked // 2)
         wanted = self.asked * (self.interval.half_width / self._points) ** 2
-        likely = wanted / (1 + wanted / len(self.order))  # asked without replacement
+        likely = wanted / (1 + wanted / len(self.order))  # sampling without replacement
         return max(MIN_ROUND_SIZE, int((likely - self.asked) / 2))
 
     def to_facts(self) -> dict[str, Any]:
-        """What became of the rule, for the journal."""
+        """Return the result of the rule for the journal."""
         found = self.interval
         return {
             "metric": self.key[1],
@@ -157,10 +157,10 @@ def _format_condition(rule: StopRule) -> str:
 
 
 def make_stop_rules(plan: Plan, journal: Journal) -> dict[str, TaskStopRule]:
-    """The rule for each task, with what the journal knows of its scores already.
+    """Make the rule of each task, with the scores in the journal.
 
     Raises:
-        InvalidOption: The rule names a run that cannot be compared with.
+        InvalidOption: The baseline run is not comparable.
     """
     if plan.spec.stop_when is None:
         return {}
@@ -180,7 +180,7 @@ def make_stop_rules(plan: Plan, journal: Journal) -> dict[str, TaskStopRule]:
 
 
 def _open_baseline(plan: Plan, rule: StopRule) -> Run | None:
-    """The run to compare with, looked for where this one is kept and in `./assay-runs`."""
+    """Open the baseline run, from the output folder or `./assay-runs`."""
     if not rule.baseline:
         return None
     return Run(find_run(rule.baseline, (get_output_folder(plan.spec), Path(DEFAULT_FOLDER))))
@@ -189,7 +189,7 @@ def _open_baseline(plan: Plan, rule: StopRule) -> Run | None:
 def _make_stop_rule(
     plan: Plan, planned: PlannedTask, rule: StopRule, baseline: Run | None
 ) -> TaskStopRule | None:
-    """None for a task the rule cannot be applied to: `plan.notes` say why."""
+    """Make the rule of a task; None if it does not apply (`plan.notes` say why)."""
     found = find_stop_metric(planned, rule)
     if isinstance(found, str):
         return None
@@ -203,10 +203,10 @@ def _make_stop_rule(
 
 
 def _read_baseline_scores(baseline: Run, planned: PlannedTask, found: StopMetric) -> dict[int, float]:
-    """What the baseline scored, by document.
+    """Return the scores of the baseline, by document.
 
     Raises:
-        InvalidOption: It was not asked the same documents.
+        InvalidOption: The baseline has other documents.
     """
     name, manifest = planned.task.name, baseline.facts.get("manifest")
     about = manifest.get("tasks", {}).get(name) if isinstance(manifest, dict) else None
@@ -230,7 +230,7 @@ def _read_baseline_scores(baseline: Run, planned: PlannedTask, found: StopMetric
 
 
 def describe_stops(plan: Plan, stops: Mapping[str, TaskStopRule], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What a journal says at the end: what the rules came to, and how many documents were asked."""
+    """Return the results of the rules for the journal, with the number of documents evaluated."""
     rule = parse_stop_rule(plan.spec.stop_when or "")
     refused = {
         name: (planned.documents, why)
@@ -249,7 +249,7 @@ def describe_stops(plan: Plan, stops: Mapping[str, TaskStopRule], facts: Mapping
 
 
 def _describe_unstoppable(refused: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
-    """Tasks the rule could not be applied to."""
+    """Describe tasks to which the rule does not apply."""
     return {
         name: {"asked": count, "documents": count, "reached": False, "why_not": why}
         for name, (count, why) in refused.items()

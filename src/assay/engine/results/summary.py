@@ -1,5 +1,5 @@
-"""`summarise`: verdicts to estimates, for tasks and groups. Reads the journal, so a resumed run and an
-uninterrupted one take the same path and give the same bits."""
+"""`summarise`: turn verdicts into estimates of tasks and groups. Reads the journal, so that a resumed run and an uninterrupted
+one give identical numbers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from assay.engine.planning.decontamination import SUFFIX, find_contaminated_docu
 from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.results.confidence_intervals import compute_group_interval, compute_task_interval
 from assay.engine.results.score_bounds import add_bounds, pool_bounds
-from assay.stats.aggregations import aggregate, is_ours
-from assay.stats.cluster_errors import clustered_error, plain_error, scores_in
-from assay.stats.groups import Part, pool
+from assay.stats.aggregations import accepts_any_sequence, aggregate
+from assay.stats.cluster_errors import compute_clustered_error, compute_plain_error, extract_scores
+from assay.stats.groups import GroupPart, pool_parts
 from assay.stats.standard_errors import Draws, standard_error
 from assay.stats.value_list import Values
 from assay.store.journal.journal import Journal
@@ -32,11 +32,11 @@ __all__ = ["estimate_group", "estimate_task", "summarise"]
 
 
 AGGREGATION_TIME_FACTOR = 10
-"""An aggregation, which sees all documents, may take this many times what helpers may take for one."""
+"""An aggregation sees all documents, so its time limit is this many times that of one document."""
 
 
 def summarise(plan: Plan, journal: Journal) -> list[Estimate]:
-    """Every estimate of a run: tasks in plan order, then groups."""
+    """Return every estimate of a run: tasks in plan order, then groups."""
     with current_timer().override_limit(AGGREGATION_TIME_FACTOR * plan.spec.helper_timeout):
         return _estimate_all(plan, journal)
 
@@ -72,7 +72,7 @@ def _estimate_all(plan: Plan, journal: Journal) -> list[Estimate]:
 def _estimate_uncontaminated(
     plan: Plan, planned: PlannedTask, journal: Journal, contaminated: Mapping[int, str]
 ) -> list[Estimate]:
-    """The same numbers over the documents that were not found in the corpus."""
+    """Estimate the metrics over the documents that are not in the corpus."""
     name = planned.task.name
     kept = (row for row in journal.read_verdicts(name) if row[2] not in contaminated)
     failures = journal.read_outcomes(name, only="failed")
@@ -97,9 +97,9 @@ def estimate_task(
     draws: Draws = "lm_eval",
     arguments: Any = None,
 ) -> list[Estimate]:
-    """The numbers of one task from (pipeline, metric, document, kind, value) rows in document order.
+    """Estimate the metrics of a task from (pipeline, metric, document, kind, value) rows in document order.
 
-    `arguments` is what aggregations with a parameter `args` are given: the options of the run.
+    `arguments` are the options of the run, for aggregations with a parameter `args`.
     """
     name = planned.task.name
     values: dict[tuple[str, str], Values] = {}
@@ -114,7 +114,7 @@ def estimate_task(
                 column = values[key] = Values()
             column.append(value)
     lost = max(unscored.values(), default=0)
-    for key in values:  # a metric the task does not announce cannot be missed by name, only by number
+    for key in values:  # an undeclared metric: assume it misses as many documents as the others
         if key[1] not in planned.scorer.metrics:
             unscored.setdefault(key, lost)
     order = {metric: at for at, metric in enumerate(planned.scorer.metrics)}
@@ -123,7 +123,7 @@ def estimate_task(
         {key for key in (*values, *unscored) if planned.scorer.is_reported(key[1])},
         key=lambda key: (pipelines.get(key[0], 99), order.get(key[1], len(order)), key[1]),
     )
-    if not keys and failed:  # nothing was answered: the denominator is shown all the same
+    if not keys and failed:  # nothing was answered: show the denominator
         keys = [(pipeline, metric) for pipeline in pipelines for metric in order]
     return [
         _estimate(
@@ -159,13 +159,13 @@ def _estimate(
     plain, clustered = _compute_document_errors(planned.spec, values)
     if values:
         try:
-            listed = values.items if is_ours(aggregation) else values.as_list()
+            listed = values.items if accepts_any_sequence(aggregation) else values.as_list()
             with current_timer():
                 value = aggregate(_bind_run_arguments(aggregation, arguments), listed)
                 stderr, method = standard_error(
                     aggregation, listed, metric=metric, iterations=iterations, draws=draws
                 )
-        except Exception:  # noqa: BLE001 - helper border: an aggregation may be the task's own
+        except Exception:  # noqa: BLE001 - user code: an aggregation of the task
             why = traceback.format_exc(limit=-2)
     found = compute_task_interval(planned.spec, aggregation, values, value) if iterations > 0 else (None, "")
     return Estimate(
@@ -188,7 +188,7 @@ def _estimate(
 
 
 def _bind_run_arguments(aggregation: Any, arguments: Any) -> Any:
-    """lmms-eval hands the options of the run to aggregations that take `args`: they write submission files."""
+    """Bind the run's options to aggregations with a parameter `args`, as lmms-eval does: they write submission files."""
     if not callable(aggregation) or not _accepts_run_arguments(aggregation):
         return aggregation
     return partial(aggregation, args=arguments)
@@ -197,23 +197,25 @@ def _bind_run_arguments(aggregation: Any, arguments: Any) -> Any:
 def _accepts_run_arguments(aggregation: Any) -> bool:
     try:
         return "args" in inspect.signature(aggregation).parameters
-    except (TypeError, ValueError):  # written in C: nothing to read
+    except (TypeError, ValueError):  # written in C: no signature
         return False
 
 
 def _compute_document_errors(spec: TaskSpec, values: Values) -> tuple[float | None, float | None]:
-    """Standard errors of the documents' own scores, independent and clustered, in lmms-eval's dialect."""
+    """Compute the plain and clustered standard errors that lmms-eval reports."""
     if not spec.dialect.reads_score_key:
         return None, None
-    scores, clusters = scores_in(values.as_list(), score_key=spec.score_key, cluster_key=spec.cluster_key)
+    scores, clusters = extract_scores(
+        values.as_list(), score_key=spec.score_key, cluster_key=spec.cluster_key
+    )
     try:
-        return plain_error(scores), clustered_error(scores, clusters)
-    except (TypeError, ValueError):  # a task may keep anything under its score key
+        return compute_plain_error(scores), compute_clustered_error(scores, clusters)
+    except (TypeError, ValueError):  # the score key may hold anything
         return None, None
 
 
 def build_run_arguments(spec: RunSpec, folder: Path) -> Namespace:
-    """The options of a run as lmms-eval's aggregations know them; files they write go into the run's folder."""
+    """Return the options of a run as lmms-eval's aggregations expect them; they write files into the run's folder."""
     return Namespace(
         **{item.name: getattr(spec, item.name) for item in fields(spec)} | {"output_path": str(folder)}
     )
@@ -222,10 +224,10 @@ def build_run_arguments(spec: RunSpec, folder: Path) -> Namespace:
 def estimate_group(
     group: GroupSpec, leaves: Sequence[str], by_task: Mapping[str, list[Estimate]]
 ) -> list[Estimate]:
-    """The numbers of a group from those of its tasks, never from those of groups inside it.
+    """Estimate the metrics of a group from its tasks, not from the groups inside it.
 
-    A task weighs as many documents as its best covered metric has, as in lm-eval: a metric that speaks of some
-    documents only weighs no less for it. Of a metric that is named twice, or meant by two names, the last one counts.
+    The weight of a task is the document count of its best covered metric, as in lm-eval. If a metric is listed twice, the last
+    entry counts.
     """
     sizes = {leaf: max((one.scored for one in by_task[leaf]), default=0) for leaf in leaves}
     estimates: dict[tuple[str, str], Estimate] = {}
@@ -246,11 +248,11 @@ def _estimate_group(
     group: GroupSpec, wanted: GroupMetric, members: list[Estimate], sizes: list[int]
 ) -> Estimate:
     shares = [
-        Part(value=one.value, stderr=one.stderr, size=size, interval=one.interval)
+        GroupPart(value=one.value, stderr=one.stderr, size=size, interval=one.interval)
         for one, size in zip(members, sizes, strict=True)
     ]
     pooled_error = True if group.dialect.always_pools_errors else None
-    pooled = pool(shares, weight_by_size=wanted.weight_by_size, pooled_error=pooled_error)
+    pooled = pool_parts(shares, weight_by_size=wanted.weight_by_size, pooled_error=pooled_error)
     estimate = _build_pooled_estimate(group.name, pooled, members)
     if not callable(wanted.aggregation):
         interval, how = compute_group_interval(shares, weight_by_size=wanted.weight_by_size)
@@ -261,7 +263,7 @@ def _estimate_group(
     try:
         with current_timer():
             value = wanted.aggregation([one.value for one in members], sizes, wanted.weight_by_size)
-    except Exception:  # noqa: BLE001 - helper border: an aggregation may be the group's own
+    except Exception:  # noqa: BLE001 - user code: an aggregation of the group
         why = traceback.format_exc(limit=-2)
     return replace(estimate, value=value, stderr=None, method="", why=why)
 
@@ -269,7 +271,7 @@ def _estimate_group(
 def _select_members(
     group: GroupSpec, wanted: GroupMetric, numbers: Sequence[Estimate]
 ) -> Iterator[list[Estimate]]:
-    """The numbers that are pooled together. lmms-eval takes every metric and filter whose names hold the text."""
+    """Yield the estimates to pool. lmms-eval takes every metric and filter whose name contains the text."""
     if group.dialect.matches_metric_substrings:
         meant = [one for one in numbers if wanted.metric in f"{one.metric},{one.pipeline}"]
         keys = dict.fromkeys((one.metric, one.pipeline) for one in meant)
@@ -284,7 +286,7 @@ def _select_members(
             yield members
 
 
-def _build_pooled_estimate(group: str, pooled: Part, members: list[Estimate]) -> Estimate:
+def _build_pooled_estimate(group: str, pooled: GroupPart, members: list[Estimate]) -> Estimate:
     return Estimate(
         task=group,
         metric=members[0].metric,

@@ -1,4 +1,4 @@
-"""`verify`: what a run was asked, held against what it would be asked now. Asks nothing, loads no weights."""
+"""`verify`: compare the prompts of a run with what they would be now. Sends nothing, loads no weights."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ __all__ = ["Verification", "get_current_identity", "verify"]
 MAX_EXAMPLES = 3
 _BATCH_SIZE = 256
 _EXCERPT_LENGTH = 200
-"""Characters of a text that are shown around the first place where two differ."""
+"""Characters to show around the first difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What drifted since a run, and what could not be looked at."""
+    """What changed since a run, and what could not be checked."""
 
     changes: tuple[ManifestChange, ...]
     unchecked: tuple[str, ...]
     documents: int
     requests: int
     warnings: tuple[str, ...] = ()
-    """What was not as it should be while it ran, whatever has changed since."""
+    """Irregularities during the run itself."""
 
 
 Identity = tuple[Mapping[str, str], str]
-"""Who the model is, and why that could not be found out, if it could not."""
+"""The identity of the model, and why it could not be determined."""
 
 
 async def get_current_identity(spec: RunSpec, manifest: Mapping[str, Any]) -> Identity:
-    """Who the model is now; as it was, where that cannot be found out."""
+    """Return the current identity of the model, or the recorded one if it cannot be determined."""
     try:
         model = make_model_from_options(spec)
         return dict(await model.identify()), ""
@@ -54,7 +54,7 @@ async def get_current_identity(spec: RunSpec, manifest: Mapping[str, Any]) -> Id
 
 
 def verify(run: Run, manifest: Mapping[str, Any], plan: Plan, identity: Identity) -> Verification:
-    """Render every document the run asked and compare; `plan` is that of its tasks as they are now."""
+    """Render every document of the run and compare; `plan` has the tasks as they are now."""
     now = make_manifest(plan)
     now["model"]["identity"] = identity[0]
     drifts = compare_manifests(manifest, now)
@@ -75,7 +75,7 @@ def verify(run: Run, manifest: Mapping[str, Any], plan: Plan, identity: Identity
 
 
 def _list_warnings(run: Run) -> Iterator[str]:
-    """A server that became another one in the middle of the run cannot be asked the same again."""
+    """Yield a warning if a server changed its identity during the run."""
     for who, names in run.served.items():
         first, *others = names
         for name in others:
@@ -85,7 +85,7 @@ def _list_warnings(run: Run) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _TaskDifferences:
-    """What differs in the documents of one task, counted, with the first of each kind."""
+    """Counts differences in the documents of one task, with examples."""
 
     documents: int = 0
     requests: int = 0
@@ -114,7 +114,7 @@ class _TaskDifferences:
 
 
 def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _TaskDifferences:
-    """Each document as it is in the journal and as it is rendered now."""
+    """Compare each document in the journal with its current rendering."""
     differences = _TaskDifferences()
     stored = run.journal.read_documents(planned.task.name)
     then = next(stored, None)
@@ -138,7 +138,7 @@ def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _TaskDifference
 
 
 def _render_documents(plan: Plan, planned: PlannedTask) -> Iterator[tuple[Document, Any, Any]]:
-    """(document, target, requests), as a run renders them; a text in the place of requests that cannot be made."""
+    """Yield (document, target, requests) as a run renders them; an error text instead of requests that fail."""
     task, random_state = planned.task, TaskRandomState(plan.spec.seed, planned.task.name)
     rendering, documents = task.start_pass(), iter(task.documents())
     digest = plan.model_digest
@@ -150,7 +150,7 @@ def _render_documents(plan: Plan, planned: PlannedTask) -> Iterator[tuple[Docume
                     requests = rendering.render_requests(document)
                     marks = [compute_fingerprint(digest, request.id) for request in requests]
                     content: Any = json.loads(rows.encode_requests(requests, marks))
-                except Exception as error:  # noqa: BLE001 - helper border: a template or helper may fail on any one document
+                except Exception as error:  # noqa: BLE001 - user code: a template or helper may fail on any document
                     content = f"{type(error).__name__}: {error}"
                 made.append((document, _render_target(planned, document), content))
         yield from made
@@ -159,7 +159,7 @@ def _render_documents(plan: Plan, planned: PlannedTask) -> Iterator[tuple[Docume
 def _render_target(planned: PlannedTask, document: Document) -> Any:
     try:
         return planned.task.target(planned.task.copy_for_code(document.fields))
-    except Exception:  # noqa: BLE001 - helper border: a target that cannot be made now is not the one there was
+    except Exception:  # noqa: BLE001 - user code: a target that fails now has changed
         return None
 
 
@@ -199,7 +199,7 @@ def _compare_document(
 
 
 def _index_requests(content: Mapping[str, Any]) -> dict[tuple[int, int], tuple[str, str, str]]:
-    """(number, repeat) -> (kind, prompt, continuation or settings)."""
+    """Return (index, repeat) -> (kind, prompt, continuation or settings)."""
     prompts = content["prompts"]
     return {
         (number, repeat): (kind, prompts[prompt], argument)
@@ -208,7 +208,7 @@ def _index_requests(content: Mapping[str, Any]) -> dict[tuple[int, int], tuple[s
 
 
 def _cut_around_difference(was: str, is_now: str) -> tuple[str, str]:
-    """Two texts around the first place where they differ."""
+    """Cut two texts around their first difference."""
     at = next(
         (at for at, (one, other) in enumerate(zip(was, is_now, strict=False)) if one != other),
         min(len(was), len(is_now)),

@@ -381,8 +381,8 @@ def _read_source(job: RecordingJob) -> dict[str, Any] | None:
         return None
     source: dict[str, Any] = {}
     for record in read_records(Path(job.documents), "tasks-*.jsonl*"):
-        if not any(fnmatchcase(record["task"], pattern) for pattern in job.tasks):
-            continue
+        if not job.groups and not any(fnmatchcase(record["task"], pattern) for pattern in job.tasks):
+            continue  # groups may contain any task
         if record.get("splits") is not None:
             source[record["task"]] = {"splits": record["splits"], "responses": dict(record["responses"])}
         else:

@@ -58,10 +58,10 @@ def test_no_arguments_show_the_help(assay_command: Assay) -> None:
 
 
 def test_help_names_every_option_of_a_run(assay_command: Assay) -> None:
-    from assay.core.runspec import run_options
+    from assay.core.options.run_spec import list_options
 
     out = assay_command("run", "--help").out
-    assert [name for name, _, _ in run_options() if f"--{name}" not in out] == []
+    assert [name for name, _, _ in list_options() if f"--{name}" not in out] == []
 
 
 def test_the_version_is_the_installed_one(assay_command: Assay) -> None:
@@ -343,6 +343,6 @@ def test_a_task_the_default_model_cannot_answer_is_shown_all_the_same(
 def test_options_that_reach_no_prompt_are_noted(workspace: Path, assay_command: Assay) -> None:
     seen = "from PIL import Image\n\n\ndef look(doc):\n    return [Image.new('RGB', (8, 8))]\n"
     path = write_task(workspace, helpers=seen, doc_to_visual=Function("utils.look"))
-    said = "sums: a model that chats gets the media and the question alone, --num_fewshot changes nothing"
+    said = "sums: chat models get only the media and the question, so --num_fewshot changes nothing"
     assert said in "".join(assay_command("plan", str(path), "--num_fewshot", "2")[1:])
     assert "changes nothing" not in "".join(assay_command("plan", str(path))[1:])

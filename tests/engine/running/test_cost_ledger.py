@@ -48,7 +48,7 @@ def test_every_response_is_priced_and_summed(workspace: Path) -> None:
     assert done.spent_by_task["sums"] == done.spent
     assert done.usage["tasks"]["sums"]["cost_usd"] == pytest.approx(6 * EACH)
     assert done.usage["billing"][""]["billed_as"] == "openai/gpt-4o-mini"
-    assert "6000 input tokens, 600 output tokens; $0.0013 by prices of 20" in done.table()
+    assert "6000 input tokens, 600 output tokens; $0.0013 at prices of 20" in done.table()
     assert assay.open_run(done.folder).spent == done.spent
 
 
@@ -100,7 +100,7 @@ def test_prices_of_the_user_count(workspace: Path) -> None:
     )
     done = run(workspace, Paid(), prices="mine.toml")
     assert done.spent.cost_usd == pytest.approx(6.0)
-    assert "$6.00 by prices of 2031-02-03" in done.table()
+    assert "$6.00 at prices of 2031-02-03" in done.table()
 
 
 def test_a_cost_the_service_names_itself_goes_before_the_table(workspace: Path) -> None:

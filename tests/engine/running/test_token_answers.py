@@ -98,7 +98,7 @@ def test_the_export_tells_them_and_the_samples_of_others_do_not(tasks: list[str]
 def test_a_model_that_tells_none_is_noted_in_the_plan_and_served_from_the_cache(tasks: list[str]) -> None:
     plan = planned(make_model(), tasks=tasks, token_logprobs=True)
     assert [note for note in plan.notes if "--token_logprobs" in note] == [
-        "--token_logprobs: `scripted` does not tell the log-probabilities of tokens, none are kept"
+        "--token_logprobs: `scripted` does not return token log probabilities"
     ]
     assert not any(
         "--token_logprobs" in note for note in planned(Teller(), tasks=tasks, token_logprobs=True).notes

@@ -16,7 +16,7 @@ from assay.engine.judging.documents import DocumentScorer, group_responses
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.records import Plan, PlannedTask
 from assay.scoring.pipelines import Pipeline
-from assay.stats.repeats import RepeatTable, repeat_summary
+from assay.stats.repeats import RepeatTable, summarise_repeats
 from assay.store.journal.journal import Journal
 from assay.user_code.random_state import TaskRandomState
 from assay.user_code.timeouts import current_timer
@@ -106,9 +106,9 @@ def summarise_repeats(plan: Plan, journal: Journal) -> list[dict[str, Any]]:
     facts = []
     for name, planned in plan.tasks.items():
         if planned.spec.repeats > 1:
-            tables = RepeatTable.tables(journal.read_repeats(name))
+            tables = RepeatTable.build_tables(journal.read_repeats(name))
             facts += [
-                {"task": name, "pipeline": pipeline, "metric": metric, **repeat_summary(table)}
+                {"task": name, "pipeline": pipeline, "metric": metric, **summarise_repeats(table)}
                 for (pipeline, metric), table in tables.items()
             ]
     return facts

@@ -42,9 +42,9 @@ def check_abilities(model: Model, task_spec: TaskSpec, requests: tuple[Request, 
     refuses = not traits.system and not traits.answers_without_system
     if refuses and any(_has_system(request) for request in requests):
         raise UnsupportedRequest(
-            f"the model `{model.name}` cannot answer `{task_spec.name}`: its chat template takes no system message",
+            f"the model `{model.name}` cannot answer `{task_spec.name}`: its chat template does not support system messages",
             where=task_spec.place("description") if task_spec.description else "--system_instruction",
-            hint="leave out --system_instruction, and --apply_chat_template where the task has a `description`",
+            hint="omit --system_instruction, or --apply_chat_template if the task has a `description`",
         )
 
 

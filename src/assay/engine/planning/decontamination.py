@@ -44,7 +44,7 @@ def read_corpus(path: Path) -> Iterator[str]:
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     if not files or not path.exists():
         raise InvalidOption(
-            f"there is no corpus in `{path}`", where=_WHERE, hint="a text or jsonl file, or a folder of them"
+            f"no corpus at `{path}`", where=_WHERE, hint="pass a text or jsonl file, or a folder of them"
         )
     for file in files:
         try:
@@ -62,4 +62,6 @@ def _parse_line(line: str, where: str) -> str:
         row = json.loads(line)
         return str(row["text"])
     except (ValueError, KeyError, TypeError):
-        raise InvalidOption("a line of a jsonl corpus must be an object with `text`", where=where) from None
+        raise InvalidOption(
+            "each line of a jsonl corpus must be an object with `text`", where=where
+        ) from None

@@ -61,9 +61,9 @@ def _check_same_plan(plan: Plan, known: dict[str, Any]) -> None:
     """Check the whole hash: a run id contains only 32 bits of it."""
     if known.get("digest", plan.digest) != plan.digest:
         raise AssayError(
-            f"another run is called `{plan.run_id}`, by a rare accident",
+            f"run id collision: another run is called `{plan.run_id}`",
             where=str(plan.folder),
-            hint="give another --output_path",
+            hint="pass another --output_path",
         )
 
 

@@ -53,14 +53,14 @@ def _compare_versions(then: Manifest, now: Manifest) -> Iterator[ManifestChange]
         *_list_changes(old.get("packages", {}), new.get("packages", {})),
     ]
     for name, was, is_now in changes:
-        yield ManifestChange(kind="versions", what=f"{name}: {_shorten(was)} then, {_shorten(is_now)} now")
+        yield ManifestChange(kind="versions", what=f"{name}: {_shorten(was)} before, {_shorten(is_now)} now")
 
 
 def _compare_code(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
     changed = [name for name, _, _ in _list_changes(then.get("code", {}), now.get("code", {}))]
     if changed:
         yield ManifestChange(
-            kind="code", what=f"Assay's own code changed: {', '.join(changed)}", count=len(changed)
+            kind="code", what=f"Assay's code changed: {', '.join(changed)}", count=len(changed)
         )
     helpers = [path for path, _, _ in _list_changes(_by_name(then), _by_name(now))]
     if helpers:
@@ -78,14 +78,14 @@ def _compare_model(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
     for key, was, is_now in _list_changes(old, new):
         kind = "template" if "template" in key else "model"
         yield ManifestChange(
-            kind=kind, what=f"the model's `{key}`: {_shorten(was)} then, {_shorten(is_now)} now"
+            kind=kind, what=f"the model's `{key}`: {_shorten(was)} before, {_shorten(is_now)} now"
         )
 
 
 def _compare_judges(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
     for name, was, is_now in _list_changes(then.get("judges", {}), now.get("judges", {})):
         yield ManifestChange(
-            kind="model", what=f"the judge `{name}`: {_shorten(was)} then, {_shorten(is_now)} now"
+            kind="model", what=f"the judge `{name}`: {_shorten(was)} before, {_shorten(is_now)} now"
         )
 
 
@@ -98,16 +98,16 @@ def _compare_options(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
             and name not in ("tasks", "model_args")
             and old[name] != new.get(name)
         ):
-            what = f"--{name}: {_shorten(old[name])} then, {_shorten(new.get(name))} now"
+            what = f"--{name}: {_shorten(old[name])} before, {_shorten(new.get(name))} now"
             yield ManifestChange(kind="settings", what=what)
 
 
 def _compare_tasks(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
     old, new = then.get("tasks", {}), now.get("tasks", {})
     for name in [name for name in old if name not in new]:
-        yield ManifestChange(kind="task", what=f"{name}: the task is not there any more")
+        yield ManifestChange(kind="task", what=f"{name}: the task no longer exists")
     for name in [name for name in new if name not in old]:
-        yield ManifestChange(kind="task", what=f"{name}: the task was not there then")
+        yield ManifestChange(kind="task", what=f"{name}: the task is new")
     for name, was in old.items():
         if name in new:
             yield from _compare_task(name, was, new[name])
@@ -116,21 +116,21 @@ def _compare_tasks(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
 def _compare_task(name: str, then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
     data_then, data_now = then.get("dataset", {}), now.get("dataset", {})
     if data_then.get("digest") != data_now.get("digest"):
-        counts = f"{data_then.get('documents')} documents then, {data_now.get('documents')} now"
-        yield ManifestChange(kind="data", what=f"{name}: the dataset is another one ({counts})")
+        counts = f"{data_then.get('documents')} documents before, {data_now.get('documents')} now"
+        yield ManifestChange(kind="data", what=f"{name}: the dataset changed ({counts})")
     if then.get("settings") != now.get("settings"):
         changes = [key for key, _, _ in _list_changes(then.get("settings") or {}, now.get("settings") or {})]
         yield ManifestChange(
             kind="settings", what=f"{name}: generation settings changed: {', '.join(changes)}"
         )
     if then.get("num_fewshot") != now.get("num_fewshot"):
-        what = f"{name}: {then.get('num_fewshot')} examples then, {now.get('num_fewshot')} now"
+        what = f"{name}: {then.get('num_fewshot')} examples before, {now.get('num_fewshot')} now"
         yield ManifestChange(kind="settings", what=what)
     scoring = [*list_scoring_changes(then, now)]
     if scoring:
         yield ManifestChange(kind="task", what=f"{name}: changed: {', '.join(scoring)}", count=len(scoring))
     elif then.get("config") != now.get("config"):
-        yield ManifestChange(kind="task", what=f"{name}: the task file or a helper beside it changed")
+        yield ManifestChange(kind="task", what=f"{name}: the task file or a helper changed")
 
 
 def list_scoring_changes(then: Manifest, now: Manifest) -> Iterator[str]:

@@ -35,7 +35,7 @@ def _note_dropped_system_messages(spec: RunSpec, model: Model, tasks: Mapping[st
     found = {"--system_instruction": list(tasks) if spec.system_instruction else []}
     found["`description`"] = [name for name, planned in tasks.items() if planned.spec.description]
     return [
-        f"{_format_names(names)}: the chat template of `{model.name}` takes no system message, {what} does not reach it"
+        f"{_format_names(names)}: the chat template of `{model.name}` has no system message, so {what} is dropped"
         for what, names in found.items()
         if names
     ]
@@ -49,7 +49,7 @@ def _note_options_without_effect(spec: RunSpec, tasks: Mapping[str, PlannedTask]
     if not flags or not alone:
         return []
     return [
-        f"{_format_names(alone)}: a model that chats gets the media and the question alone, {flags} changes nothing"
+        f"{_format_names(alone)}: chat models get only the media and the question, so {flags} has no effect"
     ]
 
 
@@ -60,16 +60,14 @@ def _note_unrendered_choices(tasks: Mapping[str, PlannedTask]) -> list[str]:
     ]
     if not found:
         return []
-    return [
-        f"{_format_names(found)}: choices in a list are asked as they are written, braces and all; `assay check` says how to write them"
-    ]
+    return [f"{_format_names(found)}: choices in a list are not rendered as templates; see `assay check`"]
 
 
 def _note_missing_token_logprobs(spec: RunSpec, model: Model) -> list[str]:
     """Note that the model does not return token log probabilities."""
     if not spec.token_logprobs or model.traits.tokens:
         return []
-    return [f"--token_logprobs: `{model.name}` does not tell the log-probabilities of tokens, none are kept"]
+    return [f"--token_logprobs: `{model.name}` does not return token log probabilities"]
 
 
 def _note_unusable_targets(model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
@@ -85,12 +83,10 @@ def _note_unusable_targets(model: Model, tasks: Mapping[str, PlannedTask]) -> li
     ]
     notes = []
     if without:
-        notes.append(
-            f"{_format_names(without)}: no `doc_to_target`, so `{model.name}` has nothing to answer with"
-        )
+        notes.append(f"{_format_names(without)}: no `doc_to_target`, so `{model.name}` cannot answer")
     if own:
         notes.append(
-            f"{_format_names(own)}: judged by own code, a judge or in rounds; full marks only where that takes the target for an answer"
+            f"{_format_names(own)}: scored by task code, a judge or a dialogue; the target scores 1.0 only if that accepts it as an answer"
         )
     return notes
 

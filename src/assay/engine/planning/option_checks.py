@@ -48,7 +48,7 @@ def check_data_root(spec: RunSpec) -> None:
         raise InvalidOption(
             f"the data folder `{spec.data_root}` does not exist",
             where="--data_root",
-            hint="it holds datasets laid out as on the hub",
+            hint="pass a folder with datasets laid out as on the hub",
         )
 
 

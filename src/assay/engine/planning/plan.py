@@ -267,7 +267,7 @@ def _render_first_document(task: Task) -> tuple[Document, tuple[Request, ...]]:
         if first is None:
             where = "--samples" if task.rendering.samples is not None else "--offset"
             raise InvalidOption(
-                f"no document of `{task.name}` is chosen", where=where, hint="ask at least one"
+                f"no document of `{task.name}` is selected", where=where, hint="ask at least one"
             )
         requests = task.start_pass().render_requests(first)
         task.target(copy_fields(first.fields))

@@ -41,7 +41,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise DatasetError(f"the manifest is not JSON: {error}", where=str(path)) from None
     if not isinstance(content, dict) or not isinstance(content.get("options"), dict):
         raise DatasetError(
-            "the file is not a manifest of a run", where=str(path), hint=f"a run's folder holds {FILE_NAME}"
+            "the file is not a run manifest", where=str(path), hint=f"run folders contain {FILE_NAME}"
         )
     return _check_format(content, str(path))
 
@@ -65,14 +65,14 @@ def get_manifest(run: Run) -> dict[str, Any]:
         return read_manifest(file)
     if "imported" in run.facts:
         raise DatasetError(
-            "the run was imported: nobody here knows how to ask its tasks again",
+            "the run was imported, so it cannot be repeated",
             where=str(run.folder),
-            hint="`assay run` with its tasks makes one that can be repeated; `assay compare` compares the two",
+            hint="evaluate its tasks with `assay run`, then use `assay compare`",
         )
     raise DatasetError(
         "the run has no manifest",
         where=str(run.folder),
-        hint="it was made by an older Assay; repeat its command",
+        hint="it was written by an older version of Assay; repeat its command",
     )
 
 
@@ -85,7 +85,7 @@ def is_unmodified(manifest: Mapping[str, Any]) -> bool:
 def _check_format(content: dict[str, Any], where: str) -> dict[str, Any]:
     if content.get("format", 0) > FORMAT:
         raise DatasetError(
-            f"the manifest was written by a newer Assay (format {content['format']}, this one knows {FORMAT})",
+            f"the manifest was written by a newer version of Assay (format {content['format']}, supported: {FORMAT})",
             where=where,
             hint="upgrade Assay",
         )
@@ -110,7 +110,7 @@ def load_options(manifest: Mapping[str, Any], overrides: Mapping[str, Any]) -> R
     known = {name for name, _, _ in list_options()}
     unknown = sorted(set(manifest["options"]) - known)
     if unknown:
-        raise InvalidOption(f"the manifest has options this Assay does not know: {', '.join(unknown)}")
+        raise InvalidOption(f"unknown options in the manifest: {', '.join(unknown)}")
     options = _resolve_paths(manifest)
     hidden = [
         (name, key)

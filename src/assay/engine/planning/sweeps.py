@@ -84,7 +84,7 @@ def read_sweep(path: str | Path, given: Mapping[str, Any] | None = None) -> Swee
         raise UnknownName(
             f"a sweep has no key `{unknown[0]}`",
             where=str(path),
-            hint=f"its keys are {', '.join(_KEYS)}; options of every run stand under `options`",
+            hint=f"its keys are {', '.join(_KEYS)}; options of all runs go under `options`",
         )
     models = [
         _parse_model(entry, f"{path}, models[{at}]")
@@ -149,7 +149,7 @@ def _check_names(path: Path, key: str, names: Sequence[str]) -> None:
         raise InvalidOption(
             f"two {key} are called `{twice[0]}`",
             where=f"{path}, {key}",
-            hint="give each a `name`, which is its title in the table",
+            hint="give each a `name`",
         )
 
 
@@ -206,7 +206,9 @@ def _get_list(said: Mapping[str, Any], key: str, path: Path) -> list[Any]:
         return [value]
     if not isinstance(value, list):
         raise InvalidOption(
-            f"`{key}` is not a list", where=f"{path}, {key}", hint="one entry a line, each with a dash"
+            f"`{key}` is not a list",
+            where=f"{path}, {key}",
+            hint="write one entry per line, each with a dash",
         )
     return value
 

@@ -43,10 +43,10 @@ def import_results(path: str | Path, output_path: str | Path | None = None) -> t
     place = Path(path).expanduser()
     opened = _open_results(place)
     if opened is None:
-        what = "holds no results of lm-eval or lmms-eval" if place.exists() else "is not there"
+        what = "contains no results of lm-eval or lmms-eval" if place.exists() else "does not exist"
         raise UnknownName(
             f"`{path}` {what}",
-            hint="give a folder with samples_<task>_<date>.jsonl, or such a file (--log_samples writes it)",
+            hint="pass a folder with samples_<task>_<date>.jsonl, or such a file (written with --log_samples)",
         )
     run, sheets = opened
     folder = Path(output_path or DEFAULT_FOLDER) / _build_name(run)

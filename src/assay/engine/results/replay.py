@@ -101,7 +101,7 @@ class ReplayModel:
         for request in window:
             answer = known.get(marks[request.id])
             if answer is None:
-                why = f"the run `{self._source.id}` was not asked this, or did not answer it"
+                why = f"the run `{self._source.id}` has no response to this request"
                 outcomes.append(Failure(request_id=request.id, kind=_NOT_FOUND, message=why))
             else:
                 outcomes.append(replace(answer, request_id=request.id))

@@ -194,9 +194,9 @@ def _select_scoring(planned: PlannedTask, wanted: ScoringSelection) -> PlannedTa
     if wanted.metrics:
         if spec.process_results is not None:
             raise InvalidOption(
-                f"the metrics of `{spec.name}` come out of its own `process_results`",
+                f"the metrics of `{spec.name}` come from its `process_results`",
                 where="--metric",
-                hint="leave --metric out, or name other tasks with --tasks",
+                hint="omit --metric, or select other tasks with --tasks",
             )
         spec = replace(spec, metrics=tuple(_find_metric(spec, planned, name) for name in wanted.metrics))
     return replace(planned, scorer=Scorer.from_spec(spec))
@@ -255,9 +255,9 @@ def _check_same_questions(plan: Plan, before: Journal, after: Journal) -> None:
         ]
         if lost:
             raise UserError(
-                f"{len(lost)} of {plan.tasks[task].documents} documents of `{task}` are asked otherwise now than "
-                f"when the run was made: the answers it has belong to other prompts (first: document {lost[0]})",
-                hint="`assay verify` shows what changed; `assay run --from` asks anew; --tasks leaves this task out",
+                f"{len(lost)} of {plan.tasks[task].documents} documents of `{task}` have other prompts than "
+                f"when the run was made, so its responses do not apply (first: document {lost[0]})",
+                hint="run `assay verify` to see what changed, `assay run --from` to ask again, or select other tasks with --tasks",
             )
 
 

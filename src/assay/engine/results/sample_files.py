@@ -39,7 +39,7 @@ class _RecordedResponses:
             return self.by_document[document]
         different = {tuple(map(str, values)) for values in self.by_document.values()}
         if len(different) > 1:
-            raise ResponseNotFound("the file has different answers to this for several other documents")
+            raise ResponseNotFound("the file has different responses to this request for several documents")
         return next(iter(self.by_document.values()))
 
 
@@ -65,9 +65,9 @@ class SampleFiles:
                     self._add_row(path, row)
                 except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
                     raise DatasetError(
-                        f"the row is not one of a samples file: {type(error).__name__}: {error}",
+                        f"not a row of a samples file: {type(error).__name__}: {error}",
                         where=f"{path}:{number}",
-                        hint="`file` names a samples file that lm-eval, lmms-eval or Assay wrote",
+                        hint="`file` must be a samples file of lm-eval, lmms-eval or Assay",
                     ) from None
 
     def find(self, request: Request) -> Value:
@@ -86,18 +86,20 @@ class SampleFiles:
         answers = self._numbered.get((request.task, request.document))
         if not isinstance(request, Generate):
             raise ResponseNotFound(
-                "the file has no answer to this"
+                "the file has no response to this request"
                 if answers is None
-                else "files of lmms-eval do not say which choices were asked for"
+                else "files of lmms-eval do not contain the choices"
             )
         if answers is not None:
             if request.prompt.text not in answers:
-                raise ResponseNotFound(f"document {request.document} was asked something else there")
+                raise ResponseNotFound(f"document {request.document} has another prompt in the file")
             return _get_repeat(answers[request.prompt.text], request.repeat)
         if asked := self._settings.get(keys[0][1]):
             own = _dump_settings(dict(request.settings.values))
-            raise ResponseNotFound(f"this was asked with other settings there: {asked[0]}, not {own}")
-        raise ResponseNotFound("the file has no answer to this")
+            raise ResponseNotFound(
+                f"the file has other generation settings for this prompt: {asked[0]}, not {own}"
+            )
+        raise ResponseNotFound("the file has no response to this request")
 
     def _add_row(self, path: Path, row: Mapping[str, Any]) -> None:
         document = int(row["doc_id"])
@@ -144,7 +146,7 @@ def find_sample_files(path: Path) -> list[Path]:
         raise DatasetError(
             "there is no samples file",
             where=str(path),
-            hint="`file` names one, or a folder with samples_*.jsonl",
+            hint="`file` must be a samples file or a folder with samples_*.jsonl",
         )
     return found
 
@@ -214,5 +216,5 @@ def parse_response(kind: str, answer: Any) -> Value:
 
 def _get_repeat(values: Sequence[Value], repeat: int) -> Value:
     if repeat >= len(values):
-        raise ResponseNotFound(f"the file has {len(values)} answers to this, not {repeat + 1}")
+        raise ResponseNotFound(f"the file has {len(values)} responses to this request, not {repeat + 1}")
     return values[repeat]

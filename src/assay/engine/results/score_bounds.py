@@ -71,6 +71,8 @@ def pool_bounds(
     ends = []
     for side in (0, 1):
         values = [member.value if member.bounds is None else member.bounds[side] for member in members]
-        parts = [GroupPart(value=value, stderr=None, size=size) for value, size in zip(values, sizes, strict=True)]
+        parts = [
+            GroupPart(value=value, stderr=None, size=size) for value, size in zip(values, sizes, strict=True)
+        ]
         ends.append(pool_parts(parts, weight_by_size=weight_by_size).value)
     return ends[0], ends[1]

@@ -29,7 +29,7 @@ def find_stop_metric(planned: PlannedTask, rule: StopRule) -> StopMetric | str:
     """Return the metric the rule watches; a text says why there is none."""
     scorer = planned.scorer
     if not planned.is_judged_per_document:
-        return "its filters look at all documents together, so all have to be asked"
+        return "its filters need all documents"
     name, _, pipeline = rule.metric.partition(",")
     pipelines = [one.name for one in scorer.pipelines]
     if pipeline and pipeline not in pipelines:
@@ -44,7 +44,7 @@ def find_stop_metric(planned: PlannedTask, rule: StopRule) -> StopMetric | str:
     found = next((metric for metric in means if name in ("", metric)), None)
     if found is None:
         what = f"{name} is" if name else "none of its metrics is"
-        return f"{what} a mean of documents' scores, and only for those an interval holds however often one looks"
+        return f"{what} a mean of per-document scores, and only means can be stopped early"
     return StopMetric(
         pipeline=pipeline or pipelines[0],
         metric=found,
@@ -75,9 +75,9 @@ def list_stop_warnings(rule: StopRule, tasks: Mapping[str, PlannedTask]) -> list
     if refused and len(refused) == len(found):
         first = next(iter(refused))
         raise InvalidOption(
-            f"no task can be stopped by this rule: {first}: {refused[first]}",
+            f"the rule applies to no task: {first}: {refused[first]}",
             where="--stop_when",
-            hint="leave it out, or name a metric that is a mean: `METRIC: ci<=1.0`",
+            hint="omit it, or name a metric that is a mean: `METRIC: ci<=1.0`",
         )
     by_reason: dict[str, list[str]] = {}
     by_metric: dict[str, list[str]] = {}
@@ -89,10 +89,7 @@ def list_stop_warnings(rule: StopRule, tasks: Mapping[str, PlannedTask]) -> list
             shown = one.metric if one.pipeline == "none" else f"{one.metric} ({one.pipeline})"
             by_metric.setdefault(shown + scale, []).append(name)
     return [
-        *(
-            f"{_format_names(names)}: asked to the end in spite of --stop_when: {why}"
-            for why, names in by_reason.items()
-        ),
+        *(f"{_format_names(names)}: --stop_when does not apply: {why}" for why, names in by_reason.items()),
         *(f"--stop_when watches {metric} of {_format_names(names)}" for metric, names in by_metric.items()),
     ]
 

@@ -86,7 +86,7 @@ class TaskStopRule:
         elif not self.failure:
             metric = self.watched.metric
             self.failure = (
-                f"{metric} has values that are not between {low:g} and {high:g};"
+                f"{metric} has values outside {low:g} and {high:g};"
                 f' "{metric}: {_format_condition(self.rule)} in LOW..HIGH" says what they are between'
             )
 
@@ -214,9 +214,9 @@ def _read_baseline_scores(baseline: Run, planned: PlannedTask, found: StopMetric
         raise InvalidOption(f"the run `{baseline.id}` has no task `{name}`", where="--stop_when")
     if about.get("dataset", {}).get("digest") != planned.data_digest:
         raise InvalidOption(
-            f"the run `{baseline.id}` asked other documents of `{name}`",
+            f"the run `{baseline.id}` has other documents of `{name}`",
             where="--stop_when",
-            hint="a baseline is the same task over the same data",
+            hint="the baseline must have the same task and data",
         )
     low, high = found.limits
     return {

@@ -80,7 +80,7 @@ def _list_warnings(run: Run) -> Iterator[str]:
         first, *others = names
         for name in others:
             whom = f"the judge `{who}`" if who else "the model"
-            yield f"the server of {whom} said it was {name} in {names[name]} answers, {first} in the others"
+            yield f"the server of {whom} identified itself as {name} in {names[name]} responses and as {first} in the others"
 
 
 @dataclass(slots=True)
@@ -176,12 +176,12 @@ def _compare_document(
     asked = json.loads(requests_then)
     if isinstance(requests, str):
         if asked["requests"]:
-            differences.add("prompt", "documents cannot be rendered any more", number, "", requests)
+            differences.add("prompt", "documents can no longer be rendered", number, "", requests)
         return
     before, after = _index_requests(asked), _index_requests(requests)
     differences.requests += len(after)
     if not planned.task.is_dialogue and before.keys() != after.keys():
-        differences.add("prompt", "another number of requests", number, len(before), len(after))
+        differences.add("prompt", "the number of requests changed", number, len(before), len(after))
         return
     for place, (kind, prompt, argument) in after.items():
         if place not in before:

@@ -133,10 +133,10 @@ install_services() {
         base=$python
         use_venv "$services"
         if [ ! -x "$python" ]; then "$base" -m venv "$venv" >&2; fi
-        if is_installed services "$wanted" "$root/pyproject.toml"; then exit 0; fi
+        if is_installed services "$wanted" "$root/pyproject.toml" "$root/plugins/trackers/pyproject.toml"; then exit 0; fi
         say "assay: installing OpenAI's, Anthropic's, Google's and other packages for their tests (disable with ASSAY_TEST_SERVICES=0)"
         "$python" -m pip install -qq --requirement "$wanted" --editable "$root[api]" --editable "$root/plugins/trackers" >&2 &&
-            write_stamp services "$wanted" "$root/pyproject.toml"
+            write_stamp services "$wanted" "$root/pyproject.toml" "$root/plugins/trackers/pyproject.toml"
     ) || { say "assay: could not install the packages of providers and trackers; their tests are skipped"; rm -rf "$services"; }
 }
 

@@ -19,12 +19,8 @@ SERVICES_PYTHON = Path(sys.prefix, "services", "bin", "python")
 def run_marked_tests(marker: str, *command: str | Path) -> None:
     """Run the tests with this marker by `command -m pytest`; every one has to pass."""
     marked = re.compile(rf"^[^#\n]*pytest\.mark\.{marker}\b", re.MULTILINE)
-    files = [
-        path
-        for folder in ("tests", "plugins")
-        for path in sorted(PROJECT.joinpath(folder).rglob("test_*.py"))
-        if marked.search(path.read_text("utf-8"))
-    ]
+    paths = (path for folder in ("tests", "plugins") for path in (PROJECT / folder).rglob("test_*.py"))
+    files = [path for path in sorted(paths) if marked.search(path.read_text("utf-8"))]
     process = subprocess.run(
         [*command, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marker, *files],
         cwd=PROJECT,

@@ -17,7 +17,7 @@ def test_a_gap_is_explained_in_words_and_as_json(
     called = assay_command("explain", good, bad, "--examples", "1")
     assert called.code == 0
     assert "a gap of -50.00 points over 6 documents" in called.out
-    assert "other words were asked" in called.out and "3 documents" in called.out
+    assert "the prompts differ" in called.out and "3 documents" in called.out
     assert "differs: prompts: system instruction: none and Add." in called.out
     (found,) = json.loads(assay_command("explain", good, bad, "--json").out)
     assert found["gap"] == -0.5

@@ -28,10 +28,10 @@ def test_a_drop_that_chance_does_not_explain_stops_a_run(assay_command: Assay, r
         "gate", runs["bad"], "--baseline", runs["good"], "--junit", "g.xml", "--markdown", "deep/g.md"
     )
     assert called.code == 3
-    assert "worse beyond doubt" in called.out and "stopped: 0 of 1 checks hold" in called.out
+    assert "significantly worse" in called.out and "failed: 0 of 1 checks passed" in called.out
     suite = ElementTree.parse("g.xml").getroot()[0]
     assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
-    assert "## Stopped" in Path("deep/g.md").read_text()
+    assert "## Failed" in Path("deep/g.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_a_task_that_is_missing_does_not_pass(
     both = run_of("both", lambda document: False, *tasks)
     called = assay_command("gate", runs["good"], "--baseline", both)
     assert called.code == 3
-    assert "the run lacks this task" in called.out
+    assert "more: not in the run" in called.out
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "a baseline or a floor"),
-        (["--min", "sums"], "is not a threshold"),
-        (["--min", "other=0.5"], "has no number `other`"),
-        (["--min", "sums=0.5", "--max_drop", "-1"], "not negative"),
-        (["--min", "sums=0.5", "--alpha", "5"], "alpha of 5"),
+        ([], "a baseline or a minimum score"),
+        (["--min", "sums"], "invalid threshold"),
+        (["--min", "other=0.5"], "has no score `other`"),
+        (["--min", "sums=0.5", "--max_drop", "-1"], "drop is negative"),
+        (["--min", "sums=0.5", "--alpha", "5"], "alpha 5 is not"),
     ],
 )
 def test_mistakes_are_said(

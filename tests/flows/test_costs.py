@@ -50,4 +50,4 @@ def test_a_run_stops_before_its_limit_and_goes_on_with_a_higher_one(workspace: P
         code, output = call(service, "50")
         assert code == 0, output
         assert len(service.calls) == 6
-        assert "6 written; $6.00 by prices of 2031-02-03" in output
+        assert "6 output tokens; $6.00 at prices of 2031-02-03" in output

@@ -84,9 +84,9 @@ def test_unknown_names_are_errors(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
         run.documents("other")
     with pytest.raises(InvalidOption, match="unsupported data frame library `excel`"):
         run.documents(frame="excel")
-    with pytest.raises(UnknownName, match="no chart is called `cake`"):
+    with pytest.raises(UnknownName, match="unknown chart `cake`"):
         run.plot("cake")
-    with pytest.raises(InvalidOption, match="no theme"):
+    with pytest.raises(InvalidOption, match="unknown theme"):
         run.plot(theme="pink")
     monkeypatch.setattr("assay.viewer.notebook.find_spec", lambda name: None)
     with pytest.raises(MissingPackage, match="needs the package `pandas`"):

@@ -203,9 +203,9 @@ def build_figure(
 
     colours = theme if isinstance(theme, Theme) else {"light": LIGHT, "dark": DARK}.get(theme)
     if colours is None:
-        raise InvalidOption(f"no theme is called `{theme}`", hint="light or dark")
+        raise InvalidOption(f"unknown theme `{theme}`", hint="use light or dark")
     if chart not in _CHARTS:
-        raise UnknownName(f"no chart is called `{chart}`", hint=f"one of: {', '.join(_CHARTS)}")
+        raise UnknownName(f"unknown chart `{chart}`", hint=f"one of: {', '.join(_CHARTS)}")
     if chart in ("scores", "outcomes", "throughput"):
         facts = build_run_overview(run)
         if chart == "outcomes":

@@ -200,7 +200,7 @@ def test_every_format_leaves_no_partial_files(run: Any, tmp_path: Path, name: st
 
 def test_unwritable_outputs_are_errors(run: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UnknownName, match="no format is called `xlsx`"):
+    with pytest.raises(UnknownName, match="unknown format `xlsx`"):
         export(run, "xlsx", [], None)
     with pytest.raises(UnknownName, match="the run has no task `other`"):
         export(run, "csv", ["other"], None)

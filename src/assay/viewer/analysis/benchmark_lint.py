@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.errors import UserError
-from assay.stats.confidence_intervals import wilson
-from assay.stats.item_analysis import analyse_items, position_bias
+from assay.stats.confidence_intervals import wilson_interval
+from assay.stats.item_analysis import analyse_items, measure_position_bias
 from assay.store.documents.score_tables import DocumentExcerpt, ScoreTable, ScoreTableSource
 from assay.viewer.comparison.pairing import pair_documents, scores_from_column
 
@@ -176,7 +176,7 @@ def _find_position_bias(task: str, excerpts: Sequence[DocumentExcerpt]) -> Itera
     if not counts or len(chosen) < 20:
         return
     places = max(counts)
-    shares, wanted, p_value = position_bias(chosen, correct, places)
+    shares, wanted, p_value = measure_position_bias(chosen, correct, places)
     if p_value < 0.01:
         preferred = int(np.argmax(shares - wanted))
         text = f"the first run chooses position {preferred + 1} in {100 * shares[preferred]:.0f} % of documents; it is the target in {100 * wanted[preferred]:.0f} %"
@@ -185,7 +185,7 @@ def _find_position_bias(task: str, excerpts: Sequence[DocumentExcerpt]) -> Itera
         )
     even = 1 / places
     often = int(np.argmax(wanted))
-    if len(counts) == 1 and wilson(correct.count(often), len(correct), level=0.99).low > 1.2 * even:
+    if len(counts) == 1 and wilson_interval(correct.count(often), len(correct), level=0.99).low > 1.2 * even:
         text = f"the target is at position {often + 1} in {100 * wanted[often]:.0f} % of documents instead of {100 * even:.0f} %"
         yield LintFinding(
             kind="position", task=task, what=text, count=correct.count(often), total=len(correct)

@@ -9,7 +9,7 @@ from typing import Any
 from assay.core.errors import InvalidOption, UnknownName
 from assay.core.verdicts import Estimate
 from assay.stats.distributions import normal_cdf, t_cdf
-from assay.stats.multiplicity import adjusted
+from assay.stats.multiplicity import adjust_p_values
 from assay.store.documents.score_tables import ScoreTableSource
 from assay.viewer.comparison.comparison_table import (
     collect_remarks,
@@ -146,9 +146,9 @@ def _format_stderr(estimate: Estimate) -> str:
 
 
 def _check_drops(rows: Sequence[ComparisonRow], options: GateOptions) -> Iterator[GateCheck]:
-    chances = [_drop_p_value(row, _allowed_drop(row, options.max_drop)) for row in rows]
-    for row, p_value in zip(rows, adjusted(chances, options.correction), strict=True):
-        allowed = _allowed_drop(row, options.max_drop)
+    chances = [_drop_p_value(row, _compute_allowed_drop(row, options.max_drop)) for row in rows]
+    for row, p_value in zip(rows, adjust_p_values(chances, options.correction), strict=True):
+        allowed = _compute_allowed_drop(row, options.max_drop)
         passed = p_value >= options.alpha
         worst = row.low if row.higher_is_better else -row.high
         interval = f"{format_difference(row.difference, row)} [{format_difference(row.low, row)}, {format_difference(row.high, row)}]"
@@ -168,7 +168,7 @@ def _check_drops(rows: Sequence[ComparisonRow], options: GateOptions) -> Iterato
         )
 
 
-def _allowed_drop(row: ComparisonRow, max_drop: float) -> float:
+def _compute_allowed_drop(row: ComparisonRow, max_drop: float) -> float:
     return max_drop / 100 * (1.0 if row.share else abs(row.first))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from assay.core.errors import DatasetError, UnknownName, UserError
-from assay.stats.calibration import Calibrated, cohen_kappa, prediction_powered
+from assay.stats.calibration import CalibratedMean, compute_cohen_kappa, estimate_calibrated_mean
 from assay.store.documents.score_tables import ScoreTableSource
 from assay.viewer.comparison.pairing import scores_from_column
 
@@ -32,7 +32,7 @@ class JudgeCalibration:
     judge_mean: float
     """The mean of the judge's scores over all documents."""
 
-    calibrated: Calibrated
+    calibrated: CalibratedMean
     agreement: float
     """The share of labelled documents on which judge and label agree."""
 
@@ -141,9 +141,9 @@ def _calibrate_task(
         task=task,
         metric=column.metric,
         judge_mean=float(scores[scored].mean()),
-        calibrated=prediction_powered(truth, judged, others, level=level),
+        calibrated=estimate_calibrated_mean(truth, judged, others, level=level),
         agreement=float((truth == judged).mean()),
-        kappa=cohen_kappa(truth.tolist(), judged.tolist()),
+        kappa=compute_cohen_kappa(truth.tolist(), judged.tolist()),
         bias=float((judged - truth).mean()),
         flip_rate=None if consistent is None else 1 - float(np.nanmean(consistent)),
     )

@@ -10,9 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.errors import InvalidOption, UserError
-from assay.stats.confidence_intervals import design_effect
-from assay.stats.power import Spread, detectable_effect, documents_needed, paired_spread
-from assay.stats.repeats import repeats_of
+from assay.stats.confidence_intervals import compute_design_effect
+from assay.stats.power import (
+    DifferenceVariance,
+    compute_paired_variance,
+    count_documents_needed,
+    find_detectable_effect,
+)
+from assay.stats.repeats import analyse_repeats
 from assay.store.documents.score_tables import ScoreColumn, ScoreTable, ScoreTableSource
 from assay.viewer.comparison.clusters import read_clusters
 from assay.viewer.comparison.pairing import pair_documents, scores_from_column
@@ -90,7 +95,7 @@ def analyse_power(sources: Sequence[ScoreTableSource], options: PowerOptions) ->
         UserError: The runs share no task, or three or more runs are of different models.
     """
     if not sources:
-        spread = Spread(between=paired_spread(0.25, 0.25, options.correlation))
+        spread = DifferenceVariance(between=compute_paired_variance(0.25, 0.25, options.correlation))
         return [
             _build_row(
                 "any",
@@ -133,7 +138,7 @@ def _analyse_task(task: str, sources: Sequence[ScoreTableSource], options: Power
     whole, _ = read_clusters(sources[0], tables[0], pair_documents(tables[0], tables[0]), options.cluster_by)
     names = None if whole is None else [whole[place] for place in places]
     compared: Floats = scores[1] - scores[0] if len(scores) == 2 else np.asarray(scores.mean(axis=0))
-    effect = max(1.0, design_effect(compared, names)) if names else 1.0
+    effect = max(1.0, compute_design_effect(compared, names)) if names else 1.0
     pilot = _Pilot(scores, known if with_repeats else [], effect, options)
     spread, how = pilot.spread()
     count = options.documents or scores.shape[1]
@@ -157,13 +162,13 @@ class _Pilot:
             return None
         return float(np.corrcoef(self.scores[0], self.scores[1])[0][1])
 
-    def spread(self) -> tuple[Spread, str]:
+    def spread(self) -> tuple[DifferenceVariance, str]:
         """Return the variance of differences, and how it was estimated."""
         if len(self.scores) == 2:
             return self._spread_from_two()
         assumed = self.options.correlation
         if len(self.scores) > 2:
-            found = repeats_of(self.scores.T)
+            found = analyse_repeats(self.scores.T)
             between, within, how = found.between, found.within, f"{len(self.scores)} runs as repeats"
         elif self.repeat_variances:
             ((within, count),) = self.repeat_variances
@@ -171,10 +176,10 @@ class _Pilot:
             how = f"one run, {count} answers per document"
         else:
             between, within, how = _score_variance(self.scores[0]), 0.0, "one run"
-        spread = self._build_spread(paired_spread(between, between, assumed), within, within)
+        spread = self._build_spread(compute_paired_variance(between, between, assumed), within, within)
         return spread, f"{how}, correlation {assumed:g} assumed"
 
-    def _spread_from_two(self) -> tuple[Spread, str]:
+    def _spread_from_two(self) -> tuple[DifferenceVariance, str]:
         if not self.repeat_variances:
             return self._build_spread(
                 _difference_variance(self.scores[0], self.scores[1]), 0.0, 0.0
@@ -186,8 +191,8 @@ class _Pilot:
             between, first, second
         ), f"two runs, {count} and {other} answers per document"
 
-    def _build_spread(self, between: float, first: float, second: float) -> Spread:
-        return Spread(
+    def _build_spread(self, between: float, first: float, second: float) -> DifferenceVariance:
+        return DifferenceVariance(
             between=between,
             within_first=first,
             within_second=second,
@@ -263,12 +268,12 @@ def _build_row(
     metric: str,
     how: str,
     count: int,
-    spread: Spread,
+    spread: DifferenceVariance,
     options: PowerOptions,
     correlation: float | None,
 ) -> PowerRow:
     if task == "any":
-        spread = Spread(between=10_000 * spread.between)
+        spread = DifferenceVariance(between=10_000 * spread.between)
     chances = {"power": options.power, "alpha": options.alpha}
     wanted = DEFAULT_EFFECTS if options.effect is None else (options.effect,)
     return PowerRow(
@@ -279,6 +284,8 @@ def _build_row(
         spread=spread.variance**0.5,
         correlation=correlation,
         design_effect=spread.design_effect,
-        detectable=detectable_effect(count, spread, **chances),
-        needed=tuple((effect, max(2, documents_needed(effect, spread, **chances))) for effect in wanted),
+        detectable=find_detectable_effect(count, spread, **chances),
+        needed=tuple(
+            (effect, max(2, count_documents_needed(effect, spread, **chances))) for effect in wanted
+        ),
     )

@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assay.stats.comparison import detectable_difference
+from assay.stats.comparison import find_detectable_difference
 from assay.stats.distributions import normal_cdf, normal_quantile
-from assay.stats.multiplicity import adjusted
+from assay.stats.multiplicity import adjust_p_values
 from assay.viewer.comparison.records import Comparison, ComparisonRow
 
 __all__ = ["adjust_comparisons"]
@@ -34,13 +34,13 @@ def adjust_comparisons(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def _adjust_rows(rows: Sequence[ComparisonRow], correction: str, level: float) -> list[ComparisonRow]:
-    adjusted_p_values = adjusted([row.p_value for row in rows], correction)
+    adjusted_p_values = adjust_p_values([row.p_value for row in rows], correction)
     tests = 1 if correction == "none" else len(rows)
     adjusted_rows = []
     for row, p_value in zip(rows, adjusted_p_values, strict=True):
         differs = p_value < 1 - level
         better = (row.difference > 0) == row.higher_is_better if differs else None
-        reach = detectable_difference(row.stderr, row.degrees, level=level, tests=tests)
+        reach = find_detectable_difference(row.stderr, row.degrees, level=level, tests=tests)
         adjusted_rows.append(
             replace(row, adjusted_p=p_value, differs=differs, better=better, detectable=reach)
         )
@@ -78,7 +78,7 @@ def _compute_overall(rows: Sequence[ComparisonRow], level: float) -> ComparisonR
         test="z",
         differs=differs,
         better=value > 0 if differs else None,
-        detectable=detectable_difference(error, math.inf, level=level),
+        detectable=find_detectable_difference(error, math.inf, level=level),
         documents=sum(row.documents for row in task_rows),
         wins=sum(row.wins or 0 for row in task_rows),
         ties=sum(row.ties or 0 for row in task_rows),

@@ -37,7 +37,7 @@ class CompareOptions:
     def __post_init__(self) -> None:
         if self.correction not in CORRECTIONS:
             raise InvalidOption(
-                f"no correction is called `{self.correction}`", hint=f"one of: {', '.join(CORRECTIONS)}"
+                f"unknown correction `{self.correction}`", hint=f"one of: {', '.join(CORRECTIONS)}"
             )
         if not 0.5 <= self.level < 1:
             raise InvalidOption(

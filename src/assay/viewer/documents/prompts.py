@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
@@ -46,8 +46,6 @@ class PromptMessage:
     parts: tuple[str | MediaPart | FewshotText, ...] = ()
     example: bool = False
     """Whether it belongs to a few-shot example; pages collapse it."""
-
-    own: bool = field(default=True)
 
 
 def parse_prompt(

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from assay.core.verdicts import Estimate
-from assay.stats.confidence_intervals import wilson
+from assay.stats.confidence_intervals import wilson_interval
 from assay.stats.distributions import t_quantile
 from assay.store.journal.rows import decode_verdict_value, parse_json
 from assay.store.runs.run import Run
@@ -183,7 +183,7 @@ class _RunningMean:
         low: float | None = None
         high: float | None = None
         if self.binary:
-            interval = wilson(self.total, self.count)
+            interval = wilson_interval(self.total, self.count)
             low, high = interval.low, interval.high
         elif self.count > 1:
             variance = max(0.0, (self.squares - self.count * mean * mean) / (self.count - 1))

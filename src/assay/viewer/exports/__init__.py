@@ -68,7 +68,7 @@ def export(
         OutputError: The output cannot be written.
     """
     if format_name not in FORMATS:
-        raise UnknownName(f"no format is called `{format_name}`", hint=f"one of: {', '.join(FORMATS)}")
+        raise UnknownName(f"unknown format `{format_name}`", hint=f"one of: {', '.join(FORMATS)}")
     for task in tasks:
         if task not in run.tasks:
             raise UnknownName(

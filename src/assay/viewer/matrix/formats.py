@@ -64,7 +64,7 @@ def _format_number(value: float, row: MatrixRow, style: NumberStyle) -> str:
 
 
 def _build_cells(
-    matrix: Matrix, style: NumberStyle, shown: Callable[[MatrixRow, MatrixCell | None], str]
+    matrix: Matrix, style: NumberStyle, format_cell: Callable[[MatrixRow, MatrixCell | None], str]
 ) -> list[list[str]]:
     """Return the header and the cells as text; names are not escaped yet."""
     names = [column.label for column in matrix.columns]
@@ -74,19 +74,22 @@ def _build_cells(
                 f"{'  ' * row.depth}{row.label}",
                 f"{row.measure} {DIRECTION_ARROWS[row.higher_is_better]}".rstrip(),
             ]
-            + [shown(row, cell) for cell in row.cells]
+            + [format_cell(row, cell) for cell in row.cells]
             for row in matrix.rows
         ]
         return [["task", "metric", *names], *body]
     heads = [f"{row.label} ({row.measure}{DIRECTION_ARROWS[row.higher_is_better]})" for row in matrix.rows]
     return [
         ["model", *heads],
-        *([name, *(shown(row, row.cells[index]) for row in matrix.rows)] for index, name in enumerate(names)),
+        *(
+            [name, *(format_cell(row, row.cells[index]) for row in matrix.rows)]
+            for index, name in enumerate(names)
+        ),
     ]
 
 
 def _format_text(matrix: Matrix, style: NumberStyle) -> str:
-    def shown(row: MatrixRow, cell: MatrixCell | None) -> str:
+    def format_cell(row: MatrixRow, cell: MatrixCell | None) -> str:
         if cell is None:
             return "–"
         parts = [format_value(cell, row, style), format_error(cell, row, style)]
@@ -94,7 +97,7 @@ def _format_text(matrix: Matrix, style: NumberStyle) -> str:
 
     table = [
         [escape_control_characters(text).replace("\n", " ") for text in line]
-        for line in _build_cells(matrix, style, shown)
+        for line in _build_cells(matrix, style, format_cell)
     ]
     left = 1 if style.models_in_rows else 2
     widths = [max(len(line[index]) for line in table) for index in range(len(table[0]))]
@@ -110,14 +113,14 @@ def _format_text(matrix: Matrix, style: NumberStyle) -> str:
 
 
 def _format_markdown(matrix: Matrix, style: NumberStyle) -> str:
-    def shown(row: MatrixRow, cell: MatrixCell | None) -> str:
+    def format_cell(row: MatrixRow, cell: MatrixCell | None) -> str:
         if cell is None:
             return "–"
         value, error = format_value(cell, row, style), format_error(cell, row, style)
         value = f"**{value}**" if cell.best else value
         return f"{value} {error}".rstrip()
 
-    table = _build_cells(matrix, style, shown)
+    table = _build_cells(matrix, style, format_cell)
     left = 1 if style.models_in_rows else 2
     names = {0, *range(left)}
     lines = [
@@ -149,14 +152,14 @@ def _escape_markdown(text: str) -> str:
 
 
 def _format_latex(matrix: Matrix, style: NumberStyle) -> str:
-    def shown(row: MatrixRow, cell: MatrixCell | None) -> str:
+    def format_cell(row: MatrixRow, cell: MatrixCell | None) -> str:
         if cell is None:
             return "--"
         value, error = format_value(cell, row, style), format_error(cell, row, style)
         value = f"\\textbf{{{value}}}" if cell.best else value
         return f"{value} {{\\scriptsize ${error.replace('± ', chr(92) + 'pm ')}$}}" if error else value
 
-    table = _build_cells(matrix, style, shown)
+    table = _build_cells(matrix, style, format_cell)
     left = 1 if style.models_in_rows else 2
     lines = []
     for number, line in enumerate(table):

@@ -87,7 +87,7 @@ def format_usage(spent: UsageTotals, billing: Mapping[str, Any] | None) -> str:
         return f"{usage}; cost unknown: no price for `{(billing or {}).get('billed_as', '?')}`"
     unpriced = spent.requests - spent.priced
     missing = f" plus {_count_requests(unpriced)} of unknown cost" if unpriced else ""
-    date = f" (prices of {billing['date']})" if billing and billing.get("date") else ""
+    date = f" at prices of {billing['date']}" if billing and billing.get("date") else ""
     return f"{usage}; {format_dollars(spent.cost_usd)}{missing}{date}"
 
 

@@ -24,7 +24,7 @@ class OpenTelemetrySink:
             raise InvalidOption(
                 f"unknown exporter `{exporter}`", where="--sink", hint=f"use one of: {', '.join(_EXPORTERS)}"
             )
-        self._sdk = import_package("opentelemetry.sdk", "opentelemetry-sdk")
+        import_package("opentelemetry.sdk", "opentelemetry-sdk")
         if exporter == "otlp":
             import_package("opentelemetry.exporter.otlp.proto.http", "opentelemetry-exporter-otlp-proto-http")
         self._endpoint, self._service, self._exporter = endpoint.rstrip("/"), service, exporter

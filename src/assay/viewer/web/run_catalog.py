@@ -88,7 +88,7 @@ class RunCatalog:
             inside = folder / SCORINGS_FOLDER / scoring
             folder = inside if scoring.isdecimal() and (inside / JOURNAL_FILE).is_file() else None
         if folder is None:
-            raise UnknownName(f"no run is called `{key}`", hint="it may have been removed or renamed")
+            raise UnknownName(f"unknown run `{key}`", hint="it may have been removed or renamed")
         return folder
 
     def key(self, folder: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.stats.confidence_intervals import wilson
+from assay.stats.confidence_intervals import wilson_interval
 from assay.stats.distributions import t_quantile
 from assay.store.database.locks import is_locked
 from assay.store.index.columns import Columns
@@ -152,7 +152,7 @@ def _build_mark(part: Breakdown, *, share: bool) -> CategoryMark:
     low: float | None = None
     high: float | None = None
     if share and part.right is not None:
-        interval = wilson(part.right, part.documents)
+        interval = wilson_interval(part.right, part.documents)
         low, high = interval.low, interval.high
     elif part.stderr is not None:
         half = t_quantile(0.975, part.documents - 1) * part.stderr

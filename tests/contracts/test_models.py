@@ -14,8 +14,8 @@ from tempfile import mkdtemp
 from typing import Any
 
 import pytest
-from tests.models.hf.multimodal.tiny import tiny
-from tests.models.hf.tiny import tiny_checkpoint
+from tests.models.hf.multimodal.tiny_multimodal import tiny
+from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 
 from assay.core.ports import Model, Traits
 from assay.core.requests import Generate, Likelihood, Request, Settings

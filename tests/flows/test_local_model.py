@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.hf.tiny import tiny_checkpoint
+from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 
 import assay
-from assay.core.errors import Problems, UserMistake
+from assay.core.errors import ErrorGroup, UserError
 
 pytestmark = pytest.mark.torch
 
@@ -32,7 +32,7 @@ def test_a_checkpoint_answers_the_quickstart_and_is_asked_once(
     tasks = ["quickstart_addition", "quickstart_facts", "quickstart_stories"]
     first = run(home / "one", tasks=tasks)
     assert set(first.results) >= set(tasks)
-    from assay.models.hf.text import TextBackend
+    from assay.models.hf.text.backend import TextBackend
 
     def never(self: Any) -> None:
         raise AssertionError("the weights were loaded again")
@@ -51,14 +51,14 @@ def test_a_template_by_name_reaches_the_model(home: Path) -> None:
 
 
 def test_a_model_without_templates_by_name_says_so(home: Path) -> None:
-    with pytest.raises(UserMistake, match="has no chat template called `rag`"):
+    with pytest.raises(UserError, match="has no chat template called `rag`"):
         assay.run(
             tasks=["quickstart_addition"], limit=1, output_path=str(home / "one"), apply_chat_template="rag"
         )
 
 
 def test_a_checkpoint_that_is_not_there_is_an_error_before_anything_is_asked(home: Path) -> None:
-    with pytest.raises((UserMistake, Problems), match="no model folder"):
+    with pytest.raises((UserError, ErrorGroup), match="no model folder"):
         assay.run(
             model="hf",
             model_args={"pretrained": str(home / "nowhere")},

@@ -28,18 +28,18 @@ def text_of(outcome: Outcome) -> str:
     return outcome.value
 
 
-def test_it_writes_what_it_is_told_to_within_the_limits() -> None:
+def test_it_answers_with_the_given_text_within_the_limits() -> None:
     model = DummyModel(text="one two three")
     whole, short, stopped = ask(model, generate(), generate(max_gen_toks=2), generate(until=[" t"]))
     assert [text_of(outcome) for outcome in (whole, short, stopped)] == ["one two three", "one two", "one"]
     assert isinstance(short, Response) and short.finish == "length"
 
 
-def test_a_number_as_text_is_a_text() -> None:
+def test_a_number_is_accepted_as_text() -> None:
     assert text_of(ask(DummyModel(text=42), generate())[0]) == "42"
 
 
-def test_words_depend_on_prompt_seed_and_sampled_repeat_and_on_nothing_else() -> None:
+def test_words_depend_only_on_prompt_seed_and_sampled_repeat() -> None:
     requests = [generate(), generate("Ho"), generate(repeat=1, do_sample=True), generate(do_sample=True)]
     first = [text_of(outcome) for outcome in ask(DummyModel(), *requests)]
     assert first == [text_of(outcome) for outcome in ask(DummyModel(latency_s=0.001), *requests)]
@@ -47,7 +47,7 @@ def test_words_depend_on_prompt_seed_and_sampled_repeat_and_on_nothing_else() ->
     assert first != [text_of(outcome) for outcome in ask(DummyModel(seed=1), *requests)]
 
 
-def test_it_guesses_evenly() -> None:
+def test_log_probabilities_are_evenly_distributed() -> None:
     requests = [
         Likelihood(
             task="t", document=number, index=at, prompt=Prompt.of_text(f"{number}?"), continuation=f" {at}"
@@ -66,12 +66,12 @@ def test_it_guesses_evenly() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"latency_s": "slow"}, {"latency_s": -1}, {"window": 0}])
-def test_an_argument_that_makes_no_sense_is_an_error(arguments: dict[str, Any]) -> None:
+def test_an_invalid_argument_is_an_error(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption):
         DummyModel(**arguments)
 
 
-def test_a_whole_run_goes_through(workspace: Path) -> None:
+def test_a_whole_run_completes(workspace: Path) -> None:
     tasks = [str(write_task(workspace)), str(write_choices(workspace))]
     run = assay.run(model="dummy", tasks=tasks, model_args={"text": "3"})
     assert run.results["sums"]["exact_match,none"] == pytest.approx(1 / 6)

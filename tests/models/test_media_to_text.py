@@ -63,20 +63,20 @@ def test_an_answer_ends_at_the_first_stop_string(until: tuple[str, ...], expecte
     ],
     ids=["no medium", "another medium", "both", "a broken one", "a likelihood"],
 )
-def test_what_cannot_be_read_is_a_failure(request_: Request, kind: str) -> None:
+def test_unreadable_media_are_a_failure(request_: Request, kind: str) -> None:
     outcome = outcome_of(request_)
     assert isinstance(outcome, Failure)
     assert outcome.kind == kind
 
 
-def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
+def test_a_missing_package_is_an_error_with_its_extra() -> None:
     with pytest.raises(MissingPackage) as caught:
         require_package("no-such-package", "ocr", "the model `ocr`")
     assert format_install_command("ocr") in caught.value.hint
     assert find_package_versions("no-such-package", "numpy").keys() == {"numpy"}
 
 
-def test_weights_are_named_by_their_content(tmp_path: Path) -> None:
+def test_weights_are_hashed_by_content(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a", "b", "c")]
     for path, content in zip(paths, (b"1", b"2", b"1"), strict=True):
         path.write_bytes(content)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.models.hf.multimodal.tiny import tiny
+from tests.models.hf.multimodal.tiny_multimodal import tiny
 
 from assay.core.errors import InvalidOption
 from assay.models import MODELS, make_model
@@ -14,7 +14,7 @@ from assay.models.hf.preset_models import make_preset_class
 from assay.models.presets import PRESETS
 
 
-def test_every_name_is_registered_and_leads_to_hf() -> None:
+def test_every_preset_is_a_registered_subclass_of_hf() -> None:
     registered = {name for name in MODELS.names() if name in PRESETS}
     assert registered == set(PRESETS)
     for name in PRESETS:
@@ -23,7 +23,7 @@ def test_every_name_is_registered_and_leads_to_hf() -> None:
         assert kind is make_preset_class(name) and kind.preset == PRESETS[name]
 
 
-def test_every_name_is_in_the_table_of_the_documents_with_its_defaults() -> None:
+def test_every_preset_is_in_the_documentation_with_its_defaults() -> None:
     page = (Path(__file__).parents[2] / "docs" / "coming-from" / "lmms-eval.md").read_text("utf-8")
     lines = [line for line in page.splitlines() if line.startswith("| `")]
     for name, preset in PRESETS.items():
@@ -35,12 +35,12 @@ def test_every_name_is_in_the_table_of_the_documents_with_its_defaults() -> None
         assert "video" not in preset.media or f"| {preset.frames} |" in line
 
 
-def test_a_name_without_checkpoint_means_the_one_it_means_in_lmms_eval() -> None:
+def test_a_preset_has_the_default_checkpoint_of_lmms_eval() -> None:
     assert make_model("qwen2_5_vl", {}).name == "Qwen/Qwen2.5-VL-3B-Instruct"
     assert make_model("llava_onevision", {}).name == "llava-hf/llava-onevision-qwen2-7b-ov-hf"
 
 
-def test_arguments_of_the_original_llava_code_are_refused() -> None:
+def test_arguments_of_the_original_llava_code_are_an_error() -> None:
     with pytest.raises(InvalidOption, match="`conv_template` belongs to the original LLaVA code") as error:
         make_model("llava_onevision", {"pretrained": "x/y", "conv_template": "qwen_1_5"})
     assert "format of transformers" in str(error.value)
@@ -49,20 +49,20 @@ def test_arguments_of_the_original_llava_code_are_refused() -> None:
 @pytest.mark.parametrize(
     "argument", ["max_num_frames=0", "fps=-1", "max_pixels=many", "use_cache=perhaps", "interleave_visuals=2"]
 )
-def test_a_value_that_makes_no_sense_is_named(argument: str) -> None:
+def test_an_invalid_value_is_an_error(argument: str) -> None:
     key, _, value = argument.partition("=")
     with pytest.raises(InvalidOption, match=f"argument `{key}` of `qwen2_5_vl`"):
         make_model("qwen2_5_vl", {"pretrained": "x/y", key: value})
 
 
-def test_an_argument_nobody_knows_is_refused_with_the_nearest() -> None:
+def test_an_unknown_argument_gets_a_suggestion() -> None:
     with pytest.raises(InvalidOption, match="unknown argument `max_pixel` of the model `qwen2_5_vl`"):
         make_model("qwen2_5_vl", {"pretrained": "x/y", "max_pixel": 3})
 
 
 @pytest.mark.torch
-def test_media_arguments_are_refused_for_a_model_of_text() -> None:
-    from tests.models.hf.tiny import tiny_checkpoint
+def test_media_arguments_are_an_error_for_text_models() -> None:
+    from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 
     model = make_model("hf", {"pretrained": str(tiny_checkpoint("llama")), "max_pixels": 1000})
     with pytest.raises(InvalidOption, match=r"text-only model and does not use `processor\.max_pixels`"):
@@ -70,7 +70,7 @@ def test_media_arguments_are_refused_for_a_model_of_text() -> None:
 
 
 @pytest.mark.torch
-def test_the_traits_of_a_name_are_those_of_its_checkpoint() -> None:
+def test_the_traits_of_a_preset_come_from_its_checkpoint() -> None:
     traits = make_model("whisper", {"pretrained": str(tiny("whisper"))}).traits
     assert traits.abilities == {"generate", "chat", "audio"} and traits.needs == {"audio"}
     assert "audio" not in make_model("qwen2_5_vl", {"pretrained": str(tiny("qwen2_5_vl"))}).traits.abilities

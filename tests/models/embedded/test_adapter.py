@@ -61,31 +61,31 @@ def test_it_is_identified_before_it_is_opened() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [({"pretrained": "gpt2", "x": 1}, "`pretrained`, `x`"), ({"seed": "many"}, "whole number")],
+    [({"pretrained": "gpt2", "x": 1}, "`pretrained`, `x`"), ({"seed": "many"}, "integer")],
 )
-def test_unknown_arguments_are_refused(arguments: dict[str, Any], words: str) -> None:
+def test_invalid_arguments_are_an_error(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidOption, match=words):
         EmbeddedModel(**arguments)
 
 
-def test_a_folder_without_a_model_is_refused_with_what_it_lacks(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_an_error_with_the_missing_files(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}", "utf-8")
-    with pytest.raises(DatasetError, match=r"lacks model.safetensors"):
+    with pytest.raises(DatasetError, match=r"missing files in the model folder: model.safetensors"):
         asyncio.run(EmbeddedModel(weights=tmp_path).open())
 
 
-def test_a_model_of_another_kind_is_refused(tmp_path: Path) -> None:
+def test_another_kind_of_model_is_an_error(tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"):
         (tmp_path / name).write_text('{"model_type": "llama"}', "utf-8")
     with pytest.raises(DatasetError, match="not a Llava model"):
         asyncio.run(EmbeddedModel(weights=tmp_path).open())
 
 
-def test_a_plain_prompt_goes_to_the_model_as_it_is() -> None:
+def test_a_plain_prompt_is_passed_unchanged() -> None:
     assert value(generate(Prompt.of_text("12 + 30 ="))) == " 42"
 
 
-def test_a_chat_goes_through_the_template() -> None:
+def test_a_chat_uses_the_template() -> None:
     assert value(generate(chat(Text(APPLES)))) == "12 + 30 = 42"
 
 
@@ -96,12 +96,12 @@ def test_an_open_answer_is_continued() -> None:
     assert answer.strip() == "42"
 
 
-def test_an_empty_open_answer_is_begun() -> None:
+def test_an_empty_open_answer_is_a_new_reply() -> None:
     begun = Message("assistant", (Text(""),))
     assert value(generate(chat(Text(APPLES), more=(begun,)))) == "12 + 30 = 42"
 
 
-def test_pictures_are_seen_in_chat_and_in_plain_prompts(red_square: Image.Image) -> None:
+def test_images_are_read_in_chat_and_plain_prompts(red_square: Image.Image) -> None:
     picture = ImagePart(digest="red", load=lambda: red_square)
     plain = "\nQuestion: What color is the shape?\nAnswer:"
     assert value(generate(chat(picture, Text("What color is the shape?")))) == "red"
@@ -109,7 +109,7 @@ def test_pictures_are_seen_in_chat_and_in_plain_prompts(red_square: Image.Image)
     assert value(generate(Prompt((Message("user", (picture, Text("<image>" + plain))),)))) == " red"
 
 
-def test_what_is_wrong_with_one_request_fails_that_request_alone(red_square: Image.Image) -> None:
+def test_an_error_fails_only_its_request(red_square: Image.Image) -> None:
     def broken() -> Any:
         raise OSError("cannot identify image file")
 
@@ -131,13 +131,13 @@ def test_what_is_wrong_with_one_request_fails_that_request_alone(red_square: Ima
     ]
 
 
-def test_white_space_at_the_end_of_a_context_belongs_to_the_continuation() -> None:
+def test_trailing_whitespace_of_a_context_belongs_to_the_continuation() -> None:
     assert value(likelihood("Question: What is 12 + 30?\nAnswer: ", "42")) == value(
         likelihood("Question: What is 12 + 30?\nAnswer:", " 42")
     )
 
 
-def test_the_right_sum_is_the_greedy_one() -> None:
+def test_the_correct_sum_is_greedy() -> None:
     right = value(likelihood("12 + 30 =", " 42"))
     wrong = value(likelihood("12 + 30 =", " 43"))
     assert isinstance(right, LogProbability)

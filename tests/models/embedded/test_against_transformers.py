@@ -56,7 +56,7 @@ def test_likelihoods_of_text_agree(
     assert ours == pytest.approx(log_probabilities(network, inputs, len(ids)), abs=1e-4)
 
 
-def test_likelihoods_with_a_picture_agree(
+def test_likelihoods_with_an_image_agree(
     engine: EmbeddedEngine, network: Any, processor: Any, noise: Image.Image, red_square: Image.Image
 ) -> None:
     text = "<image>\nQuestion: What color is the shape?\nAnswer: red\n\n<image>\nQuestion: What shape is this?\nAnswer:"

@@ -27,20 +27,20 @@ def test_it_adds_numbers(engine: EmbeddedEngine) -> None:
     assert right >= 5
 
 
-def test_it_sees_colours(engine: EmbeddedEngine, red_square: Image.Image) -> None:
+def test_it_recognizes_colors(engine: EmbeddedEngine, red_square: Image.Image) -> None:
     prompt = ask(
         engine, "<image>\nQuestion: What color is the shape?\nAnswer:", PromptImage("red", lambda: red_square)
     )
     assert engine.generate(prompt, stop=["\n"]).text == " red"
 
 
-def test_it_stops_by_itself(engine: EmbeddedEngine) -> None:
+def test_it_generates_an_end_token(engine: EmbeddedEngine) -> None:
     generated = engine.generate(ask(engine, "<s><|user|>Copy the word stone.</s><|assistant|>"))
     assert generated.finish == "stop"
     assert generated.generated_tokens < 10
 
 
-def test_a_stop_string_over_several_tokens_is_cut_off_whole(engine: EmbeddedEngine) -> None:
+def test_a_stop_string_over_several_tokens_is_removed(engine: EmbeddedEngine) -> None:
     prompt = ask(engine, STORY)
     whole = engine.generate(prompt, max_tokens=60).text
     stop = whole[20:25]
@@ -62,20 +62,20 @@ def test_the_token_limit_holds(engine: EmbeddedEngine, limit: int) -> None:
     assert (generated.finish, len(generated.text), generated.generated_tokens) == ("length", limit, limit)
 
 
-def test_a_prompt_longer_than_the_context_loses_its_beginning(engine: EmbeddedEngine) -> None:
+def test_a_prompt_longer_than_the_context_is_truncated_on_the_left(engine: EmbeddedEngine) -> None:
     generated = engine.generate(ask(engine, STORY * 20), max_tokens=5)
     assert generated.prompt_tokens == engine.context - 5
     assert generated.text == engine.generate(ask(engine, "x" + STORY * 20), max_tokens=5).text
 
 
-def test_a_picture_is_not_lost_silently(engine: EmbeddedEngine, noise: Image.Image) -> None:
-    with pytest.raises(InvalidPrompt, match="lose a picture"):
+def test_truncation_that_removes_an_image_is_an_error(engine: EmbeddedEngine, noise: Image.Image) -> None:
+    with pytest.raises(InvalidPrompt, match="would remove an image"):
         engine.generate(ask(engine, "<image>" + STORY * 20, PromptImage("n", lambda: noise)), max_tokens=5)
 
 
 @pytest.mark.parametrize("marks", [0, 2])
-def test_marks_and_pictures_must_match(engine: EmbeddedEngine, noise: Image.Image, marks: int) -> None:
-    with pytest.raises(InvalidPrompt, match="1 pictures"):
+def test_placeholders_and_images_must_match(engine: EmbeddedEngine, noise: Image.Image, marks: int) -> None:
+    with pytest.raises(InvalidPrompt, match="1 images"):
         engine.generate(ask(engine, "<image>" * marks + "?", PromptImage("n", lambda: noise)))
 
 
@@ -87,23 +87,23 @@ def test_likelihoods_of_all_next_tokens_sum_to_one(engine: EmbeddedEngine) -> No
     assert sum(log_probabilities) == pytest.approx(1.0, abs=1e-9)
 
 
-def test_greedy_is_said_of_the_greedy_continuation_alone(engine: EmbeddedEngine) -> None:
+def test_only_the_greedy_continuation_is_reported_as_greedy(engine: EmbeddedEngine) -> None:
     prompt = ask(engine, STORY)
     text = engine.generate(prompt, max_tokens=20).text
     assert engine.compute_log_likelihood(prompt, engine.tokenizer.encode(text))[1] is True
     assert engine.compute_log_likelihood(prompt, engine.tokenizer.encode(text[:-1] + "#"))[1] is False
 
 
-def test_an_empty_continuation_is_certain(engine: EmbeddedEngine) -> None:
+def test_an_empty_continuation_has_log_probability_zero(engine: EmbeddedEngine) -> None:
     assert engine.compute_log_likelihood(ask(engine, "x"), []) == (0.0, True)
 
 
-def test_a_continuation_longer_than_the_context_is_refused(engine: EmbeddedEngine) -> None:
+def test_a_continuation_longer_than_the_context_is_an_error(engine: EmbeddedEngine) -> None:
     with pytest.raises(InvalidPrompt, match="continuation"):
         engine.compute_log_likelihood(ask(engine, "x"), [20] * (engine.context + 1))
 
 
-def test_a_rolling_likelihood_counts_the_start_token_of_the_text_after_another_one(
+def test_a_rolling_likelihood_includes_the_start_token(
     engine: EmbeddedEngine,
 ) -> None:
     start = engine.encode("")
@@ -116,7 +116,7 @@ def test_a_rolling_likelihood_counts_the_start_token_of_the_text_after_another_o
     )
 
 
-def test_long_texts_roll_through_windows_that_count_each_token_once(engine: EmbeddedEngine) -> None:
+def test_long_texts_are_scored_in_windows_with_each_token_once(engine: EmbeddedEngine) -> None:
     text = STORY * 32
     ids, size = engine.encode(text), engine.context
     assert 2 * size < len(ids) < 3 * size
@@ -158,11 +158,11 @@ def test_results_do_not_depend_on_order_or_history(
 
 def test_sampling_depends_on_its_generator_alone(engine: EmbeddedEngine) -> None:
     prompt = ask(engine, STORY)
-    choice = TokenSampler(temperature=1.5, top_p=0.95)
+    sampler = TokenSampler(temperature=1.5, top_p=0.95)
 
     def sample(repeat: int) -> str:
         return engine.generate(
-            prompt, max_tokens=40, choice=choice, generator=make_generator(0, "p", repeat)
+            prompt, max_tokens=40, sampler=sampler, generator=make_generator(0, "p", repeat)
         ).text
 
     forwards = [sample(repeat) for repeat in range(4)]

@@ -41,7 +41,7 @@ def test_an_unknown_character_is_one_unknown_token(tokenizer: CharacterTokenizer
     assert tokenizer.encode("é") == [tokenizer.find_id("<unk>")]
 
 
-def test_another_kind_of_tokenizer_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_another_kind_of_tokenizer_is_an_error(folder: Path, tmp_path: Path) -> None:
     content = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     content["model"]["merges"] = [["a", "b"]]
     path = tmp_path / "tokenizer.json"

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
-from tests.models.hf.tiny import make_checkpoint
+from tests.models.hf.tiny_checkpoints import make_checkpoint
 
 __all__ = ["ARGUMENTS", "GENERATED", "PAIRS", "RECORDED", "ROLLED"]
 

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from tests.models.hf.asking import ask, chat, generate, likelihood, rolling
-from tests.models.hf.tiny import tiny_checkpoint
+from tests.models.hf.hf_requests import ask, chat, generate, likelihood, rolling
+from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 
 from assay.core.errors import DatasetError, InvalidOption, UnsupportedRequest, UserError
 from assay.core.messages import Image, Message, Prompt
@@ -54,14 +54,14 @@ def close(found: Any, expected: LogProbability) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "mamba"])
-def test_a_likelihood_is_what_one_plain_pass_gives(kind: str) -> None:
+def test_a_likelihood_equals_one_forward_pass(kind: str) -> None:
     found = ask(tiny_checkpoint(kind), [likelihood("the sky is", " blue"), likelihood("", "the")])
     whole = encode("the sky is blue")
     assert close(value(found[0]), by_hand(kind, whole, len(whole) - len(encode("the sky is"))))
     assert close(value(found[1]), by_hand(kind, encode("the"), len(encode("the")) - 1))
 
 
-def test_what_greedy_decoding_writes_is_greedy() -> None:
+def test_a_greedy_continuation_is_reported_as_greedy() -> None:
     text = value(ask(tiny_checkpoint(), [generate("the sky", max_gen_toks=2)])[0])
     assert text == " sat the"  # the weights are drawn by NumPy, the same everywhere
     found = ask(tiny_checkpoint(), [likelihood("the sky", one) for one in (text, " sat", " sat on", " blue")])
@@ -82,17 +82,17 @@ def test_a_long_text_is_scored_in_windows() -> None:
     assert value(found).total == pytest.approx(total, abs=1e-3)
 
 
-def test_an_empty_text_is_certain() -> None:
+def test_an_empty_text_has_log_probability_zero() -> None:
     assert value(ask(tiny_checkpoint(bos=False), [rolling("")])[0]) == LogProbability(0.0, True)
 
 
-def test_a_context_that_is_too_long_loses_its_left() -> None:
+def test_a_long_context_is_truncated_on_the_left() -> None:
     (found,) = ask(tiny_checkpoint(), [likelihood("the sky is " * 30, "blue")], max_length=20)
     count = len(encode(" blue", add_special_tokens=False))
     assert close(value(found), by_hand("llama", encode("the sky is " * 30 + "blue")[-21:], count))
 
 
-def test_what_cannot_be_answered_is_that_requests_failure() -> None:
+def test_an_unanswerable_request_is_a_failure() -> None:
     requests: list[Request] = [
         likelihood("a", ""),
         likelihood("a", "blue " * 40),
@@ -107,7 +107,7 @@ def test_what_cannot_be_answered_is_that_requests_failure() -> None:
     assert isinstance(outcomes[3], Response)
 
 
-def test_a_model_with_an_encoder_reads_context_and_continuation_apart() -> None:
+def test_an_encoder_decoder_model_encodes_context_and_continuation_separately() -> None:
     from transformers import AutoModelForSeq2SeqLM
 
     folder = tiny_checkpoint("t5")
@@ -124,7 +124,7 @@ def test_a_model_with_an_encoder_reads_context_and_continuation_apart() -> None:
         assert value(outcome).total == pytest.approx(total, abs=1e-4)
 
 
-def test_a_conversation_goes_through_the_template() -> None:
+def test_a_conversation_uses_the_chat_template() -> None:
     model = HfModel(pretrained=str(tiny_checkpoint()))
     asked = generate(chat(("system", "be brief"), ("user", "hi")))
     assert model.preview(asked) == "<s>[system]be brief</s>\n[user]hi</s>\n[assistant]"
@@ -134,13 +134,13 @@ def test_a_conversation_goes_through_the_template() -> None:
     assert model.preview(empty) == "<s>[user]hi</s>\n[assistant]"
 
 
-def test_the_start_token_a_template_writes_is_not_doubled() -> None:
+def test_the_start_token_of_a_template_is_not_duplicated() -> None:
     (found,) = ask(tiny_checkpoint(), [generate(chat(("user", "hi")), max_gen_toks=1)])
     assert isinstance(found, Response) and found.usage is not None
     assert found.usage.input_tokens == len(encode("[user]hi</s>\n[assistant]"))
 
 
-def test_another_template_can_be_given_as_file_text_or_name(tmp_path: Path) -> None:
+def test_a_template_can_be_a_file_text_or_name(tmp_path: Path) -> None:
     file = tmp_path / "short.jinja"
     file.write_text("{% for m in messages %}{{ m['content'] }}{{ extra }}{% endfor %}")
     asked = generate(chat(("user", "hi")))
@@ -155,7 +155,7 @@ def test_another_template_can_be_given_as_file_text_or_name(tmp_path: Path) -> N
         HfModel(pretrained=str(tiny_checkpoint()), chat_template="rag").preview(asked)
 
 
-def test_a_template_that_refuses_system_messages_gets_none(tmp_path: Path) -> None:
+def test_a_template_that_rejects_system_messages_gets_none(tmp_path: Path) -> None:
     template = (
         "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}"
         "{{ m['content'] }}{% endfor %}"
@@ -164,7 +164,7 @@ def test_a_template_that_refuses_system_messages_gets_none(tmp_path: Path) -> No
     assert model.preview(generate(chat(("system", "be brief"), ("user", "hi")))) == "hi"
 
 
-def test_what_is_thought_is_kept_apart() -> None:
+def test_reasoning_is_separated_from_the_answer() -> None:
     whole = value(ask(tiny_checkpoint(), [generate("on sky")])[0])
     mark = "(j"
     (found,) = ask(tiny_checkpoint(), [generate("on sky")], think_end_token=mark)
@@ -173,7 +173,7 @@ def test_what_is_thought_is_kept_apart() -> None:
     assert found.reasoning == whole.rpartition(mark)[0]
 
 
-def test_stop_strings_do_not_end_the_thinking() -> None:
+def test_stop_strings_do_not_end_the_reasoning() -> None:
     (found,) = ask(tiny_checkpoint(), [generate("on sky", until=["l"])], think_end_token="(j")
     assert isinstance(found, Response) and found.reasoning is not None
     assert "l" in found.reasoning
@@ -195,7 +195,7 @@ def test_abilities_come_from_the_small_files(tmp_path: Path) -> None:
     assert isinstance(found, Failure) and "enable_thinking" in found.message
 
 
-def test_media_are_refused() -> None:
+def test_media_are_a_failure_for_text_models() -> None:
     picture = Image(digest="d", load=lambda: None)
     (found,) = ask(tiny_checkpoint(), [generate(Prompt((Message("user", (picture,)),)))])
     assert isinstance(found, Failure) and "does not support image" in found.message
@@ -205,7 +205,7 @@ def identity(**arguments: Any) -> dict[str, str]:
     return dict(asyncio.run(HfModel(**{"pretrained": str(tiny_checkpoint()), **arguments}).identify()))
 
 
-def test_the_identity_changes_with_what_changes_answers_only() -> None:
+def test_the_identity_changes_only_with_what_changes_answers() -> None:
     plain = identity()
     assert plain["dtype"] == "float32"
     assert identity(batch_size=7, device="cpu", trust_remote_code=True, work_once=False) == plain
@@ -229,12 +229,14 @@ def test_the_identity_changes_with_what_changes_answers_only() -> None:
         ({"tokenizer": "./nowhere"}, DatasetError, "cannot load"),
     ],
 )
-def test_what_does_not_load_is_said(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_loading_errors_are_explained(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         ask(tiny_checkpoint(), [generate("a")], **arguments)
 
 
-def test_weights_that_are_no_weights_are_said(tmp_path: Path) -> None:
+def test_invalid_weights_are_an_error(tmp_path: Path) -> None:
     shutil.copytree(tiny_checkpoint(), tmp_path / "broken")
     (tmp_path / "broken" / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(DatasetError, match="cannot load"):
@@ -274,7 +276,7 @@ def test_adapters_are_applied(tmp_path: Path) -> None:
     assert identity(peft=str(tmp_path)) != identity()
 
 
-def test_half_precision_is_near_and_adds_up_in_full() -> None:
+def test_half_precision_is_close_to_full_precision() -> None:
     requests = [likelihood("the sky", " is"), likelihood("the sky", " was")]
     full = [value(one) for one in ask(tiny_checkpoint(), requests)]
     half = [value(one) for one in ask(tiny_checkpoint(), requests, dtype="bfloat16")]
@@ -282,20 +284,20 @@ def test_half_precision_is_near_and_adds_up_in_full() -> None:
     assert full != half
 
 
-def test_all_names_of_the_model_make_it() -> None:
+def test_every_name_creates_the_model() -> None:
     for name in ("hf", "hf-auto", "huggingface"):
         made = make_model(name, {"pretrained": str(tiny_checkpoint())}, batch_size=2, device="cpu")
         assert isinstance(made, HfModel)
 
 
-def test_how_long_the_model_waited_is_known() -> None:
+def test_the_idle_share_is_measured() -> None:
     model = HfModel(pretrained=str(tiny_checkpoint()))
     assert model.idle_share == 0
     ask(tiny_checkpoint(), [generate("a")], model=model)
     assert 0 < model.idle_share < 1
 
 
-def test_a_checkpoint_that_sees_is_not_taken_for_one_of_text(tmp_path: Path) -> None:
+def test_a_vision_checkpoint_uses_the_multimodal_backend(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llava", "vision_config": {}}))
     try:
         abilities = HfModel(pretrained=str(tmp_path)).traits.abilities
@@ -305,7 +307,7 @@ def test_a_checkpoint_that_sees_is_not_taken_for_one_of_text(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("work_once", [True, False])
-def test_a_model_that_is_left_gives_up_what_it_writes(work_once: bool) -> None:
+def test_an_abandoned_window_stops_generation(work_once: bool) -> None:
     """Ctrl-C does not wait until a long answer is written."""
     model = HfModel(pretrained=str(tiny_checkpoint(max_position_embeddings=1 << 20)), work_once=work_once)
     endless = generate("on sky", max_gen_toks=200_000, until=[])

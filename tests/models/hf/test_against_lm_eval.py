@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.models.hf.asking import ask, likelihood, rolling
+from tests.models.hf.hf_requests import ask, likelihood, rolling
 from tests.models.hf.record import ARGUMENTS, GENERATED, PAIRS, RECORDED, ROLLED
-from tests.models.hf.tiny import make_checkpoint
+from tests.models.hf.tiny_checkpoints import make_checkpoint
 
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Request, Settings
@@ -46,9 +46,7 @@ def answers(folder: Path, title: str, requests: list[Request], **more: Any) -> l
 
 
 @pytest.mark.parametrize("title", ARGUMENTS)
-def test_likelihoods_are_those_of_lm_eval(
-    title: str, folders: dict[str, Path], recorded: dict[str, Any]
-) -> None:
+def test_likelihoods_equal_lm_eval(title: str, folders: dict[str, Path], recorded: dict[str, Any]) -> None:
     requests: list[Request] = [likelihood(*pair) for pair in PAIRS]
     requests += [rolling(text) for text in ROLLED]
     expected = [*recorded[title]["likelihoods"], *[(total, None) for total in recorded[title]["rolling"]]]
@@ -58,7 +56,7 @@ def test_likelihoods_are_those_of_lm_eval(
 
 
 @pytest.mark.parametrize("title", LIMITED)
-def test_texts_are_those_of_lm_eval(title: str, folders: dict[str, Path], recorded: dict[str, Any]) -> None:
+def test_texts_equal_lm_eval(title: str, folders: dict[str, Path], recorded: dict[str, Any]) -> None:
     requests: list[Request] = [
         Generate(task="t", document=at, prompt=Prompt.of_text(text), settings=Settings(settings))
         for at, (text, settings) in enumerate(GENERATED)

@@ -11,7 +11,7 @@ from assay.core.errors import InvalidOption
 from assay.models.hf.arguments import parse_arguments
 
 
-def test_values_are_read_by_their_kind() -> None:
+def test_values_are_parsed_by_type() -> None:
     found = parse_arguments(
         {
             "pretrained": "a/b",
@@ -53,18 +53,18 @@ def test_values_are_read_by_their_kind() -> None:
         ({"pretrained": "x", "chat_template_args": "[1]"}, "not a mapping"),
     ],
 )
-def test_a_mistake_is_named(given: dict[str, Any], message: str) -> None:
+def test_an_invalid_argument_is_an_error(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidOption, match=re.escape(message)):
         parse_arguments(given)
 
 
-def test_a_misspelt_argument_gets_the_nearest_name() -> None:
+def test_a_misspelled_argument_gets_a_suggestion() -> None:
     with pytest.raises(InvalidOption) as caught:
         parse_arguments({"pretrained": "x", "add_bos_tokens": True})
     assert caught.value.hint == "did you mean `add_bos_token`?"
 
 
-def test_the_identity_holds_what_changes_answers_and_nothing_else() -> None:
+def test_the_identity_contains_only_arguments_that_change_answers() -> None:
     plain = parse_arguments({"pretrained": "x", "batch_size": 8, "device": "cpu", "parallelize": False})
     assert plain.to_identity() == {}
     other = parse_arguments({"pretrained": "y", "max_length": 9, "load_in_8bit": True, "seed": 3})

@@ -22,11 +22,11 @@ class OutOfMemoryError(RuntimeError):
         (ValueError("out of memory"), False),
     ],
 )
-def test_running_out_of_memory_is_told_from_other_errors(error: Exception, expected: bool) -> None:
+def test_out_of_memory_errors_are_recognized(error: Exception, expected: bool) -> None:
     assert is_out_of_memory(error) is expected
 
 
-def test_a_budget_grows_again_but_not_to_what_was_too_much() -> None:
+def test_a_budget_grows_again_below_the_size_that_failed() -> None:
     budget = BatchBudget(64, minimum=2)
     assert budget.halve() and budget.halve()
     assert budget.size == 16
@@ -35,7 +35,7 @@ def test_a_budget_grows_again_but_not_to_what_was_too_much() -> None:
     assert budget.size == 31  # 32 was too much
 
 
-def test_a_budget_that_never_failed_stays() -> None:
+def test_a_budget_without_failures_stays() -> None:
     budget = BatchBudget(10)
     for _ in range(100):
         budget.record_success()

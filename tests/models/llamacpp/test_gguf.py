@@ -46,7 +46,7 @@ def gguf(facts: dict[str, tuple[int, Any]], version: int = 3) -> bytes:
     )
 
 
-def test_facts_length_template_and_the_texts_of_the_end_tokens_are_read(tmp_path: Path) -> None:
+def test_metadata_context_length_template_and_special_tokens_are_read(tmp_path: Path) -> None:
     path = tmp_path / "tiny.gguf"
     path.write_bytes(gguf(FACTS))
     header = read_header(path)
@@ -59,7 +59,7 @@ def test_facts_length_template_and_the_texts_of_the_end_tokens_are_read(tmp_path
     assert header.metadata["tokenizer.ggml.add_bos_token"] is True
 
 
-def test_a_file_that_says_nothing_of_itself_has_no_template_and_no_tokens(tmp_path: Path) -> None:
+def test_a_file_without_metadata_has_no_template_and_no_tokens(tmp_path: Path) -> None:
     path = tmp_path / "bare.gguf"
     path.write_bytes(gguf({}))
     header = read_header(path)
@@ -81,17 +81,17 @@ WHOLE = gguf(FACTS)
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "does not begin with `GGUF`"),
-        (b"PK\x03\x04 a zip file", "does not begin with `GGUF`"),
+        (b"", "does not start with `GGUF`"),
+        (b"PK\x03\x04 a zip file", "does not start with `GGUF`"),
         (gguf({}, version=1), "version 1"),
-        (WHOLE[: len(WHOLE) // 2], "no GGUF that can be read"),
-        (WHOLE[:20], "no GGUF that can be read"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**60), "facts"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 2**60), "claims a text"),
+        (WHOLE[: len(WHOLE) // 2], "invalid GGUF file"),
+        (WHOLE[:20], "invalid GGUF file"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**60), "too many metadata entries"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 2**60), "text too long"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + packed(8, "a") + struct.pack("<I", 77), "type 77"),
     ],
 )
-def test_what_is_no_gguf_is_an_error_that_says_why(tmp_path: Path, content: bytes, message: str) -> None:
+def test_an_invalid_file_is_an_error_with_a_reason(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "broken.gguf"
     path.write_bytes(content)
     with pytest.raises(DatasetError, match=message) as caught:

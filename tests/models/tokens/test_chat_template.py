@@ -23,47 +23,47 @@ def chat(*said: tuple[Role, str]) -> Prompt:
     return Prompt(tuple(Message(role, (Text(text),)) for role, text in said), chat=True)
 
 
-def test_the_answer_begins_where_the_template_says() -> None:
+def test_the_reply_starts_after_the_template() -> None:
     assert ChatTemplate(PLAIN, bos="<s>").render(chat(("user", "Hi"))) == "<s><user>Hi</s>\n<assistant>"
 
 
-def test_an_answer_that_was_begun_is_left_open() -> None:
+def test_a_started_answer_is_left_open() -> None:
     text = ChatTemplate(PLAIN).render(chat(("user", "Sum?"), ("assistant", "The sum is ")))
     assert text == "<user>Sum?</s>\n<assistant>The sum is"
 
 
-def test_an_answer_that_was_begun_with_nothing_is_a_new_turn() -> None:
+def test_an_empty_started_answer_is_a_new_turn() -> None:
     text = ChatTemplate(PLAIN).render(chat(("user", "Sum?"), ("assistant", "")))
     assert text == "<user>Sum?</s>\n<assistant>"
 
 
-def test_a_template_that_refuses_costs_the_request_and_says_why() -> None:
+def test_a_template_error_fails_the_request_with_a_reason() -> None:
     with pytest.raises(Unanswerable, match="no system role"):
         ChatTemplate(STRICT).render(chat(("system", "Be brief."), ("user", "Hi")))
 
 
-def test_whether_a_system_message_reaches_the_model_is_found_by_trying() -> None:
+def test_system_message_support_is_found_by_rendering() -> None:
     assert ChatTemplate(PLAIN).supports_system_message
     assert not ChatTemplate(STRICT).supports_system_message
     assert not ChatTemplate("{{ messages[-1]['content'] }}").supports_system_message
 
 
-def test_arguments_reach_the_template_and_json_is_written_as_it_is() -> None:
+def test_arguments_reach_the_template_and_json_is_not_escaped() -> None:
     template = ChatTemplate("{{ {'a': '<ü>'} | tojson }}{{ thinking }}", arguments={"thinking": "off"})
     assert template.render(chat(("user", "Hi"))) == '{"a": "<ü>"}off'
 
 
-def test_a_template_that_cannot_be_read_is_an_error() -> None:
+def test_an_invalid_template_is_an_error() -> None:
     with pytest.raises(DatasetError, match="invalid chat template"):
         ChatTemplate("{% for")
 
 
-def test_a_template_gets_no_further_than_its_sandbox() -> None:
+def test_a_template_runs_in_a_sandbox() -> None:
     with pytest.raises(Unanswerable):
         ChatTemplate("{{ messages.__class__.__mro__[1].__subclasses__() }}").render(chat(("user", "Hi")))
 
 
-def test_pictures_are_not_read() -> None:
+def test_images_are_not_supported() -> None:
     prompt = Prompt(
         (Message("user", (Image(digest="a", load=lambda: None), Text("What is it?"))),), chat=True
     )

@@ -32,7 +32,7 @@ def test_text_is_cut_at_the_first_stop(text: str, stops: list[str], expected: st
         (" yes", (None, "yes")),
     ],
 )
-def test_thinking_ends_at_the_last_mark(text: str, expected: tuple[str | None, str]) -> None:
+def test_reasoning_ends_at_the_last_end_mark(text: str, expected: tuple[str | None, str]) -> None:
     assert split_thinking(text, "</think>") == expected
 
 
@@ -57,7 +57,7 @@ def tokens_of(text: str, cuts: list[int]) -> list[int]:
     st.lists(st.text("ab\nß€🙂", min_size=1, max_size=4), min_size=1, max_size=3),
     st.lists(st.integers(1, 3), max_size=60),
 )
-def test_a_stop_is_heard_with_the_token_that_completes_it(
+def test_a_stop_string_is_detected_with_the_token_that_completes_it(
     text: str, stops: list[str], cuts: list[int]
 ) -> None:
     tokens = tokens_of(text, cuts)
@@ -72,11 +72,11 @@ def test_a_stop_is_heard_with_the_token_that_completes_it(
         assert any(stop in decode(tokens[:heard]) for stop in stops)
 
 
-def test_stops_count_only_after_the_end_of_thinking() -> None:
+def test_stop_strings_apply_only_after_the_reasoning() -> None:
     watch = StopStringDetector(["\n"], decode, after="</t>")
     heard = [watch.add_token(token) for token in tokens_of("a\nb</t>\nc", [2] * 9)]
     assert heard.index(True) == 3
 
 
-def test_a_watch_without_stops_never_stops() -> None:
+def test_a_detector_without_stop_strings_never_stops() -> None:
     assert not any(StopStringDetector(["", ""], decode).add_token(token) for token in tokens_of("a\nb", []))

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.models.hf.tiny import tiny_checkpoint
+from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 
 from assay.core.errors import InvalidOption, MissingPackage, UnsupportedRequest
 from assay.core.installation import format_install_command
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_it_is_found_under_the_names_people_know() -> None:
+def test_it_is_registered_under_all_its_names() -> None:
     assert {MODELS.get(name) for name in ("vllm", "vllm-vlm")} == {VllmModel}
     assert (MODELS.get("vllm_chat"), MODELS.get("vllm_generate")) == (VllmChatModel, VllmGenerateModel)
 
@@ -46,25 +46,25 @@ def test_name_and_abilities_are_read_from_the_folder(folder: Path) -> None:
     assert model.traits.window * model.traits.in_flight >= 256
 
 
-def test_a_chat_template_makes_it_chat(folder: Path) -> None:
+def test_a_chat_template_enables_chat(folder: Path) -> None:
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     assert "chat" in VllmModel(pretrained=str(folder)).traits.abilities
 
 
-def test_a_checkpoint_with_eyes_sees() -> None:
+def test_a_vision_checkpoint_reads_images() -> None:
     model = VllmModel(pretrained=str(SHIPPED_WEIGHTS))
     assert model.traits.abilities == {"generate", "likelihood", "rolling", "chat", "image", "video"}
 
 
-def test_a_model_that_only_hears_is_not_for_vllm(folder: Path) -> None:
+def test_a_speech_model_is_not_supported(folder: Path) -> None:
     (folder / "config.json").write_text('{"model_type": "whisper"}')
-    with pytest.raises(UnsupportedRequest, match="what is said") as caught:
+    with pytest.raises(UnsupportedRequest, match="only transcribes speech") as caught:
         _ = VllmModel(pretrained=str(folder)).traits
     assert "--model hf" in caught.value.hint
 
 
 @pytest.mark.torch
-def test_pictures_are_shown_as_the_marks_that_stand_for_them() -> None:
+def test_the_preview_shows_image_placeholders() -> None:
     picture = Image(digest="red", load=lambda: None)
     prompt = Prompt((Message("user", (picture, Text("What color is it?"))),), chat=True)
     request = Generate(task="t", document=0, prompt=prompt, settings=Settings({}))
@@ -72,13 +72,13 @@ def test_pictures_are_shown_as_the_marks_that_stand_for_them() -> None:
     assert shown == "<s><|user|><image>\nWhat color is it?</s><|assistant|>"
 
 
-def test_a_model_that_thinks_gives_no_likelihoods(folder: Path) -> None:
+def test_thinking_disables_likelihoods(folder: Path) -> None:
     thinking = VllmModel(pretrained=str(folder), enable_thinking=True, think_end_token="</think>")
     assert thinking.traits.abilities == {"generate"}
 
 
 @WITHOUT_VLLM
-def test_without_vllm_it_says_how_to_get_it(folder: Path) -> None:
+def test_a_missing_vllm_has_an_install_hint(folder: Path) -> None:
     model = VllmModel(pretrained=str(folder))
     for call in (model.identify, model.open):
         with pytest.raises(MissingPackage, match="needs the package `vllm`") as caught:
@@ -95,18 +95,18 @@ def test_its_files_are_its_identity(folder: Path) -> None:
     assert template["chat_template"] and "chat_template" not in before
 
 
-def test_auto_names_the_numbers_of_the_checkpoint(folder: Path) -> None:
+def test_the_dtype_auto_names_the_dtype_of_the_checkpoint(folder: Path) -> None:
     assert VllmModel(pretrained=str(folder)).describe_dtype() == "auto (bfloat16)"
     assert VllmModel(pretrained=str(folder), dtype="float32").describe_dtype() == "float32"
 
 
-def test_an_argument_neither_side_knows_is_named_with_the_nearest() -> None:
+def test_an_unknown_argument_gets_a_suggestion() -> None:
     with pytest.raises(InvalidOption, match="`tensor_paralel_size`") as caught:
         select_known_arguments({"model": "x", "tensor_paralel_size": 2}, ["model", "tensor_parallel_size"])
     assert "tensor_parallel_size" in caught.value.hint
 
 
-def test_arguments_vllm_had_once_are_let_go() -> None:
+def test_removed_arguments_are_ignored() -> None:
     assert select_known_arguments({"model": "x", "swap_space": 4}, ["model"]) == {"model": "x"}
     assert select_known_arguments({"model": "x", "swap_space": 4}, ["model", "swap_space"]) == {
         "model": "x",
@@ -121,7 +121,7 @@ def test_the_command_line_reaches_it() -> None:
 
 
 @pytest.mark.torch
-def test_it_shows_what_the_model_will_read() -> None:
+def test_the_preview_is_what_the_model_reads() -> None:
     chat = Prompt((Message("system", (Text("Be brief."),)), Message("user", (Text("Hi"),))), chat=True)
     request = Generate(task="t", document=0, prompt=chat, settings=Settings({}))
     model = VllmModel(pretrained=str(tiny_checkpoint("llama")))
@@ -139,7 +139,7 @@ def test_it_shows_what_the_model_will_read() -> None:
         ((9000, 3), (None, None, 100), (100, 1)),
     ],
 )
-def test_pictures_are_made_to_fit_and_never_grow(
+def test_images_shrink_to_fit_and_never_grow(
     size: tuple[int, int], bounds: tuple[int | None, int | None, int | None], made: tuple[int, int]
 ) -> None:
     assert fit_size(size, *bounds) == made

@@ -16,7 +16,7 @@ def identity(**given: Any) -> dict[str, str]:
     return parse_arguments({"pretrained": "gpt2", **given}).to_identity()
 
 
-def test_what_nobody_says_is_left_to_the_engine_but_for_the_prefix_cache() -> None:
+def test_unset_arguments_keep_engine_defaults_except_the_prefix_cache() -> None:
     assert engine() == {
         "model": "gpt2",
         "dtype": "auto",
@@ -52,11 +52,11 @@ def test_arguments_reach_the_engine_under_its_names(given: dict[str, Any], wante
 @pytest.mark.parametrize(
     "key", ["batch_size", "device", "think_end_token", "max_gen_toks", "chat_template_args", "max_pixels"]
 )
-def test_what_is_not_the_engines_business_does_not_reach_it(key: str) -> None:
+def test_arguments_of_the_adapter_are_not_passed_to_the_engine(key: str) -> None:
     assert engine(**{key: "{}" if key == "chat_template_args" else "64"}) == engine()
 
 
-def test_lmms_evals_name_of_the_checkpoint_is_known() -> None:
+def test_the_argument_model_names_the_checkpoint() -> None:
     assert parse_arguments({"model": "gpt2"}).pretrained == "gpt2"
 
 
@@ -66,7 +66,7 @@ def test_lmms_evals_name_of_the_checkpoint_is_known() -> None:
         ({}, "missing argument `pretrained`"),
         ({"pretrained": "gpt2", "max_length": "many"}, "`max_length`"),
         ({"pretrained": "gpt2", "max_length": 0}, "less than 1"),
-        ({"pretrained": "gpt2", "max_length": 8, "max_model_len": 9}, "both given"),
+        ({"pretrained": "gpt2", "max_length": 8, "max_model_len": 9}, "given twice"),
         ({"pretrained": "gpt2", "image_max_side": 9, "image_width": 9}, "cannot be combined"),
         ({"pretrained": "gpt2", "truncation_side": "top"}, "left, right, middle"),
         ({"pretrained": "gpt2", "enable_thinking": True}, "needs `think_end_token`"),
@@ -74,12 +74,12 @@ def test_lmms_evals_name_of_the_checkpoint_is_known() -> None:
         ({"pretrained": "gpt2", "add_bos_token": "perhaps"}, "`add_bos_token`"),
     ],
 )
-def test_bad_arguments_are_named(given: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_an_error(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         parse_arguments(given)
 
 
-def test_thinking_said_to_the_template_is_thinking() -> None:
+def test_enable_thinking_in_template_arguments_is_recognized() -> None:
     made = parse_arguments(
         {"pretrained": "x", "chat_template_args": {"enable_thinking": False, "date": "today"}}
     )
@@ -87,7 +87,7 @@ def test_thinking_said_to_the_template_is_thinking() -> None:
     assert made.to_tokenizer_arguments().template_arguments == {"enable_thinking": False, "date": "today"}
 
 
-def test_what_changes_answers_is_in_the_identity_and_what_does_not_is_not() -> None:
+def test_the_identity_contains_only_arguments_that_change_answers() -> None:
     assert identity() == {}
     assert (
         identity(tensor_parallel_size=2, gpu_memory_utilization=0.5, max_num_seqs=3, enforce_eager=True) == {}

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.hf.tiny import tiny_checkpoint
-from tests.models.vllm.opened import opened
+from tests.models.hf.tiny_checkpoints import tiny_checkpoint
+from tests.models.vllm.shared_engine import opened
 
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Request, Settings

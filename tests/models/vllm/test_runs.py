@@ -52,7 +52,7 @@ def alike(one: Any, other: Any) -> bool:
     return bool(one == pytest.approx(other, abs=1e-3)) if isinstance(one, float) else bool(one == other)
 
 
-def test_a_run_gets_the_answers_and_results_of_the_embedded_model(folder: Path, workspace: Path) -> None:
+def test_a_run_equals_a_run_of_the_embedded_model(folder: Path, workspace: Path) -> None:
     arguments = f"pretrained={folder},dtype=float32,enforce_eager=True"
     done = command(
         "run", "--model", "vllm", "--model_args", arguments, "--tasks", ",".join(TASKS), "--limit", "40"
@@ -68,7 +68,7 @@ def test_a_run_gets_the_answers_and_results_of_the_embedded_model(folder: Path, 
 
 
 @pytest.mark.ray
-def test_two_replicas_give_the_answers_of_one(folder: Path, workspace: Path) -> None:
+def test_two_replicas_answer_like_one(folder: Path, workspace: Path) -> None:
     arguments = f"pretrained={folder},dtype=float32,enforce_eager=True"
     tasks = ["quickstart_addition", "quickstart_facts"]
     done = command(
@@ -84,7 +84,7 @@ def test_two_replicas_give_the_answers_of_one(folder: Path, workspace: Path) -> 
         assert alike(said(ours, task), said(theirs, task)), task
 
 
-def test_an_argument_vllm_does_not_know_is_named_and_nothing_is_loaded(folder: Path, workspace: Path) -> None:
+def test_an_unknown_argument_is_an_error_before_loading(folder: Path, workspace: Path) -> None:
     arguments = f"pretrained={folder},tensor_paralel_size=2"
     done = command("run", "--model", "vllm", "--model_args", arguments, "--tasks", "quickstart_facts")
     assert done.returncode == 2, done.stderr[-3000:]

@@ -20,7 +20,7 @@ def parameters(settings: dict[str, Any], **others: Any) -> dict[str, Any]:
     return dict(asked(settings, **others).parameters)
 
 
-def test_a_task_that_says_nothing_is_answered_greedily_to_the_end_token() -> None:
+def test_default_settings_are_greedy_until_the_end_token() -> None:
     assert parameters({}) == {
         "skip_special_tokens": False,
         "spaces_between_special_tokens": False,
@@ -50,13 +50,13 @@ def test_settings_become_vllms_parameters(settings: dict[str, Any], wanted: dict
 
 
 @pytest.mark.parametrize("key", ["do_sample", "until", "max_gen_toks", "num_beams", "use_cache"])
-def test_what_vllm_does_not_know_is_not_said_to_it(key: str) -> None:
+def test_settings_unknown_to_vllm_are_dropped(key: str) -> None:
     assert key not in parameters(
         {"do_sample": False, "until": ["\n"], "max_gen_toks": 4, "num_beams": 1, "use_cache": True}
     )
 
 
-def test_repeats_and_prompts_draw_differently_and_the_same_again() -> None:
+def test_repeats_and_prompts_have_distinct_reproducible_seeds() -> None:
     drawn = {"temperature": 1.0}
     seeds = [parameters(drawn, repeat=repeat)["seed"] for repeat in (0, 1, 0)]
     assert seeds[0] == seeds[2] != seeds[1]
@@ -68,12 +68,12 @@ def test_greedy_answers_need_no_seed() -> None:
     assert "seed" not in parameters({"seed": 7})
 
 
-def test_with_thinking_the_engine_hears_of_no_stop_string_but_the_answer_is_cut_at_it() -> None:
+def test_with_thinking_stop_strings_only_cut_the_answer() -> None:
     made = asked({"until": ["\n\n"]}, thinks=True)
     assert made.parameters["stop"] == ["</s>"] and made.stops == ("\n\n", "</s>")
 
 
-def test_with_lmms_evals_habits_stops_are_not_heeded_and_answers_may_be_long() -> None:
+def test_the_lmms_eval_preset_ignores_stops_and_raises_the_token_limit() -> None:
     made = asked({"until": ["\n\n"], "max_new_tokens": 16}, uses_stops=False, min_token_limit=4096)
     assert made.stops == ("</s>",) and made.parameters["max_tokens"] == 4096
     assert parameters({"max_new_tokens": 9000}, min_token_limit=4096)["max_tokens"] == 9000

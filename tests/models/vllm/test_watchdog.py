@@ -55,7 +55,7 @@ def test_a_child_is_ended_when_its_parent_is_killed() -> None:
             os.kill(child, signal.SIGKILL)
 
 
-def test_a_guard_that_is_called_off_ends_nobody() -> None:
+def test_a_dismissed_watchdog_ends_no_process() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
         guard = Watchdog([child.pid])
         process = guard._process
@@ -66,7 +66,7 @@ def test_a_guard_that_is_called_off_ends_nobody() -> None:
         child.kill()
 
 
-def test_nobody_to_watch_needs_no_guard() -> None:
+def test_no_watchdog_starts_without_processes() -> None:
     guard = Watchdog([])
     assert guard._process is None
     guard.dismiss()

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from tests.models.hf.tiny import tiny_checkpoint
-from tests.models.vllm.opened import Opened, opened
+from tests.models.hf.tiny_checkpoints import tiny_checkpoint
+from tests.models.vllm.shared_engine import Opened, opened
 
 from assay.core.errors import AssayError
 from assay.core.messages import Message, Prompt, Text
@@ -84,9 +84,7 @@ def _whole(response: Response) -> str:
     return re.sub(r"<s>|<pad>|</think>", "", str(response.value)).rstrip("\ufffd")
 
 
-def test_likelihoods_are_those_of_transformers_and_shared_contexts_are_read_once(
-    engine: Opened, contexts: list[str]
-) -> None:
+def test_likelihoods_equal_transformers_and_share_contexts(engine: Opened, contexts: list[str]) -> None:
     requests = [
         Likelihood(task="t", document=at, prompt=Prompt.of_text(context), continuation=choice)
         for at, context in enumerate(contexts)
@@ -102,7 +100,7 @@ def test_likelihoods_are_those_of_transformers_and_shared_contexts_are_read_once
     assert cached > read / 2, f"{cached} of {read} tokens came from the cache"
 
 
-def test_a_greedy_continuation_is_known_as_greedy(engine: Opened, contexts: list[str]) -> None:
+def test_a_greedy_continuation_is_reported_as_greedy(engine: Opened, contexts: list[str]) -> None:
     wrote = writing(contexts[3], {"max_gen_toks": 3, "do_sample": False})
     [written] = responses(engine.ask([wrote]), [wrote])
     asked = Likelihood(
@@ -125,7 +123,7 @@ def test_long_texts_are_scored_in_windows(engine: Opened, contexts: list[str]) -
     assert whole.value.total < -512
 
 
-def test_greedy_texts_are_those_of_transformers(engine: Opened, contexts: list[str]) -> None:
+def test_greedy_texts_equal_transformers(engine: Opened, contexts: list[str]) -> None:
     chat = Prompt((Message("system", (Text("Be brief."),)), Message("user", (Text("Hi"),))), chat=True)
     going_on = Prompt((*chat.messages, Message("assistant", (Text("the sky"),))), chat=True)
     settings: list[dict[str, Any]] = [
@@ -140,7 +138,7 @@ def test_greedy_texts_are_those_of_transformers(engine: Opened, contexts: list[s
     assert [one.finish for one in ours] == [one.finish for one in theirs]
 
 
-def test_sampled_repeats_differ_and_are_the_same_again(engine: Opened) -> None:
+def test_sampled_repeats_differ_and_are_reproducible(engine: Opened) -> None:
     sampled = {"max_gen_toks": 12, "do_sample": True, "temperature": 1.0, "top_p": 0.9, "min_p": 0.01}
     requests = [writing("the sky", sampled, repeat) for repeat in range(4)]
     first, again = (
@@ -150,7 +148,7 @@ def test_sampled_repeats_differ_and_are_the_same_again(engine: Opened) -> None:
     assert first == again and len(set(first)) > 1
 
 
-def test_what_cannot_be_answered_costs_that_request_alone(engine: Opened) -> None:
+def test_an_unanswerable_request_fails_alone(engine: Opened) -> None:
     bad: list[Request] = [
         writing("the sky", {"max_gen_toks": 5000}),
         writing("the sky", {"max_gen_toks": 4, "flavour": "mild"}),
@@ -165,22 +163,22 @@ def test_what_cannot_be_answered_costs_that_request_alone(engine: Opened) -> Non
     failures = [outcomes[request.id] for request in bad]
     assert all(isinstance(one, Failure) and one.kind == "bad request" for one in failures), failures
     words = " ".join(one.message for one in failures if isinstance(one, Failure))
-    for reason in ("no room for the prompt", "flavour", "num_beams", "tokens, the model holds"):
+    for reason in ("no room for the prompt", "flavour", "num_beams", "tokens, the context length is"):
         assert reason in words
     assert len(responses(outcomes, good)) == 2
 
 
 @pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
-def test_it_keeps_the_contract(check: Callable[..., None], engine: Opened) -> None:
+def test_it_passes_the_model_contract(check: Callable[..., None], engine: Opened) -> None:
     check(engine.lent)
 
 
-def test_its_identity_names_engine_numbers_and_weights(engine: Opened) -> None:
+def test_its_identity_contains_engine_dtype_and_weights(engine: Opened) -> None:
     facts = engine.do(engine.model.identify())
     assert facts["engine"].startswith("vllm ") and facts["dtype"] == "float32" and facts["weights_sha256"]
 
 
-def test_a_dead_engine_is_an_error_that_says_so(
+def test_a_dead_engine_is_an_error(
     engine: Opened,
 ) -> None:  # the last one: it takes the engine with it
     requests = [writing(f"the sky {at}", {"max_gen_toks": 200, "ignore_eos": True}) for at in range(8)]

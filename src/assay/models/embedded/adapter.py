@@ -86,7 +86,7 @@ class EmbeddedModel:
             "name": self.name,
             "weights_sha256": hashes["model.safetensors"],
             "template_sha256": hashes["chat_template.jinja"],
-            **{f"{name.partition('.')[0]}_hash_file": hashes[name] for name in others},
+            **{f"{name.partition('.')[0]}_sha256": hashes[name] for name in others},
             "engine": _ENGINE_VERSION,
             "dtype": "float32",
             "seed": str(self._seed),

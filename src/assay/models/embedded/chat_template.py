@@ -57,17 +57,17 @@ def render_plain(prompt: Prompt) -> str:
     """
     image_count = len(prompt.media)
     has_placeholders = image_count > 0 and prompt.text.count(IMAGE_PLACEHOLDER) == image_count
-    pieces = []
+    texts = []
     for message in prompt.messages:
         for part in message.parts:
             match part:
                 case Text(text=text):
-                    pieces.append(text)
+                    texts.append(text)
                 case Image():
-                    pieces.append("" if has_placeholders else IMAGE_PLACEHOLDER)
+                    texts.append("" if has_placeholders else IMAGE_PLACEHOLDER)
                 case _:
                     raise _make_unsupported_error(part)
-    return "".join(pieces)
+    return "".join(texts)
 
 
 def _to_template_message(message: Message) -> dict[str, Any]:

@@ -23,10 +23,10 @@ class VisionTower:
         """Number of vectors, and so tokens, per image."""
         return (self._weights.side // self._weights.patch_side) ** 2
 
-    def encode_image(self, picture: Image.Image) -> Array:
+    def encode_image(self, image: Image.Image) -> Array:
         """Return one vector per patch."""
         weights = self._weights
-        patches = _join_blocks(self._cut_patches(self._to_pixels(picture)) @ weights.patch)
+        patches = _join_blocks(self._cut_patches(self._to_pixels(image)) @ weights.patch)
         hidden = np.concatenate([weights.class_embedding[None], patches]) + weights.positions
         hidden = _normalize(hidden, weights.epsilon) * weights.norm_weight + weights.norm_bias
         for layer in weights.layers:
@@ -34,10 +34,10 @@ class VisionTower:
         inner = hidden[1:] @ weights.first + weights.first_bias
         return _sum_blocks(_gelu(inner) @ weights.second) + weights.second_bias
 
-    def _to_pixels(self, picture: Image.Image) -> Array:
+    def _to_pixels(self, image: Image.Image) -> Array:
         """Return the pixels (height x width x 3) scaled to -1..1, like the image processor of the model folder."""
         side = self._weights.side
-        resized = picture.convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
+        resized = image.convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
         pixels = np.asarray(resized, dtype=np.float32) / np.float32(255)
         return (pixels - np.float32(0.5)) / np.float32(0.5)
 

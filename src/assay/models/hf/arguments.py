@@ -118,7 +118,7 @@ class HfArguments:
 _FROM_PRETRAINED_ARGUMENTS = frozenset({
     "attn_implementation", "bnb_4bit_compute_dtype", "bnb_4bit_quant_storage", "bnb_4bit_quant_type",
     "bnb_4bit_use_double_quant", "cache_dir", "code_revision", "experts_implementation", "force_download",
-    "ignore_mismatched_sizes", "keyparse_mapping", "llm_int8_enable_fp32_cpu_offload", "llm_int8_has_fp16_weight",
+    "ignore_mismatched_sizes", "key_mapping", "llm_int8_enable_fp32_cpu_offload", "llm_int8_has_fp16_weight",
     "llm_int8_skip_modules", "llm_int8_threshold", "load_in_4bit", "load_in_8bit", "local_files_only",
     "low_cpu_mem_usage", "max_memory", "offload_buffers", "offload_state_dict", "quantization_config", "token",
     "use_kernels", "use_safetensors", "variant",

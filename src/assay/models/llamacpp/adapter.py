@@ -88,7 +88,7 @@ class LlamaCppModel:
 
     @property
     def traits(self) -> Traits:
-        """The file needs a chat template for chat. Windows are long is_complete for prompts to share prefixes."""
+        """The file needs a chat template for chat. Windows are long enough for prompts to share prefixes."""
         abilities: set[Ability] = {"generate", "likelihood", "rolling"}
         if self._template_source:
             abilities.add("chat")

@@ -83,7 +83,7 @@ class LlamaCppArguments:
             raise InvalidOption(
                 f"unknown argument {unknown} of the model `{model}`",
                 where="--model_args",
-                hint=f"arguments:  {', '.join(['pretrained', *known])}",
+                hint=f"arguments: {', '.join(['pretrained', *known])}",
             )
         read = {name: _parse_value(name, value) for name, value in values.items()}
         return cls(**read)._validate()
@@ -92,7 +92,7 @@ class LlamaCppArguments:
         for name, minimum in (("n_ctx", 0), ("n_gpu_layers", -1), ("max_gen_toks", 1), ("slots", 1)):
             if getattr(self, name) < minimum:
                 raise InvalidOption(
-                    f"`{name}` must be at minimum {minimum}, got {getattr(self, name)}", where="--model_args"
+                    f"`{name}` must be at least {minimum}, got {getattr(self, name)}", where="--model_args"
                 )
         if self.n_threads < 1:
             object.__setattr__(self, "n_threads", count_default_threads())

@@ -101,7 +101,7 @@ class GeneratedText:
 
 
 class LlamaCppEngine:
-    """A loaded model file. Each slot serves one thread index a time."""
+    """A loaded model file. Each slot serves one thread at a time."""
 
     def __init__(self, options: LoadingOptions) -> None:
         """Load the file.
@@ -142,18 +142,18 @@ class LlamaCppEngine:
         log_probabilities: bool = False,
     ) -> GeneratedText:
         """Generate until a stop string, the end token, the token limit, or until `is_complete(text)`."""
-        pieces: list[str] = []
+        texts: list[str] = []
         steps: list[TokenStep] = []
         last: dict[str, Any] = {}
 
-        def on_piece(piece: dict[str, Any]) -> bool:
-            last.update(piece)
-            for choice in piece.get("choices", ()):
-                pieces.append(choice["text"])
+        def on_chunk(chunk: dict[str, Any]) -> bool:
+            last.update(chunk)
+            for choice in chunk.get("choices", ()):
+                texts.append(choice["text"])
                 if log_probabilities and choice.get("logprobs"):
                     steps.extend(map(TokenStep.from_reply, choice["logprobs"].get("content") or ()))
                 last["finish"] = choice.get("finish_reason") or last.get("finish")
-            if is_complete is not None and pieces and is_complete("".join(pieces)):
+            if is_complete is not None and texts and is_complete("".join(texts)):
                 last["finish"] = "stop"
                 return True
             return self._stopped.is_set()
@@ -163,15 +163,15 @@ class LlamaCppEngine:
             "prompt": prompt, "n_predict": max_tokens, "stop": [text for text in stop if text], "stream": True,
             "cache_prompt": True, "id_slot": slot, **sampling, **({"n_probs": 1} if log_probabilities else {}),
         }  # fmt: skip
-        self.server.handle_completions(parameters, on_piece)
+        self.server.handle_completions(parameters, on_chunk)
         self._raise_for_error(last)
         finish: Finish = "stop" if last.get("finish") == "stop" else "length"
         usage = last.get("usage") or {}
         return GeneratedText(
-            text="".join(pieces),
+            text="".join(texts),
             finish=finish,
             prompt_tokens=len(prompt),
-            generated_tokens=int(usage.get("completion_tokens", len(pieces))),
+            generated_tokens=int(usage.get("completion_tokens", len(texts))),
             steps=tuple(steps),
         )
 
@@ -298,5 +298,5 @@ def _start_server(options: LoadingOptions, key: str) -> Any:
         raise DatasetError(
             f"llama.cpp cannot load the model: {error}",
             where=options.path,
-            hint="check that the .gguf file is complete, its architecture is supported, and there is is_complete memory",
+            hint="check that the .gguf file is complete, its architecture is supported, and there is enough memory",
         ) from None

@@ -88,7 +88,7 @@ def encode_pairs(
 ) -> list[Pair | Unanswerable]:
     """Encode contexts and continuations, all texts in one call of the tokenizer, each context once.
 
-    Whitespace at the end of the context is split_texts to the continuation. The two are encoded together, and the tokens after
+    Whitespace at the end of the context is moved to the continuation. The two are encoded together, and the tokens after
     those of the context alone are the continuation. `separate`: encode them separately, for encoder-decoder models.
     An empty context is replaced by the prefix token.
     """

@@ -153,7 +153,7 @@ _PERFORMANCE_ARGUMENTS = frozenset({
     "num_gpu_blocks_override", "pipeline_parallel_size", "ray_workers_use_nsight", "safetensors_load_strategy",
     "scheduling_policy", "swap_space", "tensor_parallel_size", "worker_cls",
 })  # fmt: skip
-"""VllmEngine arguments that affect placement and speed, and at most the last bits of a result."""
+"""Engine arguments that affect placement and speed, and at most the last bits of a result."""
 
 _ALIASES = {
     "model": "pretrained",

@@ -114,10 +114,10 @@ class VllmEngine:
         try:
             engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**known_arguments))
         except (ValueError, TypeError, OSError) as error:
-            raise InvalidOption(f"cannot start vLLM:  {_first_line(error)}", where="--model_args") from error
+            raise InvalidOption(f"cannot start vLLM: {_first_line(error)}", where="--model_args") from error
         except (RuntimeError, MemoryError) as error:
             raise AssayError(
-                f"cannot start vLLM:  {_first_line(error)}",
+                f"cannot start vLLM: {_first_line(error)}",
                 where="--model vllm",
                 hint="see the messages of vLLM above; set VLLM_LOGGING_LEVEL=INFO for more",
             ) from error
@@ -190,12 +190,12 @@ class VllmEngine:
         except EngineDeadError as error:
             raise self._make_engine_died_error(error) from error
         except (ValueError, TypeError) as error:
-            raise Unanswerable(f"vLLM rejected the request:  {_first_line(error)}") from error
+            raise Unanswerable(f"vLLM rejected the request: {_first_line(error)}") from error
         except Exception as error:
             if self._engine.errored:
                 raise self._make_engine_died_error(error) from error
             if _is_invalid_request(error):
-                raise Unanswerable(f"vLLM rejected the request:  {_first_line(error)}") from error
+                raise Unanswerable(f"vLLM rejected the request: {_first_line(error)}") from error
             raise
         if not outputs or not outputs[-1].finished:
             raise RuntimeError("vLLM ended a request without an answer")

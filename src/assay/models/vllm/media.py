@@ -77,9 +77,9 @@ class MediaPromptRenderer:
             found["video"] = [_to_video_input(clip) for clip in inputs.clips]
         return inputs.text, found
 
-    def _resize(self, picture: Any) -> Any:
-        size = fit_size(picture.size, *self._image_limits)
-        return picture if size == picture.size else picture.resize(size)
+    def _resize(self, image: Any) -> Any:
+        size = fit_size(image.size, *self._image_limits)
+        return image if size == image.size else image.resize(size)
 
     def _build_prompt_inputs(self, prompt: Prompt, *, load: bool = True) -> PromptInputs:
         try:

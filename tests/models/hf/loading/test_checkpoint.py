@@ -36,7 +36,7 @@ def test_the_kind_is_read_from_the_config(tmp_path: Path, config: dict[str, Any]
     assert write(tmp_path, config).kind == kind
 
 
-def test_a_template_is_found_wherever_it_is_kept(tmp_path: Path) -> None:
+def test_a_chat_template_is_found_in_every_file(tmp_path: Path) -> None:
     assert not write(tmp_path / "a", {}).has_chat_template
     assert write(tmp_path / "b", {}, chat_template__jinja="{{ x }}").has_chat_template
     assert write(tmp_path / "c", {}, tokenizer_config__json='{"chat_template": "x"}').has_chat_template
@@ -49,7 +49,7 @@ STRICT = (
 LOOSE = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}"
 
 
-def test_whether_a_system_message_comes_through_is_told_by_the_template(tmp_path: Path) -> None:
+def test_system_message_support_is_read_from_the_template(tmp_path: Path) -> None:
     assert write(tmp_path / "a", {}).supports_system_message()
     assert write(tmp_path / "b", {}, chat_template__jinja=LOOSE).supports_system_message()
     strict = write(tmp_path / "c", {}, chat_template__jinja=STRICT, own__jinja=LOOSE)
@@ -65,7 +65,7 @@ def test_whether_a_system_message_comes_through_is_told_by_the_template(tmp_path
     ).supports_system_message()
 
 
-def test_the_identity_is_the_content_not_the_place(tmp_path: Path) -> None:
+def test_the_identity_depends_on_content_not_location(tmp_path: Path) -> None:
     one = write(tmp_path / "one", {"a": 1}, model__safetensors="w", tokenizer__json="t")
     same = write(tmp_path / "two", {"a": 1}, model__safetensors="w", tokenizer__json="t")
     assert one.identify() == same.identify()
@@ -76,7 +76,7 @@ def test_the_identity_is_the_content_not_the_place(tmp_path: Path) -> None:
     }
 
 
-def test_large_files_are_hashed_once_and_again_when_they_change(
+def test_hashes_of_large_files_are_cached_until_they_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
@@ -90,9 +90,7 @@ def test_large_files_are_hashed_once_and_again_when_they_change(
     assert hash_file(weights) not in (first, "remembered")
 
 
-def test_a_home_that_cannot_be_written_costs_nothing_but_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hashing_works_without_a_writable_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "home").write_text("a file where a folder should be")
     monkeypatch.setenv("ASSAY_HOME", str(tmp_path / "home"))
     weights = tmp_path / "model.safetensors"
@@ -100,7 +98,7 @@ def test_a_home_that_cannot_be_written_costs_nothing_but_time(
     assert len(hash_file(weights)) == 64
 
 
-def test_what_is_missing_is_said(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="model folder not found"):
         _ = Checkpoint(str(tmp_path / "nowhere")).config
     with pytest.raises(DatasetError, match=r"no config\.json"):

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.models.hf.asking import ask, likelihood
-from tests.models.hf.tiny import TEMPLATE, tiny_checkpoint
+from tests.models.hf.hf_requests import ask, likelihood
+from tests.models.hf.tiny_checkpoints import TEMPLATE, tiny_checkpoint
 
 from assay.core.responses import LogProbability, Response
 
@@ -29,12 +29,12 @@ def totals(folder: Path, **arguments: Any) -> list[float]:
 
 
 @pytest.mark.parametrize("device_map", ["auto", "cpu"])
-def test_a_model_laid_out_by_accelerate_answers_the_same(device_map: str) -> None:
+def test_a_device_map_does_not_change_answers(device_map: str) -> None:
     pytest.importorskip("accelerate")
     assert np.allclose(totals(tiny_checkpoint(), device_map=device_map), totals(tiny_checkpoint()), atol=1e-4)
 
 
-def test_a_gguf_file_is_unpacked_to_the_same_weights(tmp_path: Path) -> None:
+def test_a_gguf_file_loads_the_same_weights(tmp_path: Path) -> None:
     pytest.importorskip("gguf")
     write_gguf(tmp_path / "tiny.gguf", tiny_checkpoint())
     how: dict[str, Any] = {"add_bos_token": False}  # transformers forgets it when it reads a GGUF

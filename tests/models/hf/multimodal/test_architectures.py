@@ -6,8 +6,18 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from tests.models.hf.multimodal.asking import ask, chat, choices, picture, plain, sound, values, video, write
-from tests.models.hf.multimodal.tiny import KINDS, tiny
+from tests.models.hf.multimodal.media_requests import (
+    ask,
+    chat,
+    choices,
+    picture,
+    plain,
+    sound,
+    values,
+    video,
+    write,
+)
+from tests.models.hf.multimodal.tiny_multimodal import KINDS, tiny
 
 from assay.core.requests import Generate, Request
 from assay.models.hf import HfModel
@@ -69,7 +79,7 @@ def test_media_change_the_answer(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["gemma3", "idefics3"])
-def test_answers_are_those_of_transformers_own_calls(kind: str) -> None:
+def test_answers_equal_direct_calls_of_transformers(kind: str) -> None:
     """The documented way, by hand: template, processor, generate; and one forward pass for a likelihood."""
     import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.models.hf.multimodal.asking import ask, chat, choices, plain, values, write
+from tests.models.hf.multimodal.media_requests import ask, chat, choices, plain, values, write
 
 from assay.core.messages import Image, Message, Prompt, Text
 from assay.core.requests import Generate, Request
@@ -50,7 +50,7 @@ def requests() -> list[Request]:
 
 
 @pytest.mark.parametrize("batch_size", [1, 6])
-def test_the_answers_are_those_of_the_embedded_model(batch_size: int) -> None:
+def test_answers_equal_the_embedded_model(batch_size: int) -> None:
     asked = requests()
     own = values(ask(EmbeddedModel(), asked))
     through = values(ask(HfModel(pretrained=str(SHIPPED_WEIGHTS), batch_size=batch_size), asked))
@@ -62,7 +62,7 @@ def test_the_answers_are_those_of_the_embedded_model(batch_size: int) -> None:
             assert one.greedy == other.greedy
 
 
-def test_the_text_part_alone_shares_what_texts_share() -> None:
+def test_the_text_part_alone_shares_prefixes() -> None:
     asked = [
         one for one in example_requests(frozenset({"generate", "likelihood"})) if not one.prompt.has_media
     ]
@@ -74,7 +74,7 @@ def test_the_text_part_alone_shares_what_texts_share() -> None:
         assert same, request.prompt
 
 
-def test_the_preview_is_what_the_template_writes() -> None:
+def test_the_preview_is_the_rendered_template() -> None:
     model, own = HfModel(pretrained=str(SHIPPED_WEIGHTS)), EmbeddedModel()
     for prompt in PROMPTS:
         assert model.preview(write(prompt)).replace("<image>", "") == own.preview(write(prompt)).replace(
@@ -89,7 +89,7 @@ def test_traits_and_identity_come_from_the_small_files() -> None:
     assert facts["media.frames"] == "32" and facts["weights_sha256"] and facts["processor_sha256"]
 
 
-def test_what_changes_pictures_changes_the_identity() -> None:
+def test_image_settings_change_the_identity() -> None:
     def facts(**arguments: Any) -> dict[str, str]:
         return asyncio.run(_identify(HfModel(pretrained=str(SHIPPED_WEIGHTS), **arguments)))
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.models.hf.multimodal.asking import ask, chat, picture, plain, values, video, write
-from tests.models.hf.multimodal.tiny import tiny
+from tests.models.hf.multimodal.media_requests import ask, chat, picture, plain, values, video, write
+from tests.models.hf.multimodal.tiny_multimodal import tiny
 
 from assay.core.errors import DatasetError, InvalidOption
 from assay.core.messages import Message, Part, Prompt, Text
@@ -47,16 +47,16 @@ def user(text: str) -> str:
         ),
     ],
 )
-def test_chats_go_through_the_template(parts: tuple[Part | str, ...], arguments: Any, text: str) -> None:
+def test_chats_use_the_template(parts: tuple[Part | str, ...], arguments: Any, text: str) -> None:
     assert shown(chat(*parts), **arguments) == text
 
 
-def test_a_prompt_without_chat_is_its_parts() -> None:
+def test_a_plain_prompt_is_the_concatenation_of_its_parts() -> None:
     assert shown(plain(picture(1), "So: ")) == "[P]So: "
     assert shown(plain(picture(1), "Look <image> here")) == "Look [P] here"
 
 
-def test_names_of_lmms_eval_always_use_the_template_for_media() -> None:
+def test_presets_always_use_the_template_for_media() -> None:
     assert shown(plain(picture(1), "So: "), "llava_hf") == user("[P]So: ")
     assert shown(plain("So: "), "llava_hf") == "So: "
     assert shown(chat(picture(1), "Here <image>"), "qwen2_5_vl") == user("[P]Here ")
@@ -65,7 +65,7 @@ def test_names_of_lmms_eval_always_use_the_template_for_media() -> None:
     assert shown(chat(picture(1), "So"), "qwen3_vl", system_prompt="") == user("[P]So")
 
 
-def test_a_system_message_of_the_task_is_not_doubled() -> None:
+def test_the_system_message_of_the_task_is_not_duplicated() -> None:
     said = (Message("system", (Text("Mine."),)), Message("user", (Text("Hi"),)))
     assert shown(Prompt(said, chat=True), system_prompt="Yours.").count("system") == 1
 
@@ -79,14 +79,14 @@ def bare(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_checkpoint_without_a_template_gets_lines(bare: Path) -> None:
+def test_a_checkpoint_without_a_template_uses_role_lines(bare: Path) -> None:
     model = HfModel(pretrained=str(bare))
     said = (Message("system", (Text("Be."),)), Message("user", (picture(1), Text("What?"))))
     assert model.preview(write(Prompt(said, chat=True))) == "System: Be.\nUser: <image>\nWhat?\nAssistant:"
     values(ask(model, [write(Prompt(said, chat=True))]))
 
 
-def test_a_template_of_plain_texts_gets_marks_in_them(bare: Path) -> None:
+def test_a_template_with_text_content_gets_placeholders(bare: Path) -> None:
     template = "{% for message in messages %}[{{ message.role }}] {{ message['content'] }}{% endfor %}"
     model = HfModel(pretrained=str(bare), chat_template=template)
     assert model.preview(write(chat(picture(1), "What?"))) == "[user] <image>\nWhat?"
@@ -100,24 +100,24 @@ REFUSING = """\
 {{ '<image>' if part.type == 'image' else part.text }}{%- endfor -%}{%- endfor -%}"""
 
 
-def test_a_template_that_refuses_a_system_message_gets_none(bare: Path) -> None:
+def test_a_template_that_rejects_system_messages_gets_none(bare: Path) -> None:
     model = HfModel(pretrained=str(bare), chat_template=REFUSING, system_prompt="Be.")
     assert model.preview(write(chat(picture(1), "So"))) == "[user]<image>So"
 
 
-def test_a_conversation_the_template_refuses_costs_itself(bare: Path) -> None:
+def test_a_conversation_that_the_template_rejects_fails_only_itself(bare: Path) -> None:
     model = HfModel(pretrained=str(bare), chat_template=REFUSING, batch_size=2)
     fine, refused = ask(model, [write(chat(picture(1), "So")), write(chat(picture(1), "no"), 1)])
     assert isinstance(fine, Response)
     assert isinstance(refused, Failure) and refused.kind == "bad request" and "not that" in refused.message
 
 
-def test_settings_the_processor_has_not_are_refused() -> None:
+def test_unknown_processor_settings_are_an_error() -> None:
     with pytest.raises(InvalidOption, match=r"has no `max_pixels`"):
         HfModel(pretrained=str(tiny("llava_onevision")), max_pixels=1000).preview(write(chat("Hi")))
 
 
-def test_a_folder_without_a_processor_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_folder_without_a_processor_is_an_error(tmp_path: Path) -> None:
     shutil.copytree(tiny("gemma3"), tmp_path / "half")
     for name in ("preprocessor_config.json", "processor_config.json"):
         (tmp_path / "half" / name).unlink()

@@ -6,8 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.models.hf.multimodal.asking import ask, chat, choices, picture, plain, sound, values, video, write
-from tests.models.hf.multimodal.tiny import tiny
+from tests.models.hf.multimodal.media_requests import (
+    ask,
+    chat,
+    choices,
+    picture,
+    plain,
+    sound,
+    values,
+    video,
+    write,
+)
+from tests.models.hf.multimodal.tiny_multimodal import tiny
 
 from assay.core.errors import MissingPackage
 from assay.core.messages import Audio, Image, Message, Prompt, Text
@@ -29,7 +39,7 @@ def broken() -> Any:
     raise OSError("cut off")
 
 
-def test_a_medium_that_cannot_be_read_costs_its_requests_and_no_others() -> None:
+def test_an_unreadable_medium_fails_only_its_requests() -> None:
     bad = Image(digest="bad", load=broken, source="bad.png")
     requests: list[Request] = [
         write(chat(picture(1), "What?")),
@@ -42,13 +52,13 @@ def test_a_medium_that_cannot_be_read_costs_its_requests_and_no_others() -> None
         assert isinstance(outcome, Failure) and outcome.kind == "bad media" and "cut off" in outcome.message
 
 
-def test_a_medium_the_checkpoint_has_no_sense_for_is_a_failure_that_says_so() -> None:
+def test_an_unsupported_medium_is_a_failure_with_a_reason() -> None:
     [outcome] = ask(seeing(), [write(chat(sound(1), "What?"))])
     assert isinstance(outcome, Failure) and outcome.kind == "bad media"
     assert outcome.message == "the checkpoint supports image, video, not audio"
 
 
-def test_a_picture_the_processor_refuses_costs_itself() -> None:
+def test_an_image_that_the_processor_rejects_fails_only_its_request() -> None:
     thin = picture(9, width=4000, height=4)
     outcomes = ask(
         seeing(batch_size=3), [write(chat(one, "?"), at) for at, one in enumerate((picture(1), thin))]
@@ -89,7 +99,7 @@ class SmallMemory:
         monkeypatch.setattr(MultimodalEngine, "score", score)
 
 
-def test_a_batch_that_is_too_large_is_halved_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_is_too_large_is_halved_without_losing_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = [write(chat(picture(at), "What?"), at) for at in range(7)]
     before = values(ask(seeing(), requests))
     memory = SmallMemory(monkeypatch, 2)
@@ -97,7 +107,7 @@ def test_a_batch_that_is_too_large_is_halved_and_nothing_is_lost(monkeypatch: py
     assert max(memory.sizes) == 6 and memory.sizes[-1] <= 2
 
 
-def test_choices_are_read_fewer_at_once_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_choices_are_scored_at_once_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = choices(chat(picture(1), "Pick:"), *(f" choice {at}" for at in range(9)))
     before = [value.total for value in values(ask(seeing(), requests))]
     tried: list[int] = []
@@ -122,7 +132,7 @@ def test_one_request_that_is_too_large_alone_is_a_failure(monkeypatch: pytest.Mo
     assert [outcome.kind for outcome in outcomes if isinstance(outcome, Failure)] == ["out of memory"] * 2
 
 
-def test_the_choices_of_a_picture_are_read_on_top_of_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_choices_of_an_image_share_one_prefill(monkeypatch: pytest.MonkeyPatch) -> None:
     model = seeing(batch_size=2)
     read: list[int] = []
     original = MultimodalEngine.prefill
@@ -140,9 +150,7 @@ def test_the_choices_of_a_picture_are_read_on_top_of_it_once(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("kind", ["qwen2_5_vl", "gemma3", "qwen2_audio"])
-def test_shared_prompts_give_what_reading_each_choice_whole_gives(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shared_prompts_score_like_unshared_ones(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     medium = sound(1) if kind == "qwen2_audio" else picture(1, 60, 60)
     prompts = [chat(medium, "Pick one:"), chat("Pick one of these:"), plain(medium, "It is")]
     requests = [
@@ -155,7 +163,7 @@ def test_shared_prompts_give_what_reading_each_choice_whole_gives(
         assert one.total == pytest.approx(other.total, abs=1e-4)
 
 
-def test_a_checkpoint_that_cannot_share_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_without_prefix_sharing_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = choices(chat(picture(1), "Pick:"), " red one", " b c")
     before = values(ask(seeing(), requests))
 
@@ -167,7 +175,7 @@ def test_a_checkpoint_that_cannot_share_is_noticed(monkeypatch: pytest.MonkeyPat
     assert totals == pytest.approx([value.total for value in before], abs=1e-4)
 
 
-def test_sampled_repeats_differ_and_come_again() -> None:
+def test_sampled_repeats_differ_and_are_reproducible() -> None:
     settings: dict[str, Any] = {"do_sample": True, "temperature": 1.5, "max_gen_toks": 8}
     requests = [write(chat(picture(1), "What?"), repeat=repeat, **settings) for repeat in range(4)]
     first = values(ask(seeing(batch_size=4), requests))
@@ -191,7 +199,7 @@ def test_an_answer_ends_before_its_stop_string() -> None:
     assert outcome.value == whole.partition(stop)[0]
 
 
-def test_an_old_version_of_transformers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_version_of_transformers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
     monkeypatch.setattr(transformers, "__version__", "4.57.1")
@@ -199,7 +207,7 @@ def test_an_old_version_of_transformers_is_named(monkeypatch: pytest.MonkeyPatch
         seeing().preview(write(chat("Hi")))
 
 
-def test_a_name_of_lmms_eval_does_not_stop_at_the_blank_line_every_task_has() -> None:
+def test_presets_ignore_the_default_stop_string_of_lmms_eval() -> None:
     kind = make_preset_class("qwen2_5_vl")
     assert kind.preset.ignored_stops == {"\n\n"} and not HfModel.preset.ignored_stops
 
@@ -216,7 +224,7 @@ def test_a_rolling_text_is_scored_in_windows() -> None:
     assert long < 0 and short < 0 and long != short
 
 
-def test_thinking_is_told_apart_from_the_answer() -> None:
+def test_reasoning_is_separated_from_the_answer() -> None:
     request = write(chat(picture(1), "What?"), max_gen_toks=12)
     [whole] = values(ask(seeing(), [request]))
     mark = next(letter for letter in whole[1:-1] if letter.isprintable() and letter not in "\ufffd0123456789")
@@ -228,12 +236,12 @@ def test_thinking_is_told_apart_from_the_answer() -> None:
     )
 
 
-def test_an_answer_that_is_begun_goes_on_behind_the_template() -> None:
+def test_a_started_answer_continues_after_the_template() -> None:
     said = (Message("user", (picture(1), Text("What?"))), Message("assistant", (Text("It is"),)))
     assert seeing().preview(write(Prompt(said, chat=True))).endswith("<|im_start|>assistant\nIt is")
 
 
-def test_speech_is_written_down_sound_by_sound() -> None:
+def test_audio_clips_are_transcribed_one_by_one() -> None:
     long = sound(3, samples=80_000)  # five seconds, two of which are heard at once
     requests: list[Request] = [
         write(chat(sound(1), "?"), 0, max_gen_toks=5),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.making import Function, write_task
 from tests.making_media import write_video
-from tests.models.hf.multimodal.tiny import tiny
+from tests.models.hf.multimodal.tiny_multimodal import tiny
 
 import assay
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS
@@ -56,7 +56,7 @@ def test_the_quickstart_scores_the_same_as_with_the_embedded_model(workspace: Pa
 
 
 @pytest.mark.parametrize(("name", "ending"), [("qwen2_5_vl", "(Qwen)"), ("hf", "(anyone)")])
-def test_a_task_chooses_its_prompt_by_the_name_of_the_model(workspace: Path, name: str, ending: str) -> None:
+def test_a_task_selects_its_prompt_by_model_name(workspace: Path, name: str, ending: str) -> None:
     arguments = {"pretrained": str(tiny("qwen2_5_vl")), "max_pixels": 50_000}
     run = assay.run(
         model=name, model_args=arguments, tasks=[picture_task(workspace)], batch_size="3", limit=4
@@ -67,7 +67,7 @@ def test_a_task_chooses_its_prompt_by_the_name_of_the_model(workspace: Path, nam
     assert document is not None and requests[0].prompt.text.endswith(ending)
 
 
-def test_choices_about_a_picture_are_scored_by_likelihood(workspace: Path) -> None:
+def test_choices_about_an_image_are_scored_by_likelihood(workspace: Path) -> None:
     task = picture_task(
         workspace,
         output_type="multiple_choice",
@@ -82,7 +82,7 @@ def test_choices_about_a_picture_are_scored_by_likelihood(workspace: Path) -> No
     assert run.outcomes("sums") == {"scored": 6}
 
 
-def test_a_broken_video_costs_its_document(workspace: Path) -> None:
+def test_a_broken_video_fails_only_its_document(workspace: Path) -> None:
     pytest.importorskip("av")
     good, bad = workspace / "good.mp4", workspace / "bad.mp4"
     write_video(good)

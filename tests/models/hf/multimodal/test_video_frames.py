@@ -6,8 +6,8 @@ import importlib
 from typing import Any
 
 import pytest
-from tests.models.hf.multimodal.asking import picture
-from tests.models.hf.multimodal.tiny import tiny
+from tests.models.hf.multimodal.media_requests import picture
+from tests.models.hf.multimodal.tiny_multimodal import tiny
 
 from assay.models.hf.multimodal.image_crops import CroppedImageProcessor
 from assay.models.hf.multimodal.video_frames import VIDEO_PROCESSORS, fit_pixels
@@ -24,20 +24,20 @@ from assay.models.hf.multimodal.video_frames import VIDEO_PROCESSORS, fit_pixels
         ((20, 400), {"frames": 2}, (28, 560)),
     ],
 )
-def test_pictures_are_fitted_to_their_bounds(
+def test_images_are_resized_to_the_pixel_limits(
     size: tuple[int, int], bounds: dict[str, int], fitted: tuple[int, int]
 ) -> None:
     assert fit_pixels(*size, **{"factor": 28, "min_pixels": 28 * 28, "max_pixels": 10**7, **bounds}) == fitted
 
 
-def test_a_picture_too_narrow_to_be_one_is_refused() -> None:
+def test_an_extreme_aspect_ratio_is_an_error() -> None:
     with pytest.raises(ValueError, match="aspect ratio"):
         fit_pixels(3, 900, factor=28, min_pixels=784, max_pixels=10**7)
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl"])
-def test_a_video_that_stands_still_has_the_patches_of_its_picture(kind: str) -> None:
+def test_a_still_video_has_the_patches_of_its_image(kind: str) -> None:
     from assay.models.hf.multimodal.processor import load_processor
 
     processor = load_processor(str(tiny(kind)), kind, {"max_pixels": 10**7})
@@ -52,14 +52,14 @@ def test_a_video_that_stands_still_has_the_patches_of_its_picture(kind: str) -> 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("name", sorted(VIDEO_PROCESSORS))
-def test_every_stand_in_gives_the_inputs_it_says(name: str) -> None:
+def test_every_video_processor_returns_its_declared_inputs(name: str) -> None:
     maker = VIDEO_PROCESSORS[name]({})
     made = maker([[[picture(1).load()] * 3], [[picture(2).load()] * 3]])
     assert set(maker.model_input_names) <= set(made)
 
 
 @pytest.mark.torch
-def test_the_stand_ins_agree_with_torchvision() -> None:
+def test_video_processors_agree_with_torchvision() -> None:
     pytest.importorskip("torchvision")
     for name, make in VIDEO_PROCESSORS.items():
         theirs: Any = getattr(importlib.import_module("transformers"), name)()
@@ -79,7 +79,7 @@ def maker_inputs(make: Any) -> tuple[str, ...]:
     [((448, 448), 1, 256 + 1 + 256 + 16 + 16), ((320, 240), 1, 477), ((1280, 720), 6, 1596)],
 )
 @pytest.mark.torch
-def test_phi_cuts_pictures_into_crops(size: tuple[int, int], crops: int, tokens: int) -> None:
+def test_phi_cuts_images_into_crops(size: tuple[int, int], crops: int, tokens: int) -> None:
     made = CroppedImageProcessor({})([picture(1, *size).load()])
     assert made["image_pixel_values"].shape[:2] == (1, crops + 1)
     assert made["num_img_tokens"] == [tokens]
@@ -96,7 +96,7 @@ def test_phi_cuts_pictures_into_crops(size: tuple[int, int], crops: int, tokens:
         ("Qwen3VLVideoProcessor", {"max_pixels": 99, "total_pixels": 200}, (10, 200)),
     ],
 )
-def test_bounds_in_the_arguments_are_those_of_a_frame_and_count_more_than_those_in_the_file(
+def test_pixel_limits_in_arguments_apply_per_frame_and_override_the_file(
     name: str, arguments: dict[str, int], bounds: tuple[int, int]
 ) -> None:
     maker: Any = VIDEO_PROCESSORS[name]({"size": {"shortest_edge": 10, "longest_edge": 20}, **arguments})

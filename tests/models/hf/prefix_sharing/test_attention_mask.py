@@ -40,7 +40,7 @@ def sees(pieces: list[NodeSlice], row: int, column: int) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_token_sees_the_past_its_ancestors_and_itself(seed: int) -> None:
+def test_a_token_attends_to_the_past_its_ancestors_and_itself(seed: int) -> None:
     pieces, before = forest(seed), seed % 3 * 7
     mask = build_mask(pieces, before, LEAST)
     total = len(mask)
@@ -53,7 +53,7 @@ def test_a_token_sees_the_past_its_ancestors_and_itself(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_blocks_hold_every_token_once_and_every_key_it_sees(seed: int) -> None:
+def test_blocks_contain_every_token_once_and_all_its_keys(seed: int) -> None:
     pieces = forest(seed)
     mask = build_mask(pieces, 30, LEAST)
     blocks = split_into_blocks(pieces, mask, 16)
@@ -66,7 +66,7 @@ def test_blocks_hold_every_token_once_and_every_key_it_sees(seed: int) -> None:
         assert not (mask[block.low : block.high, ~held] == 0).any()
 
 
-def test_neighbours_and_what_comes_later_are_left_out() -> None:
+def test_siblings_and_later_tokens_are_masked() -> None:
     nodes = [Node(np.zeros(128, np.int32), 0) for _ in range(2)]
     pieces = [NodeSlice(node, 0, 128, 128 * at, -1) for at, node in enumerate(nodes)]
     mask = build_mask(pieces, 0, LEAST)
@@ -77,7 +77,7 @@ def test_neighbours_and_what_comes_later_are_left_out() -> None:
     assert after[-2].spans == ((0, 100), (228, 292))
 
 
-def test_a_chain_needs_no_mask_of_its_own() -> None:
+def test_a_chain_needs_no_mask() -> None:
     pieces = forest(3)
     chain = [NodeSlice(one.node, one.low, one.high, one.offset, at - 1) for at, one in enumerate(pieces)]
     assert is_chain(chain)

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from tests.models.hf.tiny import tiny_checkpoint
+from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 
 from assay.models.hf import HfModel
 from assay.models.hf.prefix_sharing.block_attention import enable_block_attention
@@ -25,7 +25,7 @@ def load(kind: str, **options: Any) -> Any:
     return AutoModelForCausalLM.from_pretrained(tiny_checkpoint(kind), **options).eval()
 
 
-def test_padded_rows_written_on_give_what_transformers_gives() -> None:
+def test_padded_rows_generate_like_transformers() -> None:
     plain, taken = load("llama"), load("llama")
     assert taken.config.num_key_value_heads < taken.config.num_attention_heads
     assert enable_block_attention(taken)
@@ -45,7 +45,7 @@ def test_padded_rows_written_on_give_what_transformers_gives() -> None:
         assert (one - other).abs().max() < 1e-4
 
 
-def test_a_model_that_adds_numbers_of_its_own_to_the_mask_gives_what_transformers_gives() -> None:
+def test_a_model_that_changes_the_mask_computes_like_transformers() -> None:
     from transformers import AutoModelForSeq2SeqLM
 
     plain, taken = (AutoModelForSeq2SeqLM.from_pretrained(tiny_checkpoint("t5")).eval() for _ in range(2))
@@ -62,13 +62,13 @@ def test_a_model_that_adds_numbers_of_its_own_to_the_mask_gives_what_transformer
     assert (one - other).abs().max() < 1e-4
 
 
-def test_other_attention_that_was_asked_for_is_left_alone() -> None:
+def test_another_attention_implementation_is_kept() -> None:
     model = load("llama", attn_implementation="eager")
     assert not enable_block_attention(model)
     assert model.config._attn_implementation == "eager"
 
 
-def test_what_the_user_asked_for_is_left_alone() -> None:
+def test_the_attention_implementation_of_the_user_is_kept() -> None:
     model = HfModel(pretrained=str(tiny_checkpoint()), attn_implementation="sdpa")
     plain = HfModel(pretrained=str(tiny_checkpoint()))
     assert attention_of(model) == "sdpa" != attention_of(plain)
@@ -87,10 +87,10 @@ def attention_of(model: HfModel) -> str:
     return asyncio.run(look())
 
 
-def test_taking_over_twice_is_taking_over_once() -> None:
+def test_enabling_block_attention_twice_has_no_effect() -> None:
     model = load("llama")
     assert enable_block_attention(model) and enable_block_attention(model)
 
 
-def test_a_model_with_its_own_kind_of_state_is_left_alone() -> None:
+def test_a_model_with_recurrent_state_is_left_unchanged() -> None:
     assert not enable_block_attention(load("mamba"))

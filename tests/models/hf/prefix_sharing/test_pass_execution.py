@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from tests.models.hf.tiny import tiny_checkpoint
+from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 
 from assay.models.hf.batch_budget import BatchBudget
 from assay.models.hf.prefix_sharing.check import can_share_prefixes
@@ -52,7 +52,7 @@ def random_tree(seed: int) -> list[Pair]:
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_random_trees_give_what_the_plain_way_gives(kind: str) -> None:
+def test_random_trees_score_like_unshared_sequences(kind: str) -> None:
     runner = ModelRunner(load(kind))
     for seed in range(3):
         pairs = random_tree(seed)
@@ -97,7 +97,7 @@ class Small(ModelRunner):
         return super().forward(wanted=wanted, **inputs)
 
 
-def test_running_out_of_memory_halves_and_loses_nothing() -> None:
+def test_out_of_memory_halves_the_budget_without_losing_scores() -> None:
     model = load("llama")
     pairs = random_tree(1)
     plain = {index: total for index, total, _ in score_unshared(pairs, ModelRunner(model), BatchBudget(2000))}
@@ -107,7 +107,7 @@ def test_running_out_of_memory_halves_and_loses_nothing() -> None:
     assert max(abs(found[at] - plain[at]) for at in plain) < 1e-4
 
 
-def test_memory_that_is_never_enough_is_an_error_and_not_a_loop() -> None:
+def test_insufficient_memory_is_an_error_not_a_loop() -> None:
     small = Small(load("llama"))
     small.most = 0
     with pytest.raises(torch.OutOfMemoryError):
@@ -117,18 +117,18 @@ def test_memory_that_is_never_enough_is_an_error_and_not_a_loop() -> None:
 @pytest.mark.parametrize(
     ("kind", "expected"), [("llama", True), ("gpt2", True), ("mistral", False), ("mamba", False)]
 )
-def test_models_that_cannot_share_are_found_out(kind: str, expected: bool) -> None:
+def test_models_without_prefix_sharing_are_detected(kind: str, expected: bool) -> None:
     assert can_share_prefixes(ModelRunner(load(kind)), 512) is expected
 
 
-def test_a_sliding_window_longer_than_any_sequence_does_not_matter() -> None:
+def test_a_sliding_window_longer_than_the_context_allows_prefix_sharing() -> None:
     from transformers import AutoModelForCausalLM
 
     folder = tiny_checkpoint("mistral", sliding_window=4096)
     assert can_share_prefixes(ModelRunner(AutoModelForCausalLM.from_pretrained(folder).eval()), 512)
 
 
-def test_a_model_that_ignores_the_mask_is_found_out_by_trying() -> None:
+def test_a_model_that_ignores_the_mask_is_detected() -> None:
     class Deaf(ModelRunner):
         def forward(self, *, wanted: Any = None, **inputs: Any) -> Any:
             return super().forward(wanted=wanted, **{**inputs, "attention_mask": None})
@@ -136,7 +136,7 @@ def test_a_model_that_ignores_the_mask_is_found_out_by_trying() -> None:
     assert not can_share_prefixes(Deaf(load("llama")), 512)
 
 
-def test_logits_are_computed_where_they_are_wanted_only() -> None:
+def test_logits_are_computed_only_where_needed() -> None:
     runner = ModelRunner(load("llama"))
     output = runner.forward(input_ids=torch.arange(20)[None], use_cache=False, wanted=np.array([3, 19]))
     whole = runner.forward(input_ids=torch.arange(20)[None], use_cache=False)

@@ -43,13 +43,13 @@ def told(passes: list[PlannedPass]) -> int:
 
 
 @pytest.mark.parametrize("size", [16, 100, 4096])
-def test_every_token_is_asked_for_once(runner: ModelRunner, size: int) -> None:
+def test_every_token_is_computed_once(runner: ModelRunner, size: int) -> None:
     passes = planned(PassPlan(tree(), everything, runner), size)
     assert told(passes) == tree().weight
     assert all(one.output_prefix is None or one.output_prefix.length > 0 for one in passes)
 
 
-def test_what_a_pass_starts_from_is_as_long_as_was_planned(runner: ModelRunner) -> None:
+def test_the_cache_of_a_pass_has_the_planned_length(runner: ModelRunner) -> None:
     for one, computed in run_passes(
         PassPrefetcher(PassPlan(tree(), everything, runner), BatchBudget(32)), runner
     ):
@@ -59,7 +59,7 @@ def test_what_a_pass_starts_from_is_as_long_as_was_planned(runner: ModelRunner) 
 
 
 @pytest.mark.parametrize("back", range(5))
-def test_a_plan_goes_back_to_any_pass_and_loses_nothing(runner: ModelRunner, back: int) -> None:
+def test_a_plan_can_rewind_to_any_pass(runner: ModelRunner, back: int) -> None:
     plan = PassPlan(tree(), everything, runner)
     begun = list(islice(iter(lambda: plan.plan_next(100), None), 6))
     plan.rewind_to(begun[back])
@@ -68,7 +68,7 @@ def test_a_plan_goes_back_to_any_pass_and_loses_nothing(runner: ModelRunner, bac
     assert max(one.prepared.tokens.shape[1] for one in again) < 100
 
 
-def test_passes_planned_for_more_memory_than_is_left_are_planned_again(runner: ModelRunner) -> None:
+def test_passes_larger_than_the_current_budget_are_replanned(runner: ModelRunner) -> None:
     budget = BatchBudget(128, minimum=4)
     ahead = PassPrefetcher(PassPlan(tree(), everything, runner), budget).start()
     for _ in range(3):

@@ -33,14 +33,14 @@ def test_the_tree_has_one_token_for_every_distinct_prefix(sequences: list[list[i
     assert all(node.weight > 0 for child in tree.children for node in child.walk())
 
 
-def test_a_chain_of_a_thousand_prefixes_is_no_deep_recursion() -> None:
+def test_a_chain_of_a_thousand_prefixes_does_not_recurse() -> None:
     tree = build_tree([[1] * length for length in range(1, 1500)])
     assert tree.weight == 1499
     assert len(list(tree.walk())) == 1500
 
 
 @given(st.lists(st.integers(1, 9), max_size=12), st.integers(1, 12))
-def test_packs_keep_the_order_and_are_no_larger_than_their_room(sizes: list[int], room: int) -> None:
+def test_packing_keeps_the_order_and_the_size_limit(sizes: list[int], room: int) -> None:
     groups = list(pack(range(len(sizes)), sizes, room))
     assert [item for group in groups for item in group] == list(range(len(sizes)))
     assert all(len(group) == 1 or sum(sizes[item] for item in group) <= room for group in groups)

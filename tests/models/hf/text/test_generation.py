@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from tests.models.hf.asking import ask, generate
-from tests.models.hf.tiny import tiny_checkpoint
+from tests.models.hf.hf_requests import ask, generate
+from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 
 from assay.core.requests import Generate
 from assay.core.responses import Failure, Outcome, Response
@@ -41,14 +41,14 @@ def reference(kind: str, prompt: str, **options: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "mistral"])
-def test_greedy_answers_are_those_of_transformers_whatever_the_batch(kind: str) -> None:
+def test_greedy_answers_equal_transformers_for_any_batch_size(kind: str) -> None:
     requests = [generate(prompt) for prompt in PROMPTS]
     expected = [reference(kind, prompt) for prompt in PROMPTS]
     for batch_size in (1, 2, 4, "auto"):
         assert texts(ask(tiny_checkpoint(kind), requests, batch_size=batch_size)) == expected
 
 
-def test_rows_that_end_early_make_room_for_others() -> None:
+def test_finished_rows_are_replaced() -> None:
     lengths = [1, 12, 3, 7, 2, 12, 5]
     requests = [generate(PROMPTS[at % 5], max_gen_toks=length) for at, length in enumerate(lengths)]
     found = ask(tiny_checkpoint(), requests, batch_size=3)
@@ -58,7 +58,7 @@ def test_rows_that_end_early_make_room_for_others() -> None:
 
 
 @pytest.mark.parametrize("kind", ["llama", "mistral"])
-def test_a_stop_string_ends_the_answer_also_across_tokens(kind: str) -> None:
+def test_a_stop_string_across_tokens_ends_the_answer(kind: str) -> None:
     whole = texts(ask(tiny_checkpoint(kind), [generate(PROMPTS[0])]))[0]
     for start in range(1, min(len(whole) - 3, 8)):
         stop = whole[start : start + 3]
@@ -75,7 +75,9 @@ def test_an_end_token_ends_the_answer() -> None:
     assert all("</s>" not in str(one.value) for one in ended)
 
 
-def test_greedy_repeats_are_written_once_and_sampled_ones_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_greedy_repeats_are_generated_once_and_sampled_ones_share_their_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from assay.models.hf.prefix_sharing.model_runner import ModelRunner
 
     passes: list[tuple[int, int]] = []
@@ -99,7 +101,7 @@ def test_greedy_repeats_are_written_once_and_sampled_ones_read_once(monkeypatch:
     assert passes[0][1] > 30 and all(columns == 1 for _, columns in passes[1:])
 
 
-def test_sampled_answers_do_not_depend_on_the_company_and_can_be_had_again() -> None:
+def test_sampled_answers_are_reproducible_and_independent_of_the_batch() -> None:
     requests = [
         generate(prompt, repeat=repeat, do_sample=True, temperature=1.3, top_p=0.9, top_k=50)
         for prompt in PROMPTS[:2]
@@ -118,7 +120,7 @@ def test_sampled_answers_do_not_depend_on_the_company_and_can_be_had_again() -> 
         ({"no_repeat_ngram_size": 2, "num_beams": 1}, {"no_repeat_ngram_size": 2}),
     ],
 )
-def test_settings_only_transformers_knows_are_left_to_it(
+def test_settings_of_transformers_use_its_generate_method(
     settings: dict[str, Any], options: dict[str, Any]
 ) -> None:
     found = texts(
@@ -127,14 +129,14 @@ def test_settings_only_transformers_knows_are_left_to_it(
     assert found == [reference("llama", prompt, **options) for prompt in PROMPTS[:3]]
 
 
-def test_a_setting_nobody_knows_is_that_requests_failure() -> None:
+def test_an_unknown_setting_fails_its_request() -> None:
     bad, good = generate("is", tempratur=2), generate("is")
     outcomes = ask(tiny_checkpoint(), [bad, good])
     assert isinstance(outcomes[0], Failure) and "tempratur" in outcomes[0].message
     assert isinstance(outcomes[1], Response)
 
 
-def test_what_the_generation_config_says_counts(tmp_path: Any) -> None:
+def test_the_generation_config_is_used(tmp_path: Any) -> None:
     import json
     import shutil
 
@@ -146,7 +148,7 @@ def test_what_the_generation_config_says_counts(tmp_path: Any) -> None:
     assert texts(ask(folder, [generate(prompt) for prompt in PROMPTS[:2]])) == expected
 
 
-def test_running_out_of_memory_while_writing_loses_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_during_generation_loses_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     from assay.models.hf.prefix_sharing.model_runner import ModelRunner
 
     requests: list[Generate] = [generate(prompt) for prompt in PROMPTS]
@@ -168,7 +170,7 @@ def test_running_out_of_memory_while_writing_loses_no_answer(monkeypatch: pytest
     assert refused
 
 
-def test_caches_that_would_not_fit_wait() -> None:
+def test_rows_wait_if_their_caches_do_not_fit() -> None:
     requests = [generate(prompt) for prompt in PROMPTS]
     assert texts(ask(tiny_checkpoint(), requests, batch_size=5, cache_memory_mb=1)) == texts(
         ask(tiny_checkpoint(), requests, batch_size=5)

@@ -70,13 +70,13 @@ def explain_loading_errors(source: str) -> Iterator[None]:
         raise
     except ImportError as error:
         raise MissingPackage(
-            f"cannot load `{source}`:  {_first_line(error)}", where="--model_args"
+            f"cannot load `{source}`: {_first_line(error)}", where="--model_args"
         ) from error
     except (
         SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError,
     ) as error:  # fmt: skip
         raise DatasetError(
-            f"cannot load `{source}`:  {type(error).__name__}: {_first_line(error)}", where="--model_args"
+            f"cannot load `{source}`: {type(error).__name__}: {_first_line(error)}", where="--model_args"
         ) from error
 
 

@@ -95,7 +95,7 @@ class Batcher:
             arguments["video_metadata"] = [[_metadata(clip) for clip in row.clips] for row in rows]
             arguments["do_sample_frames"] = False
         if rows[0].audios:
-            arguments["audio"] = [sound for row in rows for sound in row.audios]
+            arguments["audio"] = [audio for row in rows for audio in row.audios]
             arguments["sampling_rate"] = self._rate_hz
         outputs = self._processor(**arguments)
         inputs = {

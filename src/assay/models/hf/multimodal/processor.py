@@ -131,8 +131,10 @@ def _assemble_processor(
         elif "image" in name and model_type == _CROPPED_MODEL_TYPE:
             parts[name] = CroppedImageProcessor(_read_json(pretrained, "preprocessor_config.json", source))
         elif "image" in name:
-            pictures = {key: value for key, value in arguments.items() if key != "total_pixels"}
-            parts[name] = transformers.AutoImageProcessor.from_pretrained(pretrained, **pictures, **source)
+            image_settings = {key: value for key, value in arguments.items() if key != "total_pixels"}
+            parts[name] = transformers.AutoImageProcessor.from_pretrained(
+                pretrained, **image_settings, **source
+            )
         else:
             parts[name] = transformers.AutoFeatureExtractor.from_pretrained(pretrained, **source)
     taken = kind.__init__.__code__.co_varnames[: kind.__init__.__code__.co_argcount]

@@ -44,7 +44,7 @@ class MediaSettings:
     system_prompt: str = ""
     reasoning_prompt: str = ""
     interleave: bool = False
-    """`<image 1>` in a text placeholders the position of the first image."""
+    """`<image 1>` in a text marks the position of the first image."""
 
     uses_chat_template: bool = False
     keeps_placeholders: bool = True
@@ -120,7 +120,7 @@ class PromptLayout:
             yield Message(message.role, tuple(self._place_images(message.parts)))
 
     def _place_images(self, parts: Sequence[Part]) -> list[Part]:
-        """Return the parts of a message, with images where the text indexes them."""
+        """Return the parts of a message, with images where the text places them."""
         settings = self._settings
         images = [part for part in parts if isinstance(part, Image)]
         texts = "".join(part.text for part in parts if isinstance(part, Text))

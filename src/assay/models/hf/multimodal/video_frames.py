@@ -44,14 +44,14 @@ class VideoProcessor:
     def __call__(self, videos: Sequence[Any], **others: Any) -> dict[str, Any]:
         """`videos`: one list of PIL frames per video, or one list of videos per prompt."""
         flat = [clip for group in videos for clip in group] if _is_nested(videos) else list(videos)
-        made = self.make_tensors(flat)
+        tensors = self.make_tensors(flat)
         if others.get("return_metadata"):
             metadata = others.get("video_metadata") or []
             nested = bool(metadata) and isinstance(metadata[0], (list, tuple))
-            made["video_metadata"] = (
+            tensors["video_metadata"] = (
                 [one for group in metadata for one in group] if nested else list(metadata)
             )
-        return made
+        return tensors
 
     def make_tensors(self, videos: Sequence[Sequence[Any]]) -> dict[str, Any]:
         """Return the input tensors of some videos."""
@@ -64,20 +64,20 @@ class VideoProcessor:
     def to_pixels(self, frames: Sequence[Any], width: int, height: int) -> Array:
         """Return frames as one array (frames, channels, height, width), resized, rescaled and normalized."""
         settings = self.settings
-        made = np.empty((len(frames), 3, height, width), np.float32)
-        for at, frame in enumerate(frames):
-            picture = frame.convert("RGB")
-            if settings["do_resize"] and picture.size != (width, height):
-                picture = picture.resize((width, height), resample=settings["resample"])
-            made[at] = np.asarray(picture, np.float32).transpose(2, 0, 1)
+        tensors = np.empty((len(frames), 3, height, width), np.float32)
+        for index, frame in enumerate(frames):
+            image = frame.convert("RGB")
+            if settings["do_resize"] and image.size != (width, height):
+                image = image.resize((width, height), resample=settings["resample"])
+            tensors[index] = np.asarray(image, np.float32).transpose(2, 0, 1)
         if settings["do_rescale"]:
-            made *= settings["rescale_factor"]
+            tensors *= settings["rescale_factor"]
         if settings["do_normalize"]:
             mean, std = (
                 np.asarray(settings[key], np.float32)[:, None, None] for key in ("image_mean", "image_std")
             )
-            made = (made - mean) / std
-        return made
+            tensors = (tensors - mean) / std
+        return tensors
 
 
 _COMMON: Mapping[str, Any] = {
@@ -100,9 +100,9 @@ class StackedVideoProcessor(VideoProcessor):
         import torch
 
         height, width = _read_size(self.settings["size"])
-        made = [torch.from_numpy(self.to_pixels(frames, width, height)) for frames in videos]
-        alike = len({len(one) for one in made}) == 1
-        return {"pixel_values_videos": torch.stack(made) if alike else made}
+        tensors = [torch.from_numpy(self.to_pixels(frames, width, height)) for frames in videos]
+        alike = len({len(one) for one in tensors}) == 1
+        return {"pixel_values_videos": torch.stack(tensors) if alike else tensors}
 
 
 class SquareVideoProcessor(VideoProcessor):
@@ -124,10 +124,10 @@ class SquareVideoProcessor(VideoProcessor):
         max_pixels = max(len(frames) for frames in videos)
         pixels = torch.zeros(len(videos), max_pixels, 3, side, side)
         mask = torch.zeros(len(videos), max_pixels, side, side, dtype=torch.int64)
-        for at, frames in enumerate(videos):
+        for index, frames in enumerate(videos):
             scaled = [self._scale_frame(frame.convert("RGB")) for frame in frames]
-            pixels[at, : len(frames)] = torch.from_numpy(self.to_pixels(scaled, side, side))
-            mask[at, : len(frames)] = 1
+            pixels[index, : len(frames)] = torch.from_numpy(self.to_pixels(scaled, side, side))
+            mask[index, : len(frames)] = 1
         return {"pixel_values": pixels, "pixel_attention_mask": mask}
 
     def _scale_frame(self, frame: Any) -> Any:

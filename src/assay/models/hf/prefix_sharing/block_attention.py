@@ -2,7 +2,7 @@
 
 `sdpa` does two kinds of unnecessary work: it multiplies keys that are masked afterwards, and with a mask it copies keys
 that several heads share once per head, for every generated token. Here, blocks of tokens are multiplied only with the
-keys they attend to, and the kernel is told that keys are shared. Results differ only in the order of summation.
+keys they attend to, and the kernel receives the shared keys only once. Results differ only in the order of summation.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def read_cache(cache: Any) -> SequenceCache:
     """Return the content of a transformers cache.
 
     Raises:
-        TypeError: The cache does not assign keys and values of every token (sliding window, recurrent state).
+        TypeError: The cache does not hold keys and values of every token (sliding window, recurrent state).
     """
     layers = []
     for layer in cache.layers:

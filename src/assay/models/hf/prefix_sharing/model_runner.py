@@ -115,7 +115,7 @@ class ModelRunner:
 
         self.raise_if_interrupted()
         if wanted is not None and self._takes_logits_to_keep:
-            # an empty selection would mean all positions, so part row is computed and ignored
+            # an empty selection would mean all positions, so one row is computed and ignored
             positions = torch.from_numpy(wanted).to(self.device) if len(wanted) else 1
             inputs["logits_to_keep"] = positions
         with (

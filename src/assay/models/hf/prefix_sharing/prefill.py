@@ -34,10 +34,10 @@ def plan_prefill(
 ) -> PassPrefetcher:
     """Plan the passes that read some prompts and compute shared prefixes once. The first pass is prepared on return."""
 
-    def wanted(node: Node) -> NDArray[np.int64]:
+    def select_last_position(node: Node) -> NDArray[np.int64]:
         return np.array([len(node.tokens) - 1] if node.ends else [], np.int64)
 
-    return PassPrefetcher(PassPlan(build_tree(prompts), wanted, runner), budget).start()
+    return PassPrefetcher(PassPlan(build_tree(prompts), select_last_position, runner), budget).start()
 
 
 def prefill_prompts(passes: PassPrefetcher, runner: ModelRunner) -> Iterator[PrefilledPrompt]:

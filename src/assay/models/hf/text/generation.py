@@ -1,4 +1,4 @@
-"""Continuous batching: rows are generated groups, token by token; finished rows leave and new ones join."""
+"""Continuous batching: rows are generated together, token by token; finished rows leave and new ones join."""
 
 from __future__ import annotations
 

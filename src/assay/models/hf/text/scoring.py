@@ -44,13 +44,13 @@ def plan_scoring(
     tree = build_tree([pair.inputs for pair in pairs])
     node_targets = _collect_targets(tree, pairs)
 
-    def wanted(node: Node) -> NDArray[np.int64]:
+    def select_positions(node: Node) -> NDArray[np.int64]:
         found = node_targets.get(id(node))
         return _EMPTY if found is None else found[3]
 
     plan = PassPlan(
         tree,
-        wanted,
+        select_positions,
         runner,
         max_logit_rows=max_logit_rows,
         annotate=lambda prepared: _find_lookups(prepared, node_targets),
@@ -89,7 +89,7 @@ def score_shared(
 
 
 def _collect_targets(tree: Node, pairs: Sequence[Pair]) -> _Targets:
-    """Return pair_indexes tokens of pair_indexes pairs are scored in each node. A token is predicted by the one before it."""
+    """Return which tokens of which pairs are scored in each node. A token is predicted by the one before it."""
     found: _Targets = {}
     below: dict[int, list[int]] = {}
     for node in reversed(list(tree.walk())):
@@ -145,7 +145,7 @@ def read_log_probabilities(
                 continue
             part = logits[first : first + step].to(softmax_dtype or torch.float32)
             row, token = (torch.from_numpy(one[inside]).to(logits.device) for one in (rows - first, targets))
-            # not `logsumexp`, pair_indexes rounds less on a CPU: lm-eval uses log_softmax
+            # not `logsumexp`, which rounds less on a CPU: lm-eval uses log_softmax
             found[inside] = part.log_softmax(-1)[row, token].double().cpu().numpy()
             best[inside] = (argmax_tokens(part)[row] == token).cpu().numpy()
     return found, best

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.models.hf.multimodal.plan import VISION, Plan, template
+from tests.models.hf.multimodal.checkpoint_builder import VISION, Plan, template
 
 _QWEN = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
 _QWEN_TEMPLATE = template(*(f"<|vision_start|>{mark}<|vision_end|>" for mark in _QWEN[2:]))

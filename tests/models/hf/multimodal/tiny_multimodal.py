@@ -2,8 +2,8 @@
 
     folder = tiny("qwen2_5_vl")
 
-A folder is inputs out as on the hub: config.json, model.safetensors, tokenizer files, preprocessor_config.json,
-chat_template.jinja. They answer nonsense, but the same nonsense each time.
+A folder has the layout of the hub: config.json, model.safetensors, tokenizer files, preprocessor_config.json,
+chat_template.jinja. Their answers are random, but always the same.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.models.hf.multimodal import hearing, seeing
+from tests.models.hf.multimodal import audio_checkpoints, vision_checkpoints
 
 __all__ = ["KINDS", "make", "tiny"]
 
 KINDS: dict[str, Callable[[Path], None]] = {
-    "gemma3": seeing.gemma3,
-    "idefics3": seeing.idefics3,
-    "internvl": seeing.internvl,
-    "llava_onevision": seeing.llava_onevision,
-    "phi4_multimodal": hearing.phi4_multimodal,
-    "qwen2_5_omni": hearing.qwen2_5_omni,
-    "qwen2_5_vl": seeing.qwen2_5_vl,
-    "qwen2_audio": hearing.qwen2_audio,
-    "qwen2_vl": seeing.qwen2_vl,
-    "qwen3_vl": seeing.qwen3_vl,
-    "smolvlm": seeing.smolvlm,
-    "whisper": hearing.whisper,
+    "gemma3": vision_checkpoints.gemma3,
+    "idefics3": vision_checkpoints.idefics3,
+    "internvl": vision_checkpoints.internvl,
+    "llava_onevision": vision_checkpoints.llava_onevision,
+    "phi4_multimodal": audio_checkpoints.phi4_multimodal,
+    "qwen2_5_omni": audio_checkpoints.qwen2_5_omni,
+    "qwen2_5_vl": vision_checkpoints.qwen2_5_vl,
+    "qwen2_audio": audio_checkpoints.qwen2_audio,
+    "qwen2_vl": vision_checkpoints.qwen2_vl,
+    "qwen3_vl": vision_checkpoints.qwen3_vl,
+    "smolvlm": vision_checkpoints.smolvlm,
+    "whisper": audio_checkpoints.whisper,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.models.hf.multimodal.plan import Plan, template
+from tests.models.hf.multimodal.checkpoint_builder import Plan, template
 
 
 def qwen2_audio(folder: Path) -> None:

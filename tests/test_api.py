@@ -13,7 +13,7 @@ import pytest
 from tests.making import ROWS, make_model, write_choices, write_task
 
 import assay
-from assay.core.errors import AssayError, BadOption, UnknownName, UserMistake
+from assay.core.errors import AssayError, InvalidOption, UnknownName, UserError
 
 
 def test_a_run_gives_numbers_a_table_and_documents(workspace: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_same_run_twice_at_once_is_refused(workspace: Path) -> None:
     task = str(write_task(workspace))
 
     def again(request: Any) -> str:
-        with pytest.raises(AssayError, match="is being written by process"):
+        with pytest.raises(AssayError, match="is locked by process"):
             assay.run(model=make_model(), tasks=[task])
         return "1"
 
@@ -154,7 +154,7 @@ def test_a_run_is_opened_from_its_folder_or_its_journal(workspace: Path) -> None
 
 
 def test_a_folder_without_a_run_is_a_mistake(workspace: Path) -> None:
-    with pytest.raises(UserMistake, match="there is no run in"):
+    with pytest.raises(UserError, match="there is no run in"):
         assay.open_run(workspace)
 
 
@@ -164,7 +164,7 @@ def test_a_run_can_be_looked_at_while_it_is_written(workspace: Path) -> None:
     def look(request: Any) -> str:
         (folder,) = Path("assay-runs").iterdir()
         run = assay.open_run(folder)
-        looked.append((run.finished, run.journal.count("requests")))
+        looked.append((run.finished, run.journal.count_rows("requests")))
         run.close()
         return "1"
 
@@ -180,10 +180,10 @@ def test_a_run_can_be_looked_at_while_it_is_written(workspace: Path) -> None:
     ("options", "kind", "what"),
     [
         ({"taks": ["x"]}, UnknownName, "no option is called `taks`"),
-        ({"limit": 0}, BadOption, "neither a count nor a share"),
-        ({"limit": "many"}, BadOption, "`many` is not a number"),
-        ({"tasks": []}, BadOption, "no task was named"),
-        ({"seed": "x"}, BadOption, "not a seed"),
+        ({"limit": 0}, InvalidOption, "neither a number nor a fraction"),
+        ({"limit": "many"}, InvalidOption, "`many` is not a number"),
+        ({"tasks": []}, InvalidOption, "no task selected"),
+        ({"seed": "x"}, InvalidOption, "not a seed"),
     ],
 )
 def test_a_bad_option_is_an_error_that_explains_itself(
@@ -195,10 +195,10 @@ def test_a_bad_option_is_an_error_that_explains_itself(
 
 
 def test_a_script_that_is_told_to_stop_hears_of_it(workspace: Path) -> None:
-    """SIGTERM in a script: an `Interrupted` error, not a bare cancellation."""
+    """SIGTERM in a script: a `RunInterrupted` error, not a bare cancellation."""
     script = """
 import os, signal, assay
-from assay.core.errors import Interrupted
+from assay.core.errors import RunInterrupted
 from assay.testing import ScriptedModel
 
 def stop(request):
@@ -208,7 +208,7 @@ def stop(request):
 
 try:
     assay.run(model=ScriptedModel(stop, window=1), tasks=["sums.yaml"])
-except Interrupted as error:
+except RunInterrupted as error:
     print(error.what)
 """
     write_task(workspace)
@@ -216,7 +216,7 @@ except Interrupted as error:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == "stopped by a signal; everything answered is saved\n"
+    assert ended.stdout == "stopped by a signal; all responses are saved\n"
 
 
 def test_a_handler_of_ones_own_is_left_alone(workspace: Path) -> None:

@@ -101,8 +101,8 @@ class ClassTask(Task):
         kind = _resolve_class(self._written.config["class"])
         subject = kind.__new__(kind)
         subject.assay_task = self
-        if self._given_splits is not None:
-            subject.dataset = self._given_splits
+        if self._splits_override is not None:
+            subject.dataset = self._splits_override
         config = {
             **{key: value for key, value in self._written.config.items() if key not in ("group", "tag")},
             "metadata": dict(self._written.metadata),
@@ -148,12 +148,12 @@ class ClassTask(Task):
 
     def context(self, fields: Fields) -> Any:
         """Return the prompt of the current document for the object's `construct_requests`."""
-        contexts = [Context.of(prompt) for prompt in self._prompts(fields, self._current_examples)]
+        contexts = [Context.of(prompt) for prompt in self._build_prompts(fields, self._current_examples)]
         return contexts if len(contexts) > 1 else contexts[0]
 
-    def _requests(self, document: Document, fields: Fields, shots: list[Turn]) -> Iterator[Request]:
+    def _requests(self, document: Document, fields: Fields, examples: list[Turn]) -> Iterator[Request]:
         subject, rendering = self.subject, self.rendering
-        self._current_examples = shots
+        self._current_examples = examples
         template = self._build_context if rendering.chat else None
         context = subject.fewshot_context(
             fields,

@@ -6,13 +6,16 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from assay.core.errors import MissingPackage
+from assay.core.registry import Registry
 from assay.scoring.filters import FILTERS
 from assay.scoring.metrics import METRICS
 from assay.stats.aggregations import AGGREGATIONS
@@ -132,11 +135,19 @@ def test_an_extended_filter_offers_its_searches_to_derived_classes(tmp_path: Pat
     assert mine.apply([["Yx-es", "NO", "?"]], [{}]) == [["yes", "N", []]]
 
 
-def test_what_helpers_register_is_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for registry in (FILTERS, AGGREGATIONS, METRICS):
-        registry.names()
-        monkeypatch.setattr(registry, "_items", dict(registry._items))
-        monkeypatch.setattr(registry, "_found", set(registry._resolved))
+@pytest.fixture
+def restored_registries() -> Iterator[None]:
+    """Restore the registries after the test."""
+    registries: tuple[Registry[Any], ...] = (FILTERS, AGGREGATIONS, METRICS)
+    for registry in registries:
+        registry.names()  # load the built-in entries before the copy
+    saved = [{name: copy(value) for name, value in vars(registry).items()} for registry in registries]
+    yield
+    for registry, state in zip(registries, saved, strict=True):
+        vars(registry).update(state)
+
+
+def test_what_helpers_register_is_found_by_name(tmp_path: Path, restored_registries: None) -> None:
     load_module(
         helper(
             tmp_path,

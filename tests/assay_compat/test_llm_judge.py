@@ -187,7 +187,7 @@ def test_a_silent_server_is_not_waited_for_and_a_refusal_is_not_repeated(
 ) -> None:
     with serving(lambda payload, number: 1.0) as server:
         point_to(server, monkeypatch)
-        with pytest.raises(RuntimeError, match="timeout: no answer within"):
+        with pytest.raises(RuntimeError, match="timeout: no response within"):
             names.get_server("openai", quick(names, timeout=0.1, num_retries=1)).evaluate_binary(
                 "q", "a", "p"
             )
@@ -335,11 +335,11 @@ def test_a_judge_that_fails_is_no_zero_even_where_the_helper_makes_one_of_it(
 
 
 def test_without_any_judge_the_reason_is_told_before_and_after(task: Path) -> None:
-    (note,) = assay.plan(model=make_model(), tasks=[str(task)]).warnings
-    assert "name one with --judge, or set OPENAI_API_KEY" in note
+    (note,) = assay.plan(model=make_model(), tasks=[str(task)]).notes
+    assert "set --judge or OPENAI_API_KEY" in note
     done = run(task)
     ((word, why),) = outcomes(done)
-    assert word == "judge-failed" and "none is set up" in why
+    assert word == "judge-failed" and "none is configured" in why
     assert done.results["sums"]["judged,none"] is None
 
 

@@ -173,7 +173,7 @@ def test_nothing_is_downloaded_before_it_is_needed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ("raise ValueError('recipe?')", TaskError, "fails: ValueError: recipe"),
+        ("raise ValueError('recipe?')", TaskError, "failed: ValueError: recipe"),
         ("import not_there_at_all", MissingPackage, "not_there_at_all"),
     ],
 )
@@ -194,7 +194,7 @@ def test_a_class_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 def test_a_class_of_the_real_lm_eval_is_refused(tmp_path: Path) -> None:
     code = "class Base: ...\nBase.__module__ = 'lm_eval.api.task'\n\nclass Real(Base): ...\n"
-    with pytest.raises(TaskError, match="derives from the real lm_eval"):
+    with pytest.raises(TaskError, match="derives from the installed lm_eval"):
         opened(write_class(tmp_path, code, "Real"))
 
 
@@ -337,5 +337,5 @@ def test_a_class_of_lmms_eval_brings_its_data_and_the_file_says_the_rest(
 
 
 def test_what_a_class_of_lmms_eval_raises_says_where(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match="the class of the task `capitals` fails: KeyError"):
+    with pytest.raises(TaskError, match="the class of the task `capitals` failed: KeyError"):
         open_task(load_task(lmms_yaml(tmp_path, "Capitals")), RenderingOptions())

@@ -8,12 +8,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from assay.core.errors import InvalidOption
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from assay.store.cache.maintenance import CachedModel
 
 __all__ = ["command"]
 
@@ -80,7 +83,7 @@ def ls_command(file: Path | None, as_json: bool) -> None:
     click.echo(f"{count} responses, {format_bytes(size)}  ({path})", err=True)
 
 
-def _print_models(models: Sequence[Any]) -> None:
+def _print_models(models: Sequence[CachedModel]) -> None:
     from rich import box
     from rich.console import Console
     from rich.markup import escape

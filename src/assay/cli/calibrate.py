@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from assay.cli.arguments import in_option
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from assay.viewer.analysis.judge_calibration import JudgeCalibration
 
 __all__ = ["command"]
 
@@ -67,7 +70,7 @@ def command(
     return 0
 
 
-def _print(report: Any) -> None:
+def _print(report: JudgeCalibration) -> None:
     found = report.calibrated
     kappa = "" if report.kappa is None else f", kappa {report.kappa:.2f}"
     rows = [
@@ -76,7 +79,7 @@ def _print(report: Any) -> None:
         (
             "combined",
             f"{found.value:.4f} ± {found.stderr:.4f}  [{found.interval.low:.4f}, {found.interval.high:.4f}],"
-            f" equivalent to {found.worth:.0f} labels",
+            f" equivalent to {found.equivalent_labels:.0f} labels",
         ),
         ("agreement", f"{report.agreement:.2f}{kappa}; judge bias {report.bias:+.4f}"),
     ]

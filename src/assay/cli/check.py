@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from assay.checks.findings import Finding, Report, Subject
 
 __all__ = ["command"]
 
@@ -61,9 +64,9 @@ def command(
     return 2 if report.count("error") else 0
 
 
-def _print(report: Any) -> None:
+def _print(report: Report) -> None:
     """Print findings by task; tasks with identical findings share one block."""
-    grouped: dict[Any, list[Any]] = {}
+    grouped: dict[tuple[Finding, ...], list[Subject]] = {}
     for subject in report.subjects:
         if subject.findings:
             grouped.setdefault(subject.findings, []).append(subject)
@@ -80,7 +83,7 @@ def _format_names(names: Sequence[str]) -> str:
     return shown if len(names) <= _MAX_SHOWN_NAMES else f"{shown} and {len(names) - _MAX_SHOWN_NAMES} more"
 
 
-def _print_finding(finding: Any) -> None:
+def _print_finding(finding: Finding) -> None:
     click.secho(f"  {finding.severity}: ", fg=_COLOURS[finding.severity], bold=True, nl=False)
     click.echo(finding.what)
     if finding.where:

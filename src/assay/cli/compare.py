@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from assay.cli.arguments import in_option, split_names
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.store.documents.score_tables import ScoreTableSource
+    from assay.viewer.comparison.records import Comparison, ComparisonRow
 
 __all__ = ["command", "print_remarks", "print_table"]
 
@@ -124,7 +130,7 @@ def command(
     return 0
 
 
-def _write_plot(comparison: Any, path: Path, *, several: bool) -> None:
+def _write_plot(comparison: Comparison, path: Path, *, several: bool) -> None:
     from assay.viewer.comparison.forest_plot import write_forest_plot
 
     if several:
@@ -133,7 +139,9 @@ def _write_plot(comparison: Any, path: Path, *, several: bool) -> None:
     click.echo(escape_control_characters(f"written {path}"), err=True)
 
 
-def _print(comparison: Any, *, show_flips: bool, sources: tuple[Any, Any]) -> None:
+def _print(
+    comparison: Comparison, *, show_flips: bool, sources: tuple[ScoreTableSource, ScoreTableSource]
+) -> None:
     from assay.viewer.comparison.model_scores import ModelScoreTables
 
     first = _format_run(comparison.first, comparison.first_model)
@@ -161,7 +169,7 @@ def _format_run(run: str, model: str) -> str:
     return run if not model or model in run else f"{run} ({model})"
 
 
-def print_table(comparison: Any, rows: Any) -> None:
+def print_table(comparison: Comparison, rows: Sequence[ComparisonRow]) -> None:
     """Print a table, as wide as the terminal or uncut if standard output is not a terminal."""
     from rich.console import Console
 
@@ -175,7 +183,7 @@ def print_table(comparison: Any, rows: Any) -> None:
         click.echo(render_table_text(build_comparison_table(comparison, rows)))
 
 
-def print_remarks(comparison: Any) -> None:
+def print_remarks(comparison: Comparison) -> None:
     """Print warnings and notes, one per line."""
     from assay.viewer.comparison.comparison_table import collect_remarks
 
@@ -186,7 +194,7 @@ def print_remarks(comparison: Any) -> None:
         click.echo(text)
 
 
-def _print_flips(comparison: Any, sources: tuple[Any, Any]) -> None:
+def _print_flips(comparison: Comparison, sources: tuple[ScoreTableSource, ScoreTableSource]) -> None:
     """Print the documents whose scores differ, the first few of each task with their answers."""
     for row in comparison.rows:
         if not row.flips:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from assay.cli.arguments import in_option, split_names
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from assay.viewer.analysis.explanation import Explanation
 
 __all__ = ["command"]
 
@@ -69,7 +72,7 @@ def command(
     return 0
 
 
-def _print(explanation: Any) -> None:
+def _print(explanation: Explanation) -> None:
     from assay.viewer.analysis.explanation import CAUSES
 
     click.echo("")

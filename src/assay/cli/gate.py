@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from assay.cli.arguments import in_option, split_names
 from assay.cli.compare import print_remarks, print_table
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from assay.viewer.analysis.gate import GateResult
 
 __all__ = ["command"]
 
@@ -124,7 +127,7 @@ def _write(path: Path, text: str) -> None:
     click.echo(escape_control_characters(f"wrote {path}"), err=True)
 
 
-def _print(gate: Any) -> None:
+def _print(gate: GateResult) -> None:
     if gate.comparison is not None:
         overall = gate.comparison.overall
         print_table(gate.comparison, [*gate.comparison.rows, *([overall] if overall else [])])

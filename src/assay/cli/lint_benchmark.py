@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from assay.cli.arguments import in_option
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from assay.viewer.analysis.benchmark_lint import LintFinding
 
 __all__ = ["command"]
 
@@ -50,7 +53,7 @@ def command(runs: tuple[str, ...], blind: str | None, as_json: bool, folders: tu
     return 0
 
 
-def _print(found: list[Any], runs: int) -> None:
+def _print(found: list[LintFinding], runs: int) -> None:
     task = ""
     for one in found:
         if one.task != task:

@@ -119,19 +119,19 @@ def _collect_tasks(entry: IndexEntry, index: TaskIndex, seen: set[str]) -> set[s
     return found
 
 
-def _report_shadowed_names(index: Any) -> None:
+def _report_shadowed_names(index: TaskIndex) -> None:
     """Report names defined twice: one line for two task collections that share names, one line per name otherwise."""
     shared: Counter[tuple[str, str]] = Counter()
     for name, used, hidden in index.shadowed:
-        pair = (index.label(used), index.label(hidden))
+        pair = (index.find_label(used), index.find_label(hidden))
         if all(pair) and pair[0] != pair[1]:
             shared[pair] += 1
         else:
             click.echo(f"warning: `{name}` is defined twice: {used} is used, {hidden} is ignored", err=True)
-    for (used, hidden), count in shared.items():
+    for (first, second), count in shared.items():
         names = "1 name is" if count == 1 else f"{count} names are"
         click.echo(
-            f"note: {names} in both {used} and {hidden}: {used} takes precedence, `{hidden}/NAME` selects the other",
+            f"note: {names} in both {first} and {second}: {first} takes precedence, `{second}/NAME` selects the other",
             err=True,
         )
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assay.cli.options import OptionsCommand, add_run_options, build_run_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.engine.planning.cost_forecast import CostForecast, Range
+    from assay.engine.planning.records import Plan
 
 __all__ = ["command"]
 
@@ -51,7 +57,7 @@ def command(task_names: tuple[str, ...], as_json: bool, config: Path | None, **v
 add_run_options(command)
 
 
-def _to_json(plan: Any, expected: Any) -> dict[str, Any]:
+def _to_json(plan: Plan, expected: CostForecast) -> dict[str, Any]:
     tasks, counts = {}, expected.counts
     for name, planned in plan.tasks.items():
         tasks[name] = {
@@ -75,11 +81,11 @@ def _to_json(plan: Any, expected: Any) -> dict[str, Any]:
         "groups": {name: list(group.members) for name, group in plan.groups.items()},
         "documents": plan.documents,
         "requests": sum(sum(kinds.values()) for kinds in counts.values()),
-        "estimate": expected.plain(),
+        "estimate": expected.to_json(),
     }
 
 
-def _print(plan: Any, expected: Any) -> None:
+def _print(plan: Plan, expected: CostForecast) -> None:
     from rich import box
     from rich.console import Console
     from rich.markup import escape
@@ -122,15 +128,15 @@ def _print(plan: Any, expected: Any) -> None:
     click.echo("no problems found")
 
 
-def _format_estimate(expected: Any) -> str:
+def _format_estimate(expected: CostForecast) -> str:
     """Return the estimated numbers of tokens and the cost as ranges."""
     from assay.viewer.number_format import format_count, format_dollars
 
-    def format_range(span: Any, format_value: Any) -> str:
+    def format_range(span: Range, format_value: Callable[[float], str]) -> str:
         low, high = format_value(span.low), format_value(span.high)
         return low if low == high else f"{low} to {high}"
 
-    text = f"estimate: {format_range(expected.read, format_count)} input tokens, {format_range(expected.written, format_count)} output tokens"
+    text = f"estimate: {format_range(expected.input_tokens, format_count)} input tokens, {format_range(expected.output_tokens, format_count)} output tokens"
     if not expected.billed_as:
         return text
     if expected.cost_usd is None:

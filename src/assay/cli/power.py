@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from assay.cli.arguments import in_option, split_names
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from assay.viewer.analysis.power import PowerOptions, PowerRow
 
 __all__ = ["command"]
 
@@ -92,7 +95,7 @@ def command(
     return 0
 
 
-def _print(rows: list[Any], options: Any) -> None:
+def _print(rows: list[PowerRow], options: PowerOptions) -> None:
     from rich import box
     from rich.console import Console
     from rich.markup import escape

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from assay.cli.arguments import find_run_folder, in_option
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from assay.store.runs.run import Run
 
 __all__ = ["command"]
 
@@ -79,7 +82,7 @@ def command(
     return 0
 
 
-def _open_latest_scoring(folder: Path) -> Any:
+def _open_latest_scoring(folder: Path) -> Run:
     """Open the latest scoring of a run if it covers all tasks, else the run."""
     from assay.store.runs.run import Run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from assay.cli.options import OptionsCommand, add_run_options, build_run_spec, c
 from assay.cli.run_output import announce_run, get_command_line, report_run, start_logging
 from assay.core.options.run_spec import RunSpec
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from assay.engine.planning.records import Plan
 
 __all__ = ["command"]
 
@@ -92,7 +95,7 @@ def _read_manifest(word: str) -> dict[str, Any]:
     return read_manifest(path if path.is_file() and path.suffix == ".json" else find_run(word))
 
 
-def _announce_repeated(word: str, plan: Any) -> None:
+def _announce_repeated(word: str, plan: Plan) -> None:
     """Announce the run and print what changed since the earlier run, apart from options."""
     from assay.engine.planning.manifest import make_manifest
     from assay.engine.planning.manifest_diff import compare_manifests

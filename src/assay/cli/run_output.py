@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,10 @@ from assay.core.errors import InvalidOption
 from assay.core.options.run_spec import RunSpec
 from assay.core.secrets import redact
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from assay.api import Run
+    from assay.engine.planning.records import Plan
 
 __all__ = ["announce_run", "get_command_line", "report_run", "start_logging"]
 
@@ -46,7 +50,7 @@ def get_command_line() -> tuple[str, ...]:
     return ("assay", *given) if isinstance(given, (list, tuple)) else ()
 
 
-def announce_run(plan: Any) -> None:
+def announce_run(plan: Plan) -> None:
     """Print whether a run starts, continues, or is already finished."""
     from assay.engine.planning.journal_setup import find_finished_run
 
@@ -65,7 +69,7 @@ def announce_run(plan: Any) -> None:
         click.echo(f"model-written code runs in the sandbox {plan.programs.isolation}", err=True)
 
 
-def check_failures(run: Any, allowed: float) -> None:
+def check_failures(run: Run, allowed: float) -> None:
     """Raise an error if too many requests failed or a task has no score."""
     from assay.core.errors import TooManyFailures
 
@@ -88,7 +92,7 @@ def check_failures(run: Any, allowed: float) -> None:
             )
 
 
-def report_run(run: Any, *, as_json: bool, max_failures: float | None = None) -> None:
+def report_run(run: Run, *, as_json: bool, max_failures: float | None = None) -> None:
     """Print the results of a run and raise an error if too many requests failed (default limit: the run's own)."""
     if as_json:
         from assay.viewer.exports.lm_eval import build_results
@@ -100,7 +104,7 @@ def report_run(run: Any, *, as_json: bool, max_failures: float | None = None) ->
     check_failures(run, stored_limit if max_failures is None else max_failures)
 
 
-def print_run(run: Any) -> None:
+def print_run(run: Run) -> None:
     """Print the result table, the run folder, and why documents have no score."""
     from rich.console import Console
 
@@ -125,7 +129,7 @@ def print_run(run: Any) -> None:
     )
 
 
-def _format_cache_use(run: Any) -> str:
+def _format_cache_use(run: Run) -> str:
     """Return how many responses came from the cache, which file that is, and how to disable it."""
     from assay.store.cache.response_cache import default_cache_path
 
@@ -136,7 +140,7 @@ def _format_cache_use(run: Any) -> str:
     return f"reused    {reused} of {total} responses from the cache {path} (--no_cache disables it)"
 
 
-def _print_reasons(run: Any) -> None:
+def _print_reasons(run: Run) -> None:
     """Print how unscored documents ended and why: a few reasons per task, each with its first document."""
     from assay.viewer.documents.failure_reasons import summarise_reason
     from assay.viewer.results.notes import format_outcome_notes

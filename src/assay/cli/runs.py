@@ -7,13 +7,18 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assay.cli.arguments import FOLDERS_KEY, find_run_folder, in_option, json_option
 from assay.core.errors import AssayError, InvalidOption
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from assay.api import Run
+    from assay.store.runs.lookup import RunSummary
+    from assay.store.runs.run import Run as StoredRun
 
 __all__ = ["command"]
 
@@ -68,7 +73,7 @@ def _print_runs(folders: tuple[str, ...], as_json: bool) -> None:
     click.echo(f"{len(summaries)} run{'' if len(summaries) == 1 else 's'} in {place}", err=True)
 
 
-def _print_table(summaries: list[Any]) -> None:
+def _print_table(summaries: list[RunSummary]) -> None:
     from rich.console import Console
 
     from assay.viewer.terminal.runs_table import build_runs_table
@@ -81,7 +86,7 @@ def _print_table(summaries: list[Any]) -> None:
         click.echo(render_table_text(build_runs_table(summaries)))
 
 
-def _to_json(summary: Any) -> dict[str, Any]:
+def _to_json(summary: RunSummary) -> dict[str, Any]:
     from assay.core.codec import to_plain
 
     scores = [{"task": task, "metric": metric, "value": value} for task, metric, value in summary.scores]
@@ -123,7 +128,7 @@ def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
     _print_run(summary, opened, manifest)
 
 
-def _print_run(summary: Any, opened: Any, manifest: dict[str, Any] | None) -> None:
+def _print_run(summary: RunSummary, opened: Run, manifest: dict[str, Any] | None) -> None:
     from rich.console import Console
 
     from assay.viewer.results.notes import format_notes
@@ -154,7 +159,7 @@ def _print_run(summary: Any, opened: Any, manifest: dict[str, Any] | None) -> No
         one.close()
 
 
-def _describe_scoring(one: Any) -> dict[str, Any]:
+def _describe_scoring(one: StoredRun) -> dict[str, Any]:
     """Return the number, date, changes and results of a later scoring of a run."""
     about = one.facts.get("scoring", {})
     return {

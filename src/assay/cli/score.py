@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assay.cli.arguments import find_run_folder, in_option
 from assay.cli.run_output import start_logging
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from assay.api import Run
+    from assay.engine.results.rescore import Scoring
 
 __all__ = ["command"]
 
@@ -99,7 +103,7 @@ def command(
             shutil.rmtree(scoring.run.folder, ignore_errors=True)
 
 
-def _build_rows(before: Any, scoring: Any) -> list[dict[str, Any]]:
+def _build_rows(before: Run, scoring: Scoring) -> list[dict[str, Any]]:
     """Return one row per score with its old and new value."""
     old = {(one.task, one.pipeline, one.metric): one for one in before.estimates}
     rows = []
@@ -117,13 +121,13 @@ def _build_rows(before: Any, scoring: Any) -> list[dict[str, Any]]:
                 "scored": estimate.scored,
                 "unscored": estimate.unscored,
                 "failed": estimate.failed,
-                "moved": scoring.moved.get(key, 0),
+                "moved": scoring.changed_documents.get(key, 0),
             }
         )
     return rows
 
 
-def _to_json(scoring: Any, rows: list[dict[str, Any]], dry_run: bool) -> dict[str, Any]:
+def _to_json(scoring: Scoring, rows: list[dict[str, Any]], dry_run: bool) -> dict[str, Any]:
     return {
         "scoring": None if dry_run else int(scoring.run.id),
         "folder": None if dry_run else str(scoring.run.folder),
@@ -133,7 +137,7 @@ def _to_json(scoring: Any, rows: list[dict[str, Any]], dry_run: bool) -> dict[st
     }
 
 
-def _print(scoring: Any, rows: list[dict[str, Any]]) -> None:
+def _print(scoring: Scoring, rows: list[dict[str, Any]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.markup import escape

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -14,6 +14,9 @@ from assay.core.errors import ErrorGroup, InvalidOption, UnsupportedRequest
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Ability, Traits
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from assay.core.requests import Request
 
 __all__ = ["command"]
 
@@ -136,7 +139,7 @@ def _render_rows(planned: Any, preview: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _format_prompt(request: Any) -> str:
+def _format_prompt(request: Request) -> str:
     from assay.core.messages import Text
 
     lines = []

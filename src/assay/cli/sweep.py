@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,11 @@ from assay.cli.options import OptionsCommand, add_run_options, collect_options
 from assay.cli.run_output import start_logging
 from assay.core.errors import AssayError, ErrorGroup
 from assay.core.options.run_spec import list_options
+
+if TYPE_CHECKING:
+    from assay.api import Run
+    from assay.engine.planning.records import Plan
+    from assay.engine.planning.sweeps import SweepRun
 
 __all__ = ["command", "print_forecast"]
 
@@ -92,11 +97,11 @@ def command(
 add_run_options(command, [name for name, _, _ in list_options() if name not in _EXCLUDED_OPTIONS])
 
 
-def _plan_cells(cells: Sequence[Any]) -> list[tuple[Any, Any]]:
+def _plan_cells(cells: Sequence[SweepRun]) -> list[tuple[SweepRun, Plan]]:
     """Plan every run once and report the problems of all runs together."""
     from assay import api
 
-    plans: dict[Path, tuple[Any, Any]] = {}
+    plans: dict[Path, tuple[SweepRun, Plan]] = {}
     problems: dict[tuple[str, str], AssayError] = {}
     for cell in cells:
         try:
@@ -115,14 +120,19 @@ def _plan_cells(cells: Sequence[Any]) -> list[tuple[Any, Any]]:
     return list(plans.values())
 
 
-def _get_log_folder(name: str, planned: Sequence[tuple[Any, Any]]) -> Path:
+def _get_log_folder(name: str, planned: Sequence[tuple[SweepRun, Plan]]) -> Path:
     """Return the folder for the log files of concurrent runs."""
     folder: Path = planned[0][1].folder
     return folder.parent / f"{name}-logs"
 
 
 def _finish(
-    name: str, runs: Sequence[tuple[Any, Path]], failed: Mapping[str, int], *, report: bool, as_json: bool
+    name: str,
+    runs: Sequence[tuple[SweepRun, Path]],
+    failed: Mapping[str, int],
+    *,
+    report: bool,
+    as_json: bool,
 ) -> None:
     """Print the results of all runs and raise an error if a run failed."""
     from assay import api
@@ -151,7 +161,7 @@ def _finish(
         )
 
 
-def _print_table(runs: Sequence[tuple[Any, Any]]) -> None:
+def _print_table(runs: Sequence[tuple[SweepRun, Run]]) -> None:
     """Print one table with tasks in rows and runs in columns."""
     from assay.store.documents.run_score_tables import RunScoreTables
     from assay.viewer.matrix import build_matrix, format_matrix
@@ -163,7 +173,7 @@ def _print_table(runs: Sequence[tuple[Any, Any]]) -> None:
         click.echo(format_matrix(matrix, "text"), nl=False)
 
 
-def _write_report(name: str, runs: Sequence[tuple[Any, Any]]) -> None:
+def _write_report(name: str, runs: Sequence[tuple[SweepRun, Run]]) -> None:
     """Write one report next to the runs; print a note if a required package is missing."""
     from assay.core.errors import MissingPackage
     from assay.core.installation import assay_version
@@ -183,7 +193,7 @@ def _write_report(name: str, runs: Sequence[tuple[Any, Any]]) -> None:
         click.echo(f"report    {path}", err=True)
 
 
-def _to_json(cell: Any, run: Any, failed: Mapping[str, int]) -> dict[str, Any]:
+def _to_json(cell: SweepRun, run: Run, failed: Mapping[str, int]) -> dict[str, Any]:
     from assay.viewer.exports.lm_eval import build_results
 
     return {
@@ -199,7 +209,7 @@ def _to_json(cell: Any, run: Any, failed: Mapping[str, int]) -> dict[str, Any]:
 _FORECAST_COLUMNS = ("model", "setting", "state", "tasks", "documents", "requests", "tokens", "cost")
 
 
-def print_forecast(planned: Sequence[tuple[Any, Any]], *, as_json: bool) -> None:
+def print_forecast(planned: Sequence[tuple[SweepRun, Plan]], *, as_json: bool) -> None:
     """Print one line per (cell, plan) and the total of the remaining work."""
     rows = [_build_forecast_row(cell, plan) for cell, plan in planned]
     if as_json:
@@ -216,7 +226,7 @@ def print_forecast(planned: Sequence[tuple[Any, Any]], *, as_json: bool) -> None
         click.echo(f"note: {note}")
 
 
-def _build_forecast_row(cell: Any, plan: Any) -> dict[str, Any]:
+def _build_forecast_row(cell: SweepRun, plan: Plan) -> dict[str, Any]:
     from assay.engine.planning.cost_forecast import forecast_cost
     from assay.engine.planning.journal_setup import find_finished_run
 

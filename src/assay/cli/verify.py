@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assay.cli.arguments import find_run_folder, in_option
 from assay.core.errors import InvalidOption
 from assay.core.terminal_text import escape_control_characters
+
+if TYPE_CHECKING:
+    from assay.engine.planning.manifest_diff import ManifestChange
+    from assay.engine.results.verify import Verification
 
 __all__ = ["command"]
 
@@ -56,7 +60,7 @@ def command(run: str, ignore: tuple[str, ...], as_json: bool, folders: tuple[str
     return 3 if drifts else 0
 
 
-def _to_json(verification: Any, drifts: list[Any]) -> dict[str, Any]:
+def _to_json(verification: Verification, drifts: list[ManifestChange]) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -69,7 +73,7 @@ def _to_json(verification: Any, drifts: list[Any]) -> dict[str, Any]:
     }
 
 
-def _print(verification: Any, drifts: list[Any]) -> None:
+def _print(verification: Verification, drifts: list[ManifestChange]) -> None:
     for drift in drifts:
         share = f"  ({drift.count} of {drift.total} documents)" if drift.total is not None else ""
         click.secho(f"{drift.kind}: ", fg="yellow", bold=True, nl=False)

@@ -85,9 +85,9 @@ def test_likelihoods_come_from_their_method(workspace: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        ({"model": "embedded"}, "no task was named"),
-        ({"model": "embedded", "tasks": [{"task": "x"}]}, "not as dict"),
-        ({"model": "embedded", "tasks": ["x"], "wrong": 1}, "has no argument `wrong`"),
+        ({"model": "embedded"}, "missing argument: tasks"),
+        ({"model": "embedded", "tasks": [{"task": "x"}]}, "not dict"),
+        ({"model": "embedded", "tasks": ["x"], "wrong": 1}, "unknown argument `wrong`"),
         ({"model": object(), "tasks": ["x"]}, "object is not a model"),
     ],
 )

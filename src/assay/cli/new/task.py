@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assay.cli.new.files import validate_name, write_files
 from assay.core.errors import DatasetError, InvalidOption
+
+if TYPE_CHECKING:
+    from assay.tasks.drafts import ColumnRoles
 
 __all__ = ["task_command"]
 
@@ -143,7 +146,7 @@ def _read_rows(
     return [dict(row) for row in itertools.islice(iter(splits[name]), _MAX_SAMPLE_ROWS)], name
 
 
-def _prompt_for_columns(columns: Any) -> dict[str, str]:
+def _prompt_for_columns(columns: ColumnRoles) -> dict[str, str]:
     """Ask the user to confirm or change the guessed columns."""
     answers = {}
     for role, guess in (
@@ -157,7 +160,7 @@ def _prompt_for_columns(columns: Any) -> dict[str, str]:
     return {role: value for role, value in answers.items() if value}
 
 
-def _format_columns(columns: Any, output_type: str) -> str:
+def _format_columns(columns: ColumnRoles, output_type: str) -> str:
     parts = [f"question `{columns.question}`"]
     parts += [f"{role} `{', '.join(names)}`" for role, names in (("choices", columns.choices),) if names]
     parts += [

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from assay.cli.app import COMMANDS
-from assay.core.runspec import run_options
+from assay.core.options.run_spec import list_options
 
 PROJECT = Path(__file__).parents[2]
 SOURCE = PROJECT / "src" / "assay"
@@ -103,18 +103,49 @@ def test_generated_pages_are_current() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_flag_that_is_mentioned_exists(page: Path) -> None:
     """`--like_this`, alone in a sentence; whole commands are read by the parser in tests/docs."""
-    known = {f"--{name}" for name, _, _ in run_options()} | COMMAND_FLAGS
+    known = {f"--{name}" for name, _, _ in list_options()} | COMMAND_FLAGS
     mentioned = re.findall(r"`(--\w[\w-]*)", page.read_text("utf-8"))
     assert {flag.replace("-", "_").replace("__", "--", 1) for flag in mentioned} <= known
 
 
-def test_the_version_has_an_entry_or_is_unreleased() -> None:
+def check_changelog(changelog: str, version: str) -> None:
+    """Check the sections: newest release first; a version without a release section has unreleased entries."""
+    sections = re.findall(r"^## \[(.+?)\](.*?)(?=^## \[|\Z)", changelog, re.MULTILINE | re.DOTALL)
+    names = [name for name, _ in sections]
+    releases = [tuple(map(int, name.split("."))) for name in names if name != "Unreleased"]
+    current = tuple(map(int, version.split(".")))
+    assert "Unreleased" not in names[1:], "`[Unreleased]` must be the first section"
+    assert releases == sorted(set(releases), reverse=True), "releases must be in descending order"
+    if current in releases:
+        assert current == releases[0], f"{version} is older than the newest release"
+    else:
+        assert not releases or current > releases[0], f"{version} is older than the newest release"
+        assert names[:1] == ["Unreleased"], f"neither [{version}] nor [Unreleased] is in the changelog"
+        assert re.search(r"^- ", sections[0][1], re.MULTILINE), "`[Unreleased]` has no entries"
+
+
+def test_changelog_matches_the_version() -> None:
     version = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    changelog = (PROJECT / "CHANGELOG.md").read_text("utf-8")
-    assert f"## [{version}]" in changelog or "## [Unreleased]" in changelog
+    check_changelog((PROJECT / "CHANGELOG.md").read_text("utf-8"), version)
+
+
+@pytest.mark.parametrize(
+    ("changelog", "message"),
+    [
+        ("## [0.1.0]\n- x\n", "neither"),
+        ("## [Unreleased]\n\n## [0.1.0]\n- x\n", "no entries"),
+        ("## [0.3.0]\n- x\n", "older"),
+        ("## [0.2.0]\n- x\n\n## [Unreleased]\n- y\n", "first section"),
+        ("## [Unreleased]\n- y\n\n## [0.1.0]\n- x\n\n## [0.1.5]\n- x\n", "descending"),
+    ],
+    ids=["no section", "empty section", "newer release", "order of sections", "order of releases"],
+)
+def test_changelog_check_detects(changelog: str, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check_changelog(changelog, "0.2.0")
 
 
 def test_ci_runs_the_command_of_the_readme() -> None:
     assert "\nscripts/check\n" in (PROJECT / "README.md").read_text("utf-8")
-    lines = (PROJECT / ".ci" / "run").read_text("utf-8").splitlines()
-    assert lines == ["#!/bin/sh", 'exec "$(dirname -- "$0")/../scripts/check"']
+    script = (PROJECT / ".ci" / "run").read_text("utf-8")
+    assert '"$root/scripts/check" ||' in script and '"$root/scripts/check" --fast ||' in script

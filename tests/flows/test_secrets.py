@@ -20,7 +20,7 @@ import sys
 from assay.models.remote.endpoint import Endpoint
 
 async def post(self, *arguments, **keywords):
-    raise RuntimeError(f"unexpected: {self._http._headers if hasattr(self._http, '_headers') else ''} KEY")
+    raise RuntimeError("unexpected: Authorization: Bearer KEY")
 
 Endpoint.post = post
 from assay.cli import main
@@ -98,6 +98,7 @@ def test_a_run_that_succeeds_leaves_no_key(workspace: Path, service: Echoing) ->
         code, shown = call(workspace, [sys.executable, "-m", "assay", *words])
         output += shown
     assert list((workspace / "out").rglob("results_*.json"))
+    assert service.asked("/v1/chat/completions"), "the server was never called"
     assert_nowhere(workspace, output)
 
 
@@ -106,6 +107,7 @@ def test_a_service_that_echoes_the_key_leaves_none(workspace: Path, service: Ech
     service.status = status
     code, output = call(workspace, command(workspace, service))
     assert code != 0
+    assert service.asked("/v1/chat/completions"), "the server was never called"
     assert b"***" in output
     assert_nowhere(workspace, output)
 
@@ -113,7 +115,7 @@ def test_a_service_that_echoes_the_key_leaves_none(workspace: Path, service: Ech
 def test_a_crash_leaves_no_key(workspace: Path, service: Echoing) -> None:
     code, output = call(workspace, command(workspace, service, code=_CRASH.replace("KEY", KEY)))
     assert code != 0
-    assert b"unexpected" in output
+    assert b"unexpected: Authorization: Bearer ***" in output, "the traceback does not show the redacted key"
     assert_nowhere(workspace, output)
 
 
@@ -131,6 +133,7 @@ def test_a_run_that_is_killed_leaves_no_key(workspace: Path, service: Echoing) -
             time.sleep(0.02)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
+    assert service.asked("/v1/chat/completions"), "the server was never called"
     assert_nowhere(workspace, b"")
 
 

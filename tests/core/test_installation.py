@@ -46,8 +46,8 @@ def test_a_wheel_from_a_file_names_the_distribution(install: Any) -> None:
 @pytest.mark.parametrize(
     ("url", "command"),
     [
-        ("file:///home/me/assay", "pip install -e '/home/me/assay[datasets]'"),
-        ("file:///home/me/my%20clone", "pip install -e '/home/me/my clone[datasets]'"),
+        ("file:///srv/assay", "pip install -e '/srv/assay[datasets]'"),
+        ("file:///srv/my%20clone", "pip install -e '/srv/my clone[datasets]'"),
     ],
 )
 def test_an_editable_clone_names_its_folder(install: Any, url: str, command: str) -> None:
@@ -56,8 +56,8 @@ def test_an_editable_clone_names_its_folder(install: Any, url: str, command: str
 
 
 def test_an_install_from_a_folder_that_is_not_editable_names_the_folder(install: Any) -> None:
-    install({"url": "file:///home/me/assay", "dir_info": {}})
-    assert format_install_command("datasets") == "pip install '/home/me/assay[datasets]'"
+    install({"url": "file:///srv/assay", "dir_info": {}})
+    assert format_install_command("datasets") == "pip install '/srv/assay[datasets]'"
 
 
 def test_an_import_from_the_source_tree_names_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def format_install_command(*extras: str) -> str:
     An editable installation names its folder, an installation from a folder names that folder, and every other one
     names the distribution:
 
-        pip install -e '/home/me/assay[datasets]'
+        pip install -e '/srv/assay[datasets]'
         pip install 'assay-harness[datasets]'
     """
     names = f"[{','.join(extras)}]" if extras else ""

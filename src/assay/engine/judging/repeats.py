@@ -21,7 +21,7 @@ from assay.store.journal.journal import Journal
 from assay.user_code.random_state import TaskRandomState
 from assay.user_code.timeouts import current_timer
 
-__all__ = ["judge_repeats", "summarise_repeats"]
+__all__ = ["judge_repeats", "summarise_run_repeats"]
 
 
 def judge_repeats(
@@ -101,7 +101,7 @@ def _score_each(
     }
 
 
-def summarise_repeats(plan: Plan, journal: Journal) -> list[dict[str, Any]]:
+def summarise_run_repeats(plan: Plan, journal: Journal) -> list[dict[str, Any]]:
     """Summarise repeats for the journal: each task, filter and metric."""
     facts = []
     for name, planned in plan.tasks.items():

@@ -15,7 +15,7 @@ from typing import Any
 from assay.core.options.run_spec import RunSpec
 from assay.core.specs import GroupMetric, GroupSpec, TaskSpec
 from assay.core.verdicts import Estimate
-from assay.engine.judging.repeats import summarise_repeats
+from assay.engine.judging.repeats import summarise_run_repeats
 from assay.engine.planning.decontamination import SUFFIX, find_contaminated_documents
 from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.results.confidence_intervals import compute_group_interval, compute_task_interval
@@ -23,8 +23,8 @@ from assay.engine.results.score_bounds import add_bounds, pool_bounds
 from assay.stats.aggregations import accepts_any_sequence, aggregate
 from assay.stats.cluster_errors import compute_clustered_error, compute_plain_error, extract_scores
 from assay.stats.groups import GroupPart, pool_parts
-from assay.stats.standard_errors import Draws, standard_error
-from assay.stats.value_list import Values
+from assay.stats.standard_errors import Draws, compute_standard_error
+from assay.stats.value_list import ValueList
 from assay.store.journal.journal import Journal
 from assay.user_code.timeouts import current_timer
 
@@ -48,7 +48,7 @@ def _estimate_all(plan: Plan, journal: Journal) -> list[Estimate]:
     contaminated = find_contaminated_documents(plan, Path(corpus)) if corpus else {}
     if contaminated:
         journal.set_facts({"contaminated": contaminated}).result()
-    if repeats := summarise_repeats(plan, journal):
+    if repeats := summarise_run_repeats(plan, journal):
         journal.set_facts({"repeats": repeats}).result()
     for name, planned in plan.tasks.items():
         failed = journal.count_outcomes(name).get("failed", 0)
@@ -102,7 +102,7 @@ def estimate_task(
     `arguments` are the options of the run, for aggregations with a parameter `args`.
     """
     name = planned.task.name
-    values: dict[tuple[str, str], Values] = {}
+    values: dict[tuple[str, str], ValueList] = {}
     unscored: dict[tuple[str, str], int] = {}
     for pipeline, metric, _, kind, value in verdicts:
         key = (pipeline, metric)
@@ -111,7 +111,7 @@ def estimate_task(
         else:
             column = values.get(key)
             if column is None:
-                column = values[key] = Values()
+                column = values[key] = ValueList()
             column.append(value)
     lost = max(unscored.values(), default=0)
     for key in values:  # an undeclared metric: assume it misses as many documents as the others
@@ -130,7 +130,7 @@ def estimate_task(
             name,
             planned,
             key,
-            values.get(key, Values()),
+            values.get(key, ValueList()),
             unscored.get(key, 0),
             failed,
             iterations,
@@ -145,7 +145,7 @@ def _estimate(
     name: str,
     planned: PlannedTask,
     key: tuple[str, str],
-    values: Values,
+    values: ValueList,
     unscored: int,
     failed: int,
     iterations: int,
@@ -162,7 +162,7 @@ def _estimate(
             listed = values.items if accepts_any_sequence(aggregation) else values.as_list()
             with current_timer():
                 value = aggregate(_bind_run_arguments(aggregation, arguments), listed)
-                stderr, method = standard_error(
+                stderr, method = compute_standard_error(
                     aggregation, listed, metric=metric, iterations=iterations, draws=draws
                 )
         except Exception:  # noqa: BLE001 - user code: an aggregation of the task
@@ -201,7 +201,7 @@ def _accepts_run_arguments(aggregation: Any) -> bool:
         return False
 
 
-def _compute_document_errors(spec: TaskSpec, values: Values) -> tuple[float | None, float | None]:
+def _compute_document_errors(spec: TaskSpec, values: ValueList) -> tuple[float | None, float | None]:
     """Compute the plain and clustered standard errors that lmms-eval reports."""
     if not spec.dialect.reads_score_key:
         return None, None

@@ -12,14 +12,14 @@ from assay.core.secrets import redact
 from assay.models.credentials import find_key, reject_key_arguments, require_key
 
 
-def test_the_first_variable_that_is_set_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_variable_that_is_set_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FIRST_KEY", raising=False)
     monkeypatch.setenv("SECOND_KEY", " sk-from-environment ")
     assert find_key(["FIRST_KEY", "SECOND_KEY"]) == "sk-from-environment"
     assert redact("bad key sk-from-environment") == "bad key ***"
 
 
-def test_a_keyring_is_asked_when_the_environment_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_keyring_is_used_if_no_variable_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {("assay", "SOME_KEY"): "sk-from-keyring"}
     keyring = SimpleNamespace(get_password=lambda service, name: kept.get((service, name)))
     monkeypatch.setitem(sys.modules, "keyring", keyring)
@@ -27,7 +27,7 @@ def test_a_keyring_is_asked_when_the_environment_has_none(monkeypatch: pytest.Mo
     assert find_key(["SOME_KEY"]) == "sk-from-keyring"
 
 
-def test_a_keyring_that_cannot_be_opened_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_keyring_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     def locked(service: str, name: str) -> str:
         raise RuntimeError("no desktop")
 
@@ -38,7 +38,7 @@ def test_a_keyring_that_cannot_be_opened_holds_nothing(monkeypatch: pytest.Monke
     assert "set `SOME_KEY`" in caught.value.hint
 
 
-def test_a_key_as_an_argument_is_refused_and_not_repeated() -> None:
+def test_a_key_as_an_argument_is_rejected_and_redacted() -> None:
     with pytest.raises(InvalidOption, match="`api_key` is not allowed as an argument") as caught:
         reject_key_arguments({"model": "x", "api_key": "sk-as-argument"}, variables=["SOME_KEY"])
     assert "sk-as-argument" not in str(caught.value)
@@ -46,5 +46,5 @@ def test_a_key_as_an_argument_is_refused_and_not_repeated() -> None:
     assert redact("sk-as-argument") == "***"
 
 
-def test_placeholders_for_servers_without_keys_are_no_keys() -> None:
+def test_placeholder_keys_are_allowed_as_arguments() -> None:
     reject_key_arguments({"api_key": "EMPTY", "model": "x"}, variables=["SOME_KEY"])

@@ -17,7 +17,7 @@ def table(text: str, path: Path) -> str:
     return str(path)
 
 
-def test_the_table_that_ships_is_dated_and_every_price_is_sound() -> None:
+def test_the_shipped_table_has_a_date_and_valid_prices() -> None:
     (shipped,) = load_prices().layers
     assert len(shipped) > 40
     for name, price in shipped.items():
@@ -45,7 +45,7 @@ def test_a_name_finds_its_price_with_and_without_a_date(name: str, found: str) -
 
 
 @pytest.mark.parametrize("name", ["openai/gpt-4o-turbo-ultra", "gpt-4o", "openai/", "elsewhere/gpt-4o"])
-def test_a_model_nobody_knows_has_no_price(name: str) -> None:
+def test_an_unknown_model_has_no_price(name: str) -> None:
     assert load_prices().find(name) is None
 
 
@@ -61,7 +61,7 @@ def test_a_model_nobody_knows_has_no_price(name: str) -> None:
         (Usage(3_000_000, 1_000_000), 3 * 4.0 + 9.0),
     ],
 )
-def test_what_tokens_cost(usage: Usage, cost: float) -> None:
+def test_the_cost_of_tokens(usage: Usage, cost: float) -> None:
     price = Price(
         input=2.0,
         cached_input=0.5,
@@ -75,11 +75,11 @@ def test_what_tokens_cost(usage: Usage, cost: float) -> None:
     assert price.cost(usage) == pytest.approx(cost)
 
 
-def test_a_batch_without_a_batch_price_is_of_unknown_cost() -> None:
+def test_the_cost_of_a_batch_without_a_batch_price_is_unknown() -> None:
     assert Price(input=1.0, output=2.0).cost(Usage(10, 10, batched=True)) is None
 
 
-def test_files_of_the_user_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_files_take_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSAY_HOME", str(tmp_path))
     table('"openai/gpt-4o" = { input = 7, output = 8 }', tmp_path / "prices.toml")
     own = table(
@@ -92,7 +92,7 @@ def test_files_of_the_user_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert given.find("anthropic/claude-haiku-4-5") is not None
 
 
-def test_of_several_patterns_the_longest_counts() -> None:
+def test_the_longest_matching_pattern_applies() -> None:
     layers = PriceTable(({"a/*": Price(input=1, output=1), "a/model-*": Price(input=2, output=2)},))
     found = layers.find("a/model-1")
     assert found is not None
@@ -113,13 +113,13 @@ def test_of_several_patterns_the_longest_counts() -> None:
         ("date = ", "is not TOML"),
     ],
 )
-def test_a_table_that_makes_no_sense_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+def test_an_invalid_table_is_rejected(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "prices.toml").write_text(text)
     with pytest.raises(InvalidOption, match=re.escape(complaint)):
         load_prices(str(tmp_path / "prices.toml"))
 
 
-def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_table_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="cannot read the price table"):
         load_prices(str(tmp_path / "gone.toml"))
 
@@ -139,6 +139,6 @@ def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
         ("https://llm.corp.internal/v1", "llm.corp.internal/m", True),
     ],
 )
-def test_who_charges_is_told_by_the_address(address: str, name: str, own: bool) -> None:
+def test_the_billed_name_depends_on_the_address(address: str, name: str, own: bool) -> None:
     assert build_billed_name(address, "m") == name
     assert is_self_hosted(name) == own

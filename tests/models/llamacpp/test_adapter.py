@@ -264,17 +264,17 @@ def test_a_missing_file_is_an_error_before_anything_loads(tmp_path: Any) -> None
 
 
 def test_a_split_model_is_hashed_over_all_files(tmp_path: Path) -> None:
-    from assay.models.llamacpp.adapter import _hash_weights
+    from assay.models.llamacpp.adapter import hash_weights
 
     files = [tmp_path / f"big-0000{number}-of-00002.gguf" for number in (1, 2)]
     for file in files:
         file.write_bytes(b"GGUF")
-    before = _hash_weights(files[0])
+    before = hash_weights(files[0])
     files[1].write_bytes(b"GGUG")
-    assert _hash_weights(files[0]) != before
+    assert hash_weights(files[0]) != before
     files[1].unlink()
     with pytest.raises(DatasetError, match="00002-of-00002"):
-        _hash_weights(files[0])
+        hash_weights(files[0])
 
 
 def test_smollm2_without_weights_has_an_install_hint(monkeypatch: pytest.MonkeyPatch) -> None:

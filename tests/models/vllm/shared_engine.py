@@ -1,4 +1,4 @@
-"""One vLLM engine for many tests: opened on an event loop of its own, asked from anywhere."""
+"""One vLLM engine for many tests: share_model on an event loop of its own, asked from anywhere."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from assay.core.requests import Request
 from assay.core.responses import Outcome
 from assay.models.vllm import VllmModel
 
-__all__ = ["Opened", "opened"]
+__all__ = ["SharedModel", "share_model"]
 
 T = TypeVar("T")
 
 
-class Opened:
+class SharedModel:
     """An open model."""
 
     def __init__(self, model: VllmModel, loop: asyncio.AbstractEventLoop) -> None:
@@ -31,9 +31,9 @@ class Opened:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(600)
 
     def ask(self, window: Sequence[Request]) -> dict[str, Outcome]:
-        return {outcome.request_id: outcome for outcome in self.do(self._collect(window))}
+        return {outcome.request_id: outcome for outcome in self.do(self.collect(window))}
 
-    async def _collect(self, window: Sequence[Request]) -> list[Outcome]:
+    async def collect(self, window: Sequence[Request]) -> list[Outcome]:
         return [outcome async for outcome in self.model.answer(window)]
 
     def lent(self) -> VllmModel:
@@ -49,7 +49,7 @@ class Opened:
                 shared.model.give_tokens()
 
             async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
-                asked = asyncio.run_coroutine_threadsafe(shared._collect(window), loop)
+                asked = asyncio.run_coroutine_threadsafe(shared.collect(window), loop)
                 for outcome in await asyncio.wrap_future(asked):
                     yield outcome
 
@@ -57,7 +57,7 @@ class Opened:
 
 
 @contextmanager
-def opened(make: Callable[..., VllmModel], **arguments: Any) -> Iterator[Opened]:
+def share_model(make: Callable[..., VllmModel], **arguments: Any) -> Iterator[SharedModel]:
     for name, value in ON_A_PROCESSOR.items():
         os.environ.setdefault(name, value)
     loop = asyncio.new_event_loop()
@@ -65,7 +65,7 @@ def opened(make: Callable[..., VllmModel], **arguments: Any) -> Iterator[Opened]
     thread.start()
     model = make(**arguments)
     model.given = arguments  # type: ignore[attr-defined]
-    made = Opened(model, loop)
+    made = SharedModel(model, loop)
     try:
         made.do(model.open())
         yield made

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.models.hf.tiny_checkpoints import tiny_checkpoint
-from tests.models.vllm.shared_engine import opened
+from tests.models.vllm.shared_engine import share_model
 
 from assay.core.messages import Prompt
 from assay.core.requests import Generate, Request, Settings
@@ -79,7 +79,7 @@ def test_an_adapter_changes_answers_as_in_transformers(tmp_path: Path) -> None:
         for at, text in enumerate(("the sky", "once upon a time the cat", "Question: what", "a"))
     ]
     given = {"pretrained": str(base), "lora_local_path": str(lora), "dtype": "float32", "enforce_eager": True}
-    with opened(VllmModel, **given) as engine:
+    with share_model(VllmModel, **given) as engine:
         ours = texts(engine.ask(requests), requests)
         facts = engine.do(engine.model.identify())
     assert ours == hf_texts(requests, pretrained=str(base), peft=str(lora))

@@ -19,8 +19,8 @@ PARENT = """
 import subprocess, sys, time
 from assay.models.vllm.watchdog import Watchdog
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
-guard = Watchdog([child.pid])
-print(child.pid, guard._process.pid, flush=True)
+watchdog = Watchdog([child.pid])
+print(child.pid, watchdog.process.pid, flush=True)
 time.sleep(60)
 """
 
@@ -43,13 +43,13 @@ def gone(pid: int, within_s: float = 20) -> bool:
 def test_a_child_is_ended_when_its_parent_is_killed() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
-    child, guard = (int(part) for part in parent.stdout.readline().split())
+    child, watchdog = (int(part) for part in parent.stdout.readline().split())
     assert lives(child)
-    time.sleep(0.5)  # the guard has to have seen the child
+    time.sleep(0.5)  # the watchdog has to have seen the child
     parent.kill()
     parent.communicate()
     try:
-        assert gone(child) and gone(guard)
+        assert gone(child) and gone(watchdog)
     finally:
         if lives(child):
             os.kill(child, signal.SIGKILL)
@@ -57,16 +57,16 @@ def test_a_child_is_ended_when_its_parent_is_killed() -> None:
 
 def test_a_dismissed_watchdog_ends_no_process() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
-        guard = Watchdog([child.pid])
-        process = guard._process
+        watchdog = Watchdog([child.pid])
+        process = watchdog.process
         assert process is not None
-        guard.dismiss()
+        watchdog.dismiss()
         assert process.returncode == 0
         assert child.poll() is None
         child.kill()
 
 
 def test_no_watchdog_starts_without_processes() -> None:
-    guard = Watchdog([])
-    assert guard._process is None
-    guard.dismiss()
+    watchdog = Watchdog([])
+    assert watchdog.process is None
+    watchdog.dismiss()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.models.hf.tiny_checkpoints import tiny_checkpoint
-from tests.models.vllm.shared_engine import Opened, opened
+from tests.models.vllm.shared_engine import SharedModel, share_model
 
 from assay.core.errors import AssayError
 from assay.core.messages import Message, Prompt, Text
@@ -44,8 +44,8 @@ def folder() -> str:
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Opened]:
-    with opened(VllmModel, pretrained=folder(), dtype="float32", enforce_eager=True, block_size=32) as made:
+def engine() -> Iterator[SharedModel]:
+    with share_model(VllmModel, pretrained=folder(), dtype="float32", enforce_eager=True, block_size=32) as made:
         yield made
 
 
@@ -84,7 +84,7 @@ def _whole(response: Response) -> str:
     return re.sub(r"<s>|<pad>|</think>", "", str(response.value)).rstrip("\ufffd")
 
 
-def test_likelihoods_equal_transformers_and_share_contexts(engine: Opened, contexts: list[str]) -> None:
+def test_likelihoods_equal_transformers_and_share_contexts(engine: SharedModel, contexts: list[str]) -> None:
     requests = [
         Likelihood(task="t", document=at, prompt=Prompt.of_text(context), continuation=choice)
         for at, context in enumerate(contexts)
@@ -100,7 +100,7 @@ def test_likelihoods_equal_transformers_and_share_contexts(engine: Opened, conte
     assert cached > read / 2, f"{cached} of {read} tokens came from the cache"
 
 
-def test_a_greedy_continuation_is_reported_as_greedy(engine: Opened, contexts: list[str]) -> None:
+def test_a_greedy_continuation_is_reported_as_greedy(engine: SharedModel, contexts: list[str]) -> None:
     wrote = writing(contexts[3], {"max_gen_toks": 3, "do_sample": False})
     [written] = responses(engine.ask([wrote]), [wrote])
     asked = Likelihood(
@@ -111,7 +111,7 @@ def test_a_greedy_continuation_is_reported_as_greedy(engine: Opened, contexts: l
     assert read.value.greedy == expected.value.greedy
 
 
-def test_long_texts_are_scored_in_windows(engine: Opened, contexts: list[str]) -> None:
+def test_long_texts_are_scored_in_windows(engine: SharedModel, contexts: list[str]) -> None:
     short = [RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(text)) for text in contexts[1:4]]
     ours, theirs = responses(engine.ask(short), short), responses(hf_answers(short), short)
     for one, other in zip(ours, theirs, strict=True):
@@ -123,7 +123,7 @@ def test_long_texts_are_scored_in_windows(engine: Opened, contexts: list[str]) -
     assert whole.value.total < -512
 
 
-def test_greedy_texts_equal_transformers(engine: Opened, contexts: list[str]) -> None:
+def test_greedy_texts_equal_transformers(engine: SharedModel, contexts: list[str]) -> None:
     chat = Prompt((Message("system", (Text("Be brief."),)), Message("user", (Text("Hi"),))), chat=True)
     going_on = Prompt((*chat.messages, Message("assistant", (Text("the sky"),))), chat=True)
     settings: list[dict[str, Any]] = [
@@ -138,7 +138,7 @@ def test_greedy_texts_equal_transformers(engine: Opened, contexts: list[str]) ->
     assert [one.finish for one in ours] == [one.finish for one in theirs]
 
 
-def test_sampled_repeats_differ_and_are_reproducible(engine: Opened) -> None:
+def test_sampled_repeats_differ_and_are_reproducible(engine: SharedModel) -> None:
     sampled = {"max_gen_toks": 12, "do_sample": True, "temperature": 1.0, "top_p": 0.9, "min_p": 0.01}
     requests = [writing("the sky", sampled, repeat) for repeat in range(4)]
     first, again = (
@@ -148,7 +148,7 @@ def test_sampled_repeats_differ_and_are_reproducible(engine: Opened) -> None:
     assert first == again and len(set(first)) > 1
 
 
-def test_an_unanswerable_request_fails_alone(engine: Opened) -> None:
+def test_an_unanswerable_request_fails_alone(engine: SharedModel) -> None:
     bad: list[Request] = [
         writing("the sky", {"max_gen_toks": 5000}),
         writing("the sky", {"max_gen_toks": 4, "flavour": "mild"}),
@@ -169,17 +169,17 @@ def test_an_unanswerable_request_fails_alone(engine: Opened) -> None:
 
 
 @pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
-def test_it_passes_the_model_contract(check: Callable[..., None], engine: Opened) -> None:
+def test_it_passes_the_model_contract(check: Callable[..., None], engine: SharedModel) -> None:
     check(engine.lent)
 
 
-def test_its_identity_contains_engine_dtype_and_weights(engine: Opened) -> None:
+def test_its_identity_contains_engine_dtype_and_weights(engine: SharedModel) -> None:
     facts = engine.do(engine.model.identify())
     assert facts["engine"].startswith("vllm ") and facts["dtype"] == "float32" and facts["weights_sha256"]
 
 
 def test_a_dead_engine_is_an_error(
-    engine: Opened,
+    engine: SharedModel,
 ) -> None:  # the last one: it takes the engine with it
     requests = [writing(f"the sky {at}", {"max_gen_toks": 200, "ignore_eos": True}) for at in range(8)]
     for process in multiprocessing.active_children():

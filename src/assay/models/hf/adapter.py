@@ -81,7 +81,7 @@ class HfModel:
     @property
     def traits(self) -> Traits:
         """Read from the small files of the checkpoint; no weights are loaded."""
-        backend = self._backend
+        backend = self.backend
         window = min(backend.window, _MAX_WINDOW)
         return Traits(
             abilities=backend.abilities,
@@ -95,11 +95,12 @@ class HfModel:
 
     def give_tokens(self) -> None:
         """Include tokens and their log probabilities in every response, if the backend can report them."""
-        if isinstance(self._backend, TokenReportingBackend):
-            self._backend.reports_tokens = True
+        if isinstance(self.backend, TokenReportingBackend):
+            self.backend.reports_tokens = True
 
     @cached_property
-    def _backend(self) -> Backend:
+    def backend(self) -> Backend:
+        """The text or multimodal backend, as the checkpoint or the argument `backend` requires."""
         requested = self._arguments.backend
         kind = self._checkpoint.kind if requested == "default" else requested
         if kind == "multimodal":
@@ -141,7 +142,7 @@ class HfModel:
             found |= {f"{name}.{key}": value for key, value in other.identify().items()}
         if arguments.chat_template:
             found["chat_template"] = digest_text(_read_template(arguments.chat_template))
-        return {**found, **arguments.to_identity(), **self._backend.to_identity()}
+        return {**found, **arguments.to_identity(), **self.backend.to_identity()}
 
     def _resolve_dtype(self) -> str:
         """Return the dtype of the weights; `auto` is the dtype in the config."""
@@ -159,18 +160,18 @@ class HfModel:
     def preview(self, request: Request) -> str:
         """Return the text that the model will read, with its chat template applied and media as placeholders."""
         _check_packages()
-        return self._backend.preview(request)
+        return self.backend.preview(request)
 
     def prepare(self, part: Media) -> None:
         """Decode a medium in advance, in the form that the backend needs."""
-        self._backend.prepare(part)
+        self.backend.prepare(part)
 
     async def open(self) -> None:
         """Load the weights."""
         _check_packages()
         if not self._threads:
             self._threads = [ThreadPoolExecutor(1, "hf-tokens"), ThreadPoolExecutor(1, "hf-model")]
-            await asyncio.get_running_loop().run_in_executor(self._threads[1], self._backend.load)
+            await asyncio.get_running_loop().run_in_executor(self._threads[1], self.backend.load)
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         """Tokenize in one thread, compute in another, and yield outcomes as they become available."""
@@ -180,15 +181,15 @@ class HfModel:
             raise RuntimeError("answer() was called before open()")
         loop = asyncio.get_running_loop()
         tokens, model = self._threads
-        encoded = await loop.run_in_executor(tokens, self._backend.encode, window)
+        encoded = await loop.run_in_executor(tokens, self.backend.encode, window)
         ready: deque[Outcome] = deque()
         abandoned = threading.Event()
 
         def compute() -> None:
             if self._first_pass_at is None:
-                self._first_pass_at, self._setup_seconds = time.perf_counter(), self._backend.model_seconds
+                self._first_pass_at, self._setup_seconds = time.perf_counter(), self.backend.model_seconds
 
-            for outcome in self._backend.answer(encoded):
+            for outcome in self.backend.answer(encoded):
                 if abandoned.is_set():
                     return
                 ready.append(outcome)
@@ -205,8 +206,8 @@ class HfModel:
             await work
         finally:
             abandoned.set()
-            if not work.done() and isinstance(self._backend, InterruptibleBackend):
-                self._backend.interrupt()
+            if not work.done() and isinstance(self.backend, InterruptibleBackend):
+                self.backend.interrupt()
 
     async def close(self) -> None:
         """Release the weights."""
@@ -214,14 +215,14 @@ class HfModel:
         for thread in threads:
             await asyncio.to_thread(thread.shutdown, cancel_futures=True)
         if threads:
-            self._backend.unload()
+            self.backend.unload()
 
     @property
     def idle_share(self) -> float:
         """The share of the time since the first answer in which the model computed nothing."""
         if self._first_pass_at is None or self._last_pass_at <= self._first_pass_at:
             return 0.0
-        busy = self._backend.model_seconds - self._setup_seconds  # without the prefix sharing check
+        busy = self.backend.model_seconds - self._setup_seconds  # without the prefix sharing check
         return max(0.0, 1 - busy / (self._last_pass_at - self._first_pass_at))
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from assay.models.llamacpp.engine import LlamaCppEngine, TokenStep
     from assay.models.tokens.chat_template import ChatTemplate
 
-__all__ = ["LlamaCppModel"]
+__all__ = ["LlamaCppModel", "hash_weights"]
 
 _PACKAGE = "xllamacpp"
 
@@ -106,7 +106,7 @@ class LlamaCppModel:
         return {
             "name": self.name,
             _PACKAGE: version,
-            "weights_sha256": await asyncio.to_thread(_hash_weights, self._path),
+            "weights_sha256": await asyncio.to_thread(hash_weights, self._path),
             "template_sha256": hashlib.sha256(self._template_source.encode()).hexdigest(),
             "n_ctx": str(self._n_ctx),
             **self._arguments.to_identity(),
@@ -314,7 +314,7 @@ def _sum_log_probabilities(steps: Sequence[TokenStep]) -> float:
     return sum((step.logprob for step in steps), 0.0)
 
 
-def _hash_weights(path: Path) -> str:
+def hash_weights(path: Path) -> str:
     """Return the hash of the file, or one hash of all files of a split model (`name-00001-of-00003.gguf`)."""
     part = re.fullmatch(r"(.+)-\d{5}-of-(\d{5})\.gguf", path.name)
     if part is None:

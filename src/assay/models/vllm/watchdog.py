@@ -43,9 +43,9 @@ class Watchdog:
 
     def __init__(self, pids: Iterable[int]) -> None:
         arguments = [str(pid) for pid in pids]
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         if arguments and Path("/proc/self/stat").exists():
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [sys.executable, "-S", "-E", "-c", _SCRIPT, *arguments],
                 stdin=subprocess.PIPE,
                 start_new_session=True,
@@ -53,6 +53,6 @@ class Watchdog:
 
     def dismiss(self) -> None:
         """Stop watching: the processes have ended."""
-        process, self._process = self._process, None
+        process, self.process = self.process, None
         if process is not None:
             process.communicate(b".")

@@ -71,16 +71,16 @@ def test_another_attention_implementation_is_kept() -> None:
 def test_the_attention_implementation_of_the_user_is_kept() -> None:
     model = HfModel(pretrained=str(tiny_checkpoint()), attn_implementation="sdpa")
     plain = HfModel(pretrained=str(tiny_checkpoint()))
-    assert attention_of(model) == "sdpa" != attention_of(plain)
+    assert read_attention_implementation(model) == "sdpa" != read_attention_implementation(plain)
 
 
-def attention_of(model: HfModel) -> str:
+def read_attention_implementation(model: HfModel) -> str:
     async def look() -> str:
         await model.open()
         try:
-            backend = model._backend
-            assert isinstance(backend, TextBackend) and backend._engine is not None
-            return str(backend._engine.model.config._attn_implementation)
+            backend = model.backend
+            assert isinstance(backend, TextBackend)
+            return str(backend.engine.model.config._attn_implementation)
         finally:
             await model.close()
 

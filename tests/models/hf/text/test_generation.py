@@ -89,7 +89,7 @@ def test_greedy_repeats_are_generated_once_and_sampled_ones_share_their_prompt(
 
     def asked(**settings: Any) -> list[str]:
         model = HfModel(pretrained=str(tiny_checkpoint()), batch_size=8)
-        model._backend.load()
+        model.backend.load()
         passes.clear()
         requests = [generate(PROMPTS[0], repeat=repeat, **settings) for repeat in range(6)]
         return texts(ask(tiny_checkpoint(), requests, model=model))
@@ -164,7 +164,7 @@ def test_out_of_memory_during_generation_loses_no_answer(monkeypatch: pytest.Mon
         return forward(self, **inputs)
 
     model = HfModel(pretrained=str(tiny_checkpoint()), batch_size=5)
-    model._backend.load()
+    model.backend.load()
     monkeypatch.setattr(ModelRunner, "forward", small)
     assert texts(ask(tiny_checkpoint(), requests, model=model)) == expected
     assert refused

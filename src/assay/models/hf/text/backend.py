@@ -123,8 +123,8 @@ class TextBackend:
             [(one, text) for one, text in texts if isinstance(one, RollingLikelihood)], found
         )
         self._encode_prompts([(one, text) for one, text in texts if isinstance(one, Generate)], found)
-        found.scoring_plan = self._loaded_engine.plan_scoring(found.pairs)
-        found.prompt_plan = self._loaded_engine.plan_prompts(found.jobs)
+        found.scoring_plan = self.engine.plan_scoring(found.pairs)
+        found.prompt_plan = self.engine.plan_prompts(found.jobs)
         return found
 
     def _encode_likelihoods(self, requests: Sequence[tuple[Likelihood, str]], found: _EncodedWindow) -> None:
@@ -141,7 +141,7 @@ class TextBackend:
     def _encode_rolling(
         self, requests: Sequence[tuple[RollingLikelihood, str]], found: _EncodedWindow
     ) -> None:
-        encoder, max_length = self._tokenizer.scoring_encoder, self._loaded_engine.max_length
+        encoder, max_length = self._tokenizer.scoring_encoder, self.engine.max_length
         for (request, _), tokens in zip(requests, encoder([text for _, text in requests]), strict=True):
             windows = split_rolling_windows(tokens, prefix_token=encoder.prefix_token, max_length=max_length)
             if windows:
@@ -154,7 +154,7 @@ class TextBackend:
 
     def _encode_prompts(self, requests: Sequence[tuple[Generate, str]], found: _EncodedWindow) -> None:
         """Make one job per prompt and settings: greedy repeats are generated once, sampled ones share their prompt."""
-        engine = self._loaded_engine
+        engine = self.engine
         jobs: dict[tuple[str, str], GenerationJob] = {}
         prompts = self._tokenizer.prompt_encoder([text for _, text in requests])
         for (request, text), tokens in zip(requests, prompts, strict=True):
@@ -182,7 +182,7 @@ class TextBackend:
             found.jobs.append(job)
 
     def _fit_pair(self, pair: Pair) -> Pair:
-        max_length = self._loaded_engine.max_length
+        max_length = self.engine.max_length
         if self._has_encoder:
             return Pair(pair.context[-max_length:], pair.continuation[-max_length:])
         return fit_pair(pair, max_length)
@@ -195,7 +195,8 @@ class TextBackend:
         found.scored.append(request)
 
     @property
-    def _loaded_engine(self) -> TextEngine:
+    def engine(self) -> TextEngine:
+        """The loaded model."""
         if self._engine is None:
             raise RuntimeError("encode() was called before load()")
         return self._engine
@@ -205,7 +206,7 @@ class TextBackend:
         yield from encoded.failures
         yield from encoded.responses
         yield from self._score(encoded)
-        yield from self._loaded_engine.generate(encoded.jobs, encoded.prompt_plan)
+        yield from self.engine.generate(encoded.jobs, encoded.prompt_plan)
 
     def _score(self, encoded: _EncodedWindow) -> Iterator[Response]:
         """Score all pairs. A long text is complete when the last of its windows is scored."""
@@ -217,7 +218,7 @@ class TextBackend:
         log_probabilities: list[list[float]] = [[] for _ in encoded.pairs] if self.reports_tokens else []
         on_tokens = partial(_record_log_probabilities, log_probabilities) if log_probabilities else None
         started = time.perf_counter()
-        for index, total, is_greedy in self._loaded_engine.score(
+        for index, total, is_greedy in self.engine.score(
             encoded.pairs, encoded.scoring_plan, on_tokens
         ):
             owner = encoded.owners[index]
@@ -241,7 +242,7 @@ class TextBackend:
     ) -> Tokens:
         """Return the tokens of a request, over all its windows."""
         tokens = [
-            self._loaded_engine.build_response_tokens(pair, log_probabilities[index])
+            self.engine.build_response_tokens(pair, log_probabilities[index])
             for index, (pair, pair_owner) in enumerate(zip(encoded.pairs, encoded.owners, strict=True))
             if pair_owner == owner
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from assay.core.errors import OutputError
@@ -26,4 +27,5 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except OSError as error:
         raise OutputError(f"cannot write `{path}`: {error.strerror}", where="--output") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # renamed, or never created
+            temporary.unlink()

@@ -6,14 +6,12 @@ import io
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from tests.making import ROWS, make_model, right_answers, write_task
 
 import assay
 from assay.core.requests import Request
 from assay.core.responses import Failure
-from assay.viewer.number_format import format_number
 from assay.viewer.results.score_rows import iterate_score_rows
 from assay.viewer.terminal.results_table import build_results_table, format_results
 
@@ -26,23 +24,6 @@ def run(workspace: Path, *tasks: str, answers: Any = right_answers, **options: A
 
 def cells(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines() if line.strip() and "──" not in line]
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (0.5, "0.5000"),
-        (1, "1"),
-        (None, "–"),
-        ({"a": 1}, "…"),
-        ([1], "…"),
-        (True, "True"),
-        ("n/a", "n/a"),
-        (12345.678, "12345.6780"),
-    ],
-)
-def test_values_are_formatted(value: Any, shown: str) -> None:
-    assert format_number(value) == shown
 
 
 def test_a_row_has_the_score_its_standard_error_and_the_counts(workspace: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import uvicorn
 
-from assay.viewer.web.access_control import cookie_name
+from assay.viewer.web.access_control import build_cookie_name
 from assay.viewer.web.app import build_app
 from assay.viewer.web.run_catalog import RunCatalog
 from assay.viewer.web.server import HOST, open_socket
@@ -54,7 +54,7 @@ class Viewer:
         connection = http.client.HTTPConnection(HOST, self.port, timeout=30)
         sent = {name.replace("_", "-"): str(value) for name, value in headers.items()}
         if cookie:
-            sent["cookie"] = f"{cookie_name(self.port)}={TOKEN}"
+            sent["cookie"] = f"{build_cookie_name(self.port)}={TOKEN}"
         try:
             connection.request(method, path, body=body, headers=sent)
             response = connection.getresponse()

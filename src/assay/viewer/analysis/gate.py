@@ -22,7 +22,15 @@ from assay.viewer.comparison.run_comparison import compare_sources
 from assay.viewer.exports.junit import Threshold, quote_attribute
 from assay.viewer.number_format import format_number
 
-__all__ = ["GateCheck", "GateOptions", "GateResult", "evaluate_gate", "to_junit", "to_markdown"]
+__all__ = [
+    "GateCheck",
+    "GateOptions",
+    "GateResult",
+    "evaluate_gate",
+    "to_junit",
+    "compute_drop_p_value",
+    "to_markdown",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +154,7 @@ def _format_stderr(estimate: Estimate) -> str:
 
 
 def _check_drops(rows: Sequence[ComparisonRow], options: GateOptions) -> Iterator[GateCheck]:
-    chances = [_drop_p_value(row, _compute_allowed_drop(row, options.max_drop)) for row in rows]
+    chances = [compute_drop_p_value(row, _compute_allowed_drop(row, options.max_drop)) for row in rows]
     for row, p_value in zip(rows, adjust_p_values(chances, options.correction), strict=True):
         allowed = _compute_allowed_drop(row, options.max_drop)
         passed = p_value >= options.alpha
@@ -172,7 +180,7 @@ def _compute_allowed_drop(row: ComparisonRow, max_drop: float) -> float:
     return max_drop / 100 * (1.0 if row.share else abs(row.first))
 
 
-def _drop_p_value(row: ComparisonRow, allowed: float) -> float:
+def compute_drop_p_value(row: ComparisonRow, allowed: float) -> float:
     """Return the one-sided p-value of a drop larger than allowed."""
     gain = row.difference if row.higher_is_better else -row.difference
     if gain >= -allowed:

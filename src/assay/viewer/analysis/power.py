@@ -128,7 +128,7 @@ def _analyse_task(task: str, sources: Sequence[ScoreTableSource], options: Power
     tables += [source.read_score_table(task, tables[0].kind) for source in sources[1:]]
     if any(table.kind != tables[0].kind for table in tables):
         tables = [source.read_score_table(task, "files") for source in sources]
-    sampled = [_repeat_variance(table) for table in tables] if len(tables) < 3 else [None]
+    sampled = [_find_repeat_variance(table) for table in tables] if len(tables) < 3 else [None]
     metric = next(iter(tables[0].columns.values())).metric if tables[0].columns else ""
     known = [one for one in sampled if one is not None]
     with_repeats = len(known) == len(sampled)
@@ -175,14 +175,14 @@ class _Pilot:
             between = max(0.0, float(self.scores[0].var(ddof=1)) - within / count)
             how = f"one run, {count} answers per document"
         else:
-            between, within, how = _score_variance(self.scores[0]), 0.0, "one run"
+            between, within, how = _estimate_score_variance(self.scores[0]), 0.0, "one run"
         spread = self._build_spread(compute_paired_variance(between, between, assumed), within, within)
         return spread, f"{how}, correlation {assumed:g} assumed"
 
     def _spread_from_two(self) -> tuple[DifferenceVariance, str]:
         if not self.repeat_variances:
             return self._build_spread(
-                _difference_variance(self.scores[0], self.scores[1]), 0.0, 0.0
+                _estimate_difference_variance(self.scores[0], self.scores[1]), 0.0, 0.0
             ), "two runs"
         noise = sum(within / count for within, count in self.repeat_variances)
         between = max(0.0, float((self.scores[1] - self.scores[0]).var(ddof=1)) - noise)
@@ -202,7 +202,7 @@ class _Pilot:
         )
 
 
-def _repeat_variance(table: ScoreTable) -> tuple[float, int] | None:
+def _find_repeat_variance(table: ScoreTable) -> tuple[float, int] | None:
     """Return the variance between answers to one document and the number of answers; None without repeats."""
     main = next(iter(table.columns.values()), None)
     if main is None:
@@ -242,7 +242,7 @@ def _find_column(table: ScoreTable, name: str) -> ScoreColumn:
     return table.columns[main.pipeline, f"{main.metric}{name}"]
 
 
-def _score_variance(scores: Floats) -> float:
+def _estimate_score_variance(scores: Floats) -> float:
     """Return the variance of a document's score.
 
     Two right and two wrong documents are added to right-or-wrong scores, because a pilot without variation does not show
@@ -254,7 +254,7 @@ def _score_variance(scores: Floats) -> float:
     return 1e4 * share * (1 - share)
 
 
-def _difference_variance(first: Floats, second: Floats) -> float:
+def _estimate_difference_variance(first: Floats, second: Floats) -> float:
     """Return the variance of a document's difference, with one more flip in either direction for the same reason."""
     if not np.isin((first, second), (0.0, 100.0)).all():
         return float((second - first).var(ddof=1))

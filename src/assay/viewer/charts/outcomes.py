@@ -19,7 +19,7 @@ from assay.viewer.charts.theme import (
 
 __all__ = ["OutcomeBar", "build_outcomes_figure"]
 
-_MEANINGS: dict[str, str] = {str(ending): meaning for ending, meaning in ENDINGS.items()} | {
+_OUTCOME_MEANINGS: dict[str, str] = {str(ending): meaning for ending, meaning in ENDINGS.items()} | {
     "open": "not processed yet"
 }
 
@@ -52,7 +52,7 @@ def build_outcomes_figure(bars: Sequence[OutcomeBar], theme: Theme) -> Figure:
                 "marker": {"color": OUTCOME_COLOURS[ending], "line": {"width": 0}},
                 "hoverinfo": "text",
                 "hovertext": [
-                    f"<b>{escape_text(bar.name)}</b><br>{count} of {total} {ending} ({share:.1%})<br>{_MEANINGS[ending]}"
+                    f"<b>{escape_text(bar.name)}</b><br>{count} of {total} {ending} ({share:.1%})<br>{_OUTCOME_MEANINGS[ending]}"
                     for bar, count, total, share in zip(bars, counts, totals, shares, strict=True)
                 ],
             }

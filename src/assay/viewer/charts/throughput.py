@@ -77,7 +77,7 @@ def build_throughput_figure(throughput: Throughput, theme: Theme) -> Figure:
         **build_layout(theme, height=240, legend=len(sources) > 1),
         "xaxis": build_axis(theme, f"working time ({unit})", rangemode="tozero"),
         "yaxis": build_axis(theme, "responses per second", rangemode="tozero"),
-        "shapes": [_line(pause.at_s / size, theme) for pause in throughput.pauses],
+        "shapes": [_build_line(pause.at_s / size, theme) for pause in throughput.pauses],
         "annotations": [
             {
                 "x": pause.at_s / size,
@@ -95,7 +95,7 @@ def build_throughput_figure(throughput: Throughput, theme: Theme) -> Figure:
     return {"data": data, "layout": layout}
 
 
-def _line(place: float, theme: Theme) -> Figure:
+def _build_line(place: float, theme: Theme) -> Figure:
     return {
         "type": "line",
         "x0": place,

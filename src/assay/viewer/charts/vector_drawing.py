@@ -59,7 +59,7 @@ class Drawing:
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif">',
                 f'<rect width="{self.width}" height="{self.height}" fill="white"/>',
-                *map(_svg, self.shapes),
+                *map(_format_shape, self.shapes),
                 "</svg>\n",
             ]
         )
@@ -90,7 +90,7 @@ def _scale(numbers: Sequence[float], scale: int) -> list[float]:
     return [number * scale for number in numbers]
 
 
-def _svg(shape: Line | Dot | Label) -> str:
+def _format_shape(shape: Line | Dot | Label) -> str:
     match shape:
         case Line((x1, y1), (x2, y2), colour, width):
             place = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'

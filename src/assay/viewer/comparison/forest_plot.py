@@ -112,8 +112,8 @@ def _choose_ticks(reach: float) -> tuple[float, int]:
     return round(power / 10, 12), 1
 
 
-def _shorten(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+def _shorten(text: str, max_length: int) -> str:
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 def write_forest_plot(comparison: Comparison, path: Path) -> None:

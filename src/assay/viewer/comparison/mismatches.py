@@ -11,7 +11,7 @@ from assay.viewer.comparison.records import Mismatch
 
 __all__ = ["find_run_mismatches", "find_task_mismatches"]
 
-_KINDS = {
+_MISMATCH_KINDS = {
     "chat template": "template",
     "system instruction": "prompts",
     "few-shot as turns": "few-shot",
@@ -58,8 +58,8 @@ def find_task_mismatches(first: ScoreTable, second: ScoreTable, pairing: Pairing
 
 def _compare_facts(task: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[Mismatch]:
     """Yield the facts that both sides know and that differ."""
-    for name, kind in _KINDS.items():
-        if name not in first or name not in second or _same(first[name], second[name]):
+    for name, kind in _MISMATCH_KINDS.items():
+        if name not in first or name not in second or _is_equal(first[name], second[name]):
             continue
         if task and (first[name] is None or second[name] is None):
             continue  # unknown on one side
@@ -85,7 +85,7 @@ def _compare_facts(task: str, first: Mapping[str, Any], second: Mapping[str, Any
             )
 
 
-def _same(first: Any, second: Any) -> bool:
+def _is_equal(first: Any, second: Any) -> bool:
     """Whether two facts are equal; versions may be numbers or text."""
     return bool(first == second) or str(first) == str(second)
 

@@ -54,7 +54,7 @@ def parse_prompt(
     """Return the messages of a stored prompt; plain text is a single message without a role."""
     messages = parse_stored_messages(prompt)
     if messages is None:
-        return [PromptMessage(role="", parts=_split(prompt, fields, n_shot, delimiter))]
+        return [PromptMessage(role="", parts=_split_fewshot(prompt, fields, n_shot, delimiter))]
     shown = []
     last_user = max((index for index, one in enumerate(messages) if one.get("role") == "user"), default=0)
     for index, message in enumerate(messages):
@@ -63,7 +63,7 @@ def parse_prompt(
         content = message.get("content")
         for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
             if part.get("type") == "text":
-                parts += _split(
+                parts += _split_fewshot(
                     str(part.get("text", "")), fields, n_shot if index == last_user else 0, delimiter
                 )
             else:
@@ -98,7 +98,7 @@ def _parse_media(part: Mapping[str, Any]) -> MediaPart:
     )
 
 
-def _split(
+def _split_fewshot(
     text: str, fields: Mapping[str, Any], n_shot: Any, delimiter: str
 ) -> tuple[str | MediaPart | FewshotText, ...]:
     """Split a text with few-shot examples into the text before the document's own part, and that part."""

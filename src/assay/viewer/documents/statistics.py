@@ -28,11 +28,11 @@ __all__ = [
     "find_category_fields",
 ]
 
-_TOGETHER = 2000
-_LOOKED_AT = 400
+_BATCH_SIZE = 2000
+_MAX_INSPECTED = 400
 _MAX_CATEGORIES = 40
 _BINS = 20
-_NAMES = (
+_CATEGORY_FIELDS = (
     "category", "subject", "topic", "subcategory", "type", "task_type", "question_type", "kind", "domain", "level",
     "difficulty", "language", "lang", "subset", "source", "split", "task_name", "field", "subfield", "discipline",
 )  # fmt: skip
@@ -89,10 +89,10 @@ def collect_document_statistics(
         seed=seed, sample=sample, higher_is_better=wanted is None or wanted.higher_is_better is not False
     )
     with run.journal.report_decode_errors():
-        for chunk in _chunks(run, task, field):
-            verdicts = parse_json(f"[{','.join(row[2] or '[]' for row in chunk)}]")
-            for row, listed in zip(chunk, verdicts, strict=True):
-                value = _find_score(listed, wanted) if wanted is not None else None
+        for batch in _iterate_batches(run, task, field):
+            verdicts = parse_json(f"[{','.join(row[2] or '[]' for row in batch)}]")
+            for row, document_verdicts in zip(batch, verdicts, strict=True):
+                value = _find_score(document_verdicts, wanted) if wanted is not None else None
                 pass_.add(row[0], row[1] or "open", value, row[3] if field else None)
     return DocumentStatistics(
         task=task,
@@ -122,12 +122,12 @@ def classify_document(outcome: str, value: float | None, higher_is_better: bool 
 
 def find_category_fields(run: Run, task: str) -> list[str]:
     """Return fields with few enough values to be categories, the most likely first."""
-    seen: dict[str, set[Any]] = {name: set() for name in _NAMES}
+    seen: dict[str, set[Any]] = {name: set() for name in _CATEGORY_FIELDS}
     count = 0
-    for content in run.journal.read_fields(task, limit=_LOOKED_AT):
+    for content in run.journal.read_fields(task, limit=_MAX_INSPECTED):
         count += 1
         fields = json.loads(content)
-        for name in _NAMES:
+        for name in _CATEGORY_FIELDS:
             value = fields.get(name) if isinstance(fields, dict) else None
             if isinstance(value, (str, int)) and not isinstance(value, bool):
                 seen[name].add(value)
@@ -149,14 +149,14 @@ def _find_unfinished_metric(run: Run, task: str) -> Estimate | None:
     return Estimate(task=task, metric=metrics[0], pipeline=pipelines[0], value=None)
 
 
-def _chunks(run: Run, task: str, field: str) -> Iterator[list[tuple[Any, ...]]]:
+def _iterate_batches(run: Run, task: str, field: str) -> Iterator[list[tuple[Any, ...]]]:
     rows = run.journal.read_verdicts_with_field(task, field)
-    while chunk := list(islice(rows, _TOGETHER)):
-        yield chunk
+    while batch := list(islice(rows, _BATCH_SIZE)):
+        yield batch
 
 
-def _find_score(listed: Sequence[Sequence[Any]], wanted: Estimate) -> float | None:
-    for pipeline, metric, kind, value, _ in listed:
+def _find_score(document_verdicts: Sequence[Sequence[Any]], wanted: Estimate) -> float | None:
+    for pipeline, metric, kind, value, _ in document_verdicts:
         if metric == wanted.metric and pipeline == wanted.pipeline and kind == "score":
             found = decode_verdict_value(value)
             return float(found) if isinstance(found, (int, float)) else None

@@ -22,9 +22,11 @@ tr.group { font-weight: 600; } .bad { color: #b00020; }
 
 def write_html_table(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
     """Write a row per score, groups before their tasks; all text is escaped."""
-    title = _text(f"{run.model}: {run.id}")
+    title = _escape_text(f"{run.model}: {run.id}")
     stream.write(f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n')
-    stream.write(f"<style>\n{_STYLE}\n</style>\n<h1>{_text(run.model)}</h1>\n<p>{_text(run.id)}</p>\n")
+    stream.write(
+        f"<style>\n{_STYLE}\n</style>\n<h1>{_escape_text(run.model)}</h1>\n<p>{_escape_text(run.id)}</p>\n"
+    )
     titles = ("task", "filter", "metric", "")
     numbers = ("n-shot", "value", "± stderr", "scored", "unscored", "failed")
     heads = "".join(f"<th>{title}</th>" for title in titles)
@@ -33,7 +35,7 @@ def write_html_table(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
     for depth, name, facts, estimate in iterate_score_rows(run):
         if name not in tasks and name not in run.groups:
             continue
-        label = f'<td style="padding-left:{0.75 + depth}rem">{_text(facts.get("alias") or name)}</td>'
+        label = f'<td style="padding-left:{0.75 + depth}rem">{_escape_text(facts.get("alias") or name)}</td>'
         row = ' class="group"' if name in run.groups else ""
         if estimate is None:
             stream.write(f'<tr{row}>{label}<td colspan="9"></td></tr>\n')
@@ -41,9 +43,9 @@ def write_html_table(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
         texts = (estimate.pipeline, estimate.metric, DIRECTION_ARROWS[estimate.higher_is_better])
         n_shot = "" if facts.get("n_shot") is None else str(facts["n_shot"])
         error = "" if estimate.stderr is None else f"± {format_float(estimate.stderr)}"
-        cells = "".join(f"<td>{_text(text)}</td>" for text in texts)
+        cells = "".join(f"<td>{_escape_text(text)}</td>" for text in texts)
         cells += "".join(
-            f'<td class="n">{_text(text)}</td>'
+            f'<td class="n">{_escape_text(text)}</td>'
             for text in (n_shot, format_number(estimate.value), error, str(estimate.scored))
         )
         cells += "".join(
@@ -54,5 +56,5 @@ def write_html_table(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
     stream.write("</tbody>\n</table>\n</html>\n")
 
 
-def _text(text: str) -> str:
+def _escape_text(text: str) -> str:
     return escape(escape_control_characters(text))

@@ -72,15 +72,17 @@ def write_junit(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
 
 
 def _write_suite(run: Run, task: str, stream: TextIO) -> None:
-    judged = _find_binary_metric(run, task)
+    binary_metric = _find_binary_metric(run, task)
     counts = {"tests": 0, "failures": 0, "errors": 0}
-    for _, element, _, _ in _iterate_cases(run, task, judged):  # the counts precede the cases in the file
+    for _, element, _, _ in _iterate_cases(
+        run, task, binary_metric
+    ):  # the counts precede the cases in the file
         counts["tests"] += 1
         counts["failures"] += element == "failure"
         counts["errors"] += element == "error"
     attributes = " ".join(f'{name}="{count}"' for name, count in counts.items())
     stream.write(f"  <testsuite name={quote_attribute(task)} {attributes}>\n")
-    for document, element, message, text in _iterate_cases(run, task, judged):
+    for document, element, message, text in _iterate_cases(run, task, binary_metric):
         head = f'    <testcase classname={quote_attribute(task)} name="document {document}"'
         if not element:
             stream.write(f"{head}/>\n")
@@ -107,7 +109,7 @@ def _find_binary_metric(run: Run, task: str) -> tuple[str, str] | None:
 
 
 def _iterate_cases(
-    run: Run, task: str, judged: tuple[str, str] | None
+    run: Run, task: str, binary_metric: tuple[str, str] | None
 ) -> Iterator[tuple[int, str, str, str]]:
     """Yield (document, element, message, text); the element is empty for a passed document."""
     for record in run.records(task):
@@ -120,26 +122,26 @@ def _iterate_cases(
             yield document, "error", f"judge failed{because}", why
         elif not judged_at_all and outcome != "skipped":
             yield document, "failure", f"{outcome}{because}", why
-        elif _is_wrong(record, judged):
+        elif _is_wrong(record, binary_metric):
             ending = "" if outcome == "scored" else f" ({outcome})"
-            metric = judged[1] if judged else ""
-            yield document, "failure", f"wrong by {metric}{ending}", _details(record, judged)
+            metric = binary_metric[1] if binary_metric else ""
+            yield document, "failure", f"wrong by {metric}{ending}", _format_details(record, binary_metric)
         else:
             yield document, "", "", ""
 
 
-def _is_wrong(record: dict[str, Any], judged: tuple[str, str] | None) -> bool:
-    return judged is not None and any(
-        (verdict["filter"], verdict["metric"]) == judged
+def _is_wrong(record: dict[str, Any], binary_metric: tuple[str, str] | None) -> bool:
+    return binary_metric is not None and any(
+        (verdict["filter"], verdict["metric"]) == binary_metric
         and verdict["kind"] == "score"
         and verdict["value"] == 0
         for verdict in record["verdicts"]
     )
 
 
-def _details(record: dict[str, Any], judged: tuple[str, str] | None) -> str:
+def _format_details(record: dict[str, Any], binary_metric: tuple[str, str] | None) -> str:
     first = record["requests"][0] if record["requests"] else {}
-    answer = record["answers"].get(judged[0]) if judged else None
+    answer = record["answers"].get(binary_metric[0]) if binary_metric else None
     return "\n".join(
         [
             f"prompt: {str(first.get('prompt', ''))[:_MAX_TEXT]}",

@@ -112,13 +112,13 @@ def build_results(run: Run, *, task_hashes: Mapping[str, str] | None = None) -> 
             for name, item in {**run.tasks, **run.groups}.items()
             if item.get("n_shot") is not None
         },
-        "higher_is_better": {name: _directions(run, name) for name in (*run.tasks, *run.groups)},
+        "higher_is_better": {name: _find_directions(run, name) for name in (*run.tasks, *run.groups)},
         "n-samples": {
             task: {
                 "original": facts_["original"],
                 "effective": facts_["documents"],
                 "outcomes": run.outcomes(task),
-                **_bounds(run, task),
+                **_build_bounds(run, task),
             }
             for task, facts_ in run.tasks.items()
         },
@@ -155,7 +155,7 @@ def build_results(run: Run, *, task_hashes: Mapping[str, str] | None = None) -> 
         "model_name": name,
         "model_name_sanitized": sanitise_name(name),
         "system_instruction": system,
-        "system_instruction_sha": _sha(system) if system else None,
+        "system_instruction_sha": _compute_sha256(system) if system else None,
         "fewshot_as_multiturn": spec.get("fewshot_as_multiturn"),
         "chat_template": spec.get("apply_chat_template") or None,
         "chat_template_sha": (
@@ -177,7 +177,7 @@ def _build_entry(run: Run, name: str, facts: Mapping[str, Any]) -> dict[str, Any
     }
 
 
-def _bounds(run: Run, task: str) -> dict[str, Any]:
+def _build_bounds(run: Run, task: str) -> dict[str, Any]:
     """Return the bounds of scores with unreliable documents: `metric,filter` -> [low, high]."""
     found = {
         f"{estimate.metric},{estimate.pipeline}": list(estimate.bounds)
@@ -187,7 +187,7 @@ def _bounds(run: Run, task: str) -> dict[str, Any]:
     return {"bounds": found} if found else {}
 
 
-def _directions(run: Run, name: str) -> dict[str, Any]:
+def _find_directions(run: Run, name: str) -> dict[str, Any]:
     known = run.groups.get(name, {}).get("higher_is_better")
     if known:
         return dict(known)
@@ -218,13 +218,13 @@ def iterate_samples(run: Run, task: str) -> Iterator[dict[str, Any]]:
                 f"gen_args_{index}": {f"arg_{number}": value for number, value in enumerate(arguments)}
                 for index, arguments in enumerate(row["arguments"])
             },
-            "resps": _as_text(row["resps"]),
-            "filtered_resps": _as_text(row["filtered_resps"]),
+            "resps": _to_text(row["resps"]),
+            "filtered_resps": _to_text(row["filtered_resps"]),
             "filter": row["filter"],
             "metrics": row["metrics"],
-            "doc_hash": _sha(json.dumps(row["doc"], indent=2, ensure_ascii=False)),
-            "prompt_hash": _sha(prompt),
-            "target_hash": _sha(target),
+            "doc_hash": _compute_sha256(json.dumps(row["doc"], indent=2, ensure_ascii=False)),
+            "prompt_hash": _compute_sha256(prompt),
+            "target_hash": _compute_sha256(target),
             **scores,
         }
 
@@ -239,9 +239,9 @@ def _dump_json(value: Any, indent: int | None = None) -> str:
     return text
 
 
-def _as_text(value: Any) -> Any:
-    return [_as_text(item) for item in value] if isinstance(value, list) else str(value)
+def _to_text(value: Any) -> Any:
+    return [_to_text(item) for item in value] if isinstance(value, list) else str(value)
 
 
-def _sha(text: str) -> str:
+def _compute_sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

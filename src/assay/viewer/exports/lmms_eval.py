@@ -30,7 +30,7 @@ _OMITTED_KEYS = (
 def write_lmms_eval(run: Run, tasks: Sequence[str], folder: Path) -> list[Path]:
     """Write results and samples; return the files, results first."""
     date = datetime.now().astimezone().strftime("%Y%m%d_%H%M%S")
-    place = folder / _folder_name(run)
+    place = folder / _find_folder_name(run)
     place.mkdir(parents=True, exist_ok=True)
     hashes, written = {}, []
     for task in tasks:
@@ -41,7 +41,7 @@ def write_lmms_eval(run: Run, tasks: Sequence[str], folder: Path) -> list[Path]:
             for row in iterate_samples(run, task):
                 seen.append(f"sample_{len(seen)}{row['doc_hash']}")
                 stream.write(dump_json(row) + "\n")
-        hashes[task] = _sha("".join(seen))
+        hashes[task] = _compute_sha256("".join(seen))
     results = place / f"{date}_results.json"
     results.write_text(
         json.dumps(_build_results(run, tasks, hashes), indent=2, ensure_ascii=False, default=str), "utf-8"
@@ -49,7 +49,7 @@ def write_lmms_eval(run: Run, tasks: Sequence[str], folder: Path) -> list[Path]:
     return [results, *written]
 
 
-def _folder_name(run: Run) -> str:
+def _find_folder_name(run: Run) -> str:
     """Return the last two parts of the model's name, taken from its arguments as lmms-eval does."""
     arguments = run.facts.get("spec", {}).get("model_args", {})
     name = next((str(arguments[key]) for key in _NAME_ARGUMENTS if key in arguments), run.model)
@@ -74,15 +74,15 @@ def _build_results(run: Run, tasks: Sequence[str], hashes: Mapping[str, str]) ->
         **{key: value for key, value in document.items() if key not in _OMITTED_KEYS},
         "lmms_eval_version": None,
         "git_branch": None,
-        "usage": _usage(run, tasks),
+        "usage": _sum_usage(run, tasks),
         "task_hashes": dict(hashes),
-        "model_name_sanitized": _folder_name(run),
+        "model_name_sanitized": _find_folder_name(run),
         "start_time": started,
         "end_time": ended,
     }
 
 
-def _usage(run: Run, tasks: Sequence[str]) -> dict[str, int]:
+def _sum_usage(run: Run, tasks: Sequence[str]) -> dict[str, int]:
     """Sum the input and output tokens of all requests that report them."""
     total = {"input_tokens": 0, "output_tokens": 0}
     for task in tasks:
@@ -99,13 +99,13 @@ def iterate_samples(run: Run, task: str) -> Iterator[dict[str, Any]]:
         requests = record["requests"]
         responses = _group_by_request(requests)
         for pipeline, values in record["answers"].items():
-            answers: Any = _as_text(to_plain(values))
+            answers: Any = _to_text(to_plain(values))
             shown: dict[str, Any] = {
                 "doc_id": record["document"],
                 "target": str(record["target"]),
                 "input": requests[0]["prompt"] if requests else "",
             }
-            raw: Any = _as_text(responses)
+            raw: Any = _to_text(responses)
             raw = raw[0] if len(raw) == 1 else raw
             answers = answers[0] if len(answers) == 1 else answers
             if raw != answers and raw != [answers]:
@@ -113,8 +113,12 @@ def iterate_samples(run: Run, task: str) -> Iterator[dict[str, Any]]:
             yield {
                 **shown,
                 "filtered_resps": answers,
-                "token_counts": [_tokens(request) for request in requests if not request.get("repeat")],
-                "doc_hash": _sha(json.dumps(to_plain(record["fields"]), indent=2, ensure_ascii=False)),
+                "token_counts": [
+                    _read_token_counts(request) for request in requests if not request.get("repeat")
+                ],
+                "doc_hash": _compute_sha256(
+                    json.dumps(to_plain(record["fields"]), indent=2, ensure_ascii=False)
+                ),
                 **{
                     verdict["metric"]: to_plain(verdict["value"])
                     for verdict in record["verdicts"]
@@ -134,15 +138,15 @@ def _group_by_request(requests: list[dict[str, Any]]) -> list[list[Any]]:
     return grouped
 
 
-def _tokens(request: dict[str, Any]) -> dict[str, int] | None:
+def _read_token_counts(request: dict[str, Any]) -> dict[str, int] | None:
     if "input_tokens" not in request:
         return None
     return {key: request[key] for key in ("input_tokens", "output_tokens")}
 
 
-def _as_text(value: Any) -> Any:
-    return [_as_text(item) for item in value] if isinstance(value, list) else str(value)
+def _to_text(value: Any) -> Any:
+    return [_to_text(item) for item in value] if isinstance(value, list) else str(value)
 
 
-def _sha(text: str) -> str:
+def _compute_sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -37,7 +37,7 @@ _COLUMNS = (
     "answer",
     "fields",
 )
-_BATCH = 1000
+_BATCH_SIZE = 1000
 _FORMULA = re.compile(r"^[=+\-@\t\r]")
 _NUMBER = re.compile(r"^[+-]?\d[\d.,]*%?$")
 
@@ -169,7 +169,8 @@ def write_parquet(run: Run, tasks: Sequence[str], path: Path) -> None:
     rows = iterate_table_rows(run, tasks)
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
         while batch := [
-            {name: escape_surrogates(value) for name, value in row.items()} for row in islice(rows, _BATCH)
+            {name: escape_surrogates(value) for name, value in row.items()}
+            for row in islice(rows, _BATCH_SIZE)
         ]:
             writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
 

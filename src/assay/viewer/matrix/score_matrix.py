@@ -155,14 +155,14 @@ def _build_columns(sources: Sequence[ScoreTableSource]) -> tuple[MatrixColumn, .
     )
 
 
-Key = tuple[str, str, str]
+RowKey = tuple[str, str, str]
 
 
 def _iterate_keys(
-    sources: Sequence[ScoreTableSource], numbers: Sequence[dict[Key, Estimate]], *, every: bool
-) -> Iterator[tuple[int, str, str, bool, Key]]:
+    sources: Sequence[ScoreTableSource], numbers: Sequence[dict[RowKey, Estimate]], *, every: bool
+) -> Iterator[tuple[int, str, str, bool, RowKey]]:
     """Yield (depth, task, label, group, key) of every row: in the order of the first run, then what only others have."""
-    seen: set[Key] = set()
+    seen: set[RowKey] = set()
     tasks: set[str] = set()
     for source, known in zip(sources, numbers, strict=True):
         for depth, task, label, group, estimate in _iterate_estimates(source, known):
@@ -175,7 +175,7 @@ def _iterate_keys(
 
 
 def _iterate_estimates(
-    source: ScoreTableSource, known: dict[Key, Estimate]
+    source: ScoreTableSource, known: dict[RowKey, Estimate]
 ) -> Iterator[tuple[int, str, str, bool, Estimate]]:
     if isinstance(source, RunScoreTables):
         run = source.run
@@ -218,10 +218,10 @@ def _mark_best(
             marked.append(row)
             continue
         sign = 1 if row.higher_is_better else -1
-        leader = max(there, key=lambda position: sign * _value(row, position))
+        leader = max(there, key=lambda position: sign * _read_value(row, position))
         others = [position for position in there if position != leader]
         allowed = (1 - _LEVEL) / len(others)  # Bonferroni: the leader is tested against every other run
-        if all(_p_value(row, leader, other, kept, notes) < allowed for other in others):
+        if all(_compute_p_value(row, leader, other, kept, notes) < allowed for other in others):
             cells = tuple(
                 replace(cell, best=True) if cell is not None and position == leader else cell
                 for position, cell in enumerate(row.cells)
@@ -231,16 +231,16 @@ def _mark_best(
     return marked
 
 
-def _value(row: MatrixRow, position: int) -> float:
+def _read_value(row: MatrixRow, position: int) -> float:
     cell = row.cells[position]
     return math.nan if cell is None else cell.value
 
 
-def _p_value(
+def _compute_p_value(
     row: MatrixRow, one: int, other: int, sources: Sequence[_CachedSource], notes: list[str]
 ) -> float:
     """Return the p-value of a difference: by paired documents if possible, else by the standard errors."""
-    if _value(row, one) == _value(row, other):
+    if _read_value(row, one) == _read_value(row, other):
         return 1.0
     if not row.group:
         options = CompareOptions(tasks=[row.task], metrics=[row.metric], correction="none", level=_LEVEL)
@@ -256,7 +256,7 @@ def _p_value(
     if len(errors) < 2 or not any(errors):
         return 1.0
     notes.append("scores without paired documents are compared by their standard errors")
-    distance = abs(_value(row, one) - _value(row, other)) / math.hypot(*errors)
+    distance = abs(_read_value(row, one) - _read_value(row, other)) / math.hypot(*errors)
     return 2 * normal_cdf(-distance)
 
 

@@ -12,7 +12,7 @@ from assay.core.errors import MissingPackage, OutputError
 
 __all__ = ["find_browser", "write_pdf"]
 
-_NAMES = (
+_BROWSER_NAMES = (
     "chromium",
     "chromium-browser",
     "google-chrome-stable",
@@ -21,11 +21,11 @@ _NAMES = (
     "microsoft-edge",
     "msedge",
 )
-_PLACES = (
+_BROWSER_PATHS = (
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
-_VARIABLE = "ASSAY_CHROMIUM"
+_BROWSER_VARIABLE = "ASSAY_CHROMIUM"
 _TIMEOUT_S = 180.0
 _WINDOW = "720,1000"
 """As wide as the printed page, so that charts are drawn in their final size."""
@@ -37,18 +37,18 @@ def find_browser() -> str:
     Raises:
         MissingPackage: No browser is installed.
     """
-    named = os.environ.get(_VARIABLE)
+    named = os.environ.get(_BROWSER_VARIABLE)
     if named:
         if found := shutil.which(named):
             return found
-        raise MissingPackage(f"no browser at `{named}`", where=_VARIABLE)
-    for name in (*_NAMES, *_PLACES):
+        raise MissingPackage(f"no browser at `{named}`", where=_BROWSER_VARIABLE)
+    for name in (*_BROWSER_NAMES, *_BROWSER_PATHS):
         if found := shutil.which(name):
             return found
     raise MissingPackage(
         "no browser found to print the PDF: Chromium, Chrome or Edge is needed",
         where="--pdf",
-        hint=f"install one or set {_VARIABLE} to its path; or print the HTML file from a browser",
+        hint=f"install one or set {_BROWSER_VARIABLE} to its path; or print the HTML file from a browser",
     )
 
 

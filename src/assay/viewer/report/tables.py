@@ -21,7 +21,7 @@ __all__ = [
     "build_usage_rows",
 ]
 
-_KINDS = {
+_OUTPUT_TYPE_NAMES = {
     "generate_until": "generated text",
     "multiple_choice": "log-likelihood of choices",
     "loglikelihood": "log-likelihood",
@@ -225,7 +225,7 @@ def build_task_rows(facts: Sequence[RunOverview]) -> list[dict[str, Any]]:
             "n_shot": "" if task.n_shot is None else str(task.n_shot),
             "documents": f"{task.documents:,}",
             "original": "" if task.original is None else f"{task.original:,}",
-            "kind": _KINDS.get(task.output_type, task.output_type),
+            "kind": _OUTPUT_TYPE_NAMES.get(task.output_type, task.output_type),
         }
         for task in sorted(tasks.values(), key=lambda task: list(reversed(tasks)).index(task.name))
     ]

@@ -241,7 +241,7 @@ _SHOWN_OPTIONS = (
     "include_path",
     "data_root",
 )
-_ALWAYS = ("model", "seed", "num_fewshot")
+_ALWAYS_SHOWN = ("model", "seed", "num_fewshot")
 
 
 def _iterate_settings(run: Run) -> Iterator[tuple[str, str]]:
@@ -252,7 +252,7 @@ def _iterate_settings(run: Run) -> Iterator[tuple[str, str]]:
     for name in _SHOWN_OPTIONS:
         value = spec.get(name)
         default = getattr(usual, name, None)
-        if value is None or (name not in _ALWAYS and _is_default(value, default)):
+        if value is None or (name not in _ALWAYS_SHOWN and _is_default(value, default)):
             continue
         yield f"--{name}", _format_setting(value)
     manifest = run.facts.get("manifest")

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from assay.viewer.web.rendering import THEME
 
-__all__ = ["POLICY", "AccessControl", "cookie_name"]
+__all__ = ["POLICY", "AccessControl", "build_cookie_name"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -44,7 +44,7 @@ _HEADERS = [
 _LOCAL_HOSTS = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 
 
-def cookie_name(port: int) -> str:
+def build_cookie_name(port: int) -> str:
     """Return the cookie name of a port: cookies ignore ports, so two viewers need two names."""
     return f"assay-view-{port}"
 
@@ -55,7 +55,7 @@ class AccessControl:
     def __init__(self, app: App, *, token: str, port: int) -> None:
         self._app = app
         self._token = token
-        self._cookie = cookie_name(port)
+        self._cookie = build_cookie_name(port)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -83,7 +83,7 @@ class AccessControl:
             return
         chosen = _read_cookie(headers.get(b"cookie", ""), "assay-theme")
         THEME.set(chosen if chosen in ("light", "dark") else "")
-        await self._app(scope, receive, _with_headers(send))
+        await self._app(scope, receive, _add_headers(send))
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self._token.encode())
@@ -130,7 +130,7 @@ def _is_same_origin(headers: dict[bytes, str]) -> bool:
     return origin is None or origin == f"http://{headers.get(b'host', '')}"
 
 
-def _with_headers(send: Send) -> Send:
+def _add_headers(send: Send) -> Send:
     async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             known = {name.lower() for name, _ in message.get("headers", [])}

@@ -40,14 +40,14 @@ def build_app(catalog: RunCatalog, *, token: str, port: int) -> AccessControl:
 
     app = Starlette(
         routes=[
-            Route("/", _runs),
-            Route("/counts", _counts),
-            Route("/events", _events),
-            Route("/static/{version}/{name}", _static),
-            Route("/favicon.ico", _icon),
-            Route("/plotly/{version}.js", _plotly),
-            Route("/media/{key}/{digest}", _media),
-            Route("/runs/{key}/tags", _tags, methods=["POST"]),
+            Route("/", _show_runs),
+            Route("/counts", _send_counts),
+            Route("/events", _send_events),
+            Route("/static/{version}/{name}", _send_static_file),
+            Route("/favicon.ico", _send_icon),
+            Route("/plotly/{version}.js", _send_plotly),
+            Route("/media/{key}/{digest}", _send_media),
+            Route("/runs/{key}/tags", _save_tags, methods=["POST"]),
             *run_routes.routes,
             *comparison_routes.routes,
         ],
@@ -70,14 +70,14 @@ def preload() -> None:
     filter_trace.preload()
 
 
-def _runs(request: Request) -> Response:
+def _show_runs(request: Request) -> Response:
     context = build_runs_context(
         request.app.state.catalog, request.app.state.entries, dict(request.query_params)
     )
     return HTMLResponse(render("runs.html", page="runs", **context), headers=_NO_STORE)
 
 
-def _counts(request: Request) -> Response:
+def _send_counts(request: Request) -> Response:
     """Return the outcomes and the cost of one run, which the list of runs loads later."""
     catalog: RunCatalog = request.app.state.catalog
     key = request.query_params.get("run", "")
@@ -86,14 +86,14 @@ def _counts(request: Request) -> Response:
     return HTMLResponse(render("counts.html", entry=entry, bar=bar), headers=_NO_STORE)
 
 
-def _events(request: Request) -> Response:
+def _send_events(request: Request) -> Response:
     stream = stream_events(
         request.app.state.catalog, request.query_params.get("run", ""), request.is_disconnected
     )
     return StreamingResponse(stream, media_type="text/event-stream", headers=_NO_STORE)
 
 
-async def _tags(request: Request) -> Response:
+async def _save_tags(request: Request) -> Response:
     catalog: RunCatalog = request.app.state.catalog
     folder = catalog.folder(request.path_params["key"])
     content = await request.json()
@@ -104,23 +104,23 @@ async def _tags(request: Request) -> Response:
     return JSONResponse({"tags": kept})
 
 
-def _static(request: Request) -> Response:
+def _send_static_file(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in STATIC_FILES:
         raise HTTPException(404)
     return Response(read_static_file(name), media_type=STATIC_FILES[name], headers=_CACHE_FOREVER)
 
 
-def _icon(request: Request) -> Response:
+def _send_icon(request: Request) -> Response:
     return Response(read_static_file("icon.svg"), media_type=STATIC_FILES["icon.svg"], headers=_CACHE_FOREVER)
 
 
-def _plotly(request: Request) -> Response:
+def _send_plotly(request: Request) -> Response:
     """Return plotly's script from the installed package."""
     return FileResponse(find_plotly_script(), media_type="text/javascript", headers=_CACHE_FOREVER)
 
 
-def _media(request: Request) -> Response:
+def _send_media(request: Request) -> Response:
     """Return a media file of a run by its digest; only types that a browser displays without executing them."""
     catalog: RunCatalog = request.app.state.catalog
     path = find_media_file(catalog.folder(request.path_params["key"]), request.path_params["digest"])

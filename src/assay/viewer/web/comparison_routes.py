@@ -35,7 +35,7 @@ def _read_run_keys(request: Request) -> list[str]:
     return keys
 
 
-def _compare(request: Request) -> Response:
+def _show_comparison(request: Request) -> Response:
     catalog: RunCatalog = request.app.state.catalog
     entries = request.app.state.entries
     keys = _read_run_keys(request)
@@ -89,7 +89,7 @@ def _compare(request: Request) -> Response:
     )
 
 
-def _document(request: Request) -> Response:
+def _show_document(request: Request) -> Response:
     """Show one document with the answers of each run."""
     catalog: RunCatalog = request.app.state.catalog
     keys = _read_run_keys(request)
@@ -140,4 +140,4 @@ def _read_texts(context: dict[str, Any] | None) -> list[str]:
     ]
 
 
-routes = [Route("/compare", _compare), Route("/compare/document", _document)]
+routes = [Route("/compare", _show_comparison), Route("/compare/document", _show_document)]

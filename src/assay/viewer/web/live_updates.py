@@ -18,8 +18,8 @@ from assay.viewer.web.run_catalog import RunCatalog
 __all__ = ["stream_events", "take_snapshot"]
 
 _INTERVAL_S = 1.0
-_MAX_DUTY_DIVISOR = 20
-"""Reading takes at most this fraction of the time (one part in 20)."""
+_MIN_IDLE_RATIO = 20
+"""The pause after reading is at least this many times as long as the reading took."""
 
 
 def take_snapshot(catalog: RunCatalog, key: str) -> dict[str, Any]:
@@ -53,14 +53,14 @@ async def stream_events(
 ) -> AsyncIterator[str]:
     """Yield an event `run` when a run progresses, and `runs` when one starts or ends; `only`: the key of one run."""
     sent: dict[str, Any] = {}
-    marks: dict[str, list[int]] = {}
+    signatures: dict[str, list[int]] = {}
     running: set[str] | None = None
     while not await is_disconnected():
         begin = time.monotonic()
         now = await asyncio.to_thread(_find_running, catalog)
         names = [only] if only else sorted(now | (running or set()))
         for key in names:
-            state = await asyncio.to_thread(_read_change, catalog, key, marks)
+            state = await asyncio.to_thread(_read_change, catalog, key, signatures)
             if state and state != sent.get(key):
                 sent[key] = state
                 yield f"event: run\ndata: {json.dumps(state)}\n\n"
@@ -69,22 +69,22 @@ async def stream_events(
         running = now
         took = time.monotonic() - begin
         yield ": keep-alive\n\n"
-        await asyncio.sleep(max(_INTERVAL_S, _MAX_DUTY_DIVISOR * took))
+        await asyncio.sleep(max(_INTERVAL_S, _MIN_IDLE_RATIO * took))
 
 
 def _find_running(catalog: RunCatalog) -> set[str]:
     return {key for key, folder in catalog.folders().items() if is_locked(folder)}
 
 
-def _read_change(catalog: RunCatalog, key: str, marks: dict[str, list[int]]) -> dict[str, Any] | None:
+def _read_change(catalog: RunCatalog, key: str, signatures: dict[str, list[int]]) -> dict[str, Any] | None:
     """Return the state of a run; empty if its files are unchanged, None if it was removed."""
     try:
         folder = catalog.folder(key)
         found = [*compute_signature(folder / JOURNAL_FILE), int(is_locked(folder))]
-        if marks.get(key) == found:
+        if signatures.get(key) == found:
             return {}
         state = take_snapshot(catalog, key)
     except AssayError:
         return None
-    marks[key] = found
+    signatures[key] = found
     return state

@@ -66,7 +66,7 @@ def compute_static_version() -> str:
 
 
 @cache
-def _environment() -> Environment:
+def _build_environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("assay.viewer.web"),
         autoescape=True,
@@ -129,7 +129,7 @@ def _find_style_ids() -> tuple[str, ...]:
 
 def preload() -> None:
     """Load what the first page would otherwise wait for."""
-    environment = _environment()
+    environment = _build_environment()
     for name in environment.list_templates():
         environment.get_template(name)
     compute_static_version()
@@ -138,7 +138,7 @@ def preload() -> None:
 
 def render(name: str, **context: Any) -> str:
     """Render a template."""
-    return _environment().get_template(name).render(**context)
+    return _build_environment().get_template(name).render(**context)
 
 
 def format_score(value: Any) -> str:

@@ -116,13 +116,13 @@ class RunCatalog:
         """Load the stored index of the newest run in the background: users usually open it first."""
         folders = [folder for folder in self.folders().values() if has_stored_index(folder)]
         if folders:
-            self.indexes.get_state(max(folders, key=_modification_time))
+            self.indexes.get_state(max(folders, key=_read_modification_time))
 
     def close(self) -> None:
         self.indexes.close()
 
 
-def _modification_time(folder: Path) -> float:
+def _read_modification_time(folder: Path) -> float:
     try:
         return (folder / JOURNAL_FILE).stat().st_mtime
     except OSError:  # the run was removed

@@ -44,7 +44,7 @@ def read_page_number(request: Request) -> int:
     return int(text) if text.isdecimal() and 0 < int(text) < 10**9 else 1
 
 
-def _run(request: Request) -> Response:
+def _show_run(request: Request) -> Response:
     catalog: RunCatalog = request.app.state.catalog
     key = request.path_params["key"]
     folder = catalog.folder(key)
@@ -52,19 +52,19 @@ def _run(request: Request) -> Response:
     state = request.app.state.entries.get(base, catalog.folder(base)).state
     tags = read_tags(catalog.folder(base))
 
-    def make() -> dict[str, Any]:
+    def build_context() -> dict[str, Any]:
         with catalog.run(key) as run:
             return build_run_context(run, key, state, tags)
 
-    marks = [compute_signature(folder / JOURNAL_FILE), state, tags]
-    job = request.app.state.jobs.get(("run", key), marks, make, wait_s=1.0, stale=True)
+    version = [compute_signature(folder / JOURNAL_FILE), state, tags]
+    job = request.app.state.jobs.get(("run", key), version, build_context, wait_s=1.0, stale=True)
     if not job.ready:
         return render_loading_page("Loading run", "The first time, a large run takes a few seconds.", key)
     catalog.index(key)  # build it before the user opens the documents
     return HTMLResponse(render("run.html", page="run", **job.result()), headers=_NO_STORE)
 
 
-def _categories(request: Request) -> Response:
+def _show_categories(request: Request) -> Response:
     """Return the section of a run's page with the scores of a task by category."""
     catalog: RunCatalog = request.app.state.catalog
     key = request.path_params["key"]
@@ -82,7 +82,7 @@ def _categories(request: Request) -> Response:
     return HTMLResponse(render("categories.html", key=key, **context), headers=_NO_STORE)
 
 
-def _index(request: Request) -> Response:
+def _send_index_progress(request: Request) -> Response:
     """Return the progress of the index, which waiting pages poll."""
     state = request.app.state.catalog.index(request.path_params["key"])
     return JSONResponse(
@@ -106,7 +106,7 @@ def select_documents(request: Request, key: str, index: Any, query: Any) -> Sele
     return found
 
 
-def _documents(request: Request) -> Response:
+def _show_documents(request: Request) -> Response:
     catalog: RunCatalog = request.app.state.catalog
     key = request.path_params["key"]
     query = parse_query(read_query_values(request))
@@ -130,7 +130,7 @@ def _documents(request: Request) -> Response:
     )
 
 
-def _document(request: Request) -> Response:
+def _show_document(request: Request) -> Response:
     catalog: RunCatalog = request.app.state.catalog
     key, task = request.path_params["key"], request.path_params["task"]
     position = request.path_params["position"]
@@ -195,9 +195,9 @@ def render_loading_page(title: str, text: str, key: str) -> Response:
 
 
 routes = [
-    Route("/runs/{key}", _run),
-    Route("/runs/{key}/categories", _categories),
-    Route("/runs/{key}/index", _index),
-    Route("/runs/{key}/documents", _documents),
-    Route("/runs/{key}/documents/{task:path}/{position:int}", _document),
+    Route("/runs/{key}", _show_run),
+    Route("/runs/{key}/categories", _show_categories),
+    Route("/runs/{key}/index", _send_index_progress),
+    Route("/runs/{key}/documents", _show_documents),
+    Route("/runs/{key}/documents/{task:path}/{position:int}", _show_document),
 ]

@@ -16,12 +16,12 @@ from assay.viewer.web.run_catalog import RunCatalog
 __all__ = ["HOST", "check_packages", "open_socket", "serve"]
 
 HOST = "127.0.0.1"
-_NEEDED = ("plotly", "starlette", "uvicorn")
+_REQUIRED_PACKAGES = ("plotly", "starlette", "uvicorn")
 
 
 def check_packages() -> None:
     """Raise `MissingPackage` if the extra `viewer` is not installed."""
-    missing = [name for name in _NEEDED if find_spec(name) is None]
+    missing = [name for name in _REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         raise MissingPackage(f"the viewer needs {', '.join(missing)}", hint=format_install_command("viewer"))
 

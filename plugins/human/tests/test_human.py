@@ -85,18 +85,18 @@ def test_a_typed_line_is_the_answer_up_to_a_stop_string() -> None:
     assert "How many?" in script.text and "document 0" in script.text
 
 
-def test_a_backslash_goes_on_with_the_next_line() -> None:
+def test_a_backslash_continues_on_the_next_line() -> None:
     (outcome,) = played(Script("def f():\\", "    return 1"), generate())
     assert isinstance(outcome, Response) and outcome.value == "def f():\n    return 1"
 
 
 @pytest.mark.parametrize("line", ["skip", " skip ", None])
-def test_what_is_skipped_is_a_failure_that_is_asked_again(line: str | None) -> None:
+def test_a_skipped_question_is_a_failure(line: str | None) -> None:
     (outcome,) = played(Script(line), generate())
     assert isinstance(outcome, Failure) and outcome.kind == "skipped"
 
 
-def test_documents_come_in_their_order() -> None:
+def test_documents_are_asked_in_order() -> None:
     script = Script("zero", "one", "two")
     asked = [generate(f"question {number}", number) for number in (2, 0, 1)]
     values = [outcome.value for outcome in played(script, *asked) if isinstance(outcome, Response)]
@@ -117,13 +117,13 @@ def test_choices_are_shown_together_and_a_number_is_nearly_certain() -> None:
     assert script.text.count("Sky?") == 1
 
 
-def test_how_sure_somebody_is_becomes_the_probability() -> None:
+def test_the_confidence_becomes_the_probability() -> None:
     outcomes = played(Script("1 70%"), *choices(0, ("Sky?", " blue"), ("Sky?", " red"), ("Sky?", " green")))
     assert probabilities(outcomes) == [0.7, 0.15, 0.15]
 
 
 @pytest.mark.parametrize("line", ["", "0", "4", "blue", "1 0", "1 101", "1 50 50", "1.5"])
-def test_a_line_that_makes_no_sense_is_asked_again(line: str) -> None:
+def test_an_invalid_line_is_asked_again(line: str) -> None:
     assert parse_choice(line, 3) is None
     script = Script(line, "3")
     outcomes = played(script, *choices(0, ("Sky?", "a"), ("Sky?", "b"), ("Sky?", "c")))
@@ -131,12 +131,12 @@ def test_a_line_that_makes_no_sense_is_asked_again(line: str) -> None:
     assert "type a number from 1 to 3" in script.text
 
 
-def test_a_skipped_choice_leaves_out_all_of_them() -> None:
+def test_skipping_skips_all_choices_of_a_document() -> None:
     outcomes = played(Script("skip"), *choices(0, ("Sky?", "a"), ("Sky?", "b")))
     assert [isinstance(outcome, Failure) for outcome in outcomes] == [True, True]
 
 
-def test_questions_that_stand_for_choices_are_numbered() -> None:
+def test_prompts_with_one_continuation_are_numbered() -> None:
     script = Script("2")
     pairs = (("It rains in the house", " so we stay in."), ("It rains outside", " so we stay in."))
     assert probabilities(played(script, *choices(0, *pairs))) == [0.0, 1.0]
@@ -151,19 +151,19 @@ def test_choices_without_a_question_are_not_asked() -> None:
     assert probabilities(outcomes) == [1.0, 0.0, 0.5, 0.5]
 
 
-def test_some_choices_alone_are_refused() -> None:
+def test_incomplete_choices_fail() -> None:
     asked = choices(0, ("Sky?", "a"), ("Sky?", "b"), ("Sky?", "c"))[1:]
     outcomes = played(Script(), *asked)
     assert all(isinstance(outcome, Failure) and "--refresh" in outcome.message for outcome in outcomes)
 
 
-def test_whole_texts_are_not_rated() -> None:
+def test_rolling_likelihoods_fail() -> None:
     (outcome,) = played(Script(), RollingLikelihood(task="t", document=0, prompt=Prompt.of_text("Once.")))
     assert isinstance(outcome, Failure)
     assert "rolling" not in HumanModel().traits.abilities
 
 
-def test_a_conversation_says_who_speaks() -> None:
+def test_a_chat_shows_the_roles() -> None:
     said = (Message("system", (Text("Be brief."),)), Message("user", (Text("Sum?"),)))
     request = Generate(task="t", document=0, prompt=Prompt(said, chat=True), settings=Settings({}))
     script = Script("5")
@@ -171,7 +171,7 @@ def test_a_conversation_says_who_speaks() -> None:
     assert "system: Be brief.\nuser: Sum?" in script.text
 
 
-def test_media_are_files_while_somebody_looks_at_them(tmp_path: Path) -> None:
+def test_media_are_saved_as_files_until_close(tmp_path: Path) -> None:
     import numpy
     from PIL import Image as Pictures
 
@@ -198,7 +198,7 @@ def test_media_are_files_while_somebody_looks_at_them(tmp_path: Path) -> None:
     assert not Path(gone[0]).exists()
 
 
-def test_a_picture_that_cannot_be_read_costs_its_question() -> None:
+def test_an_unreadable_image_fails_its_question() -> None:
     def load() -> Any:
         raise OSError("broken")
 
@@ -207,13 +207,13 @@ def test_a_picture_that_cannot_be_read_costs_its_question() -> None:
     assert isinstance(good, Response)
 
 
-def test_whose_answers_they_are_is_part_of_the_identity() -> None:
+def test_the_person_is_part_of_the_identity() -> None:
     ada, bob = (asyncio.run(HumanModel(who=who).identify()) for who in ("ada", "bob"))
     assert ada != bob
     assert HumanModel().name.startswith("human-")
 
 
-def test_a_whole_run_is_scored_and_continued(workspace: Path) -> None:
+def test_a_run_is_scored_and_resumed(workspace: Path) -> None:
     tasks = [str(write_task(workspace)), str(write_choices(workspace))]
     first = Script("2", "2", "2", "2", "1", "2", "3", "skip", "5", "6")
     run = assay.run(model=Played(first), tasks=tasks)

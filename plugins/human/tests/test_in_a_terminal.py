@@ -65,7 +65,7 @@ def home(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # the child becomes another program at once
-def test_somebody_answers_leaves_and_comes_back(workspace: Path) -> None:
+def test_a_run_is_interrupted_and_resumed(workspace: Path) -> None:
     tasks = f"{write_choices(workspace, rows=1)},{write_task(workspace)}"
     first = Sitting(tasks, "--limit", "3")
     first.until("which one?")
@@ -90,7 +90,7 @@ def test_somebody_answers_leaves_and_comes_back(workspace: Path) -> None:
     assert len(table) == 2 and all("1.0000" in words for words in table)
 
 
-def test_without_a_terminal_it_says_so(workspace: Path) -> None:
+def test_a_missing_terminal_is_an_error(workspace: Path) -> None:
     command = [*COMMAND, str(write_task(workspace))]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, timeout=60, check=False

@@ -1,4 +1,4 @@
-"""Real pictures to a real model: text drawn here is read back."""
+"""Real pictures to a real model: text draw_lines here is read back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def broken_load() -> Any:
     raise OSError("the disk is gone")
 
 
-def drawn(*lines: str) -> Pictures.Image:
+def draw_lines(*lines: str) -> Pictures.Image:
     """Black letters on white."""
     picture = Pictures.new("RGB", (420, 20 + 60 * len(lines)), "white")
     pen = ImageDraw.Draw(picture)
@@ -55,11 +55,11 @@ def read(*prompts: tuple[Any, ...]) -> list[Any]:
 
 
 @needs_package
-def test_text_in_pictures_is_read_line_by_line(tmp_path: Path) -> None:
-    drawn("TOTAL 12.50").save(tmp_path / "x.png")
+def test_text_in_images_is_read_line_by_line(tmp_path: Path) -> None:
+    draw_lines("TOTAL 12.50").save(tmp_path / "x.png")
     two_lines, two_pictures, nothing, broken = read(
-        (to_image_part(drawn("HELLO WORLD", "RECEIPT 2024")),),
-        (to_image_part(tmp_path / "x.png"), to_image_part(drawn("THANK YOU"))),
+        (to_image_part(draw_lines("HELLO WORLD", "RECEIPT 2024")),),
+        (to_image_part(tmp_path / "x.png"), to_image_part(draw_lines("THANK YOU"))),
         (to_image_part(Pictures.new("L", (100, 60), 255)),),
         (Image(digest="b", load=broken_load, source="x"),),
     )
@@ -84,7 +84,7 @@ def test_the_identity_names_weights_and_settings() -> None:
 @pytest.mark.parametrize(
     "arguments", [{"min_score": "high"}, {"min_score": 2}, {"shortest_side": 5}, {"size": 1}]
 )
-def test_arguments_that_make_no_sense_are_refused(arguments: dict[str, Any]) -> None:
+def test_invalid_arguments_are_rejected(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption):
         make_model("ocr", arguments)
 

@@ -28,7 +28,7 @@ needs_package = pytest.mark.skipif(
 )
 
 
-def written_down(*prompts: tuple[Any, ...]) -> list[Any]:
+def transcribe(*prompts: tuple[Any, ...]) -> list[Any]:
     requests = [
         Generate(
             task="t",
@@ -43,10 +43,10 @@ def written_down(*prompts: tuple[Any, ...]) -> list[Any]:
 
 
 @needs_package
-def test_speech_is_written_down_and_silence_is_not() -> None:
+def test_speech_is_transcribed_and_silence_is_empty() -> None:
     assert PACKAGE is not None and PACKAGE.origin is not None
     sample = Path(PACKAGE.origin).parent / "assets" / "beckett.wav"  # "Ever tried. Ever failed. …"
-    speech, silence, broken = written_down(
+    speech, silence, broken = transcribe(
         (to_audio_part(sample),),
         (to_audio_part({"array": [0.0] * 8000, "sampling_rate": 8000}),),
         (to_audio_part(wav()[:30], where="x.wav"),),
@@ -64,7 +64,7 @@ def test_the_identity_names_the_weights() -> None:
     assert facts["moonshine-voice"]
 
 
-def test_arguments_that_make_no_sense_are_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(InvalidOption, match="`tiny` or `base`"):
         make_model("speech", {"kind": "huge"})
     with pytest.raises(InvalidOption):
@@ -72,7 +72,7 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
 
 
 @needs_package
-def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_weights_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="no weights"):
         asyncio.run(SpeechModel(weights=tmp_path).open())
 

@@ -21,7 +21,7 @@ def sums(workspace: Path) -> str:
 
 
 @pytest.mark.services
-def test_weights_and_biases_gets_numbers(sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_gets_scores(sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     monkeypatch.setenv("WANDB_DIR", str(workspace))
@@ -32,7 +32,7 @@ def test_weights_and_biases_gets_numbers(sums: str, workspace: Path, monkeypatch
 
 
 @pytest.mark.services
-def test_mlflow_gets_parameters_numbers_and_results(
+def test_mlflow_gets_parameters_scores_and_results(
     sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import mlflow
@@ -48,7 +48,7 @@ def test_mlflow_gets_parameters_numbers_and_results(
 
 
 @pytest.mark.services
-def test_trackio_gets_numbers(sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trackio_gets_scores(sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKIO_DIR", str(workspace / "trackio"))
     monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
     assay.run(model=make_model(), tasks=[sums], sink=["trackio,project=evals"]).close()

@@ -48,7 +48,7 @@ def test_every_request_gets_its_own_answer(service: Anthropic) -> None:
     assert [found[request.id].value for request in requests] == [str(n + 1) for n in range(30)]  # type: ignore[union-attr]
 
 
-def test_what_is_sent_and_what_is_read(service: Anthropic) -> None:
+def test_payload_and_reply(service: Anthropic) -> None:
     request = generate(chat("What is 2 + 2?", system="Be brief."), until=["\n\n", "Question:"], top_k=5)
     outcome = one(service, request)
     assert service.asked("/v1/messages") == [
@@ -65,7 +65,7 @@ def test_what_is_sent_and_what_is_read(service: Anthropic) -> None:
     assert outcome.usage == Usage(25, 1, cached_tokens=5)
 
 
-def test_pictures_go_as_base64(service: Anthropic) -> None:
+def test_images_are_sent_as_base64(service: Anthropic) -> None:
     request = generate(chat("What is 1 + 1?", picture=Image.new("RGB", (8, 6), "red")))
     assert one(service, request).value == "2"
     ((call,),) = [service.asked("/v1/messages")]
@@ -75,7 +75,7 @@ def test_pictures_go_as_base64(service: Anthropic) -> None:
     assert text == {"type": "text", "text": "What is 1 + 1?"}
 
 
-def test_an_answer_that_is_begun_is_gone_on_with(service: Anthropic) -> None:
+def test_a_prefilled_answer_is_continued(service: Anthropic) -> None:
     begun = Prompt(
         (Message("user", (Text("What is 1 + 1?"),)), Message("assistant", (Text("It is "),))), chat=True
     )
@@ -84,7 +84,7 @@ def test_an_answer_that_is_begun_is_gone_on_with(service: Anthropic) -> None:
     assert call["messages"][-1] == {"role": "assistant", "content": "It is"}
 
 
-def test_thinking_is_kept_apart(service: Anthropic) -> None:
+def test_thinking_is_separated_from_the_answer(service: Anthropic) -> None:
     outcome = one(service, generate("What is 1 + 2?"), thinking_budget=1024)
     assert (outcome.value, outcome.reasoning) == ("3", "Let me add.")
     ((call,),) = [service.asked("/v1/messages")]
@@ -94,9 +94,7 @@ def test_thinking_is_kept_apart(service: Anthropic) -> None:
 
 
 @pytest.mark.parametrize(("thinking", "thought"), [("adaptive", "Let me add."), ("disabled", None)])
-def test_how_much_it_thinks_and_tries_can_be_said(
-    service: Anthropic, thinking: str, thought: str | None
-) -> None:
+def test_thinking_and_effort_are_sent(service: Anthropic, thinking: str, thought: str | None) -> None:
     outcome = one(service, generate("What is 1 + 2?"), thinking=thinking, effort="low")
     assert outcome.reasoning == thought
     ((call,),) = [service.asked("/v1/messages")]
@@ -104,7 +102,7 @@ def test_how_much_it_thinks_and_tries_can_be_said(
     assert ("temperature" in call) == (thinking == "disabled")
 
 
-def test_a_stop_the_service_does_not_take_is_applied_here(service: Anthropic) -> None:
+def test_unsupported_stop_strings_are_applied_locally(service: Anthropic) -> None:
     message = {"role": "assistant", "type": "message", "model": "m", "stop_reason": "end_turn", "usage": {}}
     text = {"type": "text", "text": "first\n\nsecond"}
     service.trouble = [(200, {}, {**message, "content": [text]})]
@@ -122,7 +120,7 @@ def test_a_stop_the_service_does_not_take_is_applied_here(service: Anthropic) ->
         ("pause_turn", ""),
     ],
 )
-def test_why_an_answer_ended(service: Anthropic, reason: str, finish: str) -> None:
+def test_finish_reasons_are_mapped(service: Anthropic, reason: str, finish: str) -> None:
     message = {"role": "assistant", "type": "message", "model": "m", "stop_reason": reason, "usage": {}}
     service.trouble = [(200, {}, {**message, "content": [{"type": "text", "text": "x"}]})]
     assert one(service, generate("Tell me.")).finish == finish
@@ -136,7 +134,7 @@ def overloaded(status: int = 529, **headers: str) -> Any:
     return status, {name.replace("_", "-"): text for name, text in headers.items()}, error
 
 
-def test_an_overloaded_service_is_asked_again(service: Anthropic) -> None:
+def test_an_overloaded_service_is_retried(service: Anthropic) -> None:
     service.trouble = [overloaded(), overloaded(500), overloaded(503)]
     assert one(service, generate("What is 1 + 1?")).value == "2"
     assert len(service.calls) == 4
@@ -149,7 +147,7 @@ def test_retry_after_is_honoured(service: Anthropic) -> None:
     assert time.monotonic() - began >= 1.0
 
 
-def test_a_limit_that_is_used_up_is_waited_for(service: Anthropic) -> None:
+def test_an_exhausted_rate_limit_is_waited_for(service: Anthropic) -> None:
     reset = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2))
     service.trouble = [
         overloaded(429, anthropic_ratelimit_requests_remaining="0", anthropic_ratelimit_requests_reset=reset)
@@ -159,7 +157,7 @@ def test_a_limit_that_is_used_up_is_waited_for(service: Anthropic) -> None:
     assert time.monotonic() - began >= 0.9
 
 
-def test_what_cannot_heal_is_not_tried_again(service: Anthropic) -> None:
+def test_permanent_errors_are_not_retried(service: Anthropic) -> None:
     error = {
         "type": "error",
         "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 > 8 tokens"},
@@ -171,7 +169,7 @@ def test_what_cannot_heal_is_not_tried_again(service: Anthropic) -> None:
     assert len(service.calls) == 1
 
 
-def test_a_setting_the_model_refuses_is_left_out_from_then_on(service: Anthropic) -> None:
+def test_a_rejected_setting_is_omitted_in_later_calls(service: Anthropic) -> None:
     found = ask(
         model(service, model="claude-no-temperature-1", num_concurrent=1),
         [generate(f"What is {n} + 1?", document=n) for n in range(9)],
@@ -186,7 +184,7 @@ def test_the_newer_protocol_takes_no_sampling_settings(service: Anthropic) -> No
     assert not {"temperature", "top_p", "top_k"} & set(service.asked("/v1/messages")[-1])
 
 
-def test_an_empty_account_stops_the_run(service: Anthropic) -> None:
+def test_an_account_without_credit_stops_the_run(service: Anthropic) -> None:
     said = "Your credit balance is too low to access the Anthropic API."
     service.trouble = [
         (400, {}, {"type": "error", "error": {"type": "invalid_request_error", "message": said}})
@@ -205,7 +203,7 @@ def test_a_wrong_key_stops_the_run_and_is_not_repeated(
     assert "ANTHROPIC_API_KEY" in caught.value.hint
 
 
-def test_without_a_key_nothing_is_asked(service: Anthropic, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_key_no_call_is_made(service: Anthropic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     with pytest.raises(InvalidOption, match="no API key for anthropic"):
         one(service, generate("What is 1 + 1?"))
@@ -216,7 +214,7 @@ def test_without_a_key_nothing_is_asked(service: Anthropic, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("name", ["anthropic", "anthropic-chat", "anthropic-chat-completions", "claude"])
-def test_it_goes_by_the_names_people_know(name: str) -> None:
+def test_names_of_other_harnesses_are_supported(name: str) -> None:
     made = make_model(
         name, {"model_version": "claude-sonnet-4-5", "system_prompt": "Hello", "modality": "image"}
     )
@@ -235,13 +233,13 @@ def test_it_goes_by_the_names_people_know(name: str) -> None:
         ({"model": "x", "num_concurent": 3}, "has no argument `num_concurent`"),
     ],
 )
-def test_bad_arguments_are_said(arguments: dict[str, Any], complaint: str) -> None:
+def test_invalid_arguments_are_rejected(arguments: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InvalidOption, match=complaint) as caught:
         AnthropicModel(**arguments)
     assert "sk-12345678" not in str(caught.value)
 
 
-def test_probabilities_cannot_be_had(service: Anthropic) -> None:
+def test_likelihoods_fail(service: Anthropic) -> None:
     request = Likelihood(task="t", document=0, prompt=Prompt.of_text("a"), continuation="b")
     assert isinstance(one(service, request), Failure)
 
@@ -250,5 +248,5 @@ def test_probabilities_cannot_be_had(service: Anthropic) -> None:
     ("address", "path"),
     [("https://api.anthropic.com/v1/messages", "/v1"), ("https://api.anthropic.com", "/v1")],
 )
-def test_the_address_may_name_the_call(address: str, path: str) -> None:
+def test_base_url_may_include_the_path_of_a_call(address: str, path: str) -> None:
     assert AnthropicModel(model="x", base_url=address).address.path == path

@@ -36,7 +36,7 @@ def factory(
 
 
 @pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
-def test_every_hosted_adapter_keeps_the_contract(
+def test_every_hosted_adapter_fulfils_the_contract(
     check: Callable[..., None], factory: Callable[[], Any]
 ) -> None:
     check(factory)

@@ -43,7 +43,7 @@ def one(service: Gemini, request: Any, **arguments: Any) -> Any:
 PATH = "/v1beta/models/gemini-2.5-flash:generateContent"
 
 
-def test_what_is_sent_and_what_is_read(service: Gemini) -> None:
+def test_payload_and_reply(service: Gemini) -> None:
     request = generate(chat("What is 2 + 2?", system="Be brief."), until=["\n", "Q:"], top_p=0.9)
     outcome = one(service, request)
     ((call,),) = [service.asked(PATH)]
@@ -64,7 +64,7 @@ def test_every_request_gets_its_own_answer(service: Gemini) -> None:
     assert [found[request.id].value for request in requests] == [str(n + 1) for n in range(30)]  # type: ignore[union-attr]
 
 
-def test_pictures_and_sounds_go_inline(service: Gemini) -> None:
+def test_images_and_audio_are_sent_inline(service: Gemini) -> None:
     sound = to_audio_part({"array": np.zeros(1600, dtype=np.float32), "sampling_rate": 16_000})
     picture = chat("What is 1 + 1?", picture=Image.new("RGB", (8, 6), "red"))
     prompt = Prompt((Message("user", (sound, *picture.messages[0].parts)),), chat=True)
@@ -74,7 +74,7 @@ def test_pictures_and_sounds_go_inline(service: Gemini) -> None:
     assert kinds == ["audio/wav", "image/png"]
 
 
-def test_a_video_goes_whole_with_its_stretch(service: Gemini, tmp_path: Path) -> None:
+def test_a_video_is_sent_as_a_file_with_its_time_range(service: Gemini, tmp_path: Path) -> None:
     file = tmp_path / "clip.mp4"
     file.write_bytes(b"\0\0\0\x18ftypmp42" + b"\0" * 100)
     video = Video(digest="d", load=lambda: str(file), start_s=1.5, end_s=4.0)
@@ -87,7 +87,7 @@ def test_a_video_goes_whole_with_its_stretch(service: Gemini, tmp_path: Path) ->
     assert part["videoMetadata"] == {"startOffset": "1.5s", "endOffset": "4s"}
 
 
-def test_frames_go_as_pictures(service: Gemini) -> None:
+def test_frames_are_sent_as_images(service: Gemini) -> None:
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "green", "blue")]
     video = Video(digest="d", load=lambda: frames)
     prompt = Prompt((Message("user", (video, Text("What is 1 + 1?"))),), chat=True)
@@ -96,7 +96,7 @@ def test_frames_go_as_pictures(service: Gemini) -> None:
     assert [part["inlineData"]["mimeType"] for part in call["contents"][0]["parts"][:2]] == ["image/png"] * 2
 
 
-def test_thoughts_are_kept_apart_and_paid_for(service: Gemini) -> None:
+def test_thoughts_are_separated_and_counted_as_output(service: Gemini) -> None:
     outcome = one(service, generate("What is 1 + 2?"), thinking_budget=128)
     assert (outcome.value, outcome.reasoning) == ("3", "Adding up.")
     ((call,),) = [service.asked(PATH)]
@@ -104,13 +104,13 @@ def test_thoughts_are_kept_apart_and_paid_for(service: Gemini) -> None:
     assert call["generationConfig"]["thinkingConfig"] == {"thinkingBudget": 128, "includeThoughts": True}
 
 
-def test_how_much_it_thinks_can_be_said_in_words(service: Gemini) -> None:
+def test_the_thinking_level_is_sent(service: Gemini) -> None:
     assert one(service, generate("What is 1 + 2?"), thinking_level="low").reasoning == "Adding up."
     ((call,),) = [service.asked(PATH)]
     assert call["generationConfig"]["thinkingConfig"] == {"thinkingLevel": "LOW", "includeThoughts": True}
 
 
-def test_a_prompt_that_is_blocked_is_a_refusal(service: Gemini) -> None:
+def test_a_blocked_prompt_is_a_refusal(service: Gemini) -> None:
     outcome = one(service, generate("forbidden"))
     assert (outcome.value, outcome.finish) == ("", "refused")
 
@@ -125,13 +125,13 @@ def test_a_prompt_that_is_blocked_is_a_refusal(service: Gemini) -> None:
         ("OTHER", ""),
     ],
 )
-def test_why_an_answer_ended(service: Gemini, reason: str, finish: str) -> None:
+def test_finish_reasons_are_mapped(service: Gemini, reason: str, finish: str) -> None:
     content = {"role": "model", "parts": [{"text": "x"}]}
     service.trouble = [(200, {}, {"candidates": [{"content": content, "finishReason": reason}]})]
     assert one(service, generate("Tell me.")).finish == finish
 
 
-def test_more_stops_than_the_service_takes_are_applied_here(service: Gemini) -> None:
+def test_excess_stop_strings_are_applied_locally(service: Gemini) -> None:
     content = {"role": "model", "parts": [{"text": "a b c d e f"}]}
     service.trouble = [(200, {}, {"candidates": [{"content": content, "finishReason": "STOP"}]})]
     outcome = one(service, generate("Tell me.", until=["1", "2", "3", "4", "5", "f"]))
@@ -139,7 +139,7 @@ def test_more_stops_than_the_service_takes_are_applied_here(service: Gemini) -> 
     assert len(service.asked(PATH)[0]["generationConfig"]["stopSequences"]) == 5
 
 
-def test_the_service_says_how_long_to_wait_in_its_own_way(service: Gemini) -> None:
+def test_the_retry_delay_in_the_body_is_honoured(service: Gemini) -> None:
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1.2s"}]
     error = {"code": 429, "message": "Resource exhausted", "status": "RESOURCE_EXHAUSTED", "details": details}
     service.trouble = [
@@ -151,7 +151,7 @@ def test_the_service_says_how_long_to_wait_in_its_own_way(service: Gemini) -> No
     assert time.monotonic() - began >= 1.2
 
 
-def test_a_quota_of_the_day_that_is_used_up_stops_the_run(service: Gemini) -> None:
+def test_an_exhausted_daily_quota_stops_the_run(service: Gemini) -> None:
     violation = {"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}
     details = [{"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [violation]}]
     error = {"code": 429, "message": "You exceeded your current quota", "details": details}
@@ -160,7 +160,7 @@ def test_a_quota_of_the_day_that_is_used_up_stops_the_run(service: Gemini) -> No
         one(service, generate("What is 1 + 1?"))
 
 
-def test_a_reply_without_an_answer_is_asked_again(service: Gemini) -> None:
+def test_a_reply_without_an_answer_is_retried(service: Gemini) -> None:
     service.trouble = [(200, {}, {"candidates": []}), (200, {}, {"candidates": [{"finishReason": "OTHER"}]})]
     assert one(service, generate("What is 1 + 1?")).value == "2"
     assert len(service.calls) == 3
@@ -175,14 +175,14 @@ def test_a_wrong_key_stops_the_run_and_is_not_repeated(
     assert "AIza-wrong-key-1234" not in str(caught.value)
 
 
-def test_a_bad_request_is_not_tried_again(service: Gemini) -> None:
+def test_a_bad_request_is_not_retried(service: Gemini) -> None:
     service.trouble = [(400, {}, {"error": {"code": 400, "message": "bad", "status": "INVALID_ARGUMENT"}})]
     assert isinstance(one(service, generate("What is 1 + 1?")), Failure)
     assert len(service.calls) == 1
 
 
 @pytest.mark.parametrize("name", ["gemini", "gemini_api"])
-def test_it_goes_by_the_names_people_know(name: str) -> None:
+def test_names_of_other_harnesses_are_supported(name: str) -> None:
     made = make_model(
         name, {"model_version": "gemini-2.5-pro", "interleave": False, "adaptive_concurrency": True}
     )
@@ -199,6 +199,6 @@ def test_it_goes_by_the_names_people_know(name: str) -> None:
         ({"model": "x", "thinking_budget": -2}, "`thinking_budget` must be"),
     ],
 )
-def test_bad_arguments_are_said(arguments: dict[str, Any], complaint: str) -> None:
+def test_invalid_arguments_are_rejected(arguments: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InvalidOption, match=complaint):
         GeminiModel(**arguments)

@@ -48,13 +48,13 @@ def test_every_request_gets_its_own_answer(service: OpenAIBatches) -> None:
 
 
 @pytest.mark.services
-def test_pictures_are_sent(service: OpenAIBatches) -> None:
+def test_images_are_sent(service: OpenAIBatches) -> None:
     request = generate(chat("What is 1 + 1?", picture=Image.new("RGB", (8, 6), "red")))
     assert ask(model(service), [request])[request.id].value == "2"  # type: ignore[union-attr]
 
 
 @pytest.mark.services
-def test_what_can_heal_is_tried_again(service: OpenAIBatches) -> None:
+def test_transient_errors_are_retried(service: OpenAIBatches) -> None:
     service.trouble = [
         (429, {}, {"error": {"message": "slow down"}}),
         (500, {}, {"error": {"message": "oh"}}),
@@ -65,7 +65,7 @@ def test_what_can_heal_is_tried_again(service: OpenAIBatches) -> None:
 
 
 @pytest.mark.services
-def test_what_cannot_heal_is_not(service: OpenAIBatches) -> None:
+def test_permanent_errors_are_not_retried(service: OpenAIBatches) -> None:
     service.trouble = [(400, {}, {"error": {"message": "bad"}})]
     request = generate("What is 1 + 1?")
     outcome = ask(model(service), [request])[request.id]
@@ -93,21 +93,21 @@ def test_a_wrong_key_stops_the_run_and_is_not_repeated(
         ("openai/anything", "http://localhost:8000/v1", "localhost/anything"),
     ],
 )
-def test_who_charges(name: str, base_url: str, billed: str) -> None:
+def test_the_billed_name_depends_on_provider_and_address(name: str, base_url: str, billed: str) -> None:
     assert LiteLLMModel(model=name, base_url=base_url).billed_as == billed
 
 
 @pytest.mark.parametrize("name", ["litellm", "litellm_chat", "litellm_compatible"])
-def test_it_goes_by_the_names_people_know(name: str) -> None:
+def test_names_of_other_harnesses_are_supported(name: str) -> None:
     assert make_model(name, {"model_version": "mistral/x"}).name == "mistral/x"
 
 
-def test_a_key_is_not_an_argument() -> None:
+def test_a_key_as_an_argument_is_rejected() -> None:
     with pytest.raises(InvalidOption, match="`api_key` is not allowed as an argument"):
         LiteLLMModel(model="x", api_key="sk-12345678")
 
 
-def test_the_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "litellm", None)

@@ -20,7 +20,7 @@ from assay.core.messages import Message, Part, Prompt, Text
 from assay.core.requests import Generate, Settings
 from assay.core.responses import Failure, Response
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
-from assay.models.embedded.engine import Engine
+from assay.models.embedded.engine import EmbeddedEngine
 from assay.models.embedded.sampling import log_softmax
 from assay.tasks.prompts.media_parts import to_image_part
 
@@ -60,7 +60,7 @@ class EmbeddedServer:
     def __post_init__(self) -> None:
         self.model = EmbeddedModel()
         self.model.give_tokens()
-        self.engine = self.model._engine = Engine(SHIPPED_WEIGHTS)
+        self.engine = self.model._engine = EmbeddedEngine(SHIPPED_WEIGHTS)
 
     @property
     def url(self) -> str:
@@ -208,14 +208,14 @@ class EmbeddedServer:
         if limit == 0 and "zero" not in self.knows:
             limit = 1
         text = self._names(ids)[1:] if numbers else prompt
-        written = self._continue(ids, payload, limit)
-        choice: dict[str, Any] = {"index": index, "text": written.value, "finish_reason": written.finish}
+        generated = self._continue(ids, payload, limit)
+        choice: dict[str, Any] = {"index": index, "text": generated.value, "finish_reason": generated.finish}
         if payload.get("echo") and "echo" in self.knows:
-            choice["text"] = "".join(text) + str(written.value)
+            choice["text"] = "".join(text) + str(generated.value)
             if payload.get("logprobs") is not None and "logprobs" in self.knows:
                 choice["logprobs"] = self._echoed(ids, limit)
-        elif payload.get("logprobs") is not None and "logprobs" in self.knows and written.tokens:
-            names, values = written.tokens.pieces, written.tokens.logprobs
+        elif payload.get("logprobs") is not None and "logprobs" in self.knows and generated.tokens:
+            names, values = generated.tokens.pieces, generated.tokens.logprobs
             choice["logprobs"] = {"tokens": list(names), "token_logprobs": list(values)}
         if payload.get("prompt_logprobs") is not None and "prompt_logprobs" in self.knows:
             choice["prompt_logprobs"] = self._prompt_logprobs(ids)
@@ -231,28 +231,28 @@ class EmbeddedServer:
     def _chances(self, ids: list[int]) -> Any:
         decoder = self.engine._decoder
         with self.engine._lock:
-            hidden = decoder.read(decoder.embed(ids), decoder.new_memory())
+            hidden = decoder.read(decoder.embed(ids), decoder.make_cache())
             return log_softmax(decoder.logits(hidden))
 
     def _echoed(self, ids: list[int], limit: int) -> dict[str, Any]:
-        chances = self._chances(ids)
-        ids = [*ids, *[int(chances[-1].argmax())] * limit]
+        log_probabilities = self._chances(ids)
+        ids = [*ids, *[int(log_probabilities[-1].argmax())] * limit]
         names = self._names(ids)
         values: list[float | None] = [None]
         tops: list[dict[str, float] | None] = [None]
         for at in range(1, len(ids)):
-            best = int(chances[at - 1].argmax())
-            own, top = float(chances[at - 1][ids[at]]), float(chances[at - 1][best])
+            best = int(log_probabilities[at - 1].argmax())
+            own, top = float(log_probabilities[at - 1][ids[at]]), float(log_probabilities[at - 1][best])
             values.append(own)
             tops.append({f"{best}": top, f"{ids[at]}": own})
         offsets = np.cumsum([0, *[len(name) for name in names]])[:-1].tolist()
         return {"tokens": names, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets}
 
     def _prompt_logprobs(self, ids: list[int]) -> list[dict[str, Any] | None]:
-        chances = self._chances(ids)
+        log_probabilities = self._chances(ids)
         found: list[dict[str, Any] | None] = [None]
         for at in range(1, len(ids)):
-            row = chances[at - 1]
+            row = log_probabilities[at - 1]
             best = int(row.argmax())
             entry: dict[str, Any] = {str(best): {"logprob": float(row[best]), "rank": 1}}
             if best != ids[at]:

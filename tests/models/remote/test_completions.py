@@ -75,14 +75,14 @@ def test_likelihoods_are_those_of_the_model_itself(way: str) -> None:
 
 @pytest.mark.torch
 @pytest.mark.parametrize("way", WITH_TOKENS)
-def test_likelihoods_of_token_numbers_are_those_of_the_model_itself(way: str) -> None:
+def test_likelihoods_of_token_ids_are_those_of_the_model_itself(way: str) -> None:
     pytest.importorskip("transformers")
     knows, arguments = WITH_TOKENS[way]
     _compare(knows, arguments)
 
 
 @pytest.mark.torch
-def test_whole_texts_go_in_windows_as_long_as_the_model_holds() -> None:
+def test_long_texts_are_split_into_windows() -> None:
     """Without a start token of their own: lm-eval puts one before the first window in any case."""
     alone = likelihood("", text := "Once there was a red fox. It saw a blue bird, and the bird saw it. " * 3)
     pytest.importorskip("transformers")
@@ -149,7 +149,7 @@ def test_texts_are_those_of_the_model_itself(server: EmbeddedServer) -> None:
         assert (told.value, told.finish) == (own.value, own.finish)
 
 
-def test_a_server_that_ignores_echo_is_not_believed_to_score() -> None:
+def test_a_server_that_ignores_echo_gets_no_likelihoods() -> None:
     with serving(knows=frozenset({"many", "tokens", "stop"})) as deaf:
         model = made(deaf)
         assert asyncio.run(model.probe()) == []
@@ -159,7 +159,7 @@ def test_a_server_that_ignores_echo_is_not_believed_to_score() -> None:
         assert isinstance(outcome, Failure) and "no log-probabilities" in outcome.message
 
 
-def test_scores_of_token_numbers_only_need_a_tokenizer() -> None:
+def test_scoring_by_token_ids_needs_a_tokenizer() -> None:
     with serving(knows=ALL - {"echo"}) as server:
         model = made(server)
         (note,) = asyncio.run(model.probe())
@@ -189,7 +189,7 @@ def test_one_bad_prompt_does_not_fail_the_others_of_its_call() -> None:
 
 
 @pytest.mark.torch
-def test_a_long_context_loses_its_beginning_as_in_lm_eval(server: EmbeddedServer) -> None:
+def test_a_long_context_is_truncated_on_the_left_as_in_lm_eval(server: EmbeddedServer) -> None:
     pytest.importorskip("transformers")
     request = likelihood("abc " * 50, " d")
     model = made(server, tokenizer=str(SHIPPED_WEIGHTS), max_length=21)
@@ -199,7 +199,7 @@ def test_a_long_context_loses_its_beginning_as_in_lm_eval(server: EmbeddedServer
     assert len(prompt) == 20, "one token is left for the server to write"
 
 
-def test_what_cannot_be_scored_says_why() -> None:
+def test_requests_that_cannot_be_scored_fail_with_the_reason() -> None:
     choice = {
         "index": 0,
         "text": "ab",
@@ -218,7 +218,7 @@ def test_what_cannot_be_scored_says_why() -> None:
     assert good == PromptScore(LogProbability(-1.0, True), 2)
 
 
-def test_a_start_token_that_counts_as_text_does_not_move_the_border() -> None:
+def test_a_start_token_does_not_shift_the_continuation() -> None:
     """vLLM counts the letters of the start token it adds."""
     choice = {
         "index": 0,
@@ -235,13 +235,13 @@ def test_a_start_token_that_counts_as_text_does_not_move_the_border() -> None:
 
 
 @pytest.mark.parametrize("name", ["openai-completions", "local-completions"])
-def test_the_names_people_know_are_known(name: str, server: EmbeddedServer) -> None:
+def test_names_of_other_harnesses_are_supported(name: str, server: EmbeddedServer) -> None:
     arguments = {"model": "embedded", "base_url": f"{server.url}/completions", "tokenized_requests": False}
     assert make_model(name, arguments).name == "embedded"
     assert Options(model="m", base_url=f"{server.url}/completions").address().url == server.url
 
 
-def test_a_reply_with_both_kinds_of_scores_is_read_as_it_was_asked_for() -> None:
+def test_a_reply_with_both_kinds_of_scores_is_parsed_by_request() -> None:
     """vLLM adds prompt_logprobs to every echo; the scores of a text are in the echo, those of numbers in either."""
     choice = {
         "index": 0,

@@ -22,13 +22,13 @@ ADAPTERS: dict[str, Callable[[str], Any]] = {
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
-def test_every_remote_adapter_keeps_the_contract(
+def test_every_remote_adapter_fulfils_the_contract(
     check: Callable[..., None], adapter: str, server: EmbeddedServer
 ) -> None:
     check(lambda: ADAPTERS[adapter](server.url))
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
-def test_remote_adapters_can_be_looked_at(adapter: str) -> None:
+def test_remote_adapters_can_be_probed(adapter: str) -> None:
     model = ADAPTERS[adapter]("http://localhost:1/v1")
     assert isinstance(model, SupportsProbing) and isinstance(model, SupportsPreview)

@@ -77,7 +77,7 @@ GOOD = replying({"choices": ["yes"]})
     ],
     ids=["429", "500", "503", "dropped", "stall", "half", "empty", "shape", "page", "bytes", "nothing"],
 )
-def test_what_can_heal_is_tried_again(bad: list[Act]) -> None:
+def test_transient_errors_are_retried(bad: list[Act]) -> None:
     answered, server = asking([bad, bad, GOOD])
     assert isinstance(answered, CallOutcome), answered
     assert (answered.value, answered.attempts, len(server.asked)) == ("yes", 3, 3)
@@ -86,20 +86,20 @@ def test_what_can_heal_is_tried_again(bad: list[Act]) -> None:
 @pytest.mark.parametrize(
     ("status", "kind"), [(400, "bad request"), (403, "not allowed"), (404, "not found"), (413, "too large")]
 )
-def test_what_cannot_heal_is_asked_once(status: int, kind: str) -> None:
+def test_permanent_errors_are_not_retried(status: int, kind: str) -> None:
     error, server = asking([replying({"error": {"message": "no"}}, status), GOOD])
     assert isinstance(error, CallFailed) and len(server.asked) == 1
     failure = error.to_failure("id")
     assert (failure.kind, failure.message, failure.attempts) == (kind, f"{status}: no", 1)
 
 
-def test_the_number_of_tries_is_bounded() -> None:
+def test_the_number_of_retries_is_limited() -> None:
     error, server = asking([replying({}, 500)])
     assert isinstance(error, CallFailed)
     assert error.attempts == len(server.asked) == 5
 
 
-def test_all_tries_together_are_bounded_in_time() -> None:
+def test_the_total_time_of_all_attempts_is_limited() -> None:
     patience = RetryPolicy(
         retries=1000, timeout_s=0.05, total_timeout_s=0.3, initial_delay_s=0.01, max_delay_s=0.02
     )
@@ -108,7 +108,7 @@ def test_all_tries_together_are_bounded_in_time() -> None:
     assert 2 <= len(server.asked) <= 8
 
 
-def test_a_wrong_key_stops_everything_and_names_the_variable() -> None:
+def test_a_wrong_key_stops_the_run_and_names_the_variable() -> None:
     body = {"error": {"message": "Incorrect API key provided: sk-secret-of-a-test"}}
     register_secret("sk-secret-of-a-test")
     error, _ = asking([replying(body, 401)], key_variable="MY_KEY")
@@ -118,13 +118,13 @@ def test_a_wrong_key_stops_everything_and_names_the_variable() -> None:
     assert isinstance(error, UserError) and "OPENAI_API_KEY" in error.hint
 
 
-def test_an_empty_account_stops_everything() -> None:
+def test_an_account_without_credit_stops_the_run() -> None:
     error, server = asking([replying({"error": {"code": "insufficient_quota", "message": "pay"}}, 429)])
     assert isinstance(error, UserError) and "no credit" in error.what
     assert len(server.asked) == 1
 
 
-def test_retry_after_is_waited_for() -> None:
+def test_retry_after_is_honoured() -> None:
     async def use(endpoint: Endpoint, server: ScriptedServer) -> float:
         began = asyncio.get_running_loop().time()
         await endpoint.post("/say", {}, read_word)
@@ -134,7 +134,7 @@ def test_retry_after_is_waited_for() -> None:
     assert seconds >= 0.2
 
 
-def test_a_used_up_limit_is_not_run_into() -> None:
+def test_an_exhausted_rate_limit_pauses_calls() -> None:
     headers = {"x_ratelimit_remaining_requests": "0", "x_ratelimit_reset_requests": "200ms"}
 
     async def use(endpoint: Endpoint, server: ScriptedServer) -> float:
@@ -147,7 +147,7 @@ def test_a_used_up_limit_is_not_run_into() -> None:
     assert seconds >= 0.19
 
 
-def test_a_slow_call_holds_no_other() -> None:
+def test_a_slow_call_does_not_block_others() -> None:
     async def use(endpoint: Endpoint, server: ScriptedServer) -> list[str]:
         done: list[str] = []
 
@@ -163,7 +163,7 @@ def test_a_slow_call_holds_no_other() -> None:
     assert server.most_open <= 8
 
 
-def test_a_server_that_is_gone_for_good_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_stays_unreachable_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_UNREACHABLE_LIMIT_S", 0.05)
 
     async def go() -> None:
@@ -177,7 +177,7 @@ def test_a_server_that_is_gone_for_good_stops_the_run(monkeypatch: pytest.Monkey
     asyncio.run(go())
 
 
-def test_a_call_that_is_cancelled_frees_its_place() -> None:
+def test_a_cancelled_call_frees_its_slot() -> None:
     async def use(endpoint: Endpoint, server: ScriptedServer) -> int:
         task = asyncio.create_task(endpoint.post("/say", {}, read_word))
         await asyncio.sleep(0.05)
@@ -189,7 +189,7 @@ def test_a_call_that_is_cancelled_frees_its_place() -> None:
     assert active == 0
 
 
-def test_the_next_call_goes_out_before_the_reply_is_read() -> None:
+def test_the_next_call_is_sent_before_the_reply_is_parsed() -> None:
     """Its place is given on in the moment the reply has arrived: reading may take its time."""
     sent_when_read: list[int] = []
 
@@ -223,7 +223,7 @@ def test_hundreds_of_waiting_calls_can_be_cancelled_at_once() -> None:
     assert (active, said) == (0, "yes") and len(server.asked) == 2
 
 
-def test_a_call_cancelled_while_it_connects_frees_its_place() -> None:
+def test_a_call_cancelled_while_connecting_frees_its_slot() -> None:
     async def use(endpoint: Endpoint, server: ScriptedServer) -> int:
         task = asyncio.create_task(endpoint.post("/say", {}, read_word))
         await asyncio.sleep(0)

@@ -61,7 +61,7 @@ def weathered(tmp_path: Path, count: int, share: float) -> tuple[FaultProxy, int
     return proxy, sum(proxy.calls.values())
 
 
-def test_a_run_through_most_faults_is_the_run_without(tmp_path: Path) -> None:
+def test_a_run_through_a_faulty_proxy_gives_the_same_results(tmp_path: Path) -> None:
     """Half of the calls fail."""
     count, share = 30, 0.06
     proxy, calls = weathered(tmp_path, count, share)
@@ -70,7 +70,7 @@ def test_a_run_through_most_faults_is_the_run_without(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_with_four_faults_in_five_calls_is_the_run_without(tmp_path: Path) -> None:
+def test_a_run_with_four_faults_in_five_calls_gives_the_same_results(tmp_path: Path) -> None:
     """Ten in a hundred of each kind."""
     count, share = 60, 0.1
     proxy, calls = weathered(tmp_path, count, share)

@@ -58,7 +58,7 @@ def test_the_responses_api_gives_the_same_answers(server: EmbeddedServer) -> Non
     assert isinstance(short, Response) and short.finish == "length"
 
 
-def test_what_the_server_says_it_is_is_seen(server: EmbeddedServer) -> None:
+def test_the_model_name_of_the_server_is_recorded(server: EmbeddedServer) -> None:
     model = made(server)
     (response,) = ask(model, [generate("What is 1 + 1?")]).values()
     assert isinstance(response, Response) and response.served == "embedded-of-the-server (fp-1)"
@@ -66,7 +66,7 @@ def test_what_the_server_says_it_is_is_seen(server: EmbeddedServer) -> None:
     assert model.seen["system_fingerprint"] == "fp-1"
 
 
-def test_a_server_is_tried_once_a_day(server: EmbeddedServer) -> None:
+def test_a_server_is_probed_once_a_day(server: EmbeddedServer) -> None:
     before = server.calls["/v1/chat/completions"]
     first = made(server)
     assert asyncio.run(first.probe()) == []
@@ -79,7 +79,7 @@ def test_a_server_is_tried_once_a_day(server: EmbeddedServer) -> None:
     assert server.calls["/v1/chat/completions"] - before == tried
 
 
-def test_only_what_was_seen_is_believed() -> None:
+def test_only_probed_capabilities_count() -> None:
     with serving(knows=frozenset({"stop"})) as poor:
         model = made(poor)
         asyncio.run(model.probe())
@@ -92,7 +92,7 @@ def test_only_what_was_seen_is_believed() -> None:
         assert poor.calls["/v1/chat/completions"] - before == 4, "each on its own"
 
 
-def test_repeats_are_drawn_in_one_call_where_the_server_can() -> None:
+def test_repeats_are_sampled_in_one_call_if_the_server_supports_it() -> None:
     with serving() as served:
         model = made(served)
         asyncio.run(model.probe())
@@ -106,13 +106,13 @@ def test_repeats_are_drawn_in_one_call_where_the_server_can() -> None:
         assert sum(one.usage.input_tokens for one in texts if isinstance(one, Response) and one.usage) > 0
 
 
-def test_repeats_have_seeds_of_their_own(server: EmbeddedServer) -> None:
+def test_repeats_have_different_seeds(server: EmbeddedServer) -> None:
     model = made(server, probe=False, seed=5)
     ask(model, [generate("Draw", repeat=n, do_sample=True, temperature=1.0) for n in range(3)])
     assert sorted(payload["seed"] for payload in server.payloads[-3:]) == [5, 6, 7]
 
 
-def test_stops_a_server_ignores_are_applied_here() -> None:
+def test_stop_strings_the_server_ignores_are_applied_locally() -> None:
     requests = [
         generate(f"What is {n} + {n}?", document=n, until=["1", "\n", "a", "e", "o"]) for n in range(8)
     ]
@@ -125,7 +125,7 @@ def test_stops_a_server_ignores_are_applied_here() -> None:
         assert told.value == own.value
 
 
-def test_no_more_stops_are_sent_than_openai_takes(server: EmbeddedServer) -> None:
+def test_at_most_four_stop_strings_are_sent(server: EmbeddedServer) -> None:
     ask(made(server, probe=False, eos_string="</s>"), [generate("Hi", until=["a", "", "b", "c", "d", "e"])])
     assert server.payloads[-1]["stop"] == ["a", "b", "c", "d"]
 
@@ -170,7 +170,7 @@ def said(text: Any = "yes", finish: str = "stop", **more: Any) -> dict[str, Any]
         (said("hm</think>\n5"), "5", "stop", "hm"),
     ],
 )
-def test_every_ending_has_its_word(reply: Any, value: str, finish: str, reasoning: str | None) -> None:
+def test_finish_reasons_are_mapped(reply: Any, value: str, finish: str, reasoning: str | None) -> None:
     arguments = {"think_end_token": "</think>"} if "</think>" in str(reply) else {}
     (outcome,), _ = _asked_of(lambda asked: replying(reply), [generate("q")], probe=False, **arguments)
     assert isinstance(outcome, Response)
@@ -178,7 +178,7 @@ def test_every_ending_has_its_word(reply: Any, value: str, finish: str, reasonin
 
 
 @pytest.mark.parametrize("reply", [said(None), {"choices": []}, {}, [], said(5), {"choices": [{}]}])
-def test_what_is_no_answer_is_asked_again_and_then_a_failure(reply: Any) -> None:
+def test_a_reply_without_an_answer_is_retried_and_then_fails(reply: Any) -> None:
     (outcome,), server = _asked_of(
         lambda asked: replying(reply), [generate("q")], probe=False, max_retries=2, retry_backoff_s=0.001
     )
@@ -186,13 +186,13 @@ def test_what_is_no_answer_is_asked_again_and_then_a_failure(reply: Any) -> None
     assert (outcome.kind, outcome.attempts, len(server.asked)) == ("bad reply", 3, 3)
 
 
-def test_a_prompt_a_filter_stops_is_refused_not_failed() -> None:
+def test_a_prompt_blocked_by_a_filter_is_a_refusal() -> None:
     body = {"error": {"message": "The response was filtered", "code": "content_filter"}}
     (outcome,), _ = _asked_of(lambda asked: replying(body, 400), [generate("q")], probe=False)
     assert isinstance(outcome, Response) and outcome.finish == "refused"
 
 
-def test_settings_a_server_refuses_are_left_out() -> None:
+def test_settings_the_server_rejects_are_omitted() -> None:
     def script(asked: Asked) -> list[Act]:
         if asked.method == "GET":
             return replying({}, 404)
@@ -210,7 +210,7 @@ def test_settings_a_server_refuses_are_left_out() -> None:
     assert server.asked[-1].json.keys() == {"model", "messages", "max_completion_tokens", "seed"}
 
 
-def test_a_setting_that_breaks_a_server_is_found() -> None:
+def test_a_setting_that_makes_the_server_fail_is_found() -> None:
     """`transformers serve` answers 500 to every stop string where the model has pictures."""
 
     def script(asked: Asked) -> list[Act]:
@@ -223,7 +223,7 @@ def test_a_setting_that_breaks_a_server_is_found() -> None:
     assert server.asked[-1].json.keys() == {"model", "messages", "max_tokens", "temperature", "seed"}
 
 
-def test_a_wrong_key_stops_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_key_is_reported_on_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_KEY_OF_MINE", "sk-wrong-key-1234")
     with serving(key="sk-right") as guarded:
         model = made(guarded, api_key_env="TEST_KEY_OF_MINE")
@@ -236,13 +236,13 @@ def test_a_wrong_key_stops_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None
         assert len(ask(made(guarded, api_key_env="TEST_KEY_OF_MINE"), [generate("q")])) == 1
 
 
-def test_a_model_the_server_has_not_is_known_before_the_first_request(server: EmbeddedServer) -> None:
+def test_an_unknown_model_is_reported_before_the_first_request(server: EmbeddedServer) -> None:
     with pytest.raises(InvalidOption, match="model not found") as raised:
         asyncio.run(OpenAIModel(model="other", base_url=server.url).probe())
     assert "embedded" in raised.value.hint
 
 
-def test_a_server_that_is_not_there_is_a_note_in_the_plan_and_an_error_when_asked() -> None:
+def test_an_unreachable_server_is_a_note_in_the_plan_and_an_error_on_open() -> None:
     with serving() as gone:
         url = gone.url
     model = OpenAIModel(model="embedded", base_url=url, max_retries=0)
@@ -265,13 +265,13 @@ def test_a_server_that_is_not_there_is_a_note_in_the_plan_and_an_error_when_aske
         ({"model": "m", "api": "telepathy"}, "chat or responses"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(arguments: dict[str, Any], says: str) -> None:
+def test_invalid_arguments_are_rejected(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidOption, match=says) as raised:
         make_model("openai", arguments)
     assert "sk-secret" not in str(raised.value)
 
 
-def test_openai_itself_wants_a_key_before_the_first_request() -> None:
+def test_openai_requires_a_key_before_the_first_request() -> None:
     with pytest.raises(InvalidOption, match="no API key") as raised:
         asyncio.run(OpenAIModel(model="gpt-4o").probe())
     assert "OPENAI_API_KEY" in raised.value.hint
@@ -291,7 +291,7 @@ def test_openai_itself_wants_a_key_before_the_first_request() -> None:
         ),
     ],
 )
-def test_the_address_may_be_given_with_or_without_the_call(arguments: dict[str, Any], url: str) -> None:
+def test_base_url_may_include_the_path_of_a_call(arguments: dict[str, Any], url: str) -> None:
     identity = asyncio.run(OpenAIModel(model="m", **arguments).identify())
     assert identity["base_url"] == url
 
@@ -300,13 +300,13 @@ def test_the_address_may_be_given_with_or_without_the_call(arguments: dict[str, 
     "name",
     "openai openai-chat-completions local-chat-completions openai_compatible async_openai openai_compatible_chat gpt4v".split(),
 )
-def test_the_names_people_know_are_known(name: str, server: EmbeddedServer) -> None:
+def test_names_of_other_harnesses_are_supported(name: str, server: EmbeddedServer) -> None:
     assert name in MODELS.names()
     model = make_model(name, {"model_version": "embedded", "base_url": server.url, "num_concurrent": 4})
     assert model.name == "embedded" and model.traits.in_flight == 4
 
 
-def test_sounds_go_as_wav_and_videos_as_frames_or_files(tmp_path: Path) -> None:
+def test_audio_is_sent_as_wav_and_video_as_frames_or_files(tmp_path: Path) -> None:
     import numpy
 
     from assay.core.messages import Audio, Message, Prompt, Text, Video
@@ -334,7 +334,7 @@ def test_sounds_go_as_wav_and_videos_as_frames_or_files(tmp_path: Path) -> None:
     assert whole["video_url"]["url"].startswith("data:video/mp4;base64,")
 
 
-def test_a_picture_is_encoded_once_and_shrunk_to_what_is_allowed(tmp_path: Path) -> None:
+def test_an_image_is_encoded_once_and_scaled_to_the_limit(tmp_path: Path) -> None:
     from assay.models.remote.protocol.media import MediaEncoding, encode_image
     from assay.tasks.prompts.media_parts import to_image_part
 
@@ -373,7 +373,7 @@ def test_a_picture_is_encoded_once_and_shrunk_to_what_is_allowed(tmp_path: Path)
 @pytest.mark.parametrize(
     ("given", "first", "most"), [(None, 8, 32), (5, 5, 5), (32, 32, 32), (256, 32, 256), (0, 1, 1)]
 )
-def test_calls_begin_modestly_unless_a_number_is_named(given: int | None, first: int, most: int) -> None:
+def test_concurrency_starts_low_unless_the_user_sets_it(given: int | None, first: int, most: int) -> None:
     options = Options(model="m", num_concurrent=given)
     assert (options.initial_concurrency, options.max_concurrency) == (first, most)
     endpoint = Options(model="m", base_url="http://localhost:1/v1", num_concurrent=given).open_endpoint()

@@ -56,7 +56,7 @@ def llama() -> Iterator[str]:
 
 
 @LLAMA
-def test_llama_cpp_says_what_the_local_adapter_says(llama: str) -> None:
+def test_llama_cpp_gives_the_answers_of_the_local_adapter(llama: str) -> None:
     from assay.models.smollm2 import SmolLM2Model
 
     questions = ("What is the capital of France?", "What is the capital of Italy?", "Is water wet?")
@@ -72,18 +72,18 @@ def test_llama_cpp_says_what_the_local_adapter_says(llama: str) -> None:
 
 
 @LLAMA
-def test_llama_cpp_ignores_echo_and_is_not_believed(llama: str, tmp_path: Path) -> None:
+def test_llama_cpp_ignores_echo_and_gets_no_likelihoods(llama: str, tmp_path: Path) -> None:
     model = CompletionsModel(model="smollm2", base_url=llama)
     asyncio.run(model.probe())
     assert model.traits.abilities == {"generate"}
     assert model.seen["many_prompts"] and model.seen["token_prompts"]
     task = str(write_choices(tmp_path))
-    with pytest.raises(UnsupportedRequest, match="does not do likelihood"):
+    with pytest.raises(UnsupportedRequest, match="does not support likelihood"):
         assay.run(model=model, tasks=[task], output_path=str(tmp_path / "out"))
 
 
 @LLAMA
-def test_llama_cpp_has_no_eyes_here(llama: str) -> None:
+def test_llama_cpp_without_a_projector_supports_no_images(llama: str) -> None:
     model = OpenAIModel(model="smollm2", base_url=llama)
     asyncio.run(model.probe())
     assert not {"image", "audio"} & model.traits.abilities
@@ -149,7 +149,7 @@ def _wait_for(url: str, process: subprocess.Popen[Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_transformers_serve_says_what_the_local_adapter_says(transformers_server: str) -> None:
+def test_transformers_serve_gives_the_answers_of_the_local_adapter(transformers_server: str) -> None:
     red, blue = (Pictures.new("RGB", (48, 48), color) for color in ((200, 30, 30), (20, 40, 220)))
     requests = [
         *[generate(f"What is {n} + {n + 1}?", document=n) for n in range(4)],

@@ -28,11 +28,11 @@ def run(folder: Path, server_url: str, task: Path, model: str = "openai", **opti
     )
 
 
-def test_a_task_the_server_cannot_answer_is_refused_in_the_plan(
+def test_a_task_the_server_cannot_answer_is_rejected_in_the_plan(
     tmp_path: Path, server: EmbeddedServer
 ) -> None:
     before = server.calls["/v1/chat/completions"]
-    with pytest.raises(UnsupportedRequest, match="does not do likelihood"):
+    with pytest.raises(UnsupportedRequest, match="does not support likelihood"):
         run(tmp_path, server.url, write_choices(tmp_path))
     assert server.calls["/v1/chat/completions"] - before <= 6, "nothing but the probe"
     assert not (tmp_path / "out").exists()
@@ -47,7 +47,7 @@ def test_likelihoods_over_completions_give_the_scores_of_the_model_itself(
     assert [one.value for one in there.estimates] == [one.value for one in here.estimates]
 
 
-def test_what_was_seen_of_the_server_is_kept_with_the_run(tmp_path: Path, server: EmbeddedServer) -> None:
+def test_server_capabilities_are_stored_with_the_run(tmp_path: Path, server: EmbeddedServer) -> None:
     finished = run(tmp_path, server.url, write_task(tmp_path))
     manifest = json.loads((finished.folder / "manifest.json").read_text())
     assert manifest["model"]["server"]["model"] == "embedded-of-the-server"
@@ -55,7 +55,7 @@ def test_what_was_seen_of_the_server_is_kept_with_the_run(tmp_path: Path, server
     assert manifest["model"]["identity"]["base_url"] == server.url
 
 
-def test_a_finished_run_is_shown_when_the_server_is_gone(tmp_path: Path) -> None:
+def test_a_finished_run_is_shown_without_the_server(tmp_path: Path) -> None:
     task = write_task(tmp_path)
     with serving() as server:
         url = server.url
@@ -66,7 +66,9 @@ def test_a_finished_run_is_shown_when_the_server_is_gone(tmp_path: Path) -> None
         run(tmp_path, url, task, model_args={"max_retries": 0}, gen_kwargs={"max_gen_toks": 3})
 
 
-def test_a_wrong_key_ends_the_run_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_key_stops_the_run_before_the_first_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-the-right-one")
     with serving(key="sk-right") as server, pytest.raises(UserError) as raised:
         run(tmp_path, server.url, write_task(tmp_path))
@@ -90,7 +92,7 @@ def test_a_server_can_be_the_judge(tmp_path: Path) -> None:
     assert estimate.scored + estimate.unscored == 6
 
 
-def test_a_server_that_becomes_another_one_during_a_run_is_noticed(
+def test_a_server_that_changes_during_a_run_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = write_task(tmp_path)
@@ -100,9 +102,9 @@ def test_a_server_that_becomes_another_one_during_a_run_is_noticed(
         finished = run(tmp_path, server.url, task, model_args={"num_concurrent": 1})
     names = finished.served[""]
     assert names == {"embedded-of-the-server (fp-1)": None, "embedded-of-the-server (fp-2)": 4}
-    assert "says it is embedded-of-the-server (fp-2) now" in caplog.text
+    assert "now reports the identity embedded-of-the-server (fp-2)" in caplog.text
     (warning,) = [line for line in format_results(finished).splitlines() if line.startswith("warning:")]
-    assert "not the same throughout" in warning and "fp-2) for 4 answers" in warning
+    assert "changed during the run" in warning and "fp-2) for 4 answers" in warning
     kept = finished.journal.query("SELECT count(*) FROM answered WHERE details LIKE '%served%'")
     assert list(kept) == [(4,)], "the usual name is kept once, not with each answer"
     told = [
@@ -118,7 +120,7 @@ def test_a_server_that_becomes_another_one_during_a_run_is_noticed(
     )
 
 
-def test_a_server_that_stays_the_same_is_not_spoken_of(tmp_path: Path, server: EmbeddedServer) -> None:
+def test_an_unchanged_server_is_not_reported(tmp_path: Path, server: EmbeddedServer) -> None:
     finished = run(tmp_path, server.url, write_task(tmp_path))
     assert finished.served == {"": {"embedded-of-the-server (fp-1)": None}}
     assert "warning" not in format_results(finished)
@@ -147,28 +149,26 @@ def test_a_judge_without_a_key_fails_in_the_plan(
     ):
         monkeypatch.delenv(name, raising=False)
     task = write_task(tmp_path, metric_list=[JUDGED])
-    with pytest.raises(UserError, match="no key") as raised:
+    with pytest.raises(UserError, match="no API key") as raised:
         assay.plan(model="embedded", tasks=[str(task)], judge=[judge], output_path=str(tmp_path / "out"))
     assert variable in raised.value.hint and "judge" in raised.value.where
     assert not (tmp_path / "out").exists()
 
 
-def test_the_plan_says_that_nobody_answers_where_a_judge_should_be(tmp_path: Path) -> None:
+def test_the_plan_notes_an_unreachable_judge(tmp_path: Path) -> None:
     task = write_task(tmp_path, metric_list=[JUDGED])
     with serving() as server:
         url = server.url
     judge = f"openai,model=embedded,base_url={url},max_retries=0"
     options: dict[str, Any] = {"model": "embedded", "tasks": [str(task)], "judge": [judge]}
     plan = assay.plan(**options, output_path=str(tmp_path / "out"))
-    (note,) = plan.warnings
+    (note,) = plan.notes
     assert note.startswith("the judge `embedded`: cannot reach") and url in note
     with pytest.raises(AssayError, match="cannot reach"):
         assay.run(**options, output_path=str(tmp_path / "out"))
 
 
-def test_a_judge_whose_server_takes_another_key_fails_in_the_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_judge_with_a_wrong_key_fails_in_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-the-right-one")
     task = write_task(tmp_path, metric_list=[JUDGED])
     with serving(key="sk-right") as server:

@@ -42,7 +42,7 @@ def asked(model: Any, *, tokens: bool = True) -> list[tuple[Request, Response]]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_server_that_tells_tokens_is_asked_for_them(name: str, server: EmbeddedServer) -> None:
+def test_tokens_are_requested_if_the_server_supports_them(name: str, server: EmbeddedServer) -> None:
     model = MODELS[name](server.url)
     answers = asked(model)
     assert model.traits.tokens and answers
@@ -62,7 +62,7 @@ def test_a_server_that_tells_tokens_is_asked_for_them(name: str, server: Embedde
     }
 
 
-def test_tokens_are_told_where_prompts_are_scored_by_their_numbers() -> None:
+def test_tokens_are_returned_for_prompts_of_token_ids() -> None:
     pytest.importorskip("transformers")
     with serving(knows=ALL - {"echo"}) as server:
         model = CompletionsModel(model="embedded", base_url=server.url, tokenizer=str(SHIPPED_WEIGHTS))
@@ -76,7 +76,7 @@ def test_tokens_are_told_where_prompts_are_scored_by_their_numbers() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_server_that_tells_none_is_not_asked(name: str) -> None:
+def test_tokens_are_not_requested_if_unsupported(name: str) -> None:
     with serving(knows=ALL - {"logprobs", "prompt_logprobs"}) as server:
         model = MODELS[name](server.url)
         answers = asked(model)
@@ -106,5 +106,5 @@ def test_a_server_that_tells_none_is_not_asked(name: str) -> None:
         ({"tokens": ["a"], "token_logprobs": [-1.0, -0.5]}, None),
     ],
 )
-def test_tokens_are_read_in_either_form(told: Any, expected: Tokens | None) -> None:
+def test_tokens_are_parsed_in_both_formats(told: Any, expected: Tokens | None) -> None:
     assert parse_tokens(told) == expected

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("farewell", [cleanup_process.DONE, b""])
-def test_what_carries_the_mark_ends_with_the_driver(tmp_path: Path, farewell: bytes) -> None:
+def test_processes_of_the_cluster_end_with_the_driver(tmp_path: Path, farewell: bytes) -> None:
     ours, other = tmp_path / "ours", tmp_path / "other"
     ours.mkdir()
     sleep = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
@@ -44,7 +44,7 @@ def test_what_carries_the_mark_ends_with_the_driver(tmp_path: Path, farewell: by
 WRITES = "import sys, time; log = open(sys.argv[1], 'w'); print(flush=True); time.sleep(60)"
 
 
-def test_a_process_whose_title_wiped_out_the_mark_is_known_by_its_log(tmp_path: Path) -> None:
+def test_a_process_without_the_variable_is_found_by_its_log(tmp_path: Path) -> None:
     """As with Ray's agents: the title is written over the variables a process was started with."""
     ours, other = tmp_path / "ours", tmp_path / "other"
     wanted = [(ours, "ray::Agent"), (other, "ray::Agent"), (ours, "tail")]

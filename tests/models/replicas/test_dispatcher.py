@@ -126,7 +126,7 @@ def values(found: list[list[Outcome] | BaseException]) -> Counter[str]:
 
 @pytest.mark.parametrize("replicas", [1, 2, 3, 9])
 @pytest.mark.parametrize("concurrency", [1, 2])
-def test_every_request_is_answered_once_by_somebody(replicas: int, concurrency: int) -> None:
+def test_every_request_is_answered_once(replicas: int, concurrency: int) -> None:
     factory = ReplicaFactory()
     windows = [requests(50)[at : at + 8] for at in range(0, 50, 8)]
     found = run(factory, windows, replicas=replicas, concurrency=concurrency)
@@ -135,7 +135,7 @@ def test_every_request_is_answered_once_by_somebody(replicas: int, concurrency: 
     assert factory.released == factory.started == replicas
 
 
-def test_whole_windows_go_out_while_there_are_more_than_fit() -> None:
+def test_whole_windows_are_sent_while_more_follow() -> None:
     factory = ReplicaFactory(slow=0.001)
     windows = [requests(128)[at : at + 8] for at in range(0, 128, 8)]
     run(factory, windows)
@@ -144,7 +144,7 @@ def test_whole_windows_go_out_while_there_are_more_than_fit() -> None:
 
 
 @pytest.mark.parametrize(("each_s", "most"), [(0.001, 32), (0.02, 8)])
-def test_only_a_quick_model_is_handed_more_than_it_likes_at_a_time(each_s: float, most: int) -> None:
+def test_only_a_fast_model_gets_batches_larger_than_its_window(each_s: float, most: int) -> None:
     """The engine's windows are four of the model's here."""
     factory = ReplicaFactory(each_s=each_s)
     run(factory, [requests(256)[at : at + 32] for at in range(0, 256, 32)])
@@ -152,7 +152,7 @@ def test_only_a_quick_model_is_handed_more_than_it_likes_at_a_time(each_s: float
     assert sizes[:2] == [8, 8] and max(sizes) == most
 
 
-def test_the_last_window_is_shared_out() -> None:
+def test_the_last_window_is_split() -> None:
     factory = ReplicaFactory(slow=0.002)
     run(factory, [requests(32)], replicas=4, window=32)
     by_replica = Counter(dict.fromkeys(range(1, 5), 0))
@@ -161,7 +161,7 @@ def test_the_last_window_is_shared_out() -> None:
     assert max(by_replica.values()) <= 14 and min(by_replica.values()) >= 2, by_replica
 
 
-def test_a_batch_is_not_torn_apart() -> None:
+def test_batches_are_not_smaller_than_the_batch_size() -> None:
     factory = ReplicaFactory()
     run(factory, [requests(32)], window=32, min_batch=16)
     assert [len(batch) for _, batch in factory.batches] == [16, 16]
@@ -180,7 +180,7 @@ def test_the_choices_of_a_document_stay_together() -> None:
     assert rest is not None and len(rest.requests) == 8
 
 
-def test_a_request_that_kills_three_replicas_fails_and_takes_no_other_with_it() -> None:
+def test_a_request_that_kills_three_replicas_fails_alone() -> None:
     factory = ReplicaFactory(poison=frozenset({21}))
     windows = [requests(64)[at : at + 32] for at in range(0, 64, 32)]
     found = run(factory, windows, window=32)
@@ -212,20 +212,20 @@ def test_two_bad_requests_cost_at_most_three_replicas_each(concurrency: int) -> 
     assert factory.started <= 2 + 6
 
 
-def test_a_machine_that_goes_is_no_fault_of_its_requests() -> None:
+def test_the_loss_of_a_node_does_not_fail_requests() -> None:
     factory = ReplicaFactory(node_dies_after=3)
     found = run(factory, [requests(24)], window=24)
     assert values(found) == Counter(str(number) for number in range(24))
     assert factory.started >= 8
 
 
-def test_what_a_model_raises_is_raised_when_the_rest_has_come() -> None:
+def test_an_exception_of_the_model_is_raised_after_all_outcomes() -> None:
     factory = ReplicaFactory(fail_after=3)
     (found,) = run(factory, [requests(4)], replicas=1)
     assert isinstance(found, RuntimeError) and str(found) == "out of luck"
 
 
-def test_a_model_that_cannot_be_opened_says_so() -> None:
+def test_a_model_that_cannot_be_opened_raises() -> None:
     def fails() -> None:
         raise InvalidOption("no such file")
 
@@ -233,7 +233,7 @@ def test_a_model_that_cannot_be_opened_says_so() -> None:
         run(ReplicaFactory(openings=[fails, fails]), [requests(4)])
 
 
-def test_a_replica_that_cannot_be_opened_leaves_the_others_at_work() -> None:
+def test_a_replica_that_cannot_be_opened_does_not_stop_the_others() -> None:
     def fails() -> None:
         raise InvalidOption("no such file on this machine")
 
@@ -244,7 +244,7 @@ def test_a_replica_that_cannot_be_opened_leaves_the_others_at_work() -> None:
     assert values(run(factory, [requests(8)])) == Counter(str(number) for number in range(8))
 
 
-def test_a_replica_that_always_dies_at_birth_is_given_up() -> None:
+def test_a_replica_that_always_dies_while_opening_is_given_up() -> None:
     def dies() -> None:
         raise ReplicaDied("out of memory")
 
@@ -252,7 +252,7 @@ def test_a_replica_that_always_dies_at_birth_is_given_up() -> None:
         run(ReplicaFactory(openings=[dies] * 6), [requests(4)])
 
 
-def test_nobody_waits_in_vain_when_the_last_replica_cannot_be_replaced() -> None:
+def test_queued_batches_fail_if_the_last_replica_cannot_be_replaced() -> None:
     def works() -> None:
         pass
 

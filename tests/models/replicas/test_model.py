@@ -79,11 +79,11 @@ def _as_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
-def test_replicas_keep_the_contract_of_a_model(check: Callable[..., None]) -> None:
+def test_a_replicated_model_fulfils_the_contract(check: Callable[..., None]) -> None:
     check(lambda: NearModel(EmbeddedModel(), EmbeddedModel, ReplicaConfig(replicas=2)))
 
 
-def test_replicas_are_fed_for_all_and_are_otherwise_the_model() -> None:
+def test_traits_scale_with_the_number_of_replicas() -> None:
     model, alone = ReplicatedModel(DummyModel(), DummyModel, ReplicaConfig(replicas=3)), DummyModel()
     assert model.traits.abilities == alone.traits.abilities
     assert (model.traits.window, model.traits.in_flight) == (4 * 64, 6), "cut up where the model is slow"
@@ -91,7 +91,7 @@ def test_replicas_are_fed_for_all_and_are_otherwise_the_model() -> None:
     assert asyncio.run(model.identify()) == asyncio.run(alone.identify())
 
 
-def test_a_thousand_replicas_hold_no_more_in_memory_than_a_few_hundred() -> None:
+def test_the_number_of_requests_in_flight_is_limited() -> None:
     def in_flight(replicas: int) -> int:
         traits = ReplicatedModel(DummyModel(window=512), DummyModel, ReplicaConfig(replicas=replicas)).traits
         return traits.window * traits.in_flight
@@ -112,7 +112,7 @@ def test_a_thousand_replicas_hold_no_more_in_memory_than_a_few_hundred() -> None
         ("embedded", {"replica_resources": {"gpu": "lots"}}, "invalid amount"),
     ],
 )
-def test_what_cannot_be_replicated_is_refused_in_the_plan(
+def test_models_that_cannot_be_replicated_are_rejected_in_the_plan(
     workspace: Path, model: str, options: Mapping[str, Any], what: str
 ) -> None:
     import assay
@@ -121,7 +121,7 @@ def test_what_cannot_be_replicated_is_refused_in_the_plan(
         assay.plan(model=model, tasks=["quickstart_facts"], replicas=2, **options)
 
 
-def test_without_ray_an_error_says_how_to_get_it(
+def test_without_ray_the_error_says_how_to_install_it(
     workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.undo()
@@ -137,7 +137,7 @@ def test_without_ray_an_error_says_how_to_get_it(
         assert "Traceback" not in said
 
 
-def test_without_replicas_ray_is_not_looked_for(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_replicas_ray_is_not_required(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import assay
 
     monkeypatch.setattr("assay.models.replicas.cluster.require_ray", lambda where: pytest.fail("not needed"))

@@ -15,7 +15,7 @@ from assay.models.replicas.resources import (
 )
 
 
-def test_resources_have_rays_names() -> None:
+def test_resources_get_rays_names() -> None:
     found = check_resources({"gpu": 0.5, "CPU": "4", "memory": 8e9, "tpu_v5": 1})
     assert found == {"GPU": 0.5, "CPU": 4.0, "memory": 8e9, "tpu_v5": 1.0}
     assert build_actor_options(found) == {
@@ -24,7 +24,7 @@ def test_resources_have_rays_names() -> None:
 
 
 @pytest.mark.parametrize("amount", ["many", -1, True, float("nan"), float("inf"), None])
-def test_what_is_not_an_amount_is_refused(amount: Any) -> None:
+def test_invalid_amounts_are_rejected(amount: Any) -> None:
     with pytest.raises(InvalidOption, match="invalid amount"):
         check_resources({"gpu": amount})
 
@@ -42,19 +42,19 @@ def test_what_is_not_an_amount_is_refused(amount: Any) -> None:
         ("vllm", {"tensor_parallel_size": "two"}, None, 1),
     ],
 )
-def test_a_model_takes_the_gpus_it_is_spread_over(
+def test_a_replica_gets_the_gpus_of_its_parallel_sizes(
     model: str, arguments: dict[str, Any], device: str | None, gpus: int
 ) -> None:
     assert compute_resources({}, model, arguments, device, {"GPU": 8, "CPU": 64}).get("GPU", 0) == gpus
     assert "GPU" not in compute_resources({}, model, arguments, device, {"CPU": 64})
 
 
-def test_what_the_user_says_counts() -> None:
+def test_the_users_resources_take_precedence() -> None:
     assert compute_resources({"cpu": 2}, "vllm", {"tensor_parallel_size": 4}, None, {"GPU": 8}) == {
         "CPU": 2.0
     }
 
 
-def test_what_a_cluster_lacks_is_named() -> None:
+def test_missing_resources_are_listed() -> None:
     assert list_missing({"CPU": 2.0}, {"CPU": 2.0}) == []
     assert list_missing({"CPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}) == ["CPU=4 (it has 2)", "GPU=1 (it has 0)"]

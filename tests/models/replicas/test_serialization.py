@@ -59,7 +59,7 @@ def carried(request: Request) -> Request:
     return there
 
 
-def test_requests_arrive_as_they_were_with_their_names() -> None:
+def test_requests_round_trip_with_their_ids() -> None:
     data, media = pack_requests(REQUESTS)
     there = unpack_requests(data, nothing)
     assert there == REQUESTS and media == []
@@ -80,7 +80,7 @@ def asking(*parts: Media) -> Generate:
     return Generate(task="t", document=0, prompt=prompt, settings=Settings({}))
 
 
-def test_a_picture_is_named_and_not_sent_with_its_request() -> None:
+def test_requests_contain_only_the_keys_of_images() -> None:
     content = png("red")
     part = to_image_part(content)
     data, media = pack_requests([asking(part), asking(part)])
@@ -88,7 +88,7 @@ def test_a_picture_is_named_and_not_sent_with_its_request() -> None:
     assert len(data) < 1500 < len(content)
 
 
-def test_a_picture_is_the_same_on_the_other_side() -> None:
+def test_an_image_round_trips() -> None:
     content = png("red")
     before = asking(to_image_part(content))
     after = carried(before)
@@ -99,14 +99,14 @@ def test_a_picture_is_the_same_on_the_other_side() -> None:
     assert picture(part).tobytes() == picture(to_image_part(content)).tobytes()
 
 
-def test_a_picture_without_a_file_is_sent_as_pixels() -> None:
+def test_an_image_without_a_file_is_sent_as_pixels() -> None:
     drawn = Pictures.new("P", (8, 8), 3)
     (part,) = carried(asking(to_image_part(drawn))).prompt.media
     assert isinstance(part, Image) and part.file is None
     assert part.load().tobytes() == drawn.tobytes() and part.load().mode == "P"
 
 
-def test_a_sound_arrives_sample_by_sample() -> None:
+def test_audio_round_trips_exactly() -> None:
     import numpy
 
     samples = numpy.sin(numpy.arange(800, dtype=numpy.float32))
@@ -115,7 +115,7 @@ def test_a_sound_arrives_sample_by_sample() -> None:
     assert rate_hz == 8000 and (found == samples).all()
 
 
-def test_a_video_file_is_sent_whole_and_keeps_its_stretch(tmp_path: Path) -> None:
+def test_a_video_file_is_sent_with_its_time_range(tmp_path: Path) -> None:
     (tmp_path / "clip.mp4").write_bytes(b"not really a video")
     before = to_video_part({"url": str(tmp_path / "clip.mp4"), "video_start": 1.0, "video_end": 2.5})
     (part,) = carried(asking(before)).prompt.media
@@ -124,7 +124,7 @@ def test_a_video_file_is_sent_whole_and_keeps_its_stretch(tmp_path: Path) -> Non
     assert part.load() == b"not really a video"
 
 
-def test_a_picture_that_cannot_be_read_is_not_read_there_either(tmp_path: Path) -> None:
+def test_an_unreadable_image_raises_the_same_error_in_the_replica(tmp_path: Path) -> None:
     (part,) = carried(asking(to_image_part(b"no picture"))).prompt.media
     with pytest.raises(MediaError, match="not a picture"):
         part.load()
@@ -137,7 +137,7 @@ def test_a_picture_that_cannot_be_read_is_not_read_there_either(tmp_path: Path) 
         part.load()
 
 
-def test_outcomes_arrive_as_they_were() -> None:
+def test_outcomes_round_trip() -> None:
     outcomes: list[Outcome] = [
         Response(request_id="a", value="x", finish="stop", usage=Usage(1, 2), seconds=0.5, reasoning="hm"),
         Response(request_id="b", value=LogProbability(-1.5, True), tokens=Tokens((" x",), (-1.5,))),
@@ -147,7 +147,7 @@ def test_outcomes_arrive_as_they_were() -> None:
     assert unpack_report(pack_report(report)) == report
 
 
-def test_what_broke_a_model_arrives_under_its_own_name() -> None:
+def test_an_exception_of_the_model_keeps_its_name() -> None:
     class OddError(Exception):
         """Nobody on the other side knows it."""
 

@@ -29,7 +29,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, name: str, sink: Any) -> None:
     monkeypatch.setitem(SINKS._items, name, lambda **arguments: sink)
 
 
-def test_a_run_tells_of_its_start_and_its_end_with_the_numbers(sums: str) -> None:
+def test_a_run_reports_its_start_and_its_end_with_results(sums: str) -> None:
     run = assay.run(model=make_model(), tasks=[sums], sink=["jsonl,path=events.jsonl"])
     told = events()
     assert [one["event"] for one in told if one["event"] != "progress"] == [
@@ -43,13 +43,13 @@ def test_a_run_tells_of_its_start_and_its_end_with_the_numbers(sums: str) -> Non
     assert end["numbers"][0]["scored"] == 6 and end["outcomes"] == {"sums": {"scored": 6}}
 
 
-def test_a_finished_run_is_told_once_more_when_somebody_asks(sums: str) -> None:
+def test_a_finished_run_can_be_reported_again(sums: str) -> None:
     assay.run(model=make_model(), tasks=[sums]).close()
     assay.run(model=make_model(), tasks=[sums], sink=["jsonl,path=events.jsonl"]).close()
     assert events()[-1]["results"]["results"]["sums"]["exact_match,none"] == 1.0
 
 
-def test_progress_is_told_while_it_goes_on(sums: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_during_the_run(sums: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "PROGRESS_INTERVAL_S", 0.01)
     assay.run(
         model="dummy", model_args={"latency_s": 0.05}, tasks=[sums], sink=["jsonl,path=events.jsonl"]
@@ -89,7 +89,9 @@ class Slow:
         self.free.wait(30)
 
 
-def test_a_sink_that_hangs_is_not_waited_for_for_ever(sums: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_sink_delays_the_end_only_for_the_timeout(
+    sums: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slow = Slow()
     offer(monkeypatch, "slow", slow)
     monkeypatch.setattr(dispatcher, "CLOSE_TIMEOUT_S", 0.2)
@@ -99,7 +101,7 @@ def test_a_sink_that_hangs_is_not_waited_for_for_ever(sums: str, monkeypatch: py
     assert run.finished and time.monotonic() - began < 20
 
 
-def test_a_run_that_fails_says_why(sums: str) -> None:
+def test_a_failed_run_reports_the_reason(sums: str) -> None:
     model = make_model()
 
     async def open_it() -> None:
@@ -112,7 +114,7 @@ def test_a_run_that_fails_says_why(sums: str) -> None:
     assert (end["state"], end["why"], end["numbers"]) == ("failed", "the weights are not there", [])
 
 
-def test_secrets_are_told_to_nobody(sums: str) -> None:
+def test_secrets_are_not_reported(sums: str) -> None:
     arguments = {"text": "4", "api_key": "sk-planted-0123456789abcdef"}
     with pytest.raises(InvalidOption):  # the dummy takes no key; what is told was told before
         assay.run(model="dummy", model_args=arguments, tasks=[sums], sink=["jsonl,path=events.jsonl"])
@@ -135,7 +137,7 @@ def test_secrets_are_told_to_nobody(sums: str) -> None:
         ("otel,exporter=pigeon", InvalidOption, "unknown exporter `pigeon`"),
     ],
 )
-def test_a_sink_that_cannot_be_is_refused_before_anything_is_asked(
+def test_invalid_sinks_are_rejected_before_the_first_request(
     word: str, error: type[Exception], what: str
 ) -> None:
     with pytest.raises(error, match=what):

@@ -7,7 +7,7 @@ from typing import Any
 
 from assay.core.messages import Audio, Image, Media
 from assay.media import picture
-from assay.media.sounds import as_wave_file
+from assay.media.audio import encode_wav
 
 __all__ = ["save_media"]
 
@@ -23,7 +23,7 @@ def save_media(part: Media, folder: Path) -> str:
     if isinstance(part, Audio):
         path = folder / f"{name}.wav"
         if not path.exists():
-            path.write_bytes(as_wave_file(*part.load()))
+            path.write_bytes(encode_wav(*part.load()))
         return f"audio: {path}"
     times = "" if part.start_s is None else f", from {part.start_s} s"
     times += "" if part.end_s is None else f", to {part.end_s} s"

@@ -1,7 +1,6 @@
 """Batch APIs: many requests submitted at once, answered within a day at a lower price.
 
-submissions.py  which request is in which batch, on disk, so that a killed run finds its batches again
-service.py      interface of a batch API
+service.py      interface of a batch API; `assay.store.batch_submissions` records which request is in which batch
 openai.py       OpenAI: files and batches
 anthropic.py    Anthropic: message batches
 model.py        a `Model` that answers a window by submitting, polling and reading a batch

@@ -161,7 +161,7 @@ class Endpoint:
             attempt.cancel()
             raise
         except ReadTimeout as error:
-            return CallError("timeout", str(error), transient=True, timed_out=True)
+            return CallError("timeout", str(error), transient=True)
         except RemoteProtocolError as error:
             return CallError("connection", f"{self.address.origin}: {error}", transient=True)
         except BadReply as error:

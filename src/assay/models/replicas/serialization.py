@@ -188,10 +188,10 @@ def restore_media_part(
         if kind == "error":
             raise thing
         if kind == "file" and isinstance(part, Image):
-            from assay.media.images import decode_picture
-            from assay.media.media_files import Encoded
+            from assay.media.images import decode_image
+            from assay.media.media_files import MediaFile
 
-            return decode_picture(Encoded(digest=part.digest, name=part.source, data=thing))
+            return decode_image(MediaFile(digest=part.digest, name=part.source, data=thing))
         return thing
 
     def file() -> bytes:

@@ -19,7 +19,7 @@ async def rounds(gate: ConcurrencyLimiter, count: int, seconds: float = 0.01) ->
             gate.release(ticket, "ok", seconds)
 
 
-def test_it_starts_modestly_and_doubles_up_to_its_ceiling() -> None:
+def test_the_limit_doubles_up_to_the_maximum() -> None:
     async def go() -> None:
         gate = ConcurrencyLimiter(100)
         limits = [gate.limit]
@@ -32,7 +32,7 @@ def test_it_starts_modestly_and_doubles_up_to_its_ceiling() -> None:
     asyncio.run(go())
 
 
-def test_a_busy_server_halves_it_once_for_all_calls_of_that_time() -> None:
+def test_overload_halves_the_limit_once_per_round() -> None:
     async def go() -> None:
         gate = ConcurrencyLimiter(64, initial=64)
         tickets = [await gate.acquire() for _ in range(64)]
@@ -46,7 +46,7 @@ def test_a_busy_server_halves_it_once_for_all_calls_of_that_time() -> None:
     asyncio.run(go())
 
 
-def test_after_trouble_it_grows_slowly() -> None:
+def test_after_overload_the_limit_grows_slowly() -> None:
     async def go() -> None:
         gate = ConcurrencyLimiter(64, initial=20)
         gate.release(await gate.acquire(), "busy")
@@ -57,7 +57,7 @@ def test_after_trouble_it_grows_slowly() -> None:
     asyncio.run(go())
 
 
-def test_timeouts_shrink_it_too_and_one_call_stays_allowed() -> None:
+def test_timeouts_decrease_the_limit_to_at_least_one() -> None:
     async def go() -> None:
         gate = ConcurrencyLimiter(8)
         for _ in range(30):
@@ -72,7 +72,7 @@ def test_timeouts_shrink_it_too_and_one_call_stays_allowed() -> None:
     asyncio.run(go())
 
 
-def test_a_server_that_only_gets_slower_is_given_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_does_not_grow_if_throughput_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the calls, twice the time each: nothing is gained."""
     now = 1000.0
     monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: now))
@@ -91,7 +91,7 @@ def test_a_server_that_only_gets_slower_is_given_no_more(monkeypatch: pytest.Mon
     asyncio.run(go())
 
 
-def test_never_more_are_open_than_allowed_and_all_get_their_turn() -> None:
+def test_calls_never_exceed_the_limit_and_all_are_started() -> None:
     async def go() -> None:
         gate = ConcurrencyLimiter(5)
         most = done = 0
@@ -110,7 +110,7 @@ def test_never_more_are_open_than_allowed_and_all_get_their_turn() -> None:
     asyncio.run(go())
 
 
-def test_who_stops_waiting_takes_no_place_with_him() -> None:
+def test_a_cancelled_waiter_occupies_no_slot() -> None:
     async def go() -> None:
         gate = ConcurrencyLimiter(1)
         ticket = await gate.acquire()
@@ -126,7 +126,7 @@ def test_who_stops_waiting_takes_no_place_with_him() -> None:
     asyncio.run(go())
 
 
-def test_a_pause_holds_every_model_on_the_same_server() -> None:
+def test_a_pause_applies_to_all_models_of_a_server() -> None:
     async def go() -> None:
         one, other = (
             ConcurrencyLimiter(4, get_rate_limit("http://test-pause")),
@@ -142,7 +142,7 @@ def test_a_pause_holds_every_model_on_the_same_server() -> None:
     asyncio.run(go())
 
 
-def test_budgets_per_minute_are_kept_and_the_smaller_one_counts() -> None:
+def test_the_smaller_rate_limit_applies() -> None:
     async def go() -> None:
         lane = RateLimit()
         lane.set_limits(6000, None)
@@ -157,7 +157,7 @@ def test_budgets_per_minute_are_kept_and_the_smaller_one_counts() -> None:
     asyncio.run(go())
 
 
-def test_tokens_are_settled_when_their_number_is_known() -> None:
+def test_token_estimates_are_corrected() -> None:
     budget = TokenBucket(60_000)
     budget.take(600)
     assert budget.wait_s(300) == 0

@@ -41,17 +41,17 @@ def told(status: int, body: object = None, **headers: str) -> CallError | None:
         (301, "not found", False, False),
     ],
 )
-def test_every_status_is_one_kind_of_fault(status: int, kind: str, heals: bool, busy: bool) -> None:
+def test_status_codes_are_classified(status: int, kind: str, heals: bool, busy: bool) -> None:
     fault = told(status)
     assert fault is not None
     assert (fault.kind, fault.transient, fault.busy) == (kind, heals, busy)
 
 
-def test_a_good_status_is_no_fault() -> None:
+def test_a_successful_status_is_no_error() -> None:
     assert told(200) is None
 
 
-def test_the_servers_own_words_are_kept() -> None:
+def test_the_servers_message_is_kept() -> None:
     for body in (
         {"error": {"message": "no such thing", "code": "x"}},
         {"error": "no such thing"},
@@ -62,12 +62,12 @@ def test_the_servers_own_words_are_kept() -> None:
         assert fault is not None and "no such" in fault.message and "thing" in fault.message
 
 
-def test_a_rate_limit_that_is_an_empty_account_does_not_heal() -> None:
+def test_a_rate_limit_without_credit_is_permanent() -> None:
     fault = told(429, {"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}})
     assert fault is not None and (fault.kind, fault.transient) == ("no credit", False)
 
 
-def test_a_prompt_beyond_the_context_has_its_own_name() -> None:
+def test_a_too_long_prompt_has_its_own_kind() -> None:
     fault = told(400, {"error": {"message": "maximum context length is 8192", "code": None}})
     assert fault is not None and fault.kind == "too long"
 
@@ -84,18 +84,16 @@ def test_a_prompt_beyond_the_context_has_its_own_name() -> None:
         ({"x-ratelimit-remaining-requests": "5", "x-ratelimit-reset-requests": "6m0s"}, None),
     ],
 )
-def test_the_server_says_how_long_it_wants_to_be_left_alone(
-    headers: dict[str, str], wait: float | None
-) -> None:
+def test_the_retry_delay_is_read_from_headers(headers: dict[str, str], wait: float | None) -> None:
     assert read_retry_after(headers) == wait
 
 
-def test_a_date_to_retry_after_is_understood() -> None:
+def test_retry_after_may_be_a_date() -> None:
     wait = read_retry_after({"retry-after": formatdate(time.time() + 20, usegmt=True)})
     assert wait is not None and 15 < wait < 21
 
 
-def test_pauses_double_with_jitter_and_never_undercut_the_server() -> None:
+def test_delays_grow_exponentially_and_respect_the_server() -> None:
     patience = RetryPolicy(initial_delay_s=1.0, max_delay_s=10.0)
     generator = random.Random(1)
     plain, asked = CallError("x", "", transient=True), CallError("x", "", transient=True, retry_after_s=7.0)

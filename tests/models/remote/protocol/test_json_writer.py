@@ -10,7 +10,7 @@ import pytest
 from assay.models.remote.protocol.json_writer import RawString, to_plain_json, write_json
 
 
-def test_what_is_written_is_the_json_of_the_plain_value() -> None:
+def test_the_output_equals_plain_json() -> None:
     value: dict[str, Any] = {
         "messages": [
             {"role": "user", "content": [{"url": RawString((b"data:image/png;base64,", b"aGVsbG8="))}, {"text": "né \"x\"\n"}]},
@@ -24,6 +24,6 @@ def test_what_is_written_is_the_json_of_the_plain_value() -> None:
     assert isinstance(value["messages"][0]["content"][0]["url"], RawString)  # the value is unchanged
 
 
-def test_what_is_no_json_is_refused() -> None:
+def test_values_that_are_not_json_are_rejected() -> None:
     with pytest.raises(TypeError, match="a set is not JSON serialisable"):
         write_json({"a": {1}})

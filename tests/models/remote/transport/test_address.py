@@ -11,25 +11,25 @@ from assay.models.remote.transport.address import parse_address
 @pytest.mark.parametrize(
     "text", ["localhost:8000", "ftp://host", "http://", "http://host:port", "http://ho st/", ""]
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_invalid_urls_are_rejected(text: str) -> None:
     with pytest.raises(InvalidOption):
         parse_address(text)
 
 
-def test_an_address_with_a_password_is_refused_without_being_shown() -> None:
+def test_a_url_with_a_password_is_rejected_and_redacted() -> None:
     with pytest.raises(InvalidOption) as raised:
         parse_address("https://me:sk-secret@host/v1")
     assert "sk-secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("query", ["key=sk-secret", "a=1&api_key=sk-secret", "access-token=sk-secret"])
-def test_an_address_with_a_key_is_refused_without_being_shown(query: str) -> None:
+def test_a_url_with_a_key_is_rejected_and_redacted(query: str) -> None:
     with pytest.raises(InvalidOption) as raised:
         parse_address(f"https://host/v1?{query}")
     assert "sk-secret" not in str(raised.value)
 
 
-def test_an_address_is_taken_apart() -> None:
+def test_a_url_is_parsed() -> None:
     address = parse_address("https://host/openai/deployments/x/?api-version=2024-10-21")
     assert (address.port, address.path, address.query) == (
         443,

@@ -38,7 +38,7 @@ def called(script: Script, times: int = 1, timeout_s: float = 5.0) -> tuple[list
     return asyncio.run(go())
 
 
-def test_a_call_arrives_as_it_was_made_and_its_reply_comes_back() -> None:
+def test_a_request_and_its_reply_are_transferred() -> None:
     (reply,), server = called(lambda asked: replying({"said": asked.json["number"]}))
     assert reply == Reply(200, reply.headers, b'{"said": 0}')
     assert reply.content_type == "application/json"
@@ -47,13 +47,13 @@ def test_a_call_arrives_as_it_was_made_and_its_reply_comes_back() -> None:
     assert asked.headers["host"] == f"127.0.0.1:{server.port}"
 
 
-def test_connections_are_kept() -> None:
+def test_connections_are_reused() -> None:
     replies, server = called(lambda asked: replying({}), times=5)
     assert [reply.status for reply in replies] == [200] * 5
     assert server.connections == 1
 
 
-def test_a_connection_the_server_closes_is_not_used_again() -> None:
+def test_a_connection_closed_by_the_server_is_not_reused() -> None:
     replies, server = called(lambda asked: replying({}, Connection="close"), times=3)
     assert [reply.status for reply in replies] == [200] * 3
     assert server.connections == 3
@@ -78,12 +78,12 @@ _CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     ],
     ids=["chunks", "chunks that trickle", "a length", "byte by byte", "until it closes", "continue first"],
 )
-def test_every_way_to_send_a_body_is_read(acts: list[Act]) -> None:
+def test_all_body_encodings_are_read(acts: list[Act]) -> None:
     (reply,), _ = called(lambda asked: acts)
     assert reply.body == b'{"a": 1}'
 
 
-def test_a_compressed_body_is_unpacked() -> None:
+def test_a_compressed_body_is_decompressed() -> None:
     packed = gzip.compress(b'{"a": 1}')
     (reply,), _ = called(lambda asked: replying(packed, Content_Encoding="gzip"))
     assert reply.body == b'{"a": 1}'
@@ -105,13 +105,13 @@ def test_a_compressed_body_is_unpacked() -> None:
         ([HEAD + b"Content-Length: 50\r\n\r\n{", 30.0], ReadTimeout, "0.2 s"),
     ],
 )
-def test_what_is_not_a_whole_reply_is_an_error(acts: list[Act], kind: type[Exception], says: str) -> None:
+def test_incomplete_and_invalid_replies_are_errors(acts: list[Act], kind: type[Exception], says: str) -> None:
     (error,), _ = called(lambda asked: acts, timeout_s=0.2)
     assert type(error) is kind, error
     assert says in str(error)
 
 
-def test_a_late_reply_never_reaches_the_next_call() -> None:
+def test_a_late_reply_does_not_reach_the_next_request() -> None:
     def script(asked: Any) -> list[Act]:
         number = asked.json["number"]
         return [0.3 if number == 0 else 0.0, *replying({"said": number})]
@@ -122,7 +122,7 @@ def test_a_late_reply_never_reaches_the_next_call() -> None:
     assert server.connections == 2
 
 
-def test_a_reply_nobody_asked_for_ends_the_connection() -> None:
+def test_an_unexpected_reply_closes_the_connection() -> None:
     def script(asked: Any) -> list[Act]:
         return replying({"said": asked.json["number"]}) + (
             replying({"said": "more"}) if asked.json["number"] == 0 else []
@@ -134,7 +134,7 @@ def test_a_reply_nobody_asked_for_ends_the_connection() -> None:
     assert server.connections == 2
 
 
-def test_nobody_there_is_unreachable() -> None:
+def test_a_refused_connection_is_a_connect_error() -> None:
     async def go() -> None:
         async with scripted(lambda asked: []) as server:
             port = server.port
@@ -145,12 +145,12 @@ def test_nobody_there_is_unreachable() -> None:
     asyncio.run(go())
 
 
-def test_a_header_cannot_smuggle_another_one_in() -> None:
+def test_headers_with_line_breaks_are_rejected() -> None:
     with pytest.raises(ValueError, match="line break"):
         HttpClient(parse_address("http://localhost"), headers={"X": "1\r\nAuthorization: x"})
 
 
-def test_plain_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_http_uses_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async def go() -> None:
         async with scripted(lambda asked: replying({"via": "proxy"})) as proxy:
             monkeypatch.setenv("http_proxy", f"http://me:pass%20word@127.0.0.1:{proxy.port}")
@@ -167,7 +167,7 @@ def test_plain_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest
     asyncio.run(go())
 
 
-def test_what_is_not_installed_is_said_before_anybody_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_parser_is_reported_before_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httptools", None)
     client = HttpClient(parse_address("http://127.0.0.1:9"), headers={})
     with pytest.raises(MissingPackage) as caught:
@@ -175,7 +175,7 @@ def test_what_is_not_installed_is_said_before_anybody_is_called(monkeypatch: pyt
     assert format_install_command("api") in caught.value.hint
 
 
-def test_a_packed_reply_that_is_cut_off_is_broken() -> None:
+def test_a_truncated_compressed_reply_is_an_error() -> None:
     packed = gzip.compress(b'{"said": 1}')[:-9]
     head = HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
     (broken,), _ = called(lambda asked: [head + packed])

@@ -44,9 +44,6 @@ class ServerCapabilities:
     token_prompts: bool | None = None
     """Prompts as token ids."""
 
-    tokenizes: bool | None = None
-    """Whether the server has `/tokenize`."""
-
     long_limit_name: bool = False
     """Whether the length limit is called `max_completion_tokens`."""
 
@@ -78,17 +75,17 @@ def load_capabilities(server: str, identity: Mapping[str, Any] | None) -> Server
     `identity` is what the server currently reports about the model; None if it reports nothing.
     """
     try:
-        kept = json.loads(_build_path(server).read_text(encoding="utf-8"))
+        cached = json.loads(_build_path(server).read_text(encoding="utf-8"))
         names = {one.name for one in fields(ServerCapabilities)}
-        values = {key: value for key, value in kept["seen"].items() if key in names}
+        values = {key: value for key, value in cached["seen"].items() if key in names}
         values["refused"] = frozenset(values.get("refused", ()))
         values["notes"] = tuple(values.get("notes", ()))
-        seen = ServerCapabilities(**values)
+        capabilities = ServerCapabilities(**values)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    if time.time() - seen.at > _MAX_AGE_S or kept.get("identity") != identity:
+    if time.time() - capabilities.at > _MAX_AGE_S or cached.get("identity") != identity:
         return None
-    return seen
+    return capabilities
 
 
 def save_capabilities(
@@ -104,7 +101,7 @@ def save_capabilities(
     path = _build_path(server)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        waiting = path.with_suffix(f".{time.monotonic_ns()}")
-        waiting.write_text(json.dumps({"server": server, "identity": identity, "seen": plain}), "utf-8")
-        waiting.replace(path)
+        temporary = path.with_suffix(f".{time.monotonic_ns()}")
+        temporary.write_text(json.dumps({"server": server, "identity": identity, "seen": plain}), "utf-8")
+        temporary.replace(path)
     return capabilities

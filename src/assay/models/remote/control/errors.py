@@ -71,9 +71,6 @@ class CallError:
     busy: bool = False
     """Whether the server is overloaded."""
 
-    timed_out: bool = False
-    """Whether the attempt timed out."""
-
     retry_after_s: float | None = None
     """Delay the server asks for; None: not specified."""
 

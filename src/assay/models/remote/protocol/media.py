@@ -20,7 +20,7 @@ from typing import Any
 from assay.core.errors import MediaError
 from assay.core.messages import Audio, Image, Media, Video
 from assay.media import frames, picture, waveform
-from assay.media.encoded import encoded
+from assay.media.media_files import open_media_file
 from assay.models.remote.protocol.json_writer import RawString
 
 __all__ = [
@@ -115,7 +115,7 @@ def encode_video_file(part: Video) -> EncodedMedia:
             raise MediaError(
                 "the video consists of frames and has no file: remove video=file", where=part.source
             )
-        data = encoded(loaded, where=part.source).read()
+        data = open_media_file(loaded, where=part.source).read()
         return _encode_base64(data, "video/webm" if data[:4] == b"\x1aE\xdf\xa3" else "video/mp4")
 
     return part.keep("base64:file", make)  # type: ignore[no-any-return]

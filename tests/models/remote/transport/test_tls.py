@@ -84,33 +84,31 @@ async def called(url: str, times: int = 2, **arguments: Any) -> list[bytes]:
         await asyncio.sleep(0.01)
 
 
-def test_a_certificate_nobody_trusts_is_refused(certificate: tuple[Path, Path]) -> None:
-    with pytest.raises(ConnectError, match="not trusted"):
+def test_an_untrusted_certificate_is_rejected(certificate: tuple[Path, Path]) -> None:
+    with pytest.raises(ConnectError, match="untrusted certificate"):
         served(certificate, lambda port: called(f"https://localhost:{port}"))
 
 
-def test_a_file_of_authorities_is_trusted(certificate: tuple[Path, Path]) -> None:
+def test_a_certificate_file_is_trusted(certificate: tuple[Path, Path]) -> None:
     bodies = served(
         certificate, lambda port: called(f"https://localhost:{port}", ca_cert_path=str(certificate[0]))
     )
     assert bodies == [BODY, BODY]
 
 
-def test_another_host_of_the_same_authority_is_not(certificate: tuple[Path, Path]) -> None:
-    with pytest.raises(ConnectError, match="not trusted"):
+def test_a_certificate_of_another_host_is_rejected(certificate: tuple[Path, Path]) -> None:
+    with pytest.raises(ConnectError, match="untrusted certificate"):
         served(
             certificate, lambda port: called(f"https://127.0.0.1:{port}", ca_cert_path=str(certificate[0]))
         )
 
 
-def test_verify_certificate_false_trusts_anybody(certificate: tuple[Path, Path]) -> None:
+def test_verify_certificate_false_accepts_any_certificate(certificate: tuple[Path, Path]) -> None:
     bodies = served(certificate, lambda port: called(f"https://localhost:{port}", verify_certificate=False))
     assert bodies == [BODY, BODY]
 
 
-def test_an_encrypted_call_goes_through_a_tunnel_of_the_proxy(
-    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_https_uses_a_proxy_tunnel(certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bytes] = []
 
     async def use(port: int) -> list[bytes]:
@@ -143,7 +141,7 @@ def test_an_encrypted_call_goes_through_a_tunnel_of_the_proxy(
     assert b"Proxy-Authorization: Basic bWU6c2VjcmV0\r\n" in connect
 
 
-def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_rejects_the_tunnel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
@@ -154,7 +152,7 @@ def test_a_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         proxy = await asyncio.start_server(refuse, "127.0.0.1", 0)
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
         monkeypatch.setenv("no_proxy", "")
-        with pytest.raises(ConnectError, match="refuses: 407"):
+        with pytest.raises(ConnectError, match="rejected the tunnel: HTTP 407"):
             await called("https://models.example")
         proxy.close()
 

@@ -84,12 +84,14 @@ def test_a_window_is_one_batch_and_every_answer_is_its_own(service: Any, home: P
     assert entries(home) == 0
 
 
-def test_pictures_are_in_the_batch(service: Any) -> None:
+def test_images_are_in_the_batch(service: Any) -> None:
     request = generate(chat("What is 1 + 1?", picture=Image.new("RGB", (8, 6), "red")))
     assert values([request], ask(model(service), [request])) == ["2"]
 
 
-def test_a_batch_that_is_too_large_becomes_several(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_beyond_the_limit_are_split_into_batches(
+    service: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = model(service)
     monkeypatch.setattr(type(asked.service), "max_lines", 3)
     requests = sums(8)
@@ -97,13 +99,13 @@ def test_a_batch_that_is_too_large_becomes_several(service: Any, monkeypatch: py
     assert len(service.batches) == 3
 
 
-def test_the_answers_are_those_of_the_same_model_asked_one_by_one(service: Any) -> None:
+def test_the_identity_equals_that_of_the_model_without_batches(service: Any) -> None:
     name = "openai" if isinstance(service, OpenAIBatches) else "anthropic"
     alone = make_model(name, {"model": "some-model", "base_url": f"{service.url}/v1"})
     assert asyncio.run(alone.identify()) == asyncio.run(model(service).identify())
 
 
-def test_probabilities_cannot_be_had(service: Any) -> None:
+def test_likelihoods_fail(service: Any) -> None:
     request = Likelihood(task="t", document=0, prompt=Prompt.of_text("a"), continuation="b")
     assert isinstance(ask(model(service), [request])[request.id], Failure)
     assert not service.batches
@@ -135,7 +137,7 @@ def begin_and_die(asked: Any, requests: list[Any], service: Any) -> None:
     asyncio.run(go())
 
 
-def test_a_batch_that_is_under_way_is_waited_for_and_not_handed_in_again(service: Any) -> None:
+def test_a_running_batch_is_not_submitted_again(service: Any) -> None:
     service.seconds = 60
     requests = sums(6)
     begin_and_die(model(service), requests, service)
@@ -144,7 +146,7 @@ def test_a_batch_that_is_under_way_is_waited_for_and_not_handed_in_again(service
     assert len(service.batches) == 1
 
 
-def test_of_a_batch_only_what_is_wanted_is_taken_and_only_what_is_new_is_handed_in(service: Any) -> None:
+def test_only_new_requests_are_submitted(service: Any) -> None:
     service.seconds = 60
     begin_and_die(model(service), sums(6), service)
     service.seconds = 0
@@ -154,7 +156,7 @@ def test_of_a_batch_only_what_is_wanted_is_taken_and_only_what_is_new_is_handed_
     assert len(second.get("lines") or second.get("requests")) == 3
 
 
-def test_a_batch_whose_name_was_never_written_down_is_found(service: Any, home: Path) -> None:
+def test_a_batch_without_a_recorded_id_is_found(service: Any, home: Path) -> None:
     service.seconds = 60
     requests = sums(6)
     begin_and_die(model(service), requests, service)
@@ -165,7 +167,7 @@ def test_a_batch_whose_name_was_never_written_down_is_found(service: Any, home: 
     assert len(service.batches) == 1
 
 
-def test_a_batch_that_never_arrived_is_handed_in(service: Any) -> None:
+def test_a_batch_that_never_arrived_is_submitted_again(service: Any) -> None:
     requests = sums(4)
     asked = model(service)
     asked.submissions.record_intent("key-of-nothing", [request.id for request in requests])
@@ -173,7 +175,7 @@ def test_a_batch_that_never_arrived_is_handed_in(service: Any) -> None:
     assert len(service.batches) == 1
 
 
-def test_what_was_answered_and_kept_is_asked_anew_by_whoever_asks_anew(service: Any) -> None:
+def test_stored_answers_leave_the_submission_log(service: Any) -> None:
     requests = sums(3)
     ask(model(service), requests)
     ask(model(service), requests)
@@ -191,7 +193,7 @@ def test_another_model_has_other_batches(service: Any) -> None:
 # --- trouble -------------------------------------------------------------------------------------------
 
 
-def test_lines_that_came_to_nothing_are_failures_and_asked_again(openai: OpenAIBatches) -> None:
+def test_failed_lines_are_failures_and_retried_in_the_next_run(openai: OpenAIBatches) -> None:
     openai.spoil = {0: "error", 2: "expired", 3: "missing"}
     requests = sums(5)
     found = ask(model(openai), requests)
@@ -202,7 +204,7 @@ def test_lines_that_came_to_nothing_are_failures_and_asked_again(openai: OpenAIB
     assert len(openai.batches["batch_2"]["lines"]) == 3
 
 
-def test_results_that_went_wrong_are_failures_and_asked_again(anthropic: Anthropic) -> None:
+def test_failed_results_are_failures_and_retried_in_the_next_run(anthropic: Anthropic) -> None:
     error = {"type": "error", "error": {"type": "invalid_request_error", "message": "too long"}}
     anthropic.spoil = {
         0: {"type": "errored", "error": error},
@@ -216,7 +218,7 @@ def test_results_that_went_wrong_are_failures_and_asked_again(anthropic: Anthrop
     assert values(requests[:3], ask(model(anthropic), requests[:3])) == ["1", "2", "3"]
 
 
-def test_a_batch_that_fails_as_a_whole_says_why(openai: OpenAIBatches, home: Path) -> None:
+def test_a_failed_batch_gives_the_reason(openai: OpenAIBatches, home: Path) -> None:
     openai.fate = "failed"
     requests = sums(3)
     outcomes = ask(model(openai), requests).values()
@@ -224,7 +226,7 @@ def test_a_batch_that_fails_as_a_whole_says_why(openai: OpenAIBatches, home: Pat
     assert entries(home) == 0
 
 
-def test_an_expired_batch_gives_what_it_has(openai: OpenAIBatches) -> None:
+def test_an_expired_batch_returns_its_finished_lines(openai: OpenAIBatches) -> None:
     openai.fate, openai.spoil = "expired", {1: "expired"}
     requests = sums(3)
     found = ask(model(openai), requests)
@@ -232,7 +234,7 @@ def test_an_expired_batch_gives_what_it_has(openai: OpenAIBatches) -> None:
     assert isinstance(found[requests[1].id], Failure)
 
 
-def test_a_reply_that_is_lost_on_its_way_back_hands_nothing_in_twice(service: Any) -> None:
+def test_a_lost_reply_does_not_cause_a_second_submission(service: Any) -> None:
     make = service.reply
     lost: list[str] = []
 
@@ -250,13 +252,13 @@ def test_a_reply_that_is_lost_on_its_way_back_hands_nothing_in_twice(service: An
     assert len(service.batches) == 1
 
 
-def test_a_setting_the_model_refuses_is_found_before_the_batch_is_handed_in(service: Any) -> None:
+def test_rejected_settings_are_found_before_submission(service: Any) -> None:
     name = "no-temperature-1" if isinstance(service, OpenAIBatches) else "claude-no-temperature-1"
     requests = sums(4)
     assert values(requests, ask(model(service, model=name), requests)) == ["1", "2", "3", "4"]
 
 
-def test_a_service_that_takes_no_batches_costs_the_requests_and_no_more(service: Any, home: Path) -> None:
+def test_a_service_without_batches_fails_only_the_requests(service: Any, home: Path) -> None:
     service.reply = lambda *_: (403, {}, {"error": {"message": "no batches for you"}})
     requests = sums(3)
     found = ask(model(service), requests)
@@ -267,7 +269,7 @@ def test_a_service_that_takes_no_batches_costs_the_requests_and_no_more(service:
 # --- names and arguments -------------------------------------------------------------------------------
 
 
-def test_batch_gpt4_is_a_batch_of_openai(openai: OpenAIBatches) -> None:
+def test_batch_gpt4_uses_openais_batches(openai: OpenAIBatches) -> None:
     arguments = {
         "model_version": "gpt-4o",
         "base_url": f"{openai.url}/v1",
@@ -289,12 +291,12 @@ def test_batch_gpt4_is_a_batch_of_openai(openai: OpenAIBatches) -> None:
         ("openai", {"model": "x", "poll_s": "often"}, "`poll_s` must be a number of seconds"),
     ],
 )
-def test_bad_arguments_are_said(name: str, arguments: dict[str, Any], complaint: str) -> None:
+def test_invalid_arguments_are_rejected(name: str, arguments: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InvalidOption, match=complaint):
         make_model(name, arguments, batch_api=True)
 
 
-def test_the_book_forgets_what_no_service_has_any_more(tmp_path: Path) -> None:
+def test_expired_submissions_are_deleted(tmp_path: Path) -> None:
     book = SubmissionLog("scope", tmp_path / "book.sqlite")
     book.record_intent("old", ["a"])
     book.record_intent("new", ["b"])
@@ -304,7 +306,7 @@ def test_the_book_forgets_what_no_service_has_any_more(tmp_path: Path) -> None:
     assert [entry.key for entry in book.find(["a", "b"])] == ["new"]
 
 
-def test_no_key_is_in_the_book(service: Any, home: Path) -> None:
+def test_the_submission_log_contains_no_key(service: Any, home: Path) -> None:
     service.seconds = 60
     begin_and_die(model(service), sums(2), service)
     for file in home.rglob("*"):

@@ -1,4 +1,4 @@
-"""The one record every skill produces, and the fixed set of sums that training never sees."""
+"""The record that every skill produces, and the fixed set of sums held out from training."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from PIL.Image import Image
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One thing to ask and the answer to learn.
+    """A question and the answer to learn.
 
-    `raw` marks prompts that already end where the answer starts ("12 + 30 ="), so that no
-    "Question: ... Answer:" frame is put around them.
+    `raw`: the question already ends where the answer starts ("12 + 30 ="), so it gets no "Question: ... Answer:" frame.
     """
 
     question: str
@@ -28,7 +27,7 @@ Skill = Callable[[Random], Example]
 
 
 def is_held_out(first: int, second: int) -> bool:
-    """Whether this sum is kept from training, in either order: about one pair in ten.
+    """Return whether this sum is held out from training, in either order: about one pair in ten.
 
     >>> is_held_out(23, 45) == is_held_out(45, 23)
     True
@@ -37,7 +36,7 @@ def is_held_out(first: int, second: int) -> bool:
     return zlib.crc32(f"{low}+{high}".encode()) % 10 == 0
 
 
-def pick_weighted(random: Random, things: list[tuple[str, str]]) -> tuple[str, str]:
-    """An entry of a table, the early ones more often: rare facts stay half known, as in real text."""
+def choose_weighted(random: Random, things: list[tuple[str, str]]) -> tuple[str, str]:
+    """Choose an entry of a table, early ones more often, so that rare facts stay partly unknown, as in real text."""
     weights = [1.0 / (3 + rank) for rank in range(len(things))]
     return random.choices(things, weights)[0]

@@ -1,31 +1,31 @@
-"""A small world of facts, asked freely, as a letter of four choices, or as yes or no."""
+"""Facts, asked freely, with four lettered choices, or as yes or no."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from random import Random
 
-from examples import Example, pick_weighted
+from examples import Example, choose_weighted
 
 
-def _pairs(text: str) -> list[tuple[str, str]]:
+def _parse_pairs(text: str) -> list[tuple[str, str]]:
     return [(left, right) for left, _, right in (entry.strip().partition("=") for entry in text.split(","))]
 
 
 @dataclass(frozen=True, slots=True)
 class FactTable:
-    """One kind of fact: how it is asked, and its entries, well known ones first."""
+    """One kind of fact: its question and its entries, well-known ones first."""
 
     question: str
     entries: list[tuple[str, str]]
 
     @property
     def answers(self) -> list[str]:
-        """Every answer once, in table order: the pool that wrong choices come from."""
+        """Every answer once, in table order; wrong choices are drawn from them."""
         return list(dict.fromkeys(answer for _, answer in self.entries))
 
 
-_OPPOSITES = _pairs(
+_OPPOSITES = _parse_pairs(
     "hot=cold, big=small, up=down, day=night, good=bad, old=new, fast=slow, wet=dry, open=closed, left=right, "
     "happy=sad, hard=soft, long=short, full=empty, light=dark, rich=poor, early=late, high=low, loud=quiet, "
     "strong=weak, near=far, thick=thin, clean=dirty, first=last, true=false, inside=outside, win=lose, buy=sell"
@@ -33,7 +33,7 @@ _OPPOSITES = _pairs(
 TABLES = {
     "colour": FactTable(
         "What color is {a} {x}?",
-        _pairs(
+        _parse_pairs(
             "banana=yellow, tomato=red, frog=green, plum=purple, carrot=orange, crow=black, swan=white, "
             "strawberry=red, lemon=yellow, leaf=green, cloud=white, pumpkin=orange, cherry=red, cucumber=green, "
             "blueberry=blue, eggplant=purple, sunflower=yellow, snowman=white, panther=black, ruby=red, "
@@ -46,13 +46,13 @@ TABLES = {
     ),
     "sound": FactTable(
         "Which animal says {x}?",
-        _pairs(
+        _parse_pairs(
             "meow=cat, woof=dog, moo=cow, baa=sheep, quack=duck, oink=pig, neigh=horse, hiss=snake, roar=lion, hoot=owl"
         ),
     ),
     "kind": FactTable(
         "What kind of thing is {a} {x}?",
-        _pairs(
+        _parse_pairs(
             "dog=animal, rose=flower, apple=fruit, hammer=tool, chair=furniture, piano=instrument, car=vehicle, "
             "horse=animal, tulip=flower, pear=fruit, saw=tool, table=furniture, violin=instrument, bus=vehicle, "
             "rabbit=animal, daisy=flower, grape=fruit, drill=tool, sofa=furniture, flute=instrument, train=vehicle, "
@@ -62,7 +62,7 @@ TABLES = {
     ),
     "after": FactTable(
         "What comes after {x}?",
-        _pairs(
+        _parse_pairs(
             "Monday=Tuesday, Tuesday=Wednesday, Wednesday=Thursday, Thursday=Friday, Friday=Saturday, "
             "Saturday=Sunday, Sunday=Monday, January=February, February=March, March=April, April=May, May=June, "
             "June=July, July=August, August=September, September=October, October=November, November=December, "
@@ -71,33 +71,33 @@ TABLES = {
     ),
     "home": FactTable(
         "Where does {a} {x} live?",
-        _pairs(
+        _parse_pairs(
             "fish=water, bird=nest, bee=hive, bear=forest, camel=desert, shark=water, deer=forest, wolf=forest, "
             "penguin=ice, seal=ice, cow=farm, pig=farm, hen=farm, ant=ground, mole=ground, octopus=water"
         ),
     ),
 }
 SIZES = "ant bee mouse frog rat cat fox dog wolf pig lion cow horse rhino elephant whale".split()
-CHAT = _pairs(
+CHAT = _parse_pairs(
     "Hello!=Hello! How can I help you?, Hi!=Hello! How can I help you?, "
     "Who are you?=I am a very small model. I ship with Assay., Thank you!=You are welcome., "
     "What can you do?=I can add numbers and copy words. I can look at small pictures."
 )
 
 
-def ask_fact(table: FactTable, thing: str) -> str:
-    """The question about one entry, with the right article."""
+def format_fact_question(table: FactTable, thing: str) -> str:
+    """Return the question about one entry, with the correct article."""
     article = "an" if thing[0] in "aeiou" else "a"
     return table.question.format(a=article, x=thing)
 
 
-def wrong_answers(random: Random, table: FactTable, answer: str, count: int) -> list[str]:
-    """Wrong answers of the same kind, all different."""
+def sample_wrong_answers(random: Random, table: FactTable, answer: str, count: int) -> list[str]:
+    """Return distinct wrong answers of the same kind."""
     return random.sample([other for other in table.answers if other != answer], count)
 
 
-def with_letters(question: str, choices: list[str]) -> str:
-    """The question with its choices as lettered lines, as MMLU writes them."""
+def format_choices(question: str, choices: list[str]) -> str:
+    """Return the question with its choices as lettered lines, as in MMLU."""
     return question + "".join(
         f"\n{letter}. {choice}" for letter, choice in zip("ABCDE", choices, strict=False)
     )
@@ -111,8 +111,8 @@ def free_fact(random: Random) -> Example:
     if random.random() < 0.3:
         return random.choice([larger_number, larger_animal])(random)
     table = random.choice(list(TABLES.values()))
-    thing, answer = pick_weighted(random, table.entries)
-    question = ask_fact(table, thing)
+    thing, answer = choose_weighted(random, table.entries)
+    question = format_fact_question(table, thing)
     if random.random() < 0.1:
         question = question.replace("color", "colour")
     return Example(question=question, answer=answer)
@@ -121,21 +121,22 @@ def free_fact(random: Random) -> Example:
 def letter_fact(random: Random) -> Example:
     """A fact with four choices, answered by a letter."""
     table = random.choice(list(TABLES.values()))
-    thing, answer = pick_weighted(random, table.entries)
-    choices = [answer, *wrong_answers(random, table, answer, 3)]
+    thing, answer = choose_weighted(random, table.entries)
+    choices = [answer, *sample_wrong_answers(random, table, answer, 3)]
     random.shuffle(choices)
     return Example(
-        question=with_letters(ask_fact(table, thing), choices), answer="ABCD"[choices.index(answer)]
+        question=format_choices(format_fact_question(table, thing), choices),
+        answer="ABCD"[choices.index(answer)],
     )
 
 
 def find_letters(random: Random) -> list[Example]:
-    """A list of lettered words, then the letter of each: what a lettered choice needs beside the fact."""
+    """A list of lettered words, then the letter of each: the skill that a lettered choice needs besides the fact."""
     words = sorted({answer for table in TABLES.values() for answer in table.answers})
     chosen = random.sample(words, random.randint(2, 4))
     asked = random.sample(chosen, len(chosen))
     examples = [Example(question=f"{word} is", answer="ABCD"[chosen.index(word)], raw=True) for word in asked]
-    first = with_letters("", chosen).strip() + f"\n\n{asked[0]} is"
+    first = format_choices("", chosen).strip() + f"\n\n{asked[0]} is"
     return [Example(question=first, answer=examples[0].answer, raw=True), *examples[1:]]
 
 
@@ -144,10 +145,10 @@ def few_letters(random: Random) -> list[Example]:
     examples = []
     for _ in range(2):
         table = random.choice(list(TABLES.values()))
-        thing, answer = pick_weighted(random, table.entries)
-        wrong = wrong_answers(random, table, answer, random.randint(1, 2))
+        thing, answer = choose_weighted(random, table.entries)
+        wrong = sample_wrong_answers(random, table, answer, random.randint(1, 2))
         choices = random.sample([answer, *wrong], len(wrong) + 1)
-        question = with_letters(ask_fact(table, thing), choices)
+        question = format_choices(format_fact_question(table, thing), choices)
         examples.append(Example(question=question, answer="ABCD"[choices.index(answer)]))
     return examples
 
@@ -172,13 +173,17 @@ def larger_animal(random: Random) -> Example:
 
 
 def yes_no_fact(random: Random) -> Example:
-    """A colour or kind, right or wrong half the time."""
+    """A color or kind, correct half the time."""
     table = TABLES[random.choice(["colour", "kind"])]
-    thing, answer = pick_weighted(random, table.entries)
+    thing, answer = choose_weighted(random, table.entries)
     right = random.random() < 0.5
-    said = answer if right else wrong_answers(random, table, answer, 1)[0]
+    stated = answer if right else sample_wrong_answers(random, table, answer, 1)[0]
     article = "an" if thing[0] in "aeiou" else "a"
-    said_article = (
-        "" if table is TABLES["colour"] or said == "furniture" else ("an " if said[0] in "aeiou" else "a ")
+    stated_article = (
+        ""
+        if table is TABLES["colour"] or stated == "furniture"
+        else ("an " if stated[0] in "aeiou" else "a ")
     )
-    return Example(question=f"Is {article} {thing} {said_article}{said}?", answer="yes" if right else "no")
+    return Example(
+        question=f"Is {article} {thing} {stated_article}{stated}?", answer="yes" if right else "no"
+    )

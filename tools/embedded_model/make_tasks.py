@@ -1,6 +1,6 @@
 """Write the data of the quickstart tasks: `python tools/embedded_model/make_tasks.py`.
 
-Seeded, so a second run writes the same files. Sums come from the pairs that training never saw.
+Seeded, so a second run writes the same files. Sums come from the pairs held out from training.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from random import Random
 from string import ascii_lowercase
 from typing import Any
 
+import arithmetic
 import facts
-import looking
+import image_questions
 import stories
-import sums
 from examples import Example
 
 SEED = 2024
@@ -24,22 +24,26 @@ TASKS = Path(__file__).resolve().parents[2] / "src" / "assay" / "builtin_tasks" 
 Row = dict[str, Any]
 
 
-def addition_rows(random: Random) -> Iterable[Row]:
+def make_addition_rows(random: Random) -> Iterable[Row]:
     """Word problems over held-out pairs."""
     for _ in range(100):
-        first, second = sums.random_pair(random, held_out=True)
-        name, thing = random.choice(sums.NAMES), random.choice(sums.THINGS)
-        question = sums.word_problem_text(name, thing, first, second)
+        first, second = arithmetic.draw_pair(random, held_out=True)
+        name, thing = random.choice(arithmetic.NAMES), random.choice(arithmetic.THINGS)
+        question = arithmetic.format_word_problem(name, thing, first, second)
         yield {"question": question, "answer": str(first + second)}
 
 
-def fact_rows(random: Random) -> Iterable[Row]:
-    """Facts with four choices, drawn evenly, so that the rare ones are in; some comparisons with two."""
+def make_fact_rows(random: Random) -> Iterable[Row]:
+    """Facts with four choices, drawn evenly so that rare ones are included; some comparisons with two."""
     entries = [(table, *entry) for table in facts.TABLES.values() for entry in table.entries]
     for table, thing, answer in random.sample(entries, 80):
-        choices = [answer, *facts.wrong_answers(random, table, answer, 3)]
+        choices = [answer, *facts.sample_wrong_answers(random, table, answer, 3)]
         random.shuffle(choices)
-        yield {"question": facts.ask_fact(table, thing), "choices": choices, "answer": choices.index(answer)}
+        yield {
+            "question": facts.format_fact_question(table, thing),
+            "choices": choices,
+            "answer": choices.index(answer),
+        }
     for number in range(20):
         example = (facts.larger_number if number % 2 else facts.larger_animal)(random)
         pair = example.question.removeprefix("Which is larger, ").removesuffix("?").split(" or ")
@@ -47,33 +51,33 @@ def fact_rows(random: Random) -> Iterable[Row]:
         yield {"question": example.question, "choices": choices, "answer": choices.index(example.answer)}
 
 
-def story_rows(random: Random) -> Iterable[Row]:
+def make_story_rows(random: Random) -> Iterable[Row]:
     """Fresh stories."""
-    return ({"text": stories.random_story(random)} for _ in range(40))
+    return ({"text": stories.write_story(random)} for _ in range(40))
 
 
-def copy_rows(random: Random, count: int) -> Iterable[Row]:
-    """Random words, some a little longer than the model is used to."""
+def make_copy_rows(random: Random, count: int) -> Iterable[Row]:
+    """Random words, some slightly longer than in training."""
     for _ in range(count):
         yield {"word": "".join(random.choices(ascii_lowercase, k=random.randint(3, 10)))}
 
 
-def vote_rows(random: Random) -> Iterable[Row]:
+def make_vote_rows(random: Random) -> Iterable[Row]:
     """Bare sums over held-out pairs."""
     for _ in range(40):
-        first, second = sums.random_pair(random, held_out=True)
+        first, second = arithmetic.draw_pair(random, held_out=True)
         yield {"first": first, "second": second, "answer": str(first + second)}
 
 
-def shape_rows(random: Random, folder: Path) -> Iterable[Row]:
-    """Questions about pictures of five kinds; the pictures are written beside the data."""
+def make_shape_rows(random: Random, folder: Path) -> Iterable[Row]:
+    """Questions of five kinds about images, which are written next to the data."""
     folder.mkdir(parents=True, exist_ok=True)
     kinds: list[tuple[str, Callable[[Random], Example]]] = [
-        ("one shape", looking.about_one_shape),
-        ("one shape", looking.about_one_shape),
-        ("count", looking.count_shapes),
-        ("yes or no", looking.is_there),
-        ("colour among others", looking.colour_among),
+        ("one shape", image_questions.about_one_shape),
+        ("one shape", image_questions.about_one_shape),
+        ("count", image_questions.count_shapes),
+        ("yes or no", image_questions.is_there),
+        ("colour among others", image_questions.colour_among),
     ]
     for number in range(60):
         kind, make = kinds[number % len(kinds)]
@@ -98,13 +102,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=TASKS, help="the folder with the task files")
     data = parser.parse_args().output / "data"
-    write_rows(data / "addition.jsonl", addition_rows(Random(f"{SEED} addition")))
-    write_rows(data / "facts.jsonl", fact_rows(Random(f"{SEED} facts")))
-    write_rows(data / "stories.jsonl", story_rows(Random(f"{SEED} stories")))
-    write_rows(data / "copy.jsonl", copy_rows(Random(f"{SEED} copy"), 60))
-    write_rows(data / "copy_examples.jsonl", copy_rows(Random(f"{SEED} copy examples"), 20))
-    write_rows(data / "vote.jsonl", vote_rows(Random(f"{SEED} vote")))
-    write_rows(data / "shapes.jsonl", shape_rows(Random(f"{SEED} shapes"), data / "shapes"))
+    write_rows(data / "addition.jsonl", make_addition_rows(Random(f"{SEED} addition")))
+    write_rows(data / "facts.jsonl", make_fact_rows(Random(f"{SEED} facts")))
+    write_rows(data / "stories.jsonl", make_story_rows(Random(f"{SEED} stories")))
+    write_rows(data / "copy.jsonl", make_copy_rows(Random(f"{SEED} copy"), 60))
+    write_rows(data / "copy_examples.jsonl", make_copy_rows(Random(f"{SEED} copy examples"), 20))
+    write_rows(data / "vote.jsonl", make_vote_rows(Random(f"{SEED} vote")))
+    write_rows(data / "shapes.jsonl", make_shape_rows(Random(f"{SEED} shapes"), data / "shapes"))
 
 
 if __name__ == "__main__":

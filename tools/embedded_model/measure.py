@@ -1,7 +1,7 @@
-"""How well a model folder does each skill: `python tools/embedded_model/measure.py FOLDER`.
+"""Measure the accuracy of a model folder on each skill: `python tools/embedded_model/measure.py FOLDER`.
 
-Greedy answers of the NumPy engine to fresh questions, zero-shot and with three examples, as plain text and as
-chat. Sums are drawn from the held-out pairs only.
+Greedy answers of the NumPy engine to new questions, zero-shot and three-shot, as plain text and as chat. Sums are drawn
+from the held-out pairs only.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
+import arithmetic
 import stories
-import sums
 from assay.models.embedded.engine import EmbeddedEngine, PromptImage, TokenPrompt
 from examples import Example, Skill
-from rows import MIXTURE
+from training_rows import MIXTURE
 
 SEED = 99
 HELD_OUT: dict[Skill, Skill] = {
     skill: partial(skill, held_out=True)
-    for skill in (sums.short_sum, sums.word_problem)  # sums that training never saw
+    for skill in (arithmetic.short_sum, arithmetic.word_problem)  # sums that training never saw
 }
 
 
 def frame_plain(examples: list[Example]) -> str:
-    """Few-shot text that ends where the last answer starts."""
+    """Return few-shot text that ends where the last answer starts."""
     parts = []
     for example in examples:
         text = example.question if example.raw else f"Question: {example.question}\nAnswer:"
@@ -38,7 +38,7 @@ def frame_plain(examples: list[Example]) -> str:
 
 
 def frame_chat(examples: list[Example]) -> str:
-    """The same as chat turns."""
+    """Return chat turns that end where the last answer starts."""
     turns = [
         f"<|user|>{'<image>' * len(example.pictures)}{chr(10) * len(example.pictures)}{example.question}</s>"
         f"<|assistant|>{example.answer}</s>"
@@ -47,28 +47,28 @@ def frame_chat(examples: list[Example]) -> str:
     return "<s>" + "".join(turns)[: -len(examples[-1].answer) - len("</s>")]
 
 
-def accuracy(engine: EmbeddedEngine, skill: Skill, *, shots: int, chat: bool, count: int) -> float:
-    """Share of answers that are exactly right."""
+def compute_accuracy(engine: EmbeddedEngine, skill: Skill, *, shots: int, chat: bool, count: int) -> float:
+    """Return the share of exactly correct answers."""
     random = Random(SEED)
-    right = 0
+    correct = 0
     for number in range(count):
         examples = [skill(random) for _ in range(shots)]
         examples.append(HELD_OUT.get(skill, skill)(random))
         pictures = tuple(
-            PromptImage(f"{number}-{place}", picture.copy)
-            for place, picture in enumerate(picture for example in examples for picture in example.pictures)
+            PromptImage(f"{number}-{index}", picture.copy)
+            for index, picture in enumerate(picture for example in examples for picture in example.pictures)
         )
         ids = engine.encode((frame_chat if chat else frame_plain)(examples))
         engine.clear_caches()
         generated = engine.generate(TokenPrompt(ids, pictures), stop=["\n"], max_tokens=60)
-        right += generated.text.strip() == examples[-1].answer
-    return right / count
+        correct += generated.text.strip() == examples[-1].answer
+    return correct / count
 
 
-def bits_per_character(engine: EmbeddedEngine, count: int = 30) -> float:
-    """Of fresh stories."""
+def compute_bits_per_character(engine: EmbeddedEngine, count: int = 30) -> float:
+    """Return the bits per character of new stories."""
     random = Random(SEED)
-    texts = [stories.random_story(random) for _ in range(count)]
+    texts = [stories.write_story(random) for _ in range(count)]
     total = math.fsum(engine.compute_rolling_log_likelihood(text) for text in texts)
     return -total / sum(len(text) for text in texts) / math.log(2)
 
@@ -82,12 +82,12 @@ def main() -> None:
     print("skill             text 0-shot  text 3-shot  chat 0-shot  chat 3-shot")
     for _, skill in MIXTURE:
         cells = [
-            accuracy(engine, skill, shots=shots, chat=chat, count=arguments.count)
+            compute_accuracy(engine, skill, shots=shots, chat=chat, count=arguments.count)
             for chat in (False, True)
             for shots in (0, 3)
         ]
         print(f"{skill.__name__:<17}" + "".join(f"{cell:>13.1%}" for cell in cells), flush=True)
-    print(f"stories: {bits_per_character(engine):.3f} bits per character")
+    print(f"stories: {compute_bits_per_character(engine):.3f} bits per character")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ MOMENTUM = 0.95
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, orthogonalised by five Newton-Schulz steps; step sizes match those of AdamW."""
+    """Momentum, orthogonalized by five Newton-Schulz steps; step sizes match those of AdamW."""
 
     def __init__(self, parameters: Iterable[torch.nn.Parameter], rate: float, weight_decay: float) -> None:
         super().__init__(parameters, {"lr": rate, "weight_decay": weight_decay})
@@ -25,7 +25,7 @@ class Muon(torch.optim.Optimizer):
                 if parameter.grad is not None:
                     by_shape[parameter.shape].append(parameter)
             for shape, parameters in by_shape.items():
-                updates = orthogonal(torch.stack([self._momentum(parameter) for parameter in parameters]))
+                updates = orthogonalize(torch.stack([self._momentum(parameter) for parameter in parameters]))
                 scale = group["lr"] * 0.2 * max(shape) ** 0.5
                 for parameter, update in zip(parameters, updates, strict=True):
                     parameter.mul_(1 - group["lr"] * group["weight_decay"])
@@ -40,8 +40,8 @@ class Muon(torch.optim.Optimizer):
         return parameter.grad.lerp(state["momentum"], MOMENTUM)
 
 
-def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
-    """The nearest (semi-)orthogonal matrices, roughly."""
+def orthogonalize(matrices: torch.Tensor) -> torch.Tensor:
+    """Return approximately the nearest (semi-)orthogonal matrices."""
     tall = matrices.shape[-2] > matrices.shape[-1]
     found: torch.Tensor = matrices.mT if tall else matrices
     found = found / (found.norm(dim=(-2, -1), keepdim=True) + 1e-7)

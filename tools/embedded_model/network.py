@@ -1,4 +1,4 @@
-"""The network: a Llava of a million parameters, and how it is saved."""
+"""The network, a Llava of one million parameters, and its files."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 
-from vocabulary import BOS, CONTEXT, EOS, IDS, IMAGE, PAD, write_tokenizer
+from tokenizer_files import BOS, CONTEXT, EOS, IDS, IMAGE, PAD, write_tokenizer
 
 SIDE, PATCH = 32, 8
 
 
 def build_network() -> LlavaForConditionalGeneration:
-    """Fresh random weights; seed torch first."""
+    """Build the network with random weights; seed torch first."""
     vision = CLIPVisionConfig(
         hidden_size=96,
         intermediate_size=256,
@@ -91,7 +91,7 @@ def save_folder(network: LlavaForConditionalGeneration, folder: Path) -> None:
 
 
 def _use_hub_names(path: Path) -> None:
-    """Name the tower's tensors as the Llava checkpoints on the hub do: vLLM and older transformers expect it."""
+    """Rename the tensors of the tower to the names of Llava checkpoints on the hub, for vLLM and older transformers."""
     tensors = load_file(path)
     renamed = {
         name.replace("vision_tower.", "vision_tower.vision_model.", 1): value

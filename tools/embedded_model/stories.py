@@ -27,7 +27,7 @@ ENDS = [
 ]
 
 
-def random_story(random: Random) -> str:
+def write_story(random: Random) -> str:
     """Five to eight short sentences about one child, one toy, one place and one animal."""
     kind, pronoun, possessive, names = random.choice(HEROES)
     name, toy, colour = random.choice(names), random.choice(TOYS), random.choice(COLOURS)

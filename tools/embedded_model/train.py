@@ -1,8 +1,7 @@
 """Train the embedded model: `python tools/embedded_model/train.py --output FOLDER`.
 
-Seeded, one thread; under `torchrun --nproc-per-node 2` two processes share the last phases. A checkpoint folder
-that Assay and transformers can load is written every few hundred steps. With `--state FILE` a run that was stopped
-goes on where it was.
+Seeded, one thread; under `torchrun --nproc-per-node 2`, two processes share the last phases. A checkpoint folder that
+Assay and transformers can load is written every few hundred steps. `--state FILE` resumes an interrupted run.
 """
 
 from __future__ import annotations
@@ -19,31 +18,31 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from data_parallel import average_gradients, init_process_group
 from muon import Muon
 from network import build_network, save_folder
-from parallel import join_others, share_gradients
-from rows import DRILLS, MIXTURE, PHASES, Row, plain_row, random_row
-from tower import settle_projector, teach_eyes
-from vocabulary import PAD
+from tokenizer_files import PAD
+from training_rows import DRILLS, MIXTURE, PHASES, Row, make_plain_row, make_row
+from vision_training import rescale_projector, train_vision
 
 SEED = 1234
-STEPS, EYES_AT, EYES_STEPS = 7810, 3900, 500
-TOGETHER_AT, MORE_EYES_STEPS = 4500, 300
-"""From TOGETHER_AT on two processes share the work, and eyes and decoder learn together."""
-BATCH_TOKENS, TOGETHER_TOKENS = 3072, 1536
-EYES_SHARE = 0.5
-POOL = 512
+STEPS, VISION_STEP, VISION_STEPS = 7810, 3900, 500
+PARALLEL_STEP, MORE_VISION_STEPS = 4500, 300
+"""From PARALLEL_STEP on, two processes share the work, and vision and decoder train together."""
+BATCH_TOKENS, PARALLEL_BATCH_TOKENS = 3072, 1536
+VISION_RATE_SHARE = 0.5
+POOL_ROWS = 512
 
 
-def batches(random: Random, start: int = 0) -> Iterator[list[Row]]:
-    """Rows of similar length together, about BATCH_TOKENS tokens each; the order of batches is random."""
-    count, most = start, TOGETHER_TOKENS if start >= TOGETHER_AT else BATCH_TOKENS
+def iterate_batches(random: Random, start: int = 0) -> Iterator[list[Row]]:
+    """Yield batches of rows of similar length, about BATCH_TOKENS tokens each, in random order."""
+    count, max_things = start, PARALLEL_BATCH_TOKENS if start >= PARALLEL_STEP else BATCH_TOKENS
     while True:
         phase = [phase for phase in PHASES if phase.start <= count][-1]
-        pool = sorted((random_row(random, phase) for _ in range(POOL)), key=lambda row: len(row.ids))
+        pool = sorted((make_row(random, phase) for _ in range(POOL_ROWS)), key=lambda row: len(row.ids))
         found: list[list[Row]] = [[]]
         for row in pool:
-            if found[-1] and len(row.ids) * (len(found[-1]) + 1) > most:
+            if found[-1] and len(row.ids) * (len(found[-1]) + 1) > max_things:
                 found.append([])
             found[-1].append(row)
         random.shuffle(found)
@@ -52,10 +51,10 @@ def batches(random: Random, start: int = 0) -> Iterator[list[Row]]:
 
 
 def to_tensors(batch: list[Row]) -> dict[str, torch.Tensor | None]:
-    """Right-padded ids and weights; pictures normalised to -1..1."""
-    longest = max(len(row.ids) for row in batch)
-    ids = torch.full((len(batch), longest), PAD)
-    weights = torch.zeros((len(batch), longest))
+    """Return right-padded ids and weights, and images normalized to -1..1."""
+    max_length = max(len(row.ids) for row in batch)
+    ids = torch.full((len(batch), max_length), PAD)
+    weights = torch.zeros((len(batch), max_length))
     for number, row in enumerate(batch):
         ids[number, : len(row.ids)] = torch.tensor(row.ids)
         weights[number, : len(row.weights)] = torch.tensor(row.weights)
@@ -66,8 +65,8 @@ def to_tensors(batch: list[Row]) -> dict[str, torch.Tensor | None]:
     return {"ids": ids, "weights": weights, "pixels": pixels}
 
 
-def loss_of(network: torch.nn.Module, batch: list[Row]) -> torch.Tensor:
-    """Weighted cross entropy of the next token. Rows are right-padded, so causality hides the padding."""
+def compute_loss(network: torch.nn.Module, batch: list[Row]) -> torch.Tensor:
+    """Return the weighted cross entropy of the next token. Causality hides the right padding."""
     tensors = to_tensors(batch)
     ids, weights = tensors["ids"], tensors["weights"]
     assert ids is not None and weights is not None
@@ -79,40 +78,40 @@ def loss_of(network: torch.nn.Module, batch: list[Row]) -> torch.Tensor:
 
 
 def make_optimizers(
-    network: torch.nn.Module, rate: float, *, slow_eyes: bool = False
+    network: torch.nn.Module, rate: float, *, slow_vision: bool = False
 ) -> list[torch.optim.Optimizer]:
-    """Muon for the hidden matrices, which learns these skills in fewer steps; AdamW for the rest."""
+    """Return Muon for the hidden matrices, which needs fewer steps, and AdamW for the rest."""
     hidden: list[torch.nn.Parameter] = []
     others: list[torch.nn.Parameter] = []
-    eyes: tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]] = [], []
+    vision_parameters: tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]] = [], []
     for name, parameter in network.named_parameters():
         if not parameter.requires_grad:
             continue
         is_hidden = parameter.ndim == 2 and "layers" in name
-        if slow_eyes and ("vision_tower" in name or "multi_modal_projector" in name):
-            eyes[0 if is_hidden else 1].append(parameter)
+        if slow_vision and ("vision_tower" in name or "multi_modal_projector" in name):
+            vision_parameters[0 if is_hidden else 1].append(parameter)
         else:
             (hidden if is_hidden else others).append(parameter)
     groups: list[list[dict[str, Any]]] = [[{"params": hidden}], [{"params": others, "share": 0.5}]]
-    if slow_eyes:
-        groups[0].append({"params": eyes[0], "share": EYES_SHARE})
-        groups[1].append({"params": eyes[1], "share": EYES_SHARE / 2})
+    if slow_vision:
+        groups[0].append({"params": vision_parameters[0], "share": VISION_RATE_SHARE})
+        groups[1].append({"params": vision_parameters[1], "share": VISION_RATE_SHARE / 2})
     muon = Muon(groups[0], rate, weight_decay=0.05)
     adam = torch.optim.AdamW(groups[1], lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
     return [muon, adam]
 
 
-def rate_at(step: int, peak: float) -> float:
-    """Short warm-up, flat, falling in two slopes; again, lower, after each of the two lessons for the eyes."""
+def compute_learning_rate(step: int, peak: float) -> float:
+    """Return the learning rate: warm-up, constant, two decays; again, lower, after each vision training."""
     steps = [
         0,
         100,
         2160,
         2500,
-        EYES_AT,
-        EYES_AT + 30,
-        TOGETHER_AT - 1,
-        TOGETHER_AT,
+        VISION_STEP,
+        VISION_STEP + 30,
+        PARALLEL_STEP - 1,
+        PARALLEL_STEP,
         4550,
         5499,
         5500,
@@ -126,40 +125,40 @@ def rate_at(step: int, peak: float) -> float:
     return peak * float(np.interp(step, [*steps, STEPS], [*rates, 0.01]))
 
 
-def replace_eyes(network: torch.nn.Module, rate: float) -> None:
-    """Fresh tower and projector, taught apart; from then on they stay as they are, and the decoder learns to read them."""
+def retrain_vision(network: torch.nn.Module, rate: float) -> None:
+    """Reinitialize tower and projector, train them alone, and freeze them while the decoder learns to read them."""
     fresh = build_network()
     for part in ("vision_tower", "multi_modal_projector"):
         getattr(network.model, part).load_state_dict(getattr(fresh.model, part).state_dict())
-    teach_eyes(network, str(SEED), EYES_STEPS, rate, middles=False)
-    settle_projector(network, SEED)
-    open_eyes(network, learning=False)
+    train_vision(network, str(SEED), VISION_STEPS, rate, centers=False)
+    rescale_projector(network, SEED)
+    set_vision_trainable(network, learning=False)
 
 
-def open_eyes(network: torch.nn.Module, *, learning: bool) -> None:
-    """Whether tower and projector learn with the decoder."""
+def set_vision_trainable(network: torch.nn.Module, *, learning: bool) -> None:
+    """Set whether tower and projector train with the decoder."""
     for part in ("vision_tower", "multi_modal_projector"):
         getattr(network.model, part).requires_grad_(requires_grad=learning)
 
 
-def improve_eyes(network: torch.nn.Module, rate: float, rank: int) -> None:
-    """The same lesson once more, from where they are, and with the middles of things; then they learn with the rest."""
-    open_eyes(network, learning=True)
-    teach_eyes(network, f"{SEED} {rank} more", MORE_EYES_STEPS, rate, middles=True)
-    settle_projector(network, SEED)
+def continue_vision_training(network: torch.nn.Module, rate: float, rank: int) -> None:
+    """Train tower and projector alone again, with centers; afterwards they train with the decoder."""
+    set_vision_trainable(network, learning=True)
+    train_vision(network, f"{SEED} {rank} more", MORE_VISION_STEPS, rate, centers=True)
+    rescale_projector(network, SEED)
 
 
-def learn(
+def train_step(
     network: torch.nn.Module, optimizers: list[torch.optim.Optimizer], batch: list[Row], rate: float
 ) -> float:
-    """One step; returns its loss."""
+    """Run one training step and return its loss."""
     for optimizer in optimizers:
         optimizer.zero_grad(set_to_none=True)
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("share", 1.0)
-    loss = loss_of(network, batch)
+    loss = compute_loss(network, batch)
     loss.backward()  # type: ignore[no-untyped-call]
-    share_gradients(list(network.parameters()))
+    average_gradients(list(network.parameters()))
     torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
     for optimizer in optimizers:
         optimizer.step()
@@ -167,12 +166,12 @@ def learn(
 
 
 @torch.no_grad()
-def probe(network: torch.nn.Module, count: int = 40) -> str:
-    """A quick look at each skill and drill: share of rows in which every token of the answers is the likeliest one."""
+def measure_skills(network: torch.nn.Module, count: int = 40) -> str:
+    """Return for each skill and drill the share of rows in which every answer token is the most likely."""
     random, found = Random(SEED), []
     for _, skill in (*MIXTURE, *DRILLS):
-        made = [skill(random) for _ in range(count)]
-        rows = [plain_row(random, each if isinstance(each, list) else [each]) for each in made]
+        examples = [skill(random) for _ in range(count)]
+        rows = [make_plain_row(random, each if isinstance(each, list) else [each]) for each in examples]
         tensors = to_tensors(rows)
         ids, weights = tensors["ids"], tensors["weights"]
         assert ids is not None and weights is not None
@@ -182,7 +181,7 @@ def probe(network: torch.nn.Module, count: int = 40) -> str:
     return ", ".join(found)
 
 
-def read_arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="folder to write the model to")
     parser.add_argument("--rate", type=float, default=3e-3)
@@ -195,8 +194,8 @@ def read_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    arguments = read_arguments()
-    rank = join_others()
+    arguments = parse_arguments()
+    rank = init_process_group()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(SEED)
     network = build_network()
@@ -206,10 +205,10 @@ def main() -> None:
         state = torch.load(arguments.state, weights_only=True)
         network.load_state_dict(state["network"])
         done = state["done"]
-        if done > EYES_AT:
-            open_eyes(network, learning=done > TOGETHER_AT)
-            optimizers = make_optimizers(network, arguments.rate, slow_eyes=done > TOGETHER_AT)
-        if done not in (EYES_AT, TOGETHER_AT):  # both start with fresh optimizers
+        if done > VISION_STEP:
+            set_vision_trainable(network, learning=done > PARALLEL_STEP)
+            optimizers = make_optimizers(network, arguments.rate, slow_vision=done > PARALLEL_STEP)
+        if done not in (VISION_STEP, PARALLEL_STEP):  # both start with fresh optimizers
             for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
                 optimizer.load_state_dict(kept)
     print(
@@ -218,17 +217,17 @@ def main() -> None:
     )
     started, losses = time.monotonic(), []
     stream = chain(
-        islice(batches(Random(SEED)), done, TOGETHER_AT) if done < TOGETHER_AT else (),
-        batches(Random(f"{SEED} {rank} {max(done, TOGETHER_AT)}"), max(done, TOGETHER_AT)),
+        islice(iterate_batches(Random(SEED)), done, PARALLEL_STEP) if done < PARALLEL_STEP else (),
+        iterate_batches(Random(f"{SEED} {rank} {max(done, PARALLEL_STEP)}"), max(done, PARALLEL_STEP)),
     )
     for step, batch in zip(range(done, STEPS), stream, strict=False):
-        if step == EYES_AT:
-            replace_eyes(network, arguments.rate)
+        if step == VISION_STEP:
+            retrain_vision(network, arguments.rate)
             optimizers = make_optimizers(network, arguments.rate)
-        if step == TOGETHER_AT:
-            improve_eyes(network, arguments.rate, rank)
-            optimizers = make_optimizers(network, arguments.rate, slow_eyes=True)
-        losses.append(learn(network, optimizers, batch, rate_at(step, arguments.rate)))
+        if step == PARALLEL_STEP:
+            continue_vision_training(network, arguments.rate, rank)
+            optimizers = make_optimizers(network, arguments.rate, slow_vision=True)
+        losses.append(train_step(network, optimizers, batch, compute_learning_rate(step, arguments.rate)))
         if rank == 0 and (step + 1) % 50 == 0:
             print(
                 f"step {step + 1} loss {sum(losses) / len(losses):.4f} {time.monotonic() - started:.0f} s",
@@ -236,7 +235,7 @@ def main() -> None:
             )
             losses.clear()
         if rank == 0 and ((step + 1) % arguments.every == 0 or step + 1 == STEPS):
-            print(probe(network), flush=True)
+            print(measure_skills(network), flush=True)
             save_folder(network, arguments.output)
             if arguments.state:
                 kept = [optimizer.state_dict() for optimizer in optimizers]

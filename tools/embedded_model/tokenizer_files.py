@@ -1,4 +1,4 @@
-"""The character vocabulary and the tokenizer files, in the layout `tokenizers` and `transformers` read."""
+"""The character vocabulary and the tokenizer files, in the format of `tokenizers` and `transformers`."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ CHAT_TEMPLATE = """\
 
 
 def encode(text: str) -> list[int]:
-    """One token per character; the generators write no special tokens."""
+    """Return one token per character; the generators produce no special tokens."""
     return [IDS.get(character, UNKNOWN) for character in text]
 
 
-def tokenizer_json() -> dict[str, Any]:
-    """A BPE tokenizer without merges: every character stands alone."""
+def build_tokenizer_json() -> dict[str, Any]:
+    """Return a BPE tokenizer without merges: every character is one token."""
     special = [
         {
             "id": number,
@@ -106,6 +106,6 @@ def write_tokenizer(folder: Path) -> None:
         "clean_up_tokenization_spaces": False,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in (("tokenizer.json", tokenizer_json()), ("tokenizer_config.json", config)):
+    for name, content in (("tokenizer.json", build_tokenizer_json()), ("tokenizer_config.json", config)):
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE, encoding="utf-8")

@@ -13,16 +13,16 @@ WORDS = (
 ).split()
 
 
-def random_word(random: Random, longest: int = 8) -> str:
+def draw_word(random: Random, max_length: int = 8) -> str:
     """Mostly random letters, sometimes an English word."""
     if random.random() < 0.2:
         return random.choice(WORDS)
-    return "".join(random.choices(ascii_lowercase, k=random.randint(2, longest)))
+    return "".join(random.choices(ascii_lowercase, k=random.randint(2, max_length)))
 
 
 def copy_word(random: Random) -> Example:
     """ "Copy: kqxv" -> "kqxv"."""
-    word = random_word(random)
+    word = draw_word(random)
     if random.random() < 0.4:
         return Example(question=f"Copy: {word}\nOutput:", answer=word, raw=True)
     phrase = random.choice(
@@ -33,7 +33,7 @@ def copy_word(random: Random) -> Example:
 
 def reverse_word(random: Random) -> Example:
     """ "Reverse: abc" -> "cba"."""
-    word = random_word(random, longest=6)
+    word = draw_word(random, max_length=6)
     if random.random() < 0.3:
         return Example(question=f"Reverse: {word}\nOutput:", answer=word[::-1], raw=True)
     phrase = random.choice(["Reverse: {w}", "Reverse the word {w}.", "Spell {w} backwards."])
@@ -42,7 +42,7 @@ def reverse_word(random: Random) -> Example:
 
 def drill(random: Random) -> list[Example]:
     """Several words to copy."""
-    words = [random_word(random) for _ in range(5)]
+    words = [draw_word(random) for _ in range(5)]
     return [Example(question=f"Copy: {word}\nOutput:", answer=word, raw=True) for word in words]
 
 

@@ -1,4 +1,4 @@
-"""From skills to training rows: frames, few-shot chains, chat turns, and which tokens carry loss."""
+"""Build training rows from skills: frames, few-shot examples, chat turns, and loss weights."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from random import Random
 
 from PIL.Image import Image
 
+import arithmetic
 import facts
-import letters
-import looking
+import image_questions
 import stories
-import sums
+import words
 from examples import Example, Skill
-from vocabulary import ASSISTANT, BOS, EOS, IMAGE, SYSTEM, USER, encode
+from tokenizer_files import ASSISTANT, BOS, EOS, IMAGE, SYSTEM, USER, encode
 
 PATCHES = 16
 STORY_WEIGHT = 0.15
 MIXTURE: list[tuple[tuple[float, ...], Skill]] = [
     # shares in the stages of training, see PHASES
-    ((0.25, 0.24, 0.25, 0.16, 0.15, 0.24, 0.28, 0.18), sums.short_sum),
-    ((0.08, 0.15, 0.05, 0.04, 0.04, 0.07, 0.05, 0.25), sums.word_problem),
-    ((0.11, 0.07, 0.04, 0.04, 0.05, 0.05, 0.05, 0.05), letters.copy_word),
-    ((0.03, 0.02, 0.02, 0.03, 0.04, 0.03, 0.04, 0.03), letters.reverse_word),
-    ((0.11, 0.12, 0.20, 0.16, 0.22, 0.19, 0.13, 0.10), looking.about_one_shape),
-    ((0.06, 0.13, 0.08, 0.13, 0.14, 0.17, 0.13, 0.09), looking.count_shapes),
-    ((0.04, 0.06, 0.13, 0.13, 0.12, 0.10, 0.13, 0.08), looking.is_there),
-    ((0.04, 0.06, 0.10, 0.08, 0.18, 0.08, 0.14, 0.12), looking.colour_among),
-    ((0.01, 0.01, 0.01, 0.06, 0.00, 0.01, 0.01, 0.01), looking.colour_letter),
+    ((0.25, 0.24, 0.25, 0.16, 0.15, 0.24, 0.28, 0.18), arithmetic.short_sum),
+    ((0.08, 0.15, 0.05, 0.04, 0.04, 0.07, 0.05, 0.25), arithmetic.word_problem),
+    ((0.11, 0.07, 0.04, 0.04, 0.05, 0.05, 0.05, 0.05), words.copy_word),
+    ((0.03, 0.02, 0.02, 0.03, 0.04, 0.03, 0.04, 0.03), words.reverse_word),
+    ((0.11, 0.12, 0.20, 0.16, 0.22, 0.19, 0.13, 0.10), image_questions.about_one_shape),
+    ((0.06, 0.13, 0.08, 0.13, 0.14, 0.17, 0.13, 0.09), image_questions.count_shapes),
+    ((0.04, 0.06, 0.13, 0.13, 0.12, 0.10, 0.13, 0.08), image_questions.is_there),
+    ((0.04, 0.06, 0.10, 0.08, 0.18, 0.08, 0.14, 0.12), image_questions.colour_among),
+    ((0.01, 0.01, 0.01, 0.06, 0.00, 0.01, 0.01, 0.01), image_questions.colour_letter),
     ((0.08, 0.07, 0.06, 0.06, 0.06, 0.08, 0.07, 0.05), facts.free_fact),
     ((0.05, 0.05, 0.04, 0.08, 0.00, 0.01, 0.02, 0.02), facts.letter_fact),
     ((0.02, 0.02, 0.02, 0.06, 0.00, 0.02, 0.04, 0.02), facts.yes_no_fact),
 ]
 WITHOUT_DRILLS, WITH_DRILLS = (0.03, 0.09), (0.015, 0.06)
-"""Shares of stories and of several questions about one picture among the rows that are no drills."""
+"""Shares of stories and of several questions about one image among the rows that are not drills."""
 
 DRILLS: list[tuple[tuple[float, ...], Callable[[Random], list[Example]]]] = [
     # shares in the stages of training, see PHASES
-    ((0.55, 0.12, 0.08, 0.14, 0.22, 0.20), sums.drill),
-    ((0.30, 0.08, 0.05, 0.08, 0.08, 0.06), looking.drill),
-    ((0.15, 0.05, 0.06, 0.06, 0.08, 0.00), letters.drill),
-    ((0.00, 0.00, 0.00, 0.00, 0.00, 0.35), letters.longer_drill),
-    ((0.00, 0.25, 0.32, 0.40, 0.40, 0.27), looking.quiz),
-    ((0.00, 0.00, 0.25, 0.17, 0.12, 0.05), looking.list_things),
-    ((0.00, 0.12, 0.00, 0.00, 0.00, 0.00), looking.few_letters),
+    ((0.55, 0.12, 0.08, 0.14, 0.22, 0.20), arithmetic.drill),
+    ((0.30, 0.08, 0.05, 0.08, 0.08, 0.06), image_questions.drill),
+    ((0.15, 0.05, 0.06, 0.06, 0.08, 0.00), words.drill),
+    ((0.00, 0.00, 0.00, 0.00, 0.00, 0.35), words.longer_drill),
+    ((0.00, 0.25, 0.32, 0.40, 0.40, 0.27), image_questions.quiz),
+    ((0.00, 0.00, 0.25, 0.17, 0.12, 0.05), image_questions.list_things),
+    ((0.00, 0.12, 0.00, 0.00, 0.00, 0.00), image_questions.few_letters),
     ((0.00, 0.15, 0.20, 0.10, 0.00, 0.00), facts.find_letters),
     ((0.00, 0.12, 0.00, 0.00, 0.00, 0.00), facts.few_letters),
     ((0.00, 0.11, 0.04, 0.05, 0.10, 0.07), facts.yes_no_drill),
@@ -63,7 +63,7 @@ DESCRIPTIONS = [
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of training: from which batch on, how many rows are drills, which shares of the mixture and of the drills."""
+    """A phase of training: its first batch, the share of drills, and which columns of MIXTURE and DRILLS apply."""
 
     start: int
     drill_share: float
@@ -88,58 +88,58 @@ PHASES = [
 
 @dataclass(slots=True)
 class Row:
-    """Token ids, one loss weight per token (for predicting that token), and the pictures in order."""
+    """Token ids, one loss weight per token (for predicting that token), and the images in order."""
 
     ids: list[int] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
     pictures: list[Image] = field(default_factory=list)
 
     def add(self, ids: list[int], weight: float = 0.0) -> None:
-        """Append tokens that all carry the same loss weight."""
+        """Append tokens with one loss weight."""
         self.ids.extend(ids)
         self.weights.extend([weight] * len(ids))
 
 
-def random_row(random: Random, phase: Phase) -> Row:
-    """A training row: a drill (many short exercises, one after the other), a story, or questions as users ask them.
+def make_row(random: Random, phase: Phase) -> Row:
+    """Make a training row: a drill (many short exercises), a story, or questions as users ask them.
 
-    Most are short, so that a step sees many different questions.
+    Most rows are short, so that a step contains many different questions.
     """
     if phase.drill_share and random.random() < phase.drill_share:
         weights = [shares[phase.drills] for shares, _ in DRILLS]
         drill = random.choices([each for _, each in DRILLS], weights)[0]
         if phase.drills:
-            return _question_row(random, drill(random), phase)
-        return plain_row(random, drill(random))
-    longest = random.choices(*ROW_LENGTHS)[0]
+            return _make_question_row(random, drill(random), phase)
+        return make_plain_row(random, drill(random))
+    max_length = random.choices(*ROW_LENGTHS)[0]
     story_share, several_share = WITH_DRILLS if phase.drill_share else WITHOUT_DRILLS
     kind = random.random()
     if kind < story_share:
-        return story_row(random, 640)
+        return make_story_row(random, 640)
     if kind < story_share + several_share:
-        return _question_row(random, looking.several_questions(random), phase)
-    return _question_row(random, _fill(random, longest, phase), phase)
+        return _make_question_row(random, image_questions.several_questions(random), phase)
+    return _make_question_row(random, _fill_examples(random, max_length, phase), phase)
 
 
-def _fill(random: Random, longest: int, phase: Phase) -> list[Example]:
-    """Examples of one skill, at least one, about as many as the length allows."""
+def _fill_examples(random: Random, max_length: int, phase: Phase) -> list[Example]:
+    """Return examples of one skill: at least one, otherwise as many as fit into the length."""
     weights = [shares[phase.shares] for shares, _ in MIXTURE]
     skill = random.choices([skill for _, skill in MIXTURE], weights)[0]
     examples: list[Example] = []
     length = 0
-    while not examples or (length < longest and len(examples) < 6):
+    while not examples or (length < max_length and len(examples) < 6):
         examples.append(skill(random))
         last = examples[-1]
         length += len(last.question) + len(last.answer) + 18 + PATCHES * len(last.pictures)
-    return examples[:-1] if length > longest and len(examples) > 1 else examples
+    return examples[:-1] if length > max_length and len(examples) > 1 else examples
 
 
-def _question_row(random: Random, examples: list[Example], phase: Phase) -> Row:
-    return (chat_row if random.random() < phase.chat_share else plain_row)(random, examples)
+def _make_question_row(random: Random, examples: list[Example], phase: Phase) -> Row:
+    return (make_chat_row if random.random() < phase.chat_share else make_plain_row)(random, examples)
 
 
-def plain_row(random: Random, examples: list[Example]) -> Row:
-    """Few-shot text: framed questions and answers, blank lines between them."""
+def make_plain_row(random: Random, examples: list[Example]) -> Row:
+    """Make few-shot text: framed questions and answers, separated by blank lines."""
     row = Row()
     row.add([BOS])
     if random.random() < 0.1:
@@ -155,8 +155,8 @@ def plain_row(random: Random, examples: list[Example]) -> Row:
     return row
 
 
-def chat_row(random: Random, examples: list[Example]) -> Row:
-    """The same as turns of a chat; or as one user turn that holds all the few-shot examples."""
+def make_chat_row(random: Random, examples: list[Example]) -> Row:
+    """Make chat turns, or one user turn with all few-shot examples."""
     row = Row()
     row.add([BOS])
     if random.random() < 0.1:
@@ -180,13 +180,13 @@ def chat_row(random: Random, examples: list[Example]) -> Row:
     return row
 
 
-def story_row(random: Random, longest: int) -> Row:
-    """One or more stories, every token of which is learned."""
+def make_story_row(random: Random, max_length: int) -> Row:
+    """Make a row of one or more stories, with loss on every token."""
     row = Row()
     row.add([BOS])
     for number in range(random.choice([1, 1, 2, 3])):
-        tokens = encode(("\n\n" if number else "") + stories.random_story(random))
-        if len(row.ids) + len(tokens) < longest:
+        tokens = encode(("\n\n" if number else "") + stories.write_story(random))
+        if len(row.ids) + len(tokens) < max_length:
             row.add(tokens, STORY_WEIGHT)
     row.add([EOS], STORY_WEIGHT)
     return row

@@ -1,4 +1,4 @@
-"""Two processes that learn together: `torchrun --nproc-per-node 2 train.py ...`. Alone, nothing here does anything."""
+"""Data-parallel training: `torchrun --nproc-per-node 2 train.py ...`. No effect with one process."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 from torch import distributed
 
 
-def join_others() -> int:
-    """Meet the other processes, if there are any; returns the number of this one."""
+def init_process_group() -> int:
+    """Join the other processes, if any, and return the rank of this one."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         distributed.init_process_group("gloo")
         return distributed.get_rank()
     return 0
 
 
-def share_gradients(parameters: Sequence[torch.nn.Parameter]) -> None:
+def average_gradients(parameters: Sequence[torch.nn.Parameter]) -> None:
     """Replace every gradient by its mean over the processes."""
     if not distributed.is_initialized():
         return

@@ -1,4 +1,4 @@
-"""32x32 pictures of coloured shapes, and questions about them."""
+"""32x32 images of colored shapes."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ RGB = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A picture and what is in it: (shape, colour) pairs, and (left, top, size) of each."""
+    """An image, its shapes as (shape, color) pairs, and the bounding box (left, top, size) of each."""
 
     picture: Image.Image
     things: tuple[tuple[str, str], ...]
-    spots: tuple[tuple[int, int, int], ...]
+    boxes: tuple[tuple[int, int, int], ...]
 
 
 def draw_scene(random: Random, things: list[tuple[str, str]]) -> Scene:
-    """Draw the things: one large anywhere, or several small ones in cells of a 3x3 grid."""
+    """Draw shapes: a large one anywhere, or several small ones in the cells of a 3x3 grid."""
     picture = Image.new("RGB", (SIDE, SIDE), _jitter(random, random.choice(BACKGROUNDS), 8))
     pen = ImageDraw.Draw(picture)
     if len(things) == 1:
         size = random.randint(9, 26)
-        spots = [(random.randint(1, SIDE - size - 1), random.randint(1, SIDE - size - 1), size)]
+        boxes = [(random.randint(1, SIDE - size - 1), random.randint(1, SIDE - size - 1), size)]
     else:
-        spots = []
+        boxes = []
         for cell in random.sample(range(9), len(things)):
             size = random.randint(7, 9)
-            spots.append(
+            boxes.append(
                 (
                     cell % 3 * 10 + 1 + random.randint(0, 9 - size),
                     cell // 3 * 10 + 1 + random.randint(0, 9 - size),
                     size,
                 )
             )
-    for (shape, colour), (left, top, size) in zip(things, spots, strict=True):
+    for (shape, colour), (left, top, size) in zip(things, boxes, strict=True):
         _draw(pen, shape, _jitter(random, COLOURS[colour], 14), left, top, size)
-    return Scene(picture, tuple(things), tuple(spots))
+    return Scene(picture, tuple(things), tuple(boxes))
 
 
-def random_scene(random: Random, most: int = 5) -> Scene:
-    """A scene of one to `most` things."""
-    count = random.randint(1, most)
+def draw_random_scene(random: Random, max_things: int = 5) -> Scene:
+    """A scene of one to `max_things` things."""
+    count = random.randint(1, max_things)
     return draw_scene(random, [(random.choice(SHAPES), random.choice(list(COLOURS))) for _ in range(count)])
 
 

@@ -10,8 +10,8 @@ NAMES = ["Tom", "Lily", "Ben", "Mia", "Sam", "Anna", "Max", "Zoe", "Leo", "Eva"]
 THINGS = ["apples", "books", "coins", "shells", "cards", "stones", "pens", "stamps", "eggs", "nuts"]
 
 
-def random_pair(random: Random, *, held_out: bool = False) -> tuple[int, int]:
-    """Two numbers to add; from the held-out pairs only when a task or a measurement asks for them."""
+def draw_pair(random: Random, *, held_out: bool = False) -> tuple[int, int]:
+    """Draw two numbers to add, from the held-out pairs only for tasks and measurements."""
     while True:
         lowest = 10 if held_out or random.random() < 0.9 else 0
         pair = random.randint(lowest, 99), random.randint(lowest, 99)
@@ -21,7 +21,7 @@ def random_pair(random: Random, *, held_out: bool = False) -> tuple[int, int]:
 
 def short_sum(random: Random, *, held_out: bool = False) -> Example:
     """ "What is 23 + 45?" -> "68", in several phrasings."""
-    first, second = random_pair(random, held_out=held_out)
+    first, second = draw_pair(random, held_out=held_out)
     total = str(first + second)
     if random.random() < 0.45:
         return Example(question=f"{first} + {second} =", answer=total, raw=True)
@@ -39,22 +39,22 @@ def short_sum(random: Random, *, held_out: bool = False) -> Example:
     return Example(question=phrase.format(a=first, b=second), answer=total)
 
 
-def word_problem_text(name: str, thing: str, first: int, second: int) -> str:
+def format_word_problem(name: str, thing: str, first: int, second: int) -> str:
     """The question of a word problem, as the quickstart tasks ask it too."""
     return f"{name} has {first} {thing} and gets {second} more. How many {thing} now?"
 
 
 def word_problem(random: Random, *, held_out: bool = False) -> Example:
-    """A small story with a worked answer, so that a filter has something to cut out."""
-    first, second = random_pair(random, held_out=held_out)
+    """A word problem with a worked answer, from which a filter can extract the result."""
+    first, second = draw_pair(random, held_out=held_out)
     name, thing = random.choice(NAMES), random.choice(THINGS)
-    question = word_problem_text(name, thing, first, second)
+    question = format_word_problem(name, thing, first, second)
     return Example(question=question, answer=f"{first} + {second} = {first + second}")
 
 
 def drill(random: Random) -> list[Example]:
-    """Bare sums, as many to a row as are worth it."""
-    pairs = [random_pair(random) for _ in range(8)]
+    """Eight bare sums."""
+    pairs = [draw_pair(random) for _ in range(8)]
     return [
         Example(question=f"{first} + {second} =", answer=str(first + second), raw=True)
         for first, second in pairs

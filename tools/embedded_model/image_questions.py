@@ -1,4 +1,4 @@
-"""Questions about pictures: colour, shape, count, yes or no, a short description."""
+"""Questions about images: color, shape, count, presence, a short description."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from dataclasses import replace
 from random import Random
 
 from examples import Example
-from pictures import COLOURS, SHAPES, Scene, draw_scene, random_scene
+from shape_images import COLOURS, SHAPES, Scene, draw_random_scene, draw_scene
 
 
 def about_one_shape(random: Random) -> Example:
     """Colour, shape or description of a single shape."""
-    return _about_one(random, random_scene(random, most=1))
+    return _ask_about_shape(random, draw_random_scene(random, max_things=1))
 
 
 def count_shapes(random: Random) -> Example:
     """How many shapes there are, one to five."""
-    return _count(random, random_scene(random))
+    return _ask_count(random, draw_random_scene(random))
 
 
 def is_there(random: Random) -> Example:
     """Yes or no, half each."""
-    return _is_there(random, random_scene(random, most=3))
+    return _ask_presence(random, draw_random_scene(random, max_things=3))
 
 
 def colour_among(random: Random) -> Example:
     """The colour of one shape among two or three different ones."""
-    return _colour_of(random, _different_shapes(random))
+    return _ask_colour(random, _draw_different_shapes(random))
 
 
 def several_questions(random: Random) -> list[Example]:
     """Three or four questions about one picture, which is shown once."""
     if random.random() < 0.4:
-        scene = random_scene(random, most=1)
-        kinds = [_about_one, _about_one, _is_there, _count]
+        scene = draw_random_scene(random, max_things=1)
+        kinds = [_ask_about_shape, _ask_about_shape, _ask_presence, _ask_count]
     else:
-        scene = _different_shapes(random)
-        kinds = [_colour_of, _colour_of, _is_there, _count]
+        scene = _draw_different_shapes(random)
+        kinds = [_ask_colour, _ask_colour, _ask_presence, _ask_count]
     random.shuffle(kinds)
     examples = [kind(random, scene) for kind in kinds[: random.randint(3, 4)]]
     return [examples[0], *(replace(example, pictures=()) for example in examples[1:])]
@@ -46,7 +46,7 @@ def drill(random: Random) -> list[Example]:
     """Two pictures with one shape each, and its colour and shape in two words."""
     examples = []
     for _ in range(2):
-        scene = random_scene(random, most=1)
+        scene = draw_random_scene(random, max_things=1)
         (shape, colour) = scene.things[0]
         examples.append(Example(question="Color:", answer=colour, pictures=(scene.picture,), raw=True))
         examples.append(Example(question="Shape:", answer=shape, raw=True))
@@ -54,18 +54,20 @@ def drill(random: Random) -> list[Example]:
 
 
 def quiz(random: Random) -> list[Example]:
-    """One picture and five short questions about it, most of them yes or no: a colour, a shape, or both."""
-    scene = random_scene(random, most=random.choice([1, 3]))
+    """One picture and five short questions about it, max_things of them yes or no: a colour, a shape, or both."""
+    scene = draw_random_scene(random, max_things=random.choice([1, 3]))
     examples = []
     for number in range(5):
-        make = random.choice([_is_part_there, _is_part_there, _is_there, _is_there, _count])
+        make = random.choice(
+            [_ask_part_presence, _ask_part_presence, _ask_presence, _ask_presence, _ask_count]
+        )
         pictures = (scene.picture,) if number == 0 else ()
         examples.append(replace(make(random, scene), pictures=pictures, raw=True))
     return examples
 
 
-def _is_part_there(random: Random, scene: Scene) -> Example:
-    """A colour or a shape alone: half of what the answer to "a red circle" hangs on."""
+def _ask_part_presence(random: Random, scene: Scene) -> Example:
+    """Ask for a color or a shape alone: half of the answer to "a red circle"."""
     place = random.randrange(2)
     words = (SHAPES, list(COLOURS))[place]
     present = {thing[place] for thing in scene.things}
@@ -77,20 +79,20 @@ def _is_part_there(random: Random, scene: Scene) -> Example:
 
 
 def list_things(random: Random) -> list[Example]:
-    """One picture: how many things, the colour of one, and at last the whole list, row by row."""
+    """One image: the number of shapes, the color of one, and finally the whole list, row by row."""
     shapes = random.sample(SHAPES, 4)[: random.randint(1, 4)]
     scene = draw_scene(random, [(shape, random.choice(list(COLOURS))) for shape in shapes])
-    order = sorted(range(len(shapes)), key=lambda place: (scene.spots[place][1] // 10, scene.spots[place][0]))
+    order = sorted(range(len(shapes)), key=lambda place: (scene.boxes[place][1] // 10, scene.boxes[place][0]))
     listed = ", ".join(" ".join(reversed(scene.things[place])) for place in order)
-    examples = [_count(random, scene), _colour_of(random, scene), _colour_of(random, scene)]
+    examples = [_ask_count(random, scene), _ask_colour(random, scene), _ask_colour(random, scene)]
     random.shuffle(examples)
     rest = [replace(example, pictures=()) for example in examples[1:]]
     return [examples[0], *rest, Example(question="List the shapes.", answer=listed)]
 
 
 def few_letters(random: Random) -> list[Example]:
-    """The colour and the shape of a single thing as a letter of two to four choices; shown once, asked both ways."""
-    scene = random_scene(random, most=1)
+    """The color and the shape of a single thing as a letter of two to four choices, about one image."""
+    scene = draw_random_scene(random, max_things=1)
     examples = []
     for place, words in enumerate((SHAPES, list(COLOURS))):
         answer = scene.things[0][place]
@@ -103,12 +105,12 @@ def few_letters(random: Random) -> list[Example]:
     return [examples[0], replace(examples[1], pictures=())]
 
 
-def _different_shapes(random: Random) -> Scene:
+def _draw_different_shapes(random: Random) -> Scene:
     shapes = random.sample(SHAPES, random.randint(2, 3))
     return draw_scene(random, [(shape, random.choice(list(COLOURS))) for shape in shapes])
 
 
-def _about_one(random: Random, scene: Scene) -> Example:
+def _ask_about_shape(random: Random, scene: Scene) -> Example:
     (shape, colour) = scene.things[0]
     spelling = random.choice(["colour", "color"])
     kind = random.randrange(5)
@@ -123,14 +125,14 @@ def _about_one(random: Random, scene: Scene) -> Example:
     return _ask(scene, phrase, f"{article} {colour} {shape}")
 
 
-def _count(random: Random, scene: Scene) -> Example:
+def _ask_count(random: Random, scene: Scene) -> Example:
     phrase = random.choice(
         ["How many shapes are there?", "How many shapes are in the picture?", "Count the shapes."]
     )
     return _ask(scene, phrase, str(len(scene.things)))
 
 
-def _is_there(random: Random, scene: Scene) -> Example:
+def _ask_presence(random: Random, scene: Scene) -> Example:
     wanted = random.choice(scene.things)
     if random.random() < 0.5:
         while wanted in scene.things:
@@ -142,7 +144,7 @@ def _is_there(random: Random, scene: Scene) -> Example:
     return _ask(scene, phrase.format(a=article, c=colour, s=shape), present)
 
 
-def _colour_of(random: Random, scene: Scene) -> Example:
+def _ask_colour(random: Random, scene: Scene) -> Example:
     shape, colour = random.choice(scene.things)
     spelling = random.choice(["colour", "color"])
     return _ask(scene, f"What {spelling} is the {shape}?", colour)
@@ -150,7 +152,7 @@ def _colour_of(random: Random, scene: Scene) -> Example:
 
 def colour_letter(random: Random) -> Example:
     """The colour of a single shape as a letter of four choices."""
-    scene = random_scene(random, most=1)
+    scene = draw_random_scene(random, max_things=1)
     choices = random.sample(list(COLOURS), 4)
     colour = scene.things[0][1]
     if colour not in choices:

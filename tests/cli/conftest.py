@@ -10,7 +10,7 @@ import pytest
 from tests.making import right_answers
 
 from assay import models
-from assay.cli.app import call
+from assay.cli.app import run_command_line
 from assay.testing import ScriptedModel
 
 
@@ -31,7 +31,7 @@ def assay_command(workspace: Path, capsys: pytest.CaptureFixture[str]) -> Assay:
 
     def run(*arguments: str) -> Called:
         capsys.readouterr()
-        code = call(list(arguments))
+        code = run_command_line(list(arguments))
         out, err = capsys.readouterr()
         return Called(code, out, err)
 

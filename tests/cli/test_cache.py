@@ -22,15 +22,18 @@ def test_the_cache_is_listed_and_has_a_place(assay_command: Assay, assay_home: P
     called = assay_command("cache", "ls")
     assert called.code == 0
     assert "scripted" in called.out
-    assert called.err.startswith("6 answers")
+    assert called.err.startswith("6 responses")
     assert assay_command("cache", "path").out == f"{assay_home / 'cache.sqlite'}\n"
     document = json.loads(assay_command("cache", "ls", "--json").out)
     assert [(model["model"], model["responses"]) for model in document["models"]] == [("scripted", 6)]
 
 
 def test_what_is_pruned_is_asked_again(assay_command: Assay, scripted: ScriptedModel) -> None:
-    assert assay_command("cache", "prune", "--model", "scripted", "--dry_run").out == "6 answers would go\n"
-    assert assay_command("cache", "prune", "--older_than", "1d").out == "0 answers gone\n"
+    assert (
+        assay_command("cache", "prune", "--model", "scripted", "--dry_run").out
+        == "6 responses would be removed\n"
+    )
+    assert assay_command("cache", "prune", "--older_than", "1d").out == "0 responses removed\n"
     again = ["run", "--model", "scripted", "tasks/one.yaml", "--output_path", "out"]
     assert json.loads(assay_command("cache", "prune", "--all", "--json").out)["responses"] == 6
     asked = len(scripted.asked)

@@ -105,7 +105,7 @@ def test_a_data_root_serves_the_dataset(workspace: Path, assay_command: Assay) -
     folder.mkdir(parents=True)
     (folder / "test.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n')
     write_task(workspace, dataset_path="org/sums", dataset_kwargs=None, doc_to_text="{{qestion}}")
-    assert "not checked: the dataset `org/sums` is not here" in assay_command("check", "sums.yaml").out
+    assert "not checked: dataset `org/sums` is not available" in assay_command("check", "sums.yaml").out
     out = assay_command("check", "sums.yaml", "--data_root", "hub").out
     assert "names `qestion`" in out
     assert "not checked" not in out

@@ -121,7 +121,7 @@ def test_broken_and_hidden_task_files_are_mentioned(workspace: Path, assay_comma
     (workspace / "tasks" / "bad.yaml").write_text("task: [\n")
     code, out, err = assay_command("ls", "tasks", "--include_path", "tasks")
     assert code == 0
-    assert "bad.yaml cannot be read" in err
+    assert "cannot read tasks/bad.yaml" in err
     assert "`quickstart_copy` is defined twice" in err
     assert "warning" not in out
 
@@ -218,7 +218,7 @@ def test_plan_counts_and_says_where(assay_command: Assay) -> None:
     for name in QUICKSTART:
         assert f"quickstart_{name}" in out
     assert "30 documents" in out
-    assert "requests to `embedded`; would be stored in assay-runs/embedded-quickstart-" in out
+    assert "requests to `embedded`; results folder: assay-runs/embedded-quickstart-" in out
     assert "no problems found" in out
     assert not Path("assay-runs").exists()
 
@@ -261,7 +261,7 @@ def test_what_a_dialogue_asks_is_counted_with_its_first_round(workspace: Path, a
     plan = json.loads(assay_command("plan", path, "--json").out)
     assert plan["tasks"]["guessing"]["requests"] == {"generate": 8}
     assert plan["tasks"]["guessing"]["at_least"] is True
-    assert "the answer decides what is asked next" in assay_command("show", path).out
+    assert "later rounds depend on the answers" in assay_command("show", path).out
     assert json.loads(assay_command("show", path, "-n", "1", "--json").out)[0]["dialogue"] is True
 
 
@@ -270,8 +270,8 @@ def test_a_dialogue_that_cannot_go_on_is_found_in_the_plan(workspace: Path, assa
     path = write_guessing(workspace, helpers=helpers, doc_to_visual=None, process_results=None)
     code, out, err = assay_command("plan", str(path))
     assert (code, out) == (2, "")
-    assert "`doc_to_text` is not told of the rounds before" in err
-    assert "it must take previous_output, round_idx, previous_round_info" in err
+    assert "`doc_to_text` does not accept arguments about previous rounds" in err
+    assert "it needs the arguments previous_output, round_idx, previous_round_info" in err
 
 
 def test_long_names_are_not_cut(workspace: Path, assay_command: Assay) -> None:
@@ -322,7 +322,7 @@ def test_a_run_on_a_terminal_draws_bars_and_ends_with_the_table(workspace: Path)
 def test_prompts_of_a_judged_task_are_shown_without_a_judge(workspace: Path, assay_command: Assay) -> None:
     path = write_task(workspace, metric_list=[{"metric": "right", "judge": {"kind": "binary"}}])
     assert assay_command("show", str(path)).code == 0
-    assert "none is named" in assay_command("plan", str(path)).err
+    assert "needs a judge" in assay_command("plan", str(path)).err
 
 
 HEARD = "def hear(doc):\n    return {'type': 'audio', 'array': [0.0] * 16, 'sampling_rate': 16000}\n"
@@ -343,6 +343,6 @@ def test_a_task_the_default_model_cannot_answer_is_shown_all_the_same(
 def test_options_that_reach_no_prompt_are_noted(workspace: Path, assay_command: Assay) -> None:
     seen = "from PIL import Image\n\n\ndef look(doc):\n    return [Image.new('RGB', (8, 8))]\n"
     path = write_task(workspace, helpers=seen, doc_to_visual=Function("utils.look"))
-    said = "sums: chat models get only the media and the question, so --num_fewshot changes nothing"
+    said = "sums: chat models get only the media and the question, so --num_fewshot has no effect"
     assert said in "".join(assay_command("plan", str(path), "--num_fewshot", "2")[1:])
     assert "changes nothing" not in "".join(assay_command("plan", str(path))[1:])

@@ -30,7 +30,7 @@ def test_a_comparison_is_a_table_with_warnings_and_flips(
     assert called.code == 0
     assert "-72.50" in called.out and "worse" in called.out
     assert "warning: prompts: system instruction: none and What is 3 + 1?" in called.out
-    assert "flipped documents: 29, 0 of them for the better" in called.out
+    assert "29 changed documents, 0 of them improved" in called.out
     assert "19 more" in called.out
     assert Path("forest.svg").read_text().startswith("<svg")
     assert "\x1b" not in called.out
@@ -47,7 +47,7 @@ def test_json_has_everything(assay_command: Assay, two_runs: tuple[str, str]) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["compare", "one"], "it takes two runs"),
+        (["compare", "one"], "two or more runs are required"),
         (["compare", "one", "two"], "no runs in"),
     ],
 )

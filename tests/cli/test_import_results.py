@@ -11,7 +11,7 @@ from tests.cli.conftest import Assay
 from tests.making import write_choices, write_task, write_texts
 
 import assay
-from assay.core.errors import BadData, UnknownName
+from assay.core.errors import DatasetError, UnknownName
 from assay.engine.results.import_results import import_results
 from assay.viewer.exports.lmms_eval import write_lmms_eval
 
@@ -112,7 +112,7 @@ def test_nothing_half_imported_is_left(exported: Path) -> None:
     row = json.loads(lines[0])
     row["arguments"] = {"gen_args_0": {}, "gen_args_1": 3}
     file.write_text("\n".join([json.dumps(row), *lines[1:]]))
-    with pytest.raises(BadData, match="is not as lm-eval or lmms-eval write it") as caught:
+    with pytest.raises(DatasetError, match="has an unexpected format") as caught:
         import_results(exported)
     assert caught.value.where.endswith(".jsonl")
     assert not [path for path in Path("assay-runs").iterdir() if not path.name.startswith(".")]
@@ -120,7 +120,7 @@ def test_nothing_half_imported_is_left(exported: Path) -> None:
 
 @pytest.mark.parametrize("place", ["nowhere", "."])
 def test_a_place_without_results_is_said(workspace: Path, place: str) -> None:
-    with pytest.raises(UnknownName, match=r"holds no results|is not there"):
+    with pytest.raises(UnknownName, match=r"contains no results|does not exist"):
         import_results(place)
 
 

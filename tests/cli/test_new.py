@@ -86,14 +86,14 @@ def test_a_new_plugin_passes_its_own_contract(assay_command: Assay, kind: str) -
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["task", "mine"], "no data was named"),
-        (["task", "my-task", "--from", "names.csv"], "`my-task` cannot be a name here"),
-        (["task", "mine", "--from", "none.csv"], "there is no file `none.csv`"),
-        (["task", "mine", "--from", "notes.txt"], "no kind of file that is known"),
-        (["task", "mine", "--from", "names.csv", "--split", "dev"], "there is no split `dev`"),
-        (["task", "mine", "--from", "names.csv", "--question", "q"], "there is no column `q`"),
+        (["task", "mine"], "missing option: --from"),
+        (["task", "my-task", "--from", "names.csv"], "invalid name `my-task`"),
+        (["task", "mine", "--from", "none.csv"], "file not found: `none.csv`"),
+        (["task", "mine", "--from", "notes.txt"], "unknown file type"),
+        (["task", "mine", "--from", "names.csv", "--split", "dev"], "no split `dev`"),
+        (["task", "mine", "--from", "names.csv", "--question", "q"], "no column `q`"),
         (["task", "mine", "--from", "names.csv", "--type", "multiple_choice"], "needs more columns"),
-        (["model", "class"], "`class` cannot be a name here"),
+        (["model", "class"], "invalid name `class`"),
     ],
 )
 def test_what_cannot_be_written_is_said_and_nothing_is(
@@ -109,6 +109,6 @@ def test_nothing_is_written_over(assay_command: Assay) -> None:
     Path("mine").mkdir()
     Path("mine/utils.py").write_text("precious")
     called = assay_command("new", "task", "mine", "--from", "names.csv")
-    assert called.code == 2 and "`mine/utils.py` is there already" in called.err
+    assert called.code == 2 and "`mine/utils.py` already exists" in called.err
     assert Path("mine/utils.py").read_text() == "precious"
     assert not Path("mine/mine.yaml").exists()

@@ -10,8 +10,8 @@ from tests.cli.conftest import Assay
 from tests.making import make_model, write_task
 
 import assay
-from assay.store.sheets import SheetSource
-from assay.viewer.comparison.planning import PowerOptions, plan_power
+from assay.store.documents.score_tables import ScoreTableSource
+from assay.viewer.analysis.power import PowerOptions, analyse_power
 from assay.viewer.comparison.sources import open_source
 
 
@@ -73,7 +73,7 @@ def test_repeats_of_a_pilot_tell_what_sampling_adds(tmp_path: Path) -> None:
     sampled = {"until": ["\n"], "do_sample": True, "temperature": 1.0}
     task = str(write_task(tmp_path, "sums", rows, repeats=8, generation_kwargs=sampled))
 
-    def pilot(place: str, seed: int) -> SheetSource:
+    def pilot(place: str, seed: int) -> ScoreTableSource:
         right = np.random.default_rng(seed).random((400, 8)) < chances[:, None]
         model = make_model(
             lambda asked: str(asked.document + 1) if right[asked.document, asked.repeat] else "no"
@@ -84,11 +84,11 @@ def test_repeats_of_a_pilot_tell_what_sampling_adds(tmp_path: Path) -> None:
     sources = [pilot("a", 1), pilot("b", 2)]
     within = float((chances * (1 - chances)).mean())
     for repeats in (1, 8):
-        (row,) = plan_power(sources, PowerOptions(repeats=repeats))
+        (row,) = analyse_power(sources, PowerOptions(repeats=repeats))
         wanted = 100 * (2 * within / repeats) ** 0.5  # equally good on every document: all of it is sampling
         assert row.spread == pytest.approx(wanted, rel=0.1)
         assert "8 and 8 answers" in row.how
-    (alone,) = plan_power(sources[:1], PowerOptions(repeats=8, correlation=0.0))
+    (alone,) = analyse_power(sources[:1], PowerOptions(repeats=8, correlation=0.0))
     assert alone.spread == pytest.approx(100 * (2 * (chances.var() + within / 8)) ** 0.5, rel=0.1)
 
 
@@ -96,8 +96,8 @@ def test_repeats_of_a_pilot_tell_what_sampling_adds(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--power", "80"], "80 is not between 0 and 1"),
-        (["--effect", "-1"], "above 0"),
-        (["--repeats", "0"], "at least one answer"),
+        (["--effect", "-1"], "greater than 0"),
+        (["--repeats", "0"], "at least one repeat"),
     ],
 )
 def test_mistakes_are_said(assay_command: Assay, arguments: list[str], said: str) -> None:

@@ -271,7 +271,7 @@ def test_a_run_with_failures_says_so_with_its_exit_code(
     monkeypatch.setattr(scripted, "_answers", lambda request: failure if request.document == 0 else "1")
     called = assay_command(*RUN, "tasks/one.yaml", "--output_path", "out")
     assert called.code == 1
-    assert "error: 1 of 6 requests failed, more than the 1% that --max_failures allows" in called.err
+    assert "error: 1 of 6 requests failed, more than --max_failures allows (1%)" in called.err
     assert "exact_match" in called.out
     assert written(Path("out/scripted")), "what there is, is written"
 

@@ -10,8 +10,8 @@ from tests.cli.conftest import Assay
 from tests.making import right_answers, write_task
 
 from assay.core.responses import Failure
-from assay.store.finding import list_runs
-from assay.store.journal import FILE_NAME, Journal
+from assay.store.journal.journal import JOURNAL_FILE, Journal
+from assay.store.runs.lookup import list_runs
 from assay.testing import ScriptedModel
 
 RUN = ["run", "--model", "scripted", "tasks/one.yaml"]
@@ -54,17 +54,17 @@ def test_runs_are_json_for_machines(assay_command: Assay) -> None:
 def test_a_damaged_run_is_listed_shown_and_repaired(assay_command: Assay, scripted: ScriptedModel) -> None:
     assay_command(*RUN, "--no_cache")
     folder = only_run()
-    data = bytearray((folder / FILE_NAME).read_bytes())
+    data = bytearray((folder / JOURNAL_FILE).read_bytes())
     data[-3000:] = b"\xff" * 3000
-    (folder / FILE_NAME).write_bytes(data)
+    (folder / JOURNAL_FILE).write_bytes(data)
     assert "damaged" in assay_command("runs").out
     shown = assay_command("runs", "show", "latest")
     assert shown.code == 0
     assert "assay runs repair" in shown.err
     repaired = assay_command("runs", "repair", "latest")
     assert repaired.code == 0
-    assert "answers kept; the damaged file is now" in repaired.out
-    assert assay_command("runs", "repair", "latest").out == f"nothing is damaged in {folder}\n"
+    assert "; the damaged file was moved to" in repaired.out
+    assert assay_command("runs", "repair", "latest").out == f"no damage found in {folder}\n"
     assert json.loads(assay_command("runs", "repair", "latest", "--json").out)["damaged"] is False
     assert "unfinished" in assay_command("runs").out
     called = assay_command("resume", "latest")
@@ -103,12 +103,12 @@ def test_a_run_is_removed_and_what_is_not_assays_stays(assay_command: Assay) -> 
 
 def test_a_run_that_is_being_written_is_not_removed(assay_command: Assay) -> None:
     assay_command(*RUN)
-    journal = Journal.create(only_run())
+    journal = Journal.open_for_writing(only_run())
     called = assay_command("runs", "rm", "latest", "--yes")
     journal.close()
     assert called.code == 2
-    assert "is being written by process" in called.err
-    assert (only_run() / FILE_NAME).exists()
+    assert "is locked by process" in called.err
+    assert (only_run() / JOURNAL_FILE).exists()
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_run_is_repeated_exactly(assay_command: Assay, scripted: ScriptedModel
     word = folder.name if given == "run" else str(folder / "manifest.json")
     called = assay_command("run", "--from", word, "--output_path", "again")
     assert called.code == 0, called.err
-    assert "not as in" in called.err
+    assert "overrides options of" in called.err
     assert "--output_path" in called.err
     assert sorted(request.id for request in scripted.asked[len(first) :]) == sorted(first)
     (again,) = list_runs(["again"])
@@ -207,7 +207,7 @@ def test_a_run_is_repeated_exactly(assay_command: Assay, scripted: ScriptedModel
 def test_flags_beside_it_count_and_are_said(assay_command: Assay, scripted: ScriptedModel) -> None:
     assay_command(*RUN, "--limit", "3")
     called = assay_command("run", "--from", "latest", "--limit", "2", "--json")
-    assert "not as in latest: --limit\n" in called.err
+    assert "overrides options of latest: --limit\n" in called.err
     assert json.loads(called.out)["n-samples"]["one"]["effective"] == 2
 
 
@@ -217,7 +217,7 @@ def test_what_changed_since_is_said(workspace: Path, assay_command: Assay) -> No
     called = assay_command("run", "--from", "latest")
     assert called.code == 0
     assert (
-        "not as in latest: settings: one: generation settings changed: temperature, do_sample, max_gen_toks"
+        "changed since latest: settings: one: generation settings changed: temperature, do_sample, max_gen_toks"
         in called.err
     )
 
@@ -266,7 +266,7 @@ def test_refresh_asks_again_replaces_and_keeps_the_old_journal(
 def test_a_data_folder_that_is_not_there_is_refused(assay_command: Assay) -> None:
     called = assay_command(*RUN, "--data_root", "nowhere")
     assert called.code == 2
-    assert "the data folder `nowhere` is not there" in called.err
+    assert "the data folder `nowhere` does not exist" in called.err
 
 
 def test_a_bare_folder_name_is_a_folder_of_tasks(assay_command: Assay) -> None:
@@ -284,7 +284,7 @@ def test_a_run_is_exported_to_standard_output_or_a_file(workspace: Path, assay_c
     assert called.code == 0, called.err
     assert [json.loads(line)["document"] for line in called.out.splitlines()] == [0, 1, 2, 3, 4, 5]
     called = assay_command("export", "latest", "--format", "csv", "-o", "out/documents.csv")
-    assert (called.code, called.out, called.err) == (0, "", "written out/documents.csv\n")
+    assert (called.code, called.out, called.err) == (0, "", "wrote out/documents.csv\n")
     assert (workspace / "out" / "documents.csv").read_text().startswith("task,document,filter")
 
 

@@ -13,7 +13,7 @@ from tests.making import ROWS, Function, write_choices, write_task
 from assay import models
 from assay.core.errors import MissingPackage
 from assay.core.responses import Failure
-from assay.store.finding import list_runs
+from assay.store.runs.lookup import list_runs
 from assay.testing import ScriptedModel
 
 RUN = ["run", "--model", "scripted", "tasks/one.yaml", "--no_cache"]
@@ -89,9 +89,9 @@ def test_a_changed_filter_is_applied_and_named(tasks: Path, assay_command: Assay
     assert called.code == 0, called.err
     assert "0.0000   1.0000" in called.out
     assert "changed since the run: one: filter none" in called.out
-    assert "kept as scoring 1" in called.err
+    assert "stored as scoring 1" in called.err
     again = assay_command("score", "latest", "--dry_run")
-    assert "nothing was kept" in again.err
+    assert "nothing stored" in again.err
     (summary,) = list_runs()
     assert [path.name for path in (summary.folder / "scorings").iterdir()] == ["1"]
 
@@ -104,7 +104,7 @@ def test_nothing_changed_gives_the_same_numbers_and_says_so(
     assay_command("run", "--model", "scripted", "tasks/one.yaml", "--no_cache")
     no_model()
     called = assay_command("score", "latest")
-    assert "filters, metrics and helpers are as they were" in called.out
+    assert "filters, metrics and helpers are unchanged" in called.out
 
 
 def test_other_filters_and_metrics_may_be_tried(tasks: Path, assay_command: Assay, no_model: Any) -> None:
@@ -154,7 +154,7 @@ def test_answers_to_other_prompts_are_not_scored(tasks: Path, assay_command: Ass
     write_task(tasks, "one", doc_to_text="Q: {{question}}")
     called = assay_command("score", "latest")
     assert called.code == 2
-    assert "6 of 6 documents of `one` are asked otherwise now" in called.err
+    assert "6 of 6 documents of `one` have other prompts" in called.err
     (summary,) = list_runs()
     assert not list((summary.folder / "scorings").iterdir()), "nothing half-made is left"
 
@@ -202,7 +202,7 @@ def test_a_run_that_nothing_happened_to_is_sound(tasks: Path, assay_command: Ass
     write_task(tasks, "one", num_fewshot=2)
     assay_command(*RUN)
     called = assay_command("verify", "latest")
-    assert (called.code, called.out) == (0, "6 documents, 6 requests rendered: nothing drifted\n")
+    assert (called.code, called.out) == (0, "6 documents, 6 requests rendered: no changes\n")
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
@@ -279,7 +279,7 @@ def test_another_model_under_the_same_name_is_noticed(
     monkeypatch.setattr(scripted, "identify", identify)
     called = assay_command("verify", "latest")
     assert called.code == 3
-    assert "template: the model's `template_sha256`: nothing then, new now" in called.out
+    assert "template: the model's `template_sha256`: nothing before, new now" in called.out
 
 
 def test_a_model_that_is_not_there_leaves_the_rest_checked(
@@ -295,7 +295,7 @@ def test_a_model_that_is_not_there_leaves_the_rest_checked(
     called = assay_command("verify", "latest")
     assert called.code == 0, called.err
     assert "not checked: the model and its template: the model `scripted` needs the package" in called.out
-    assert "nothing drifted" in called.out
+    assert "no changes" in called.out
 
 
 def test_only_kinds_of_drift_can_be_ignored(tasks: Path, assay_command: Assay) -> None:

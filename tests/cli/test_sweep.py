@@ -30,7 +30,7 @@ def sweep(workspace: Path) -> str:
 def test_a_dry_run_counts_and_starts_nothing(assay_command: Assay, sweep: str) -> None:
     called = assay_command("sweep", sweep, "--dry_run")
     assert called.code == 0, called.err
-    assert "4 of 4 runs to do: 12 documents, at most 12 requests" in called.out
+    assert "4 of 4 runs remaining: 12 documents, at most 12 requests" in called.out
     assert not Path("assay-runs").exists()
 
 
@@ -127,7 +127,7 @@ def test_a_sweep_that_is_stopped_goes_on_when_repeated(workspace: Path, sweep: s
         time.sleep(0.05)
     os.kill(stopped.pid, signal.SIGTERM)
     _, said = stopped.communicate(timeout=60)
-    assert stopped.returncode == 130 and "to go on" in said
+    assert stopped.returncode == 130 and "To continue" in said
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert all(run["finished"] for run in json.loads(done.stdout)["runs"])

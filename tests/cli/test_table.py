@@ -8,7 +8,7 @@ import pytest
 from tests.making import make_model, write_task
 
 import assay
-from assay.cli.app import call
+from assay.cli.app import run_command_line
 
 
 @pytest.fixture
@@ -21,11 +21,11 @@ def folder(workspace: Path) -> Path:
 
 
 def test_a_table_is_printed_or_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["table", "first", "second"]) == 0
+    assert run_command_line(["table", "first", "second"]) == 0
     printed = capsys.readouterr().out
     assert "1.0000" in printed
     assert printed.splitlines()[0].split() == ["task", "metric", "first", "second"]
-    assert call(["table", "first", "second", "--format", "md", "-o", "deep/table.md"]) == 0
+    assert run_command_line(["table", "first", "second", "--format", "md", "-o", "deep/table.md"]) == 0
     assert (folder / "deep" / "table.md").read_text("utf-8").startswith("| task | metric | first | second |")
     assert capsys.readouterr().out == ""
 
@@ -33,19 +33,19 @@ def test_a_table_is_printed_or_written(folder: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--format", "word"], "no format is called `word`"),
-        (["--error", "much"], "`much` does not stand behind a number"),
-        (["--tasks", "other"], "no run has a number of `other`"),
+        (["--format", "word"], "unknown format `word`"),
+        (["--error", "much"], "invalid value `much`"),
+        (["--tasks", "other"], "no run has a score for `other`"),
         (["-o", "."], "is a folder"),
     ],
 )
 def test_a_mistake_is_explained(
     folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
-    assert call(["table", "first", *words]) == 2
+    assert run_command_line(["table", "first", *words]) == 2
     assert said in capsys.readouterr().err
 
 
 def test_a_run_that_is_not_there_is_a_mistake(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["table", "third"]) == 2
+    assert run_command_line(["table", "third"]) == 2
     assert "`third`" in capsys.readouterr().err

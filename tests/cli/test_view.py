@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.cli.app import call
+from assay.cli.app import run_command_line
 from assay.core.installation import format_install_command
 from assay.viewer.web import server
 
@@ -18,14 +18,14 @@ def test_a_port_that_is_taken_is_said(workspace: Path, capsys: pytest.CaptureFix
         taken.bind((server.HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert call(["view", "--no_browser", "--port", str(port)]) == 2
+        assert run_command_line(["view", "--no_browser", "--port", str(port)]) == 2
     said = capsys.readouterr().err
-    assert f"port {port} cannot be used" in said and "--port" in said
+    assert f"cannot use port {port}" in said and "--port" in said
 
 
 def test_a_run_that_is_not_there_is_said(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("uvicorn")
-    assert call(["view", "--no_browser", "nothing-like-it"]) == 2
+    assert run_command_line(["view", "--no_browser", "nothing-like-it"]) == 2
     assert "there are no runs" in capsys.readouterr().err
 
 
@@ -33,5 +33,5 @@ def test_a_missing_extra_is_named(
     workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(server, "find_spec", lambda name: None)
-    assert call(["view", "--no_browser"]) == 2
+    assert run_command_line(["view", "--no_browser"]) == 2
     assert format_install_command("viewer") in capsys.readouterr().err

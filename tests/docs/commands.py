@@ -89,7 +89,7 @@ def _check_assay(arguments: list[str], whole: bool) -> None:
         if name.isupper():
             return  # `assay COMMAND --help`
         if found is None:
-            raise NotValid(f"no command is called `{name}`")
+            raise NotValid(f"unknown command `{name}`")
         command = found
     _parse(command, arguments, whole, context)
 

@@ -89,4 +89,5 @@ def _print(verification: Verification, drifts: list[ManifestChange]) -> None:
         click.secho("warning: ", fg="yellow", nl=False)
         click.echo(escape_control_characters(what))
     rendered = f"{verification.documents} documents, {verification.requests} requests rendered"
-    click.echo(f"{rendered}: {'no changes' if not drifts else f'{len(drifts)} changes'}")
+    count = f"{len(drifts)} change{'' if len(drifts) == 1 else 's'}" if drifts else "no changes"
+    click.echo(f"{rendered}: {count}")

@@ -71,7 +71,7 @@ def test_each_step_is_shown_with_what_it_was_given(run: Any) -> None:
     assert [step.values for step in own.steps] == [("Word8",), ("WORD8",), own.answers, own.answers]
     assert [step.name for step in own.steps] == ["regex", "custom", "custom", "take_first"]
     assert own.steps[1].arguments == "filter_fn=loud"
-    assert "the task's own code" in own.steps[1].note
+    assert "custom filter of the task" in own.steps[1].note
     assert "looks at all documents of the task together" in own.steps[2].note
     assert own.steps[0].note == own.steps[3].note == ""
 
@@ -89,7 +89,7 @@ def test_of_a_run_that_kept_nothing_only_what_is_certain_is_said(run: Any) -> No
     )
     assert own.steps[0].values == ("Word8",)
     assert [step.values for step in own.steps[1:]] == [None, None, None]
-    assert "was not kept" in own.steps[1].note
+    assert "is not stored" in own.steps[1].note
     assert built_in.steps[-1].values == ("word8",)
 
 
@@ -102,6 +102,6 @@ def test_what_was_thought_is_cut_out_at_the_end(workspace: Path) -> None:
     (trace,) = traces(run, 0).values()
     assert [(step.name, step.values) for step in trace.steps] == [
         ("take_first", ("<think>hm</think> 4",)),
-        ("thoughts cut out", ("4",)),
+        ("reasoning removed", ("4",)),
     ]
     assert trace.answers == ("4",)

@@ -107,6 +107,7 @@ class _RunStream:
             dialogue_limit=2 * CHUNK_SIZE,
             rounds=self.stops,
         )
+        self.has_media = any(planned.has_media for planned in plan.tasks.values())
         self.media = MediaPrefetcher(plan.spec.media_memory_mb * 2**20, plan.model)
         self.media_archive = MediaArchive(journal.path.parent, plan.spec.keep_media_mb)
         # requests to responses
@@ -200,15 +201,19 @@ class _RunStream:
     async def _queue_chunk(self, planned: PlannedTask, chunk: list[OpenDocument]) -> None:
         """Append documents and requests to the journal, answer known requests, queue the others."""
         self._append_documents(chunk)
-        await self.media_archive.save(chunk)
+        if planned.has_media:
+            await self.media_archive.save(chunk)
         if len(self.writes) > MAX_PENDING_WRITES:  # a resumed run with nothing to ask waits nowhere else
             await self._flush()
         await self.open_documents.add(planned.task.name, len(chunk))
         self._hold_judge_media(planned, chunk)
         complete, pending = self._look_up(chunk)
+        if planned.has_media:
+            pending = self._share_media(chunk, pending)
         await self._advance(planned.task.name, complete)
         await self.backlog.put(pending)
-        await self.media.wait_for_memory(self.backlog)
+        if planned.has_media:
+            await self.media.wait_for_memory(self.backlog)
 
     def _hold_judge_media(self, planned: PlannedTask, chunk: Sequence[OpenDocument]) -> None:
         """Keep media for LLM judges that see them: within the memory budget, unless documents wait for each other."""
@@ -232,7 +237,6 @@ class _RunStream:
         complete: list[OpenDocument] = []
         reused = 0
         in_flight = self.in_flight
-        has_media = False
         for document, fingerprints in zip(chunk, new, strict=True):
             requests = document.requests
             for index, fingerprint in enumerate(fingerprints, start=len(requests) - len(fingerprints)):
@@ -247,10 +251,14 @@ class _RunStream:
                     pending.append(requests[index])
             if document.missing == 0:
                 complete.append(document)
-            document.requests = strip_media(requests)
-            has_media = has_media or document.requests is not requests
         self.progress.cached += reused
-        return complete, self.media.share(pending) if has_media else pending
+        return complete, pending
+
+    def _share_media(self, chunk: Sequence[OpenDocument], pending: Sequence[Request]) -> Sequence[Request]:
+        """Prefetch the media of pending requests; documents, which wait for responses, release theirs."""
+        for document in chunk:
+            document.requests = strip_media(document.requests)
+        return self.media.share(pending)
 
     def _append_documents(self, chunk: Sequence[OpenDocument]) -> None:
         rows = [(one.document, one.target, one.requests, one.fingerprints) for one in chunk]
@@ -269,7 +277,8 @@ class _RunStream:
             await ask(self.plan.model, self.backlog, self._receive, self.account.admit)
 
     def _receive(self, outcome: Outcome) -> None:
-        self.media.release(outcome.request_id)
+        if self.has_media:
+            self.media.release(outcome.request_id)
         arrived = self.arrived
         if not arrived:
             self.arrival.set()
@@ -351,7 +360,7 @@ class _RunStream:
                 return
             self._append_documents(waiting)
             documents, pending = self._look_up(waiting)
-            await self.backlog.put_first(pending)
+            await self.backlog.put_first(self._share_media(waiting, pending))
 
     async def _judge_when_ready(self, task: str, documents: list[OpenDocument]) -> None:
         """Judge documents now, or hold them until all documents of their task are complete."""

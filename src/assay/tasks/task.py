@@ -1,7 +1,8 @@
-"""`render_requests`: a document and its examples become requests.
+"""Render documents and their few-shot examples to requests.
 
-Rendering is one pass in document order, because few-shot sampling is; a pass can be repeated and gives the same
-requests every time.
+A pass renders documents in order, because few-shot sampling depends on the order. Every pass gives the same requests.
+Most tasks ask in plain text and run no code of their own: `compile_plain_requests` looks up their fields once and not
+again for each document.
 """
 
 from __future__ import annotations
@@ -32,41 +33,41 @@ Fields = Mapping[str, Any]
 
 
 class RenderingPass:
-    """One pass over a task, in document order: few-shot sampling remembers where it is."""
+    """One pass over the documents of a task, in order. Holds the state of few-shot sampling."""
 
-    def __init__(self, task: Task, shots: Callable[[Fields], list[Turn]]) -> None:
+    def __init__(self, task: Task, examples: Callable[[Fields], list[Turn]]) -> None:
         self._task = task
-        self._shots = shots
-        self._make: Callable[[Document], tuple[Request, ...]] | None = None
+        self._draw_examples = examples
+        self._render: Callable[[Document], tuple[Request, ...]] | None = None
 
     def render_requests(self, document: Document) -> tuple[Request, ...]:
-        """What is asked about a document."""
+        """Render the requests of a document."""
         if (
-            self._make is None
-        ):  # chosen here, because a task that cannot be rendered is its documents' failure
-            self._make = self._task.compile_plain_requests(self._shots) or self._render_requests
-        return self._make(document)
+            self._render is None
+        ):  # created here, so that an error in a field fails the document and not the run
+            self._render = self._task.compile_plain_requests(self._draw_examples) or self._render_requests
+        return self._render(document)
 
     def _render_requests(self, document: Document) -> tuple[Request, ...]:
         fields = self._task.copy_for_code(document.fields)
-        return tuple(self._task._requests(document, fields, self._shots(fields)))
+        return tuple(self._task._requests(document, fields, self._draw_examples(fields)))
 
     def skip(self, document: Document) -> bool:
-        """Pass over a document that needs nothing more, drawing what it would have drawn. Always true."""
+        """Skip a document, but draw its few-shot examples to keep the random state. Always returns True."""
         if self._task.runs_task_code:
-            with suppress(Exception):  # a document that cannot be rendered draws as far as it gets
+            with suppress(Exception):  # a document that fails to render draws up to the failure
                 self.render_requests(document)
         else:
-            self._shots(document.fields)
+            self._draw_examples(document.fields)
         return True
 
 
 class Task(TaskDocuments):
-    """One task of a run: its documents, and the requests made of them."""
+    """One task of a run: its documents and their requests."""
 
     @cached_property
     def runs_task_code(self) -> bool:
-        """Whether making a prompt runs functions of the task, which may draw from the global generators."""
+        """Whether rendering a prompt runs task code, which may use the global random generators."""
         spec = self.spec
         makers = (
             spec.doc_to_text,
@@ -76,36 +77,38 @@ class Task(TaskDocuments):
             spec.doc_to_visual,
         )
         more = (spec.doc_to_messages, spec.doc_to_image, spec.doc_to_audio, spec.fewshot.doc_to_text)
-        return any(callable(maker) for maker in (*makers, *more, spec.fewshot.doc_to_target))
+        return any(callable(source) for source in (*makers, *more, spec.fewshot.doc_to_target))
 
     @cached_property
     def copy_for_code(self) -> Callable[[Fields], Fields]:
-        """The fields of a document for its makers: a copy where code that is not ours sees them."""
-        foreign = type(self) is not Task or self.runs_task_code or self.prompt is not None or self.is_dialogue
-        return copy_fields if foreign else _itself
+        """The function that prepares a document's fields for rendering: a copy if task code gets them."""
+        runs_code = (
+            type(self) is not Task or self.runs_task_code or self.prompt is not None or self.is_dialogue
+        )
+        return copy_fields if runs_code else _identity
 
     def compile_plain_requests(
-        self, shots: Callable[[Fields], list[Turn]]
+        self, examples: Callable[[Fields], list[Turn]]
     ) -> Callable[[Document], tuple[Request, ...]] | None:
-        """A quicker way to the same requests, where there is one: no code but ours sees the document."""
-        return compile_plain_requests(self, shots) if self.copy_for_code is _itself else None
+        """Return a faster function for the same requests, or None if task code gets the document."""
+        return compile_plain_requests(self, examples) if self.copy_for_code is _identity else None
 
     @cached_property
     def fewshot(self) -> FewshotExamples:
-        """The examples that precede each question."""
+        """The few-shot examples of the task."""
         return FewshotExamples(self)
 
     @property
     def fewshot_pool(self) -> Sequence[Fields]:
-        """The documents examples are drawn from."""
+        """The documents from which few-shot examples are drawn."""
         return self.fewshot.pool
 
     def start_pass(self) -> RenderingPass:
-        """A pass over the documents. Every pass gives the same requests."""
+        """Start a pass over the documents. Every pass gives the same requests."""
         return RenderingPass(self, self.fewshot.start_sampling())
 
     def render(self) -> Iterator[tuple[Document, tuple[Request, ...]]]:
-        """Every document with its requests, in order."""
+        """Iterate over all documents with their requests, in order."""
         rendering = self.start_pass()
         for document in self.documents():
             yield document, rendering.render_requests(document)
@@ -116,12 +119,12 @@ class Task(TaskDocuments):
         return self.spec.output_type.is_dialogue
 
     def open_dialogue(self, document: Document, first: Generate) -> Dialogue:
-        """The conversation that begins with a document's first question."""
+        """Open the dialogue that starts with a document's first request."""
         return open_dialogue(self, document, first)
 
     @cached_property
     def request_settings(self) -> Settings:
-        """The settings a request carries."""
+        """The settings of a request."""
         return request_settings(self.spec, self.settings)
 
     @cached_property
@@ -137,30 +140,30 @@ class Task(TaskDocuments):
             return lambda fields: None
         return compile_text(prefix, self.columns, has_choices=False, where=self.spec.place("gen_prefix"))
 
-    def _requests(self, document: Document, fields: Fields, shots: list[Turn]) -> Iterator[Request]:
+    def _requests(self, document: Document, fields: Fields, examples: list[Turn]) -> Iterator[Request]:
         spec = self.spec
         task, index = self.name, document.index
         match spec.output_type:
             case OutputType.LOGLIKELIHOOD_ROLLING:
-                prompt = Prompt.of_text(self._as_text(self.target(fields), "doc_to_target"))
+                prompt = Prompt.of_text(self._require_text(self.target(fields), "doc_to_target"))
                 yield RollingLikelihood(task=task, document=index, prompt=prompt)
             case OutputType.LOGLIKELIHOOD:
-                prompt = self._prompts(fields, shots)[0]
-                continuation = self._as_text(self.target(fields), "doc_to_target")
+                prompt = self._build_prompts(fields, examples)[0]
+                continuation = self._require_text(self.target(fields), "doc_to_target")
                 yield Likelihood(task=task, document=index, prompt=prompt, continuation=continuation)
             case OutputType.MULTIPLE_CHOICE:
-                for at, (prompt, continuation) in enumerate(self._pairs(fields, shots)):
+                for choice, (prompt, continuation) in enumerate(self._choice_pairs(fields, examples)):
                     yield Likelihood(
-                        task=task, document=index, index=at, prompt=prompt, continuation=continuation
+                        task=task, document=index, index=choice, prompt=prompt, continuation=continuation
                     )
             case _:
-                prompt = self._prompts(fields, shots)[0]
+                prompt = self._build_prompts(fields, examples)[0]
                 settings = self.request_settings
                 for repeat in range(spec.repeats):
                     yield Generate(task=task, document=index, repeat=repeat, prompt=prompt, settings=settings)
 
-    def _pairs(self, fields: Fields, shots: list[Turn]) -> list[tuple[Prompt, str]]:
-        """(context, continuation) for every choice, then the unconditional ones for mutual information."""
+    def _choice_pairs(self, fields: Fields, examples: list[Turn]) -> list[tuple[Prompt, str]]:
+        """Return (context, continuation) for every choice, then unconditional pairs for mutual information."""
         choices = self.choices(fields)
         if not choices:
             raise TaskError("the document has no choices", where=self.spec.place("doc_to_choice"))
@@ -168,7 +171,7 @@ class Task(TaskDocuments):
         if self.rendering.chat:
             prefix = self.spec.gen_prefix
             delimiter = delimiter if prefix and not prefix[-1].isspace() else ""
-        prompts = self._prompts(fields, shots)
+        prompts = self._build_prompts(fields, examples)
         if self.shape[0]:
             continuation = f"{delimiter}{self.target(fields)}"
             pairs = [(prompt, continuation) for prompt in prompts]
@@ -184,17 +187,17 @@ class Task(TaskDocuments):
     def needs_mutual_information(self) -> bool:
         return any(metric.metric == "acc_mutual_info" for metric in self.spec.metrics)
 
-    def _prompts(self, fields: Fields, shots: list[Turn]) -> list[Prompt]:
-        """One prompt, or one per choice when the choices are the inputs."""
+    def _build_prompts(self, fields: Fields, examples: list[Turn]) -> list[Prompt]:
+        """Return one prompt, or one per choice if the choices are the inputs."""
         if self.is_plain_text:
-            return [Prompt.of_text(self._plain_text(fields, shots))]
+            return [Prompt.of_text(self._plain_text(fields, examples))]
         if self.multimodal.is_active:
-            return self._multimodal_prompts(fields, shots)
+            return self._multimodal_prompts(fields, examples)
         spec = self.spec
         system = join_texts(
             self.rendering.system_instruction, self._make_description(fields) or "", spec.fewshot_delimiter
         )
-        turns = [Turn("system", system), *shots] if system else list(shots)
+        turns = [Turn("system", system), *examples] if system else list(examples)
         prefix = self._make_prefix(fields)
         where = spec.place("doc_to_text")
         if self.shape[0]:
@@ -214,84 +217,88 @@ class Task(TaskDocuments):
             for end in last
         ]
 
-    def _multimodal_prompts(self, fields: Fields, shots: list[Turn]) -> list[Prompt]:
-        """lmms-eval's way: the task's messages for models that chat, else its media before the whole context."""
+    def _multimodal_prompts(self, fields: Fields, examples: list[Turn]) -> list[Prompt]:
+        """Build prompts as lmms_eval does: chat messages if the model accepts them, otherwise media and context."""
         if self.rendering.chat_messages and self.spec.output_type.sends_chat_messages:
-            return [self.build_messages(fields, shots)]
-        seen = self.text_fields(fields)
-        texts = [self.context_text(seen, shots)] if not self.shape[0] else list(self.choices(fields) or ())
+            return [self.build_messages(fields, examples)]
+        visible_fields = self.text_fields(fields)
+        texts = (
+            [self.context_text(visible_fields, examples)]
+            if not self.shape[0]
+            else list(self.choices(fields) or ())
+        )
         return [self.multimodal.build_prompt(fields, text) for text in texts]
 
-    def build_messages(self, fields: Fields, shots: list[Turn]) -> Prompt:
-        """The conversation a model that chats is sent. Only a task without media has its context in it."""
+    def build_messages(self, fields: Fields, examples: list[Turn]) -> Prompt:
+        """Build the chat messages. Only a task without media includes its context."""
         if self.multimodal.doc_to_messages is not None:
             return self.multimodal.build_own_prompt(fields)
         text = (
-            self.context_text(fields, shots)
+            self.context_text(fields, examples)
             if self.multimodal.doc_to_visual is None
-            else self._as_text(self.question(fields), "doc_to_text")
+            else self._require_text(self.question(fields), "doc_to_text")
         )
         return self.multimodal.build_prompt(fields, text, chat=True)
 
     @property
     def bypasses_context(self) -> bool:
-        """Whether prompts are the task's own messages or media and question: no examples, no system message."""
+        """Whether prompts have no few-shot examples and no system message, only the task's own messages or media."""
         own = self.multimodal.doc_to_messages is not None or self.multimodal.doc_to_visual is not None
         return own and self.rendering.chat_messages and self.spec.output_type.sends_chat_messages
 
-    @property
+    @cached_property
     def has_media(self) -> bool:
-        """Whether prompts may hold more than text."""
+        """Whether prompts may contain media."""
         spec = self.spec
         return self.multimodal.is_active or spec.doc_to_image is not None or spec.doc_to_audio is not None
 
     @cached_property
     def is_plain_text(self) -> bool:
-        """Whether a prompt is just text: no chat, no media, no answer begun, the question in the text."""
+        """Whether a prompt is one text: no chat, no media, no answer prefix, and the choices are not the inputs."""
         spec = self.spec
         return not (self.rendering.chat or self.has_media or spec.gen_prefix is not None or self.shape[0])
 
-    def _plain_text(self, fields: Fields, shots: list[Turn]) -> str:
-        """What `_prompts` makes in the plain case, without building turns for it."""
-        return self.context_text(self.text_fields(fields), shots)
+    def _plain_text(self, fields: Fields, examples: list[Turn]) -> str:
+        """Build a plain text prompt without building turns."""
+        return self.context_text(self.text_fields(fields), examples)
 
-    def context_text(self, fields: Fields, shots: list[Turn]) -> str:
-        """Description, examples and question as one text."""
-        question = self._as_text(self.question(fields), "doc_to_text")
-        examples = "".join([turn.content + turn.delimiter for turn in shots])
+    def context_text(self, fields: Fields, examples: list[Turn]) -> str:
+        """Return the description, the few-shot examples and the question as one text."""
+        question = self._require_text(self.question(fields), "doc_to_text")
+        example_text = "".join([turn.content + turn.delimiter for turn in examples])
         if not self.spec.description and not self.rendering.system_instruction:
-            return examples + question
+            return example_text + question
         description = self._make_description(fields) or ""
         system = join_texts(self.rendering.system_instruction, description, self.spec.fewshot_delimiter)
-        return system + examples + question
+        return system + example_text + question
 
     def _with_media(self, prompt: Prompt, fields: Fields) -> Prompt:
-        """lm-eval's `doc_to_image`/`doc_to_audio`: media stand where the text says `<image>`, else before it."""
+        """Insert the media of `doc_to_image` and `doc_to_audio` of lm_eval."""
         if self.spec.doc_to_image is None and self.spec.doc_to_audio is None:
             return prompt
         media: list[Media] = []
         for key, part in (("doc_to_image", to_image_part), ("doc_to_audio", to_audio_part)):
-            maker = getattr(self.spec, key)
-            if maker is not None:
+            source = getattr(self.spec, key)
+            if source is not None:
                 where = self.spec.place(key)
-                values = compile_media(maker, self.columns, where=where)(fields)
+                values = compile_media(source, self.columns, where=where)(fields)
                 media += [
                     part(value, where=where) for value in (values if isinstance(values, list) else [values])
                 ]
         return insert_media(prompt, media)
 
-    def _as_text(self, value: Any, key: str) -> str:
+    def _require_text(self, value: Any, key: str) -> str:
         if not isinstance(value, str):
-            raise TaskError(f"`{key}` must give a text here, not {value!r}", where=self.spec.place(key))
+            raise TaskError(f"`{key}` must return text here, not {value!r}", where=self.spec.place(key))
         return value
 
 
-def _itself(fields: Fields) -> Fields:
+def _identity(fields: Fields) -> Fields:
     return fields
 
 
 def insert_media(prompt: Prompt, media: Sequence[Media]) -> Prompt:
-    """The prompt with media where its last message says `<image>`, else before the text of that message."""
+    """Insert media at the `<image>` placeholders of the last message, or before its text."""
     if not media:
         return prompt
     waiting = list(media)
@@ -304,7 +311,7 @@ def insert_media(prompt: Prompt, media: Sequence[Media]) -> Prompt:
         if waiting:
             parts.append(waiting.pop(0))
         else:
-            piece = f"<image>{piece}"  # more places than media: the rest stays as written
+            piece = f"<image>{piece}"  # more placeholders than media: keep the rest
         parts += [Text(piece)] if piece else []
     return Prompt((*before, Message(last.role, (*parts, *waiting))), chat=prompt.chat)
 
@@ -312,10 +319,10 @@ def insert_media(prompt: Prompt, media: Sequence[Media]) -> Prompt:
 def open_task(
     spec: TaskSpec, rendering: RenderingOptions | None = None, splits: Mapping[str, Split] | None = None
 ) -> Task:
-    """A task bound to its data. One that is written as a class is opened by the layer that knows such classes.
+    """Open a task with its data. A compatibility layer opens tasks that are Python classes.
 
     Raises:
-        TaskError: No installed layer knows the class.
+        TaskError: No installed layer supports the class.
     """
     if spec.config.get("class") is None:
         return Task(spec, rendering, splits)
@@ -324,7 +331,7 @@ def open_task(
         if task is not None:
             return task
     raise TaskError(
-        f"`{spec.config['class']!r}` is not a class of a task",
+        f"`{spec.config['class']!r}` is not a task class",
         where=spec.place("class"),
         hint="it must derive from lm_eval.api.task.ConfigurableTask",
     )
@@ -334,44 +341,45 @@ ExampleTurns = Callable[[Fields], list[Turn]]
 RequestBuilder = Callable[[Document], tuple[Request, ...]]
 
 
-def compile_plain_requests(task: Task, shots: ExampleTurns) -> RequestBuilder | None:
-    """What is asked about a document, for a task `Task` itself would ask in plain text; None for one that is more."""
+def compile_plain_requests(task: Task, examples: ExampleTurns) -> RequestBuilder | None:
+    """Return a function that renders the requests of a plain text task, or None for other tasks."""
     if not task.is_plain_text or task.media_columns or task.is_dialogue:
         return None
     match task.spec.output_type:
         case OutputType.GENERATE_UNTIL:
-            return _generations(task, _contexts(task, shots))
+            return _compile_generations(task, _compile_context(task, examples))
         case OutputType.MULTIPLE_CHOICE if not task.needs_mutual_information:
-            return _choices(task, _contexts(task, shots))
+            return _compile_choices(task, _compile_context(task, examples))
         case _:
             return None
 
 
-def _contexts(task: Task, shots: ExampleTurns) -> Callable[[Fields], str]:
-    """Description, examples and question as one text."""
+def _compile_context(task: Task, examples: ExampleTurns) -> Callable[[Fields], str]:
+    """Return a function that renders the description, the few-shot examples and the question as one text."""
     if task.spec.description or task.rendering.system_instruction:
-        return lambda fields: task.context_text(fields, shots(fields))
+        return lambda fields: task.context_text(fields, examples(fields))
     question, place = task.text_function, task.spec.place("doc_to_text")
-    alone = task.num_fewshot == 0
+    has_examples = task.num_fewshot != 0
 
     def context(fields: Fields) -> str:
-        examples = "" if alone else "".join([turn.content + turn.delimiter for turn in shots(fields)])
+        turns = examples(fields) if has_examples else []
+        example_text = "".join([turn.content + turn.delimiter for turn in turns])
         text = question(fields)
         if not isinstance(text, str):
-            raise TaskError(f"`doc_to_text` must give a text here, not {text!r}", where=place)
-        return examples + text
+            raise TaskError(f"`doc_to_text` must return text here, not {text!r}", where=place)
+        return example_text + text
 
     return context
 
 
-def _generations(task: Task, context: Callable[[Fields], str]) -> RequestBuilder:
+def _compile_generations(task: Task, context: Callable[[Fields], str]) -> RequestBuilder:
     name, settings, repeats, of_text = task.name, task.request_settings, task.spec.repeats, Prompt.of_text
 
-    def once(document: Document) -> tuple[Request, ...]:
+    def render_once(document: Document) -> tuple[Request, ...]:
         prompt = of_text(context(document.fields))
         return (Generate(task=name, document=document.index, prompt=prompt, settings=settings),)
 
-    def repeated(document: Document) -> tuple[Request, ...]:
+    def render_repeats(document: Document) -> tuple[Request, ...]:
         prompt, index = of_text(context(document.fields)), document.index
         return tuple(
             [
@@ -380,25 +388,29 @@ def _generations(task: Task, context: Callable[[Fields], str]) -> RequestBuilder
             ]
         )
 
-    return once if repeats == 1 else repeated
+    return render_once if repeats == 1 else render_repeats
 
 
-def _choices(task: Task, context: Callable[[Fields], str]) -> RequestBuilder:
+def _compile_choices(task: Task, context: Callable[[Fields], str]) -> RequestBuilder:
     name, delimiter, of_text = task.name, task.spec.target_delimiter, Prompt.of_text
-    choices_of, place = task.choices, task.spec.place("doc_to_choice")
+    get_choices, place = task.choices, task.spec.place("doc_to_choice")
 
     def requests(document: Document) -> tuple[Request, ...]:
         fields, index = document.fields, document.index
-        choices = choices_of(fields)
+        choices = get_choices(fields)
         if not choices:
             raise TaskError("the document has no choices", where=place)
         prompt = of_text(context(fields))
         return tuple(
             [
                 Likelihood(
-                    task=name, document=index, index=at, prompt=prompt, continuation=f"{delimiter}{choice}"
+                    task=name,
+                    document=index,
+                    index=number,
+                    prompt=prompt,
+                    continuation=f"{delimiter}{choice}",
                 )
-                for at, choice in enumerate(choices)
+                for number, choice in enumerate(choices)
             ]
         )
 

@@ -103,7 +103,7 @@ def test_no_adapter_supports_more_than_its_registration_says(adapter: str) -> No
         (write_choices, {"generate"}, "--mc_as_generation"),
         (write_choices, {"generate", "chat"}, "models that can: `embedded`, `smollm2`"),
         (write_texts, {"generate"}, "models that can: `embedded`"),
-        (write_task, {"likelihood"}, "it does: likelihood; models that can: `embedded`"),
+        (write_task, {"likelihood"}, "it supports: likelihood; models that can: `embedded`"),
     ],
 )
 def test_the_hint_says_what_would_work(
@@ -117,7 +117,7 @@ def test_the_hint_says_what_would_work(
 def test_without_chat_the_question_can_be_asked_as_plain_text(workspace: Path) -> None:
     model = ScriptedModel(abilities=frozenset({"generate"}))
     path = write_task(workspace)
-    assert "without --apply_chat_template" in refusal(model, path, apply_chat_template=True).hint
+    assert "omit --apply_chat_template" in refusal(model, path, apply_chat_template=True).hint
     planned(model, tasks=[str(path)])
 
 
@@ -148,7 +148,7 @@ def test_a_system_message_that_will_be_left_out_is_said_before(workspace: Path) 
     chat: dict[str, Any] = {"apply_chat_template": True}
     assert not planned(Deaf(), tasks=[str(path)], **chat).notes
     (note,) = planned(Deaf(), tasks=[str(path)], system_instruction="Be brief.", **chat).notes
-    assert "takes no system message" in note and "--system_instruction" in note
+    assert "has no system message" in note and "--system_instruction" in note
     described = write_task(workspace, "described", description="Answer with a number.")
     (note,) = planned(Deaf(), tasks=[str(described)], **chat).notes
     assert "described" in note and "`description`" in note
@@ -159,7 +159,7 @@ def test_a_system_message_that_would_be_refused_is_refused_before(workspace: Pat
     planned(WithoutSystem(), tasks=[str(path)], apply_chat_template=True)
     planned(WithoutSystem(), tasks=[str(path)], system_instruction="Be brief.")  # plain text, no role
     options = {"apply_chat_template": True, "system_instruction": "Be brief."}
-    assert "takes no system message" in refusal(WithoutSystem(), path, **options).what
+    assert "does not support system messages" in refusal(WithoutSystem(), path, **options).what
     described = write_task(workspace, "described", description="Answer with a number.")
     found = refusal(WithoutSystem(), described, apply_chat_template=True)
     assert "described.yaml" in found.where and "`description`" in found.hint

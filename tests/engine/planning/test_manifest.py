@@ -123,7 +123,7 @@ def test_the_commit_of_the_folder_of_a_task_is_noted_and_whether_it_has_changes(
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
-    "data": ({"rows": ROWS[:5]}, "another one (6 documents then, 5 now)"),
+    "data": ({"rows": ROWS[:5]}, "dataset changed (6 documents before, 5 now)"),
     "code": ({"helpers": HELPERS + "# changed\n"}, "utils.py"),
     "task": ({"metric_list": [{"metric": "exact_match", "ignore_case": True}]}, "metric exact_match"),
     "settings": ({"generation_kwargs": {"max_gen_toks": 7}}, "max_gen_toks"),
@@ -189,8 +189,8 @@ def test_paths_lead_where_they_led_from_the_first_folder(
     ("content", "message"),
     [
         ("{", "not JSON"),
-        ("[1]", "not a manifest"),
-        ('{"options": {}, "format": 99}', "newer Assay"),
+        ("[1]", "not a run manifest"),
+        ('{"options": {}, "format": 99}', "newer version of Assay"),
     ],
 )
 def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, content: str, message: str) -> None:
@@ -224,7 +224,7 @@ def test_a_remembered_model_has_the_identity_and_no_answers(task: Path) -> None:
 
 
 def test_two_runs_of_one_short_name_are_told_apart(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.engine.planning.plan.run_name", lambda spec, model, digest: "the-same")
+    monkeypatch.setattr("assay.engine.planning.plan.build_run_name", lambda spec, model, digest: "the-same")
     assay.run(model=make_model(), tasks=[str(task)], limit=1).close()
     with pytest.raises(AssayError, match="another run is called `the-same`"):
         assay.run(model=make_model(), tasks=[str(task)], limit=2)

@@ -10,7 +10,7 @@ from tests.making import make_model, planned, write_choices
 def test_choices_that_look_like_templates_are_named(workspace: Path) -> None:
     path = write_choices(workspace, doc_to_choice=["{{no}}", "yes"])
     (note,) = planned(make_model(), tasks=[str(path)]).notes
-    assert "braces and all" in note and "`assay check`" in note
+    assert "not rendered as templates" in note and "`assay check`" in note
 
 
 def test_a_template_that_writes_the_choices_is_no_surprise(workspace: Path) -> None:

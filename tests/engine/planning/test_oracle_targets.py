@@ -86,7 +86,7 @@ def test_a_task_without_target_fails_and_says_so_before(workspace: Path) -> None
         metric_list=[{"metric": "length", "aggregation": "mean", "higher_is_better": True}],
     )  # fmt: skip
     plan = planned(OracleModel(), tasks=[str(path)])
-    assert [note for note in plan.notes if "nothing to answer with" in note]
+    assert [note for note in plan.notes if "cannot answer" in note]
     assert not planned(make_model(), tasks=[str(path)]).notes
     run = assay.run(model="oracle", tasks=[str(path)])
     assert run.journal.count_outcomes("sums") == {"failed": 6}
@@ -99,7 +99,7 @@ def test_own_code_is_named_before_the_run(workspace: Path) -> None:
     path = write_task(
         workspace, helpers=helpers, process_results=Function("utils.judge"), metric_list=[{"metric": "right"}]
     )
-    assert "judged by own code" in "".join(planned(OracleModel(), tasks=[str(path)]).notes)
+    assert "scored by task code" in "".join(planned(OracleModel(), tasks=[str(path)]).notes)
     assert results(path) == {"right,none": 1.0}
 
 

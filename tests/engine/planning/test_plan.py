@@ -85,23 +85,23 @@ def test_a_task_the_model_cannot_answer_is_refused(
     workspace: Path, write: Callable[[Path], Path], abilities: Any, missing: str
 ) -> None:
     model = ScriptedModel(abilities=frozenset(abilities))
-    with pytest.raises(UnsupportedRequest, match=f"it does not do {missing}"):
+    with pytest.raises(UnsupportedRequest, match=f"it does not support {missing}"):
         planned(model, tasks=[str(write(workspace))])
     assert model.opened == 0
 
 
 def test_pictures_and_chat_are_abilities_too(workspace: Path) -> None:
     model = ScriptedModel(abilities=frozenset({"generate"}))
-    with pytest.raises(UnsupportedRequest, match="it does not do image"):
+    with pytest.raises(UnsupportedRequest, match="it does not support image"):
         planned(model, tasks=["quickstart_shapes"])
-    with pytest.raises(UnsupportedRequest, match="it does not do chat"):
+    with pytest.raises(UnsupportedRequest, match="it does not support chat"):
         planned(model, tasks=["quickstart_addition"], apply_chat_template=True)
 
 
 FAULTS = [
     ({"doc_to_text": Function("utils.gone")}, "def text(doc): ...\n", TaskError, "no function `gone`"),
-    ({"doc_to_text": Function("nowhere.text")}, "", TaskError, "no helper file"),
-    ({"doc_to_text": Function("utils.text")}, "def text(doc:\n", TaskError, "not Python"),
+    ({"doc_to_text": Function("nowhere.text")}, "", TaskError, "helper file not found"),
+    ({"doc_to_text": Function("utils.text")}, "def text(doc:\n", TaskError, "syntax error in the helper file"),
     ({"doc_to_text": Function("utils.text")}, "import no_such_package\n", AssayError, "no_such_package"),
     ({"doc_to_text": Function("utils.text")}, "def text(doc): return doc['x']\n", TaskError, "KeyError: 'x'"),
     (
@@ -136,7 +136,7 @@ FAULTS = [
         TaskError,
         "`regex`",
     ),
-    ({"doc_to_text": "{{question"}, "", TaskError, "not a valid template"),
+    ({"doc_to_text": "{{question"}, "", TaskError, "invalid template"),
     ({"test_split": "dev"}, "", DatasetError, "no split `dev`"),
     ({"output_type": "multiple_chioce"}, "", TaskError, "not an output type"),
     ({"num_fewshot": 7}, "", TaskError, "7 few-shot examples"),
@@ -172,9 +172,9 @@ def test_samples_name_documents_that_are_there(workspace: Path) -> None:
     path = str(write_task(workspace))
     with pytest.raises(UnknownName, match="no task of this run is called `other`"):
         planned(make_model(), tasks=[path], samples={"other": [0]})
-    with pytest.raises(AssayError, match="has 6 documents, so there is no 6"):
+    with pytest.raises(AssayError, match="has 6 documents; index 6 does not exist"):
         planned(make_model(), tasks=[path], samples={"sums": [6]})
-    with pytest.raises(AssayError, match="no document of `sums` is chosen"):
+    with pytest.raises(AssayError, match="no document of `sums` is selected"):
         planned(make_model(), tasks=[path], samples={"sums": []})
 
 
@@ -235,7 +235,7 @@ def test_an_offset_leaves_the_first_documents_out(
 
 
 def test_an_offset_beyond_the_last_document_is_refused(workspace: Path) -> None:
-    with pytest.raises(AssayError, match="no document of `sums` is chosen"):
+    with pytest.raises(AssayError, match="no document of `sums` is selected"):
         planned(make_model(), tasks=[str(write_task(workspace))], offset=6)
 
 
@@ -407,7 +407,7 @@ def test_the_same_task_from_another_folder_is_the_same_run(
 def test_bad_options_are_bad_options(workspace: Path) -> None:
     with pytest.raises(InvalidOption, match="cannot be used together"):
         planned(make_model(), tasks=["quickstart"], limit=3, samples={"quickstart_facts": [0]})
-    with pytest.raises(InvalidOption, match="the task folder `nowhere` is not there"):
+    with pytest.raises(InvalidOption, match="task folder not found: `nowhere`"):
         planned(make_model(), tasks=["quickstart"], include_path=["nowhere"])
 
 

@@ -168,7 +168,7 @@ def test_a_limit_needs_a_price(workspace: Path) -> None:
     class Unheard(Paid):
         billed = "openai/unheard-of"
 
-    with pytest.raises(InvalidOption, match="no price is known for `openai/unheard-of`"):
+    with pytest.raises(InvalidOption, match="the price of `openai/unheard-of` is unknown"):
         run(workspace, Unheard(), max_cost=5)
 
 

@@ -252,7 +252,7 @@ def test_a_helper_that_fails_in_a_round_fails_its_document_alone(workspace: Path
     [
         ("None", "`doc_to_text` returned None"),
         ("([], 'text', False)", "`doc_to_text` returned ([], 'text', False)"),
-        ("([], None, False, previous_output, {})", "there must be a text to ask, not None"),
+        ("([], None, False, previous_output, {})", "the text must be a string, not None"),
         ("([], 'text', False, 'abc', {})", "`previous_output` must be a list, not 'abc'"),
         ("([3], 'text', False, previous_output, {})", "int is not a picture"),
     ],

@@ -64,7 +64,7 @@ class JudgeRegistry:
         for jury in scorer.panels:
             target = task.target(dict(document.fields)) if jury.spec.reference is None else None
             case = build_judge_input(task, jury, document, requests, "…", target, requests[0].prompt.media)
-            asked = jury.requests(case, task.name, document.index)
+            asked = jury.build_requests(case, task.name, document.index)
             for seat, rounds in asked:
                 media = {_MEDIA_ABILITIES[type(part)] for part in rounds[0][0].prompt.media}
                 self._media_shown.setdefault((seat.name, jury.spec.where), set()).update(media)

@@ -75,6 +75,11 @@ class PlannedTask:
         )
 
     @property
+    def has_media(self) -> bool:
+        """Whether prompts may contain media; for class tasks and dialogues only rendering shows it."""
+        return self.task.has_media or self.task.is_dialogue or self.spec.config.get("class") is not None
+
+    @property
     def has_custom_filters(self) -> bool:
         """Whether a filter is not one of Assay's."""
         steps = (step for pipeline in self.scorer.pipelines for step in pipeline.steps)

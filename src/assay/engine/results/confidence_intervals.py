@@ -11,10 +11,10 @@ from assay.stats.aggregations import Aggregation, find_aggregation_name
 from assay.stats.bootstrap import BOOTSTRAP_AGGREGATIONS
 from assay.stats.cluster_errors import extract_scores
 from assay.stats.confidence_intervals import Interval, is_binary, mean_interval
-from assay.stats.exact_summation import plain_floats
+from assay.stats.exact_summation import to_float_array
 from assay.stats.groups import GroupPart, compute_stratified_interval
 from assay.stats.resampling import bootstrap_interval
-from assay.stats.value_list import Values
+from assay.stats.value_list import ValueList
 
 __all__ = ["compute_group_interval", "compute_task_interval"]
 
@@ -26,7 +26,7 @@ IntervalAndMethod = tuple[tuple[float, float] | None, str]
 
 
 def compute_task_interval(
-    spec: TaskSpec, aggregation: str | Aggregation, values: Values, value: Any
+    spec: TaskSpec, aggregation: str | Aggregation, values: ValueList, value: Any
 ) -> IntervalAndMethod:
     """Compute the interval of a task's metric: of a mean from the scores, of a corpus metric by bootstrap.
 
@@ -39,12 +39,12 @@ def compute_task_interval(
         sound = found is not None and math.isfinite(found.half_width) and found.half_width > 0
         return _to_pair(found) if found is not None and sound else (None, "")
     clusters = None
-    scores = plain_floats(values.items)
+    scores = to_float_array(values.items)
     if scores is None and spec.dialect.reads_score_key:
         listed, clusters = extract_scores(
             values.items, score_key=spec.score_key, cluster_key=spec.cluster_key
         )
-        scores = plain_floats(listed) if len(listed) == len(values) else None
+        scores = to_float_array(listed) if len(listed) == len(values) else None
     if scores is None or not all(map(math.isfinite, (float(scores.min()), float(scores.max())))):
         return None, ""
     if len(scores) == 1 and not is_binary(scores):

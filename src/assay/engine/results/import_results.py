@@ -13,7 +13,7 @@ from assay.core.errors import UnknownName
 from assay.core.fingerprints import digest_json
 from assay.core.verdicts import Estimate
 from assay.stats.confidence_intervals import mean_interval
-from assay.stats.exact_summation import plain_floats
+from assay.stats.exact_summation import to_float_array
 from assay.store.documents.score_tables import ScoreTable, ScoreTableSource
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.imported_runs import ImportedRun, write_imported_run
@@ -116,4 +116,4 @@ def _estimate_means(sheet: ScoreTable) -> list[Estimate]:
 
 def _to_scores(values: Sequence[object]) -> NDArray[np.float64] | None:
     """Return the scores that exist; None if a value is not a number."""
-    return plain_floats([value for value in values if value is not None])
+    return to_float_array([value for value in values if value is not None])

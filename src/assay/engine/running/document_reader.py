@@ -5,11 +5,12 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import islice
 
 from assay.core.documents import Document
 from assay.core.errors import AssayError, MediaError, MissingPackage
+from assay.core.ports import SupportsTargets
 from assay.core.progress import TaskProgress
 from assay.core.requests import compute_fingerprint
 from assay.core.responses import Failure
@@ -62,19 +63,20 @@ def _read_pass(
     """Read all documents once. Skipped ones still advance the few-shot sampler, so that the others get the same prompts."""
     rendering, digest = planned.task.start_pass(), plan.model_digest
     documents = iter(planned.task.documents())
-    random_state = TaskRandomState(plan.spec.seed, planned.task.name)
+    random_state = TaskRandomState(plan.spec.seed, planned.task.name) if planned.has_user_code else None
     size = FIRST_MEDIA_CHUNK_SIZE if planned.task.has_media else CHUNK_SIZE
     left = None if selected is None else len(selected)
     while (left is None or left > 0) and (batch := list(islice(documents, size))):
         chosen = batch if selected is None else [one for one in batch if one.index in selected]
         unfinished = {one.index for one in chosen if not finished or one.index not in finished}
-        with random_state.continue_rendering():
+        with nullcontext() if random_state is None else random_state.continue_rendering():
             chunk = [
                 render_document(planned, rendering, document, digest)
                 for document in batch
                 if document.index in unfinished or not _skip_document(rendering, document)
             ]
-        give_targets(plan.model, planned, chunk)
+        if isinstance(plan.model, SupportsTargets):
+            give_targets(plan.model, planned, chunk)
         counters.done += len(chosen) - len(chunk)
         counters.reused += len(chosen) - len(chunk)
         left = None if left is None else left - len(chosen)

@@ -16,7 +16,7 @@ from typing import Any
 from assay.core.errors import AssayError
 from assay.core.messages import Audio, Image, Media, Video
 from assay.core.requests import Request
-from assay.media.images import is_picture
+from assay.media.images import is_image
 from assay.store.runs.media_files import detect_content_type, write_media
 from assay.store.runs.run import SCORINGS_FOLDER
 
@@ -105,7 +105,7 @@ def _read_file(part: Media) -> bytes | None:
 
 def _encode_image(picture: Any) -> bytes:
     """Encode an image: lossless if it is small, as JPEG if it is large."""
-    if not is_picture(picture):
+    if not is_image(picture):
         raise ValueError("not an image")
     buffer = io.BytesIO()
     if picture.mode == "RGB" and picture.size[0] * picture.size[1] > MAX_LOSSLESS_PIXELS:

@@ -22,7 +22,7 @@ from assay.core.messages import Image, Media, Message, Part, Prompt, Text, Video
 from assay.core.ports import Model, SupportsMediaPreparation
 from assay.core.requests import Request
 from assay.engine.running.model_queue import Backlog
-from assay.media.images import is_picture, picture_bytes
+from assay.media.images import count_pixel_bytes, is_image
 
 __all__ = [
     "FIRST_MEDIA_CHUNK_SIZE",
@@ -255,8 +255,8 @@ def count_decoded_bytes(value: Any) -> int:
         return len(value)
     if hasattr(value, "nbytes"):
         return int(value.nbytes)
-    if is_picture(value):
-        return picture_bytes(value)
+    if is_image(value):
+        return count_pixel_bytes(value)
     if isinstance(value, (list, tuple)):
         return sum(count_decoded_bytes(one) for one in value)
     return count_decoded_bytes(getattr(value, "frames", ()))

@@ -1,4 +1,4 @@
-"""The model that knows nothing."""
+"""The dummy model."""
 
 from __future__ import annotations
 

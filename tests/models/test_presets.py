@@ -1,4 +1,4 @@
-"""The names lmms-eval users know lead to the same adapter, each with its preset."""
+"""The model names of lmms-eval select `HfModel` with a preset."""
 
 from __future__ import annotations
 

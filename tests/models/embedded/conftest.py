@@ -1,4 +1,4 @@
-"""The shipped model, loaded once; and pictures to show it."""
+"""The packaged model, loaded once, and test images."""
 
 from __future__ import annotations
 

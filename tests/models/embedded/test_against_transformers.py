@@ -1,4 +1,4 @@
-"""The NumPy engine against the same folder in transformers: the reference implementation of the architecture."""
+"""Compare the NumPy engine with transformers, the reference implementation of the architecture."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def processor(folder: Path) -> Any:
 
 
 def log_probabilities(network: Any, inputs: Any, tokens: int) -> float:
-    """The sum over the last tokens of what the reference model gives them."""
+    """Return the log probability of the last tokens according to the reference model."""
     import torch
 
     with torch.no_grad():

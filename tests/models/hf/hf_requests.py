@@ -1,4 +1,4 @@
-"""Asks a transformers model, as the engine does, and gives what it says."""
+"""Send requests to a transformers model as the engine does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ask", "chat", "generate", "likelihood", "rolling"]
 def ask(
     folder: Path, requests: Sequence[Request], *, model: HfModel | None = None, **arguments: Any
 ) -> list[Outcome]:
-    """The outcomes in the order of the requests."""
+    """Return the outcomes in the order of the requests."""
     model = model or HfModel(pretrained=str(folder), **arguments)
 
     async def work() -> dict[str, Outcome]:

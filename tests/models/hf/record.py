@@ -1,4 +1,4 @@
-"""Records what lm_eval's `hf` says of a tiny checkpoint: run it where lm_eval, torch and accelerate are installed.
+"""Record the answers of lm_eval's `hf` for a tiny checkpoint. Needs lm_eval, torch and accelerate.
 
     python -m tests.models.hf.record      # from the checkout; writes recorded.json beside this file
 

@@ -1,4 +1,4 @@
-"""`HfModel`: likelihoods as computed by hand, chat templates, thinking, limits, errors."""
+"""`HfModel`: likelihoods, chat templates, reasoning, limits, errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def value(outcome: Outcome) -> Any:
 
 
 def by_hand(kind: str, tokens: list[int], count: int) -> LogProbability:
-    """The last `count` tokens' log-probability, from one plain pass."""
+    """Return the log probability of the last `count` tokens from one forward pass."""
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(tiny_checkpoint(kind))
@@ -63,7 +63,7 @@ def test_a_likelihood_equals_one_forward_pass(kind: str) -> None:
 
 def test_a_greedy_continuation_is_reported_as_greedy() -> None:
     text = value(ask(tiny_checkpoint(), [generate("the sky", max_gen_toks=2)])[0])
-    assert text == " sat the"  # the weights are drawn by NumPy, the same everywhere
+    assert text == " sat the"  # NumPy generates the weights, so they are the same everywhere
     found = ask(tiny_checkpoint(), [likelihood("the sky", one) for one in (text, " sat", " sat on", " blue")])
     assert [value(one).greedy for one in found] == [True, True, False, False]
 
@@ -255,7 +255,7 @@ def test_deltas_are_added(tmp_path: Path) -> None:
     plain = value(ask(tiny_checkpoint(), [request])[0])
     assert close(value(ask(tiny_checkpoint(), [request], delta=str(tmp_path))[0]), plain)
     model = AutoModelForCausalLM.from_pretrained(tiny_checkpoint())
-    model.save_pretrained(tmp_path)  # twice the weights are another model
+    model.save_pretrained(tmp_path)  # the delta doubles the weights
     assert not close(value(ask(tiny_checkpoint(), [request], delta=str(tmp_path))[0]), plain)
 
 
@@ -308,7 +308,7 @@ def test_a_vision_checkpoint_uses_the_multimodal_backend(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("work_once", [True, False])
 def test_an_abandoned_window_stops_generation(work_once: bool) -> None:
-    """Ctrl-C does not wait until a long answer is written."""
+    """Ctrl-C does not wait for a long answer."""
     model = HfModel(pretrained=str(tiny_checkpoint(max_position_embeddings=1 << 20)), work_once=work_once)
     endless = generate("on sky", max_gen_toks=200_000, until=[])
 

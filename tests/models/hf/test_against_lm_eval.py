@@ -1,4 +1,4 @@
-"""The numbers and texts lm_eval 0.4.13 `hf` gave for the same tiny checkpoints (recorded by `record.py`)."""
+"""Compare with the recorded answers of lm_eval 0.4.13 `hf` for the same tiny checkpoints (`record.py`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from assay.core.responses import Response
 
 pytestmark = pytest.mark.torch
 LIMITED = [title for title in ARGUMENTS if title != "t5"]
-"""With an encoder lm_eval adds the length of the prompt to the limit of the answer."""
+"""For encoder-decoder models, lm_eval adds the length of the prompt to the token limit."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def recorded() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory, recorded: dict[str, Any]) -> dict[str, Path]:
-    """The checkpoints of the recording, with its very tokenizer."""
+    """Return the checkpoints of the recording, with its tokenizer."""
     made = {}
     for title in ARGUMENTS:
         made[title] = make_checkpoint(tmp_path_factory.mktemp("recorded") / "model", title.split()[0])

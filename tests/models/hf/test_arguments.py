@@ -1,4 +1,4 @@
-"""`--model_args`: lm-eval's names are known, mistakes are said at once."""
+"""`--model_args`: the names of lm-eval are accepted, mistakes are errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much is computed at once goes down when memory runs out, and up again."""
+"""The batch budget shrinks when memory runs out and grows again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from assay.models.hf.batch_budget import BatchBudget, is_out_of_memory
 
 
 class OutOfMemoryError(RuntimeError):
-    """As torch calls it."""
+    """The error class of torch."""
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_budget_grows_again_below_the_size_that_failed() -> None:
     assert budget.size == 16
     for _ in range(200):
         budget.record_success()
-    assert budget.size == 31  # 32 was too much
+    assert budget.size == 31  # 32 did not fit
 
 
 def test_a_budget_without_failures_stays() -> None:

@@ -1,4 +1,4 @@
-"""Makes tiny checkpoints of real architectures, random weights, with a byte-level tokenizer and a chat template."""
+"""Create tiny checkpoints of real architectures: random weights, a byte-level tokenizer and a chat template."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _SPECIAL = ["<s>", "</s>", "<pad>", "</think>"]
 
 @cache
 def _place() -> TemporaryDirectory[str]:
-    """Kept until the process ends."""
+    """Removed when the process ends."""
     return TemporaryDirectory(prefix="assay-tiny-")
 
 
 @cache
 def tiny_checkpoint(kind: str = "llama", **changes: Any) -> Path:
-    """The folder of a tiny model of that architecture, made once a process."""
+    """Return the folder of a tiny model of that architecture, created once per process."""
     name = "-".join([kind, *(f"{key}={value}" for key, value in sorted(changes.items()))])
     return make_checkpoint(Path(_place().name) / name, kind, **changes)
 
 
 def make_tokenizer(*, bos: bool = True) -> Any:
-    """Bytes, and the merges of a few English words: tokens of several letters, so that borders matter."""
+    """Return a tokenizer of bytes and merges of a few English words, so that token boundaries matter."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -58,7 +58,7 @@ def make_tokenizer(*, bos: bool = True) -> Any:
 
 
 def make_checkpoint(folder: Path, kind: str = "llama", *, bos: bool = True, **changes: Any) -> Path:
-    """A folder with weights, config and tokenizer. The weights are large, so that contexts matter."""
+    """Create a folder with weights, config and tokenizer. The weights are large, so that contexts matter."""
     import torch
     import transformers
     from transformers.utils import logging

@@ -27,7 +27,7 @@ STORY = "Once upon a time there was a little girl who lived near a forest. "
 
 
 class Asked:
-    """One open model for the whole module; asks it in the loop it was opened in."""
+    """One open model for the whole module, called in its own event loop."""
 
     def __init__(self, **arguments: Any) -> None:
         self.runner = asyncio.Runner()
@@ -79,7 +79,7 @@ def test_a_question_in_a_chat_is_answered(smollm2: Asked) -> None:
     answer = response(outcome)
     assert (answer.value, answer.finish) == ("2 + 3 = 5", "stop")
     assert answer.usage is not None
-    assert answer.usage.input_tokens > 20  # the template brings its own words
+    assert answer.usage.input_tokens > 20  # including the text of the template
     assert answer.seconds is not None
 
 
@@ -113,7 +113,7 @@ def test_answers_end_at_a_stop_string_or_the_limit_with_the_finish_reason(smollm
     text = "Count: one, two, three, four,"
     whole, stopped, short, none = smollm2(
         generate(text, max_gen_toks=10),
-        generate(text, max_gen_toks=10, until=["x, se"]),  # begins inside a token and ends inside another
+        generate(text, max_gen_toks=10, until=["x, se"]),  # starts inside one token and ends inside another
         generate(text, max_gen_toks=2),
         generate(text, max_gen_toks=0),
     )
@@ -134,7 +134,7 @@ def test_sampled_answers_repeat_with_their_seed_and_differ_between_repeats(smoll
 
 @weights
 def test_log_probabilities_are_those_of_the_next_token(smollm2: Asked) -> None:
-    """Over all tokens that may follow, probabilities add up to one: the hundred likeliest alone come close."""
+    """The probabilities of the hundred most likely next tokens add up to almost one."""
     engine = smollm2.model.engine
     assert engine is not None
     tokens = engine.encode(["The capital of France is"], True)[0]
@@ -201,7 +201,7 @@ def test_a_request_that_cannot_fit_is_a_failure(smollm2: Asked) -> None:
 @weights
 def test_cache_batch_and_order_do_not_change_answers() -> None:
     chat = generate("Name a color.", chat=True, max_gen_toks=3)
-    told = generate(STORY * 2, max_gen_toks=3)  # and on with what it says, and back
+    told = generate(STORY * 2, max_gen_toks=3)  # continue the answer, then return to the prompt
     requests: list[Request] = [
         likelihood(STORY * 2, " Her name"), likelihood(STORY * 2, " Her house"), likelihood(STORY, "She"),
         chat, told, generate(STORY * 2 + "Her name was", max_gen_toks=2),

@@ -1,4 +1,4 @@
-"""What `llamacpp` makes of its arguments and of a task's settings."""
+"""Arguments of `llamacpp` and sampling parameters of tasks."""
 
 from __future__ import annotations
 

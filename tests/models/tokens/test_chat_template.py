@@ -1,4 +1,4 @@
-"""Chat templates as files carry them."""
+"""Chat templates of model files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of tokens are split where lm-evaluation-harness splits them."""
+"""Token pairs and rolling windows follow the rules of lm-evaluation-harness."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOS = 1
 
 
 class Words:
-    """A tokenizer whose tokens are words with the space before them; `calls` counts how often it is asked."""
+    """A tokenizer whose tokens are words with the preceding space; `calls` counts its calls."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
@@ -63,7 +63,7 @@ def test_trailing_whitespace_moves_to_the_continuation() -> None:
         ("a", None, [1, 10]),
         ("a", True, [1, 10]),
         ("a", False, [10]),
-        ("<s>a", None, [1, 10]),  # a template wrote the start token: the tokenizer adds none
+        ("<s>a", None, [1, 10]),  # the template added the start token, so the tokenizer adds none
         ("<s>a", True, [1, 10]),
     ],
 )

@@ -1,4 +1,4 @@
-"""Stop strings are exact, also across token borders."""
+"""Stop strings are detected exactly, also across token boundaries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from assay.models.tokens import StopStringDetector, cut_at_stops, split_thinking
         ("yes", ["\n"], "yes"),
         ("yes", [""], "yes"),
         ("a END\nb", ["END\n", "\n"], "a "),
-        ("a END\nb", ["\n", "END\n"], "a END"),  # in their order, as lm-eval does it
+        ("a END\nb", ["\n", "END\n"], "a END"),  # in order, as in lm-eval
         ("\nyes", ["\n"], ""),
     ],
 )

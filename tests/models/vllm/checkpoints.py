@@ -1,4 +1,4 @@
-"""The embedded model's folder as vLLM wants it: the same weights, those of the eyes under the name it looks for."""
+"""The folder of the embedded model in the form that vLLM expects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One vLLM engine for many tests: share_model on an event loop of its own, asked from anywhere."""
+"""One vLLM engine for many tests, on its own event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class SharedModel:
-    """An open model."""
+    """An open model on its own event loop."""
 
     def __init__(self, model: VllmModel, loop: asyncio.AbstractEventLoop) -> None:
         self.model = model
@@ -37,7 +37,7 @@ class SharedModel:
         return [outcome async for outcome in self.model.answer(window)]
 
     def lent(self) -> VllmModel:
-        """A model made anew that answers with this engine: opening and closing it costs nothing."""
+        """Return a new model that uses this engine; opening and closing it has no cost."""
         shared, loop = self, self._loop
 
         class Lent(type(self.model)):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What is known of a vLLM model without vLLM: name, abilities, identity, what it will read, and what is missing."""
+"""The parts of the vLLM adapter that work without vLLM: name, abilities, identity, preview, errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WITHOUT_VLLM = pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A text model's small files; its weights are never looked at."""
+    """The small files of a text model; its weights are never read."""
     made = tmp_path / "small"
     made.mkdir()
     config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16"}

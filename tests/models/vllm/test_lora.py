@@ -1,4 +1,4 @@
-"""A LoRA adapter in vLLM's engine: the texts are those of transformers with the same adapter.
+"""A LoRA adapter in vLLM gives the texts of transformers with the same adapter.
 
 Not its likelihoods: on a processor, vLLM 0.32 dies of prompt_logprobs with an adapter.
 """
@@ -34,7 +34,7 @@ pytestmark = [
 
 
 def adapter(base: Path, folder: Path) -> Path:
-    """An adapter that says something: by default peft makes one that changes nothing."""
+    """An adapter with an effect: by default, peft creates one without."""
     peft = pytest.importorskip("peft")
     import torch
     from transformers import AutoModelForCausalLM

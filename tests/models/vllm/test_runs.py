@@ -1,4 +1,4 @@
-"""Whole runs with vLLM, as people start them: a text, a picture and a likelihood task, with the results of the embedded model."""
+"""Whole runs with vLLM on a text, an image and a likelihood task equal those of the embedded model."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def said(run: Any, task: str) -> list[Any]:
-    """What was answered to each document."""
+    """Return the answers to each document."""
     return [(one["doc_id"], one["resps"]) for one in run.documents(task)]
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Equal, likelihoods to a thousandth."""
+    """Compare answers; likelihoods to a thousandth."""
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(map(alike, one, other))
     return bool(one == pytest.approx(other, abs=1e-3)) if isinstance(one, float) else bool(one == other)

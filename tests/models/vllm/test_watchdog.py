@@ -1,4 +1,4 @@
-"""What we started does not outlive us, even when nobody gives us the time to say goodbye."""
+"""Watched processes end when their parent is killed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ time.sleep(60)
 
 
 def lives(pid: int) -> bool:
-    """Whether a process is there and not only its name."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

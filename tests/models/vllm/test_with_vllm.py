@@ -1,4 +1,4 @@
-"""The real engine on a tiny checkpoint: its numbers are those of transformers, and what goes wrong is told apart."""
+"""The real engine on a tiny checkpoint gives the numbers of transformers; errors fail only their request."""
 
 from __future__ import annotations
 
@@ -39,13 +39,15 @@ GREEDY = {"until": ["\n"], "max_gen_toks": 16, "do_sample": False}
 
 
 def folder() -> str:
-    """Heads of 32 numbers: the least that vLLM's attention takes on a processor."""
+    """A checkpoint with heads of size 32, the minimum of vLLM's CPU attention."""
     return str(tiny_checkpoint("llama", hidden_size=128, intermediate_size=192))
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[SharedModel]:
-    with share_model(VllmModel, pretrained=folder(), dtype="float32", enforce_eager=True, block_size=32) as made:
+    with share_model(
+        VllmModel, pretrained=folder(), dtype="float32", enforce_eager=True, block_size=32
+    ) as made:
         yield made
 
 
@@ -180,7 +182,7 @@ def test_its_identity_contains_engine_dtype_and_weights(engine: SharedModel) -> 
 
 def test_a_dead_engine_is_an_error(
     engine: SharedModel,
-) -> None:  # the last one: it takes the engine with it
+) -> None:  # last, because it stops the engine
     requests = [writing(f"the sky {at}", {"max_gen_toks": 200, "ignore_eos": True}) for at in range(8)]
     for process in multiprocessing.active_children():
         if "engine" in process.name.lower() and process.pid is not None:

@@ -1,4 +1,4 @@
-"""What the small files say of a model; its identity is its content."""
+"""Kind, templates and identity of a checkpoint, read from its small files."""
 
 from __future__ import annotations
 

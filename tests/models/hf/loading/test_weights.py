@@ -1,4 +1,4 @@
-"""Ways into memory other than the plain one give the same model: a GGUF file, a device map."""
+"""A GGUF file and a device map load the same model."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_a_device_map_does_not_change_answers(device_map: str) -> None:
 def test_a_gguf_file_loads_the_same_weights(tmp_path: Path) -> None:
     pytest.importorskip("gguf")
     write_gguf(tmp_path / "tiny.gguf", tiny_checkpoint())
-    how: dict[str, Any] = {"add_bos_token": False}  # transformers forgets it when it reads a GGUF
+    how: dict[str, Any] = {"add_bos_token": False}  # transformers drops it when it reads a GGUF file
     found = totals(tmp_path, gguf_file="tiny.gguf", **how)
     assert np.allclose(found, totals(tiny_checkpoint(), **how), atol=1e-4)
 
 
 def write_gguf(path: Path, source: Path) -> None:
-    """A tiny Llama as llama.cpp keeps it: other names, and the halves of rotated heads interleaved."""
+    """Write a tiny Llama in the format of llama.cpp: other tensor names, interleaved halves of rotated heads."""
     from gguf import GGUFWriter
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -1,4 +1,4 @@
-"""Tiny checkpoints that hear."""
+"""Tiny checkpoints that read audio."""
 
 from __future__ import annotations
 
@@ -176,4 +176,4 @@ def qwen2_5_omni(folder: Path) -> None:
     written = template(seen, shown, "<|audio_bos|><|AUDIO|><|audio_eos|>")
     config = Qwen2_5OmniConfig(thinker_config=thinker, enable_audio_output=False)
     plan.save("Qwen2_5OmniForConditionalGeneration", config, settings, written)
-    torch.save({}, folder / "spk_dict.pt")  # the voices, asked for even when nobody speaks
+    torch.save({}, folder / "spk_dict.pt")  # the voices, required even without audio output

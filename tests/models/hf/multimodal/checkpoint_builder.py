@@ -1,4 +1,4 @@
-"""What every tiny checkpoint has: a tokenizer with one letter per token, a template, random weights, its files."""
+"""Build tiny checkpoints: a character tokenizer, a template, random weights and all files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "n
 
 
 class Plan:
-    """What one architecture needs: its config, its marks, its processor files."""
+    """What one architecture needs: config, placeholders, processor files."""
 
     def __init__(self, folder: Path, marks: list[str], named: dict[str, str] | None = None) -> None:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -76,7 +76,7 @@ class Plan:
         config.dtype = "float32"
         model = getattr(transformers, kind)(config)
         with torch.no_grad():
-            for weight in model.parameters():  # large enough that pictures and audios change the answer
+            for weight in model.parameters():  # large enough that images and audio change the answer
                 if weight.dim() > 1:
                     weight.copy_(torch.randn(weight.shape) / 8)
         model.generation_config.update(**self.ends)

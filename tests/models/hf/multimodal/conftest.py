@@ -1,4 +1,4 @@
-"""Tiny models on one thread: more would wait for each other longer than they compute."""
+"""Run tiny models on one thread, because synchronization would cost more than it saves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Media made on the spot, and a model asked about them."""
+"""Generate media and send requests about them to a model."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def choices(prompt: Prompt, *texts: str, document: int = 0) -> list[Likelihood]:
 
 
 def ask(model: Model, requests: Sequence[Request]) -> list[Outcome]:
-    """The outcomes, in the order of the requests."""
+    """Return the outcomes in the order of the requests."""
     return making.ask(model, *requests)
 
 
 def values(outcomes: Sequence[Outcome]) -> list[Any]:
-    """What was answered; a failure fails the test."""
+    """Return the answers; a failure fails the test."""
     assert all(isinstance(outcome, Response) for outcome in outcomes), outcomes
     return [outcome.value for outcome in outcomes if isinstance(outcome, Response)]

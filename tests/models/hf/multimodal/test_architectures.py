@@ -1,4 +1,4 @@
-"""Every architecture that has a name: its pictures, audios and videos reach it, alone and in company."""
+"""Every supported architecture reads its images, audio and video, alone and in batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from assay.core.requests import Generate, Request
 from assay.models.hf import HfModel
 
 pytestmark = pytest.mark.torch
-ALL = sorted(set(KINDS) - {"whisper"})  # which has no prompts
+ALL = sorted(set(KINDS) - {"whisper"})  # a speech model has no prompts
 HEARING = {"qwen2_audio", "qwen2_5_omni", "phi4_multimodal"}
 SEEING = set(ALL) - {"qwen2_audio"}
 
@@ -35,12 +35,12 @@ def checkpoint(kind: str) -> str:
 
 
 def asked_of(kind: str) -> list[Request]:
-    """Questions of every kind the checkpoint takes; those of one kind differ in length and size."""
+    """Return requests of every kind that the checkpoint supports, of different lengths and sizes."""
     prompts = [chat("Hello you"), chat("Hi"), plain("The sky is")]
     if kind in SEEING:
         prompts += [chat(picture(1), "What?"), chat(picture(2, 70), "What is it?"), plain(picture(1), "So")]
         prompts += [chat(picture(3), "and", picture(4, 33, 60), "Compare them")]
-        if kind != "phi4_multimodal":  # whose tiny form still looks at every frame with 500 tokens
+        if kind != "phi4_multimodal":  # its tiny checkpoint still uses 500 tokens per frame
             prompts += [chat(video(1), "What happens?"), chat(video(2, 3), "What?")]
     if kind in HEARING:
         prompts += [chat(sound(1), "What is said?"), chat(sound(2, 12_000), "What?")]
@@ -80,7 +80,7 @@ def test_media_change_the_answer(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["gemma3", "idefics3"])
 def test_answers_equal_direct_calls_of_transformers(kind: str) -> None:
-    """The documented way, by hand: template, processor, generate; and one forward pass for a likelihood."""
+    """Compare with direct calls: template, processor, generate; and one forward pass for a likelihood."""
     import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
@@ -96,7 +96,7 @@ def test_answers_equal_direct_calls_of_transformers(kind: str) -> None:
         chances = model(**longer).logits[0].log_softmax(-1)
     ids = longer.input_ids[
         0, inputs.input_ids.shape[1] - 1 :
-    ]  # the template's last line end counts, as in lm-eval
+    ]  # the last newline of the template is part of the context, as in lm-eval
     total = sum(float(chances[at - len(ids) - 1, token]) for at, token in enumerate(ids.tolist()))
     asked: list[Request] = [write(chat(medium, "What is it?")), *choices(chat(medium, "What is it?"), " ab")]
     own = values(ask(HfModel(pretrained=checkpoint(kind)), asked))

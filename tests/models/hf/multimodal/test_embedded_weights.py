@@ -1,4 +1,4 @@
-"""The trained weights that ship with Assay, through transformers: the same answers as from the embedded model."""
+"""The packaged weights in transformers give the same answers as the embedded model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where pictures, system prompts and reasoning prompts go in the text a model reads."""
+"""Where images, system prompts and reasoning prompts go in the rendered prompt."""
 
 from __future__ import annotations
 

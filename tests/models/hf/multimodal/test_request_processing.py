@@ -1,4 +1,4 @@
-"""What can go wrong with one request, or with memory, costs as little as it can."""
+"""Errors fail only their own request, and batches shrink when memory runs out."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_prompt_with_media_that_does_not_fit_is_a_failure() -> None:
     requests = [write(chat(picture(1), "word " * 40)), write(chat("word " * 40))]
     outcomes = ask(seeing(max_length=100), requests)
     assert isinstance(outcomes[0], Failure) and "the context length is 100" in outcomes[0].message
-    assert isinstance(outcomes[1], Response)  # a text loses its beginning
+    assert isinstance(outcomes[1], Response)  # a text is truncated on the left
     assert outcomes[1].usage is not None and outcomes[1].usage.input_tokens <= 94
 
 
@@ -146,7 +146,7 @@ def test_the_choices_of_an_image_share_one_prefill(monkeypatch: pytest.MonkeyPat
     texts = (" a", " red one", " b c", " d")
     requests = [one for at, prompt in enumerate(prompts) for one in choices(prompt, *texts, document=at)]
     values(ask(model, requests))
-    assert sum(read) == 4 + 1  # four prompts; the first once more, to try whether sharing works
+    assert sum(read) == 4 + 1  # four prompts, and the first once more for the prefix sharing check
 
 
 @pytest.mark.parametrize("kind", ["qwen2_5_vl", "gemma3", "qwen2_audio"])
@@ -242,7 +242,7 @@ def test_a_started_answer_continues_after_the_template() -> None:
 
 
 def test_audio_clips_are_transcribed_one_by_one() -> None:
-    long = sound(3, samples=80_000)  # five seconds, two of which are heard at once
+    long = sound(3, samples=80_000)  # five seconds, transcribed in chunks of two seconds
     requests: list[Request] = [
         write(chat(sound(1), "?"), 0, max_gen_toks=5),
         write(chat(long, "?"), 1, max_gen_toks=5),

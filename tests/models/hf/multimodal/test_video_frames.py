@@ -1,4 +1,4 @@
-"""Videos without torchvision: the stand-ins do what the processors of transformers do."""
+"""Video processors without torchvision give the same inputs as those of transformers."""
 
 from __future__ import annotations
 

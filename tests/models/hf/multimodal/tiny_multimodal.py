@@ -1,4 +1,4 @@
-"""Tiny checkpoints of real architectures: their own classes and processors, random weights, one letter per token.
+"""Tiny checkpoints of real architectures: their own classes and processors, random weights, one character per token.
 
     folder = tiny("qwen2_5_vl")
 
@@ -35,18 +35,18 @@ KINDS: dict[str, Callable[[Path], None]] = {
 
 @cache
 def _place() -> TemporaryDirectory[str]:
-    """Kept until the process ends."""
+    """Removed when the process ends."""
     return TemporaryDirectory(prefix="assay-tiny-")
 
 
 @cache
 def tiny(kind: str) -> Path:
-    """The folder of a checkpoint of that kind, made once a process."""
+    """Return the folder of a checkpoint of that kind, created once per process."""
     return make(kind, Path(_place().name))
 
 
 def make(kind: str, where: Path) -> Path:
-    """A checkpoint of a kind, in a folder of its name."""
+    """Create a checkpoint of a kind, in a folder of its name."""
     folder = where / kind
     folder.mkdir(parents=True, exist_ok=True)
     KINDS[kind](folder)

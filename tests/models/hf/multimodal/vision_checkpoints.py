@@ -1,4 +1,4 @@
-"""Tiny checkpoints that see."""
+"""Tiny checkpoints that read images."""
 
 from __future__ import annotations
 

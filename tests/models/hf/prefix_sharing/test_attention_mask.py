@@ -1,4 +1,4 @@
-"""Who sees whom: the mask of a packed tree against the definition, and blocks that leave nothing out that is seen."""
+"""The attention mask of a packed tree equals its definition, and blocks contain all visible keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEAST = -1e30
 
 
 def forest(seed: int) -> list[NodeSlice]:
-    """Pieces of random lengths, each continuing the past or a piece before it."""
+    """Return slices of random lengths, each continuing the past or an earlier slice."""
     draw = random.Random(seed)
     pieces: list[NodeSlice] = []
     offset = 0
@@ -28,7 +28,7 @@ def forest(seed: int) -> list[NodeSlice]:
 
 
 def sees(pieces: list[NodeSlice], row: int, column: int) -> bool:
-    """The definition: the same piece up to the token itself, or a piece that it continues."""
+    """The definition: the same slice up to the token itself, or a slice that it continues."""
     of = [number for number, piece in enumerate(pieces) for _ in range(piece.high)]
     at = of[row]
     if at == of[column]:

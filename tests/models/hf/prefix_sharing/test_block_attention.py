@@ -1,4 +1,4 @@
-"""Attention on a processor gives what transformers' own gives, and is left alone where it cannot be taken over."""
+"""Block attention on a CPU equals the attention of transformers, and unsupported models are left unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared work gives what the plain computation gives, on random trees; and where it cannot, the plain way is taken."""
+"""Prefix sharing scores random trees like unshared computation and is turned off for models without support."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def shared_scores(
 
 
 def random_tree(seed: int) -> list[Pair]:
-    """Few-shot prefixes of several lengths, contexts below them that share beginnings, choices below those; repeats."""
+    """Return pairs with few-shot prefixes of several lengths, contexts that share prefixes, choices and repeats."""
     draw = random.Random(seed)
 
     def tokens(low: int, high: int, kinds: int = 300) -> list[int]:
@@ -75,7 +75,7 @@ def test_no_shared_token_is_computed_twice() -> None:
 
 
 class Counting(ModelRunner):
-    """Counts the tokens it is given."""
+    """Counts the tokens of its inputs."""
 
     tokens = 0
 

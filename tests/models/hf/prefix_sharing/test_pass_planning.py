@@ -1,4 +1,4 @@
-"""Passes are planned before they are computed: every token once, and again, smaller, where memory was less than believed."""
+"""Passes compute every token once and are replanned with fewer tokens when memory runs out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree holds every sequence, and no shared token twice."""
+"""The tree contains every sequence and every shared token once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SEQUENCES = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), max_s
 
 
 def paths(node: Node, before: tuple[int, ...] = ()) -> dict[int, tuple[int, ...]]:
-    """What each sequence is, read off the tree."""
+    """Return each sequence as read from the tree."""
     assert node.start == len(before)
     here = before + tuple(node.tokens.tolist())
     found = dict.fromkeys(node.ends, here)

@@ -1,4 +1,4 @@
-"""Answers: what transformers' own `generate` writes, whatever the batch; stops are exact; repeats share what they read."""
+"""Answers equal those of transformers for any batch; stop strings are exact; repeats share their prompt."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def texts(outcomes: list[Outcome]) -> list[str]:
 
 
 def reference(kind: str, prompt: str, **options: Any) -> str:
-    """What transformers writes by itself."""
+    """Return the answer of transformers."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = tiny_checkpoint(kind)

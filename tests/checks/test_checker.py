@@ -75,7 +75,7 @@ GENERATING: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("an empty prompt", {"doc_to_text": " "}, [("warning", "empty-prompt")], "prompt is empty: documents 0, 1"),
     ("a prompt of a missing package", {"use_prompt": "promptsource:x"}, [("error", "package")], "`promptsource`"),
     ("a missing function", {"doc_to_text": Function("utils.onee")}, [("error", "function")], "no function `onee`"),
-    ("a missing helper file", {"doc_to_text": Function("nowhere.one")}, [("error", "function")], "no helper file"),
+    ("a missing helper file", {"doc_to_text": Function("nowhere.one")}, [("error", "function")], "helper file not found"),
     ("a name that is not a function", {"doc_to_text": Function("utils.number")}, [("error", "function")], "not a function"),
     ("too many parameters", {"doc_to_text": Function("utils.wrong")}, [("error", "parameters")], "with 1 argument"),
     ("too few parameters", {"process_results": Function("utils.one")}, [("error", "parameters")], "with 2 arguments"),
@@ -127,12 +127,12 @@ GENERATING: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("a written line end in a question", {"doc_to_text": r"{{question}}\nAnswer:"}, [("warning", "written-line-end")], "`doc_to_text`"),
     ("a line end written for Jinja", {"doc_to_text": r"{{question.split('\n')[0]}}"}, [], ""),
     ("a formula", {"doc_to_text": r"{{question}} Is $a \neq b$, $\nabla f$?"}, [], ""),
-    ("an invalid template", {"doc_to_text": "{{question"}, [("error", "template")], "not a valid template"),
+    ("an invalid template", {"doc_to_text": "{{question"}, [("error", "template")], "invalid template"),
     ("a template without its column", {"doc_to_text": "{{qestion}}"}, [("warning", "column"), ("error", "document")], "names `qestion`, which is not a column"),
     ("a column in a branch not taken", {"doc_to_text": "{% if false %}{{hint}}{% endif %}{{question}}"}, [("warning", "column")], "`hint`"),
     ("a column tested with `is defined`", {"doc_to_text": "{{question}}{% if hint is defined %}{{hint}}{% endif %}"}, [], ""),
     ("a word that is almost a column", {"doc_to_target": "anser"}, [("warning", "column")], "the constant text `anser`"),
-    ("a missing data file", {"dataset_kwargs": {"data_files": {"test": "gone.jsonl"}}}, [("error", "data")], "is not there"),
+    ("a missing data file", {"dataset_kwargs": {"data_files": {"test": "gone.jsonl"}}}, [("error", "data")], "data file not found"),
     ("a missing split", {"test_split": "tset"}, [("error", "split")], "no split `tset`"),
     ("a missing split that is not needed", {"training_split": "train"}, [("warning", "split")], "no split `train`"),
     ("an unavailable dataset", {"dataset_path": "nobody/nothing", "dataset_kwargs": None}, [("note", "not-checked")], "is not available"),
@@ -151,7 +151,7 @@ GENERATING: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("examples that are not rows", {"fewshot_config": {"samples": "many"}}, [("error", "fewshot")], "a list of mappings"),
     ("an unknown key of few-shot settings", {"fewshot_config": {"smaples": []}}, [("error", "key")], "did you mean `samples`"),
     ("an example without its column", {"num_fewshot": 1, "fewshot_config": {"samples": [{"question": "?", "anser": "!"}], "doc_to_target": "{{answer}}"}}, [("warning", "column"), ("error", "document")], "which is not a column"),
-    ("a missing media file", {"doc_to_image": "picture", "rows": [{"question": "?", "answer": "!", "picture": "gone.png"}]}, [("error", "media")], "`gone.png` is not there"),
+    ("a missing media file", {"doc_to_image": "picture", "rows": [{"question": "?", "answer": "!", "picture": "gone.png"}]}, [("error", "media")], "media file not found: `gone.png`"),
 ]  # fmt: skip
 
 

@@ -10,11 +10,11 @@ import pytest
 from PIL import Image as Pictures
 from tests.making_media import greys, wav, write_video
 
-from assay.core.errors import BadMedia, MissingPackage
+from assay.core.errors import MediaError, MissingPackage
 from assay.core.messages import Audio, Image, Media, Video
 from assay.media import frames, picture, waveform
 
-pytest.importorskip("av", reason="assay[media] is not installed")
+pytest.importorskip("av", reason="assay-harness[media] is not installed")
 
 
 def test_a_picture_is_what_its_part_loads_or_the_array_it_loads() -> None:
@@ -75,7 +75,7 @@ def test_whatever_a_loader_raises_is_bad_media_with_its_source(
     def load() -> Any:
         raise OSError("the disk is gone")
 
-    with pytest.raises(BadMedia, match="the disk is gone") as caught:
+    with pytest.raises(MediaError, match="the disk is gone") as caught:
         look(part(digest="d", load=load, source="x.bin"))
     assert caught.value.where == "x.bin"
 
@@ -88,12 +88,12 @@ def test_whatever_a_loader_raises_is_bad_media_with_its_source(
 
 @pytest.mark.parametrize("value", [5, None, {}])
 def test_what_is_no_medium_at_all_is_refused(value: Any) -> None:
-    with pytest.raises(BadMedia):
+    with pytest.raises(MediaError):
         waveform(Audio(digest="d", load=lambda: value), rate_hz=8000)
-    with pytest.raises(BadMedia):
+    with pytest.raises(MediaError):
         frames(Video(digest="d", load=lambda: value), count=1)
 
 
 def test_an_empty_list_of_frames_is_refused() -> None:
-    with pytest.raises(BadMedia, match="no frames"):
+    with pytest.raises(MediaError, match="no frames"):
         frames(Video(digest="d", load=list), count=1)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.errors import AssayError, UnknownName
-from assay.stats.aggregations import AGGREGATIONS, aggregate, aggregation_name
-from assay.stats.sums import left_sum, mean
+from assay.stats.aggregations import AGGREGATIONS, aggregate, find_aggregation_name
+from assay.stats.exact_summation import mean, sum_left_to_right
 
 RECORDED: list[dict[str, Any]] = json.loads(Path(__file__).with_name("recorded.json").read_text("utf-8"))
 """Numbers computed by lm-evaluation-harness 0.4.13 on Python 3.11."""
@@ -61,7 +61,7 @@ def test_a_function_of_the_task_is_called_with_all_values() -> None:
 
 
 def test_no_values_are_not_zero() -> None:
-    with pytest.raises(AssayError, match="nothing to sum up"):
+    with pytest.raises(AssayError, match="nothing to aggregate"):
         aggregate("mean", [])
 
 
@@ -80,9 +80,9 @@ def test_the_built_in_aggregations_are_there() -> None:
 
 
 def test_a_function_of_ours_is_known_by_its_name() -> None:
-    assert aggregation_name(mean) == "mean"
-    assert aggregation_name(AGGREGATIONS.get("f1")) == "f1"
-    assert aggregation_name(sum) is None
+    assert find_aggregation_name(mean) == "mean"
+    assert find_aggregation_name(AGGREGATIONS.get("f1")) == "f1"
+    assert find_aggregation_name(sum) is None
 
 
 def test_a_question_counts_when_all_its_answers_are_right() -> None:
@@ -100,4 +100,4 @@ def test_a_question_counts_when_all_its_answers_are_right() -> None:
 )
 def test_a_sum_is_rounded_after_each_step(values: list[Any]) -> None:
     expected = reduce(add, values, 0)
-    assert repr(float(left_sum(values))) == repr(float(expected))
+    assert repr(float(sum_left_to_right(values))) == repr(float(expected))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from assay.core.errors import AssayError
-from assay.stats.calibration import cohen_kappa, flip_rate, prediction_powered
+from assay.stats.calibration import compute_cohen_kappa, compute_flip_rate, estimate_calibrated_mean
 
 
 def test_kappa_is_that_of_scikit_learn() -> None:
@@ -12,11 +12,11 @@ def test_kappa_is_that_of_scikit_learn() -> None:
     draw = np.random.default_rng(1)
     first = draw.integers(0, 3, size=80).tolist()
     second = [one if draw.random() < 0.6 else int(draw.integers(0, 3)) for one in first]
-    assert cohen_kappa(first, second) == pytest.approx(metrics.cohen_kappa_score(first, second))
+    assert compute_cohen_kappa(first, second) == pytest.approx(metrics.cohen_kappa_score(first, second))
 
 
 def test_kappa_of_one_constant_answer_says_nothing() -> None:
-    assert cohen_kappa([1, 1], [1, 1]) is None
+    assert compute_cohen_kappa([1, 1], [1, 1]) is None
 
 
 def labels_and_judge(
@@ -33,7 +33,7 @@ def test_the_interval_covers_however_bad_the_judge_is(right: float, bias: float)
     covered, judge_alone, narrower = 0, 0, 0
     for _ in range(1000):
         truth, judged = labels_and_judge(draw, 1100, right, bias)
-        found = prediction_powered(truth[:100], judged[:100], judged[100:])
+        found = estimate_calibrated_mean(truth[:100], judged[:100], judged[100:])
         covered += found.interval.low <= 0.6 <= found.interval.high
         narrower += found.stderr < found.labels_stderr
         judge_alone += abs(judged.mean() - 0.6) < 1.96 * judged.std() / np.sqrt(1100)
@@ -47,20 +47,20 @@ def test_the_interval_covers_however_bad_the_judge_is(right: float, bias: float)
 def test_a_perfect_judge_is_worth_all_its_labels() -> None:
     draw = np.random.default_rng(3)
     truth, _ = labels_and_judge(draw, 5000, 1.0, 0.0)
-    found = prediction_powered(truth[:50], truth[:50], truth[50:])
+    found = estimate_calibrated_mean(truth[:50], truth[:50], truth[50:])
     assert found.weight == pytest.approx(1.0, abs=0.05)
-    assert found.worth > 2000
+    assert found.equivalent_labels > 2000
 
 
 def test_with_a_label_for_every_document_the_judge_adds_nothing() -> None:
     labels = [1.0, 0.0, 1.0, 1.0]
-    found = prediction_powered(labels, [1.0, 1.0, 1.0, 0.0], [])
+    found = estimate_calibrated_mean(labels, [1.0, 1.0, 1.0, 0.0], [])
     assert (found.value, found.weight, found.judged) == (0.75, 0.0, 4)
     assert found.stderr == pytest.approx(found.labels_stderr) == pytest.approx(0.25)
 
 
 def test_labels_that_are_all_the_same_are_not_certain() -> None:
-    found = prediction_powered([1.0] * 5, [1.0] * 5, [1.0] * 50)
+    found = estimate_calibrated_mean([1.0] * 5, [1.0] * 5, [1.0] * 50)
     assert found.interval.low == pytest.approx(0.5655, abs=1e-4)
 
 
@@ -71,28 +71,28 @@ def test_few_labels_are_still_covered(labelled: int) -> None:
     for _ in range(2000):
         truth = draw.normal(0.6, 0.2, size=labelled + 300)
         judged = truth + draw.normal(0.1, 0.2, size=len(truth))
-        found = prediction_powered(truth[:labelled], judged[:labelled], judged[labelled:])
+        found = estimate_calibrated_mean(truth[:labelled], judged[:labelled], judged[labelled:])
         covered += found.interval.low <= 0.6 <= found.interval.high
     assert covered / 2000 >= 0.93
 
 
 def test_a_judge_that_says_one_thing_is_not_trusted() -> None:
-    found = prediction_powered([1.0, 0.0, 1.0], [1.0] * 3, [1.0] * 50)
+    found = estimate_calibrated_mean([1.0, 0.0, 1.0], [1.0] * 3, [1.0] * 50)
     assert found.weight == 0.0
     assert found.value == pytest.approx(2 / 3)
 
 
 def test_minds_changed_by_places_are_counted() -> None:
-    assert flip_rate(["A", "B", "tie"], ["A", "A", "tie"]) == pytest.approx(1 / 3)
+    assert compute_flip_rate(["A", "B", "tie"], ["A", "A", "tie"]) == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: flip_rate(["A"], []),
-        lambda: cohen_kappa([], []),
-        lambda: prediction_powered([1.0], [1.0], [1.0, 0.0]),
-        lambda: prediction_powered([1.0, 0.0], [1.0], [1.0, 0.0]),
+        lambda: compute_flip_rate(["A"], []),
+        lambda: compute_cohen_kappa([], []),
+        lambda: estimate_calibrated_mean([1.0], [1.0], [1.0, 0.0]),
+        lambda: estimate_calibrated_mean([1.0, 0.0], [1.0], [1.0, 0.0]),
     ],
 )
 def test_too_little_is_an_error(wrong: object) -> None:

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from assay.core.errors import AssayError
-from assay.stats.comparison import compare_pairs, detectable_difference, mcnemar
-from assay.stats.flips import flip_test
+from assay.stats.comparison import compare_pairs, compute_mcnemar_p_value, find_detectable_difference
+from assay.stats.sign_flip_test import run_sign_flip_test
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 0), (1, 0), (6, 0), (9, 3), (700, 650), (5_100, 4_900)])
 def test_mcnemar_is_the_exact_binomial_test(wins: int, losses: int) -> None:
     stats = pytest.importorskip("scipy.stats")
     wanted = stats.binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
-    assert mcnemar(wins, losses) == pytest.approx(wanted, rel=1e-8)
+    assert compute_mcnemar_p_value(wins, losses) == pytest.approx(wanted, rel=1e-8)
 
 
 @pytest.mark.parametrize("size", [8, 14])
@@ -26,7 +26,7 @@ def test_flips_are_counted_as_scipys_permutation_test_counts_them(size: int) -> 
         vectorized=True,
         n_resamples=np.inf,
     )
-    p_value, how = flip_test(second - first)
+    p_value, how = run_sign_flip_test(second - first)
     assert p_value == pytest.approx(wanted.pvalue)
     assert how == "exact sign flips"
 
@@ -41,7 +41,7 @@ def test_many_flips_agree_with_the_t_test(size: int, kinds: int | None, method: 
     steps = draw.normal(2 / np.sqrt(size), 1, size=size)
     if kinds:
         steps = np.round(steps * kinds / 4)
-    p_value, how = flip_test(steps)
+    p_value, how = run_sign_flip_test(steps)
     assert how == method
     assert p_value == pytest.approx(stats.ttest_1samp(steps, 0).pvalue, rel=0.15, abs=0.003)
 
@@ -108,7 +108,7 @@ def test_with_no_difference_false_alarms_are_as_rare_as_promised() -> None:
 
 def test_false_alarms_of_drawn_flips_are_as_rare_as_promised() -> None:
     draw = np.random.default_rng(11)
-    alarms = sum(flip_test(draw.standard_t(4, size=25))[0] < 0.05 for _ in range(400))
+    alarms = sum(run_sign_flip_test(draw.standard_t(4, size=25))[0] < 0.05 for _ in range(400))
     assert 8 <= alarms <= 34
 
 
@@ -154,7 +154,7 @@ def test_of_a_single_thing_nobody_can_tell(
 def test_what_is_detectable_allows_for_the_number_of_tests() -> None:
     stats = pytest.importorskip("scipy.stats")
     wanted = (stats.t.ppf(1 - 0.025 / 20, 50) + stats.norm.ppf(0.8)) * 0.02
-    assert detectable_difference(0.02, 50, tests=20) == pytest.approx(wanted)
+    assert find_detectable_difference(0.02, 50, tests=20) == pytest.approx(wanted)
 
 
 def test_the_interval_of_paired_proportions_is_bonetts_and_prices() -> None:

@@ -7,54 +7,59 @@ import numpy as np
 import pytest
 
 from assay.core.errors import AssayError
-from assay.stats.groups import Part, pool, stratified_interval
-from assay.stats.intervals import wilson
+from assay.stats.confidence_intervals import wilson_interval
+from assay.stats.groups import GroupPart, compute_stratified_interval, pool_parts
 
 PARTS = [
-    Part(value=0.61, stderr=0.0421, size=100),
-    Part(value=0.43, stderr=0.0713, size=37),
-    Part(value=0.5512, stderr=0.0199, size=512),
+    GroupPart(value=0.61, stderr=0.0421, size=100),
+    GroupPart(value=0.43, stderr=0.0713, size=37),
+    GroupPart(value=0.5512, stderr=0.0199, size=512),
 ]
 
 
 def test_documents_weigh_alike_by_default() -> None:
-    pooled = pool(PARTS)
+    pooled = pool_parts(PARTS)
     assert (pooled.value, pooled.stderr, pooled.size) == (0.5533503852080124, 0.017467987715201073, 649)
 
 
 def test_tasks_weigh_alike_when_asked_to() -> None:
-    pooled = pool(PARTS, weight_by_size=False)
+    pooled = pool_parts(PARTS, weight_by_size=False)
     assert (pooled.value, pooled.stderr) == (0.5304000000000001, 0.028386440424963466)
 
 
 def test_the_older_error_of_a_mean_of_tasks_is_still_to_be_had() -> None:
-    assert pool(PARTS, weight_by_size=False, pooled_error=True).stderr == 0.017467987715201073
+    assert pool_parts(PARTS, weight_by_size=False, pooled_error=True).stderr == 0.017467987715201073
 
 
 @pytest.mark.parametrize("weight_by_size", [True, False])
 def test_a_task_without_an_error_leaves_the_group_without_one(weight_by_size: bool) -> None:
-    pooled = pool([*PARTS, Part(value=0.5, stderr=None, size=1)], weight_by_size=weight_by_size)
+    pooled = pool_parts([*PARTS, GroupPart(value=0.5, stderr=None, size=1)], weight_by_size=weight_by_size)
     assert pooled.stderr is None
 
 
 def test_tasks_of_one_document_have_no_pooled_error() -> None:
-    assert pool([Part(value=1.0, stderr=0.0, size=1), Part(value=0.0, stderr=0.0, size=1)]).stderr is None
+    assert (
+        pool_parts(
+            [GroupPart(value=1.0, stderr=0.0, size=1), GroupPart(value=0.0, stderr=0.0, size=1)]
+        ).stderr
+        is None
+    )
 
 
 def test_no_tasks_are_not_zero() -> None:
     with pytest.raises(AssayError, match="nothing to pool"):
-        pool([])
+        pool_parts([])
 
 
 def test_strata_give_the_error_of_their_weighted_mean() -> None:
-    parts = [Part(value=0.2, stderr=0.03, size=100), Part(value=0.9, stderr=0.01, size=300)]
-    micro, macro = (stratified_interval(parts, weight_by_size=by_size) for by_size in (True, False))
+    parts = [GroupPart(value=0.2, stderr=0.03, size=100), GroupPart(value=0.9, stderr=0.01, size=300)]
+    micro, macro = (compute_stratified_interval(parts, weight_by_size=by_size) for by_size in (True, False))
     assert micro is not None and macro is not None
     assert (micro.low + micro.high) / 2 == pytest.approx(0.725)
     assert micro.half_width == pytest.approx(1.97 * math.hypot(0.25 * 0.03, 0.75 * 0.01), rel=0.01)
     assert (macro.low + macro.high) / 2 == pytest.approx(0.55)
     assert macro.half_width == pytest.approx(1.98 * math.hypot(0.03, 0.01) / 2, rel=0.01)
-    assert stratified_interval([*parts, Part(value=1.0, stderr=None, size=5)]) is None
+    assert compute_stratified_interval([*parts, GroupPart(value=1.0, stderr=None, size=5)]) is None
 
 
 def test_strata_cover_and_agree_with_the_pooled_error() -> None:
@@ -68,10 +73,12 @@ def test_strata_cover_and_agree_with_the_pooled_error() -> None:
             (draw.random(size) < level).astype(float) for level, size in zip(levels, sizes, strict=True)
         ]
         parts = [
-            Part(value=float(one.mean()), stderr=float(one.std(ddof=1) / np.sqrt(len(one))), size=len(one))
+            GroupPart(
+                value=float(one.mean()), stderr=float(one.std(ddof=1) / np.sqrt(len(one))), size=len(one)
+            )
             for one in scores
         ]
-        found, whole = stratified_interval(parts), pool(parts)
+        found, whole = compute_stratified_interval(parts), pool_parts(parts)
         assert found is not None and whole.stderr is not None
         covered += found.low <= truth <= found.high
         assert whole.value == pytest.approx((found.low + found.high) / 2)
@@ -91,11 +98,13 @@ def test_easy_tasks_with_few_documents_are_covered(weight_by_size: bool) -> None
         parts, plain = [], []
         for level, size in zip(levels, sizes, strict=True):
             right = int(draw.binomial(size, level))
-            share, own = right / size, wilson(right, size)
+            share, own = right / size, wilson_interval(right, size)
             error = math.sqrt(share * (1 - share) / (size - 1))
-            plain.append(Part(value=share, stderr=error, size=int(size)))
+            plain.append(GroupPart(value=share, stderr=error, size=int(size)))
             parts.append(replace(plain[-1], interval=(own.low, own.high)))
-        found, old = (stratified_interval(some, weight_by_size=weight_by_size) for some in (parts, plain))
+        found, old = (
+            compute_stratified_interval(some, weight_by_size=weight_by_size) for some in (parts, plain)
+        )
         assert found is not None and old is not None
         covered += found.low <= truth <= found.high
         by_errors += old.low <= truth <= old.high

@@ -8,14 +8,14 @@ import pytest
 
 from assay.core.errors import AssayError
 from assay.stats.aggregations import aggregate
-from assay.stats.bootstrap import replicates
-from assay.stats.intervals import cluster_codes, cluster_error
+from assay.stats.bootstrap import compute_replicates
+from assay.stats.confidence_intervals import compute_cluster_error, encode_clusters
 from assay.stats.resampling import (
     bootstrap_interval,
     bootstrap_means,
     compare_corpora,
-    own_replicates,
-    percentiles,
+    compute_fast_replicates,
+    percentile_interval,
 )
 
 
@@ -39,7 +39,10 @@ def test_means_of_resamples_are_spread_as_those_drawn_one_by_one(kind: str) -> N
 @pytest.mark.parametrize("name", ["median", "perplexity", "nanmean"])
 def test_own_draws_are_spread_as_lm_evals(name: str, size: int) -> None:
     values = np.random.default_rng(size).normal(size=size).tolist()
-    own, theirs = own_replicates(name, values, 40_000), np.asarray(replicates(name, values, 20_000))
+    own, theirs = (
+        compute_fast_replicates(name, values, 40_000),
+        np.asarray(compute_replicates(name, values, 20_000)),
+    )
     assert own is not None and own.shape == (40_000,)
     assert own.std() == pytest.approx(theirs.std(), rel=0.03)
     for at in np.percentile(theirs, [2.5, 16, 50, 84, 97.5]):  # medians jump, so shares are compared
@@ -71,7 +74,7 @@ def test_values_that_hardly_differ_have_one_mean() -> None:
 
 def test_each_document_is_the_median_as_often_as_it_must_be() -> None:
     """Of three draws the second smallest is the smallest document with chance 7/27, the middle one with 13/27."""
-    found = own_replicates("median", [30.0, 10.0, 20.0], 200_000)
+    found = compute_fast_replicates("median", [30.0, 10.0, 20.0], 200_000)
     assert found is not None
     shares = [(found == one).mean() for one in (10.0, 20.0, 30.0)]
     assert shares == pytest.approx([7 / 27, 13 / 27, 7 / 27], abs=0.005)
@@ -88,7 +91,7 @@ def test_each_document_is_the_median_as_often_as_it_must_be() -> None:
     ],
 )
 def test_where_every_document_counts_there_are_no_own_draws(name: str, values: list[object]) -> None:
-    assert own_replicates(name, values, 10) is None
+    assert compute_fast_replicates(name, values, 10) is None
 
 
 def test_the_percentile_interval_is_scipys() -> None:
@@ -97,7 +100,7 @@ def test_the_percentile_interval_is_scipys() -> None:
     wanted = stats.bootstrap(
         (values,), np.mean, method="percentile", n_resamples=5000, rng=4
     ).confidence_interval
-    found = percentiles(bootstrap_means(values, 50_000))
+    found = percentile_interval(bootstrap_means(values, 50_000))
     assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high), abs=0.01)
 
 
@@ -179,8 +182,8 @@ def test_whole_clusters_give_the_interval_of_a_cluster_bootstrap() -> None:
     found = compare_corpora("ratio", first, second, clusters)
     assert found is not None
     steps = np.array([two[0] - one[0] for one, two in zip(first, second, strict=True)])
-    codes, count = cluster_codes(clusters)
-    assert found.stderr == pytest.approx(cluster_error(steps, codes, count), rel=0.08)
+    codes, count = encode_clusters(clusters)
+    assert found.stderr == pytest.approx(compute_cluster_error(steps, codes, count), rel=0.08)
     assert found.clusters == 40
 
 

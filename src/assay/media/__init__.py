@@ -1,18 +1,18 @@
-"""From a file to pixels and samples: what `Image`, `Audio` and `Video` parts are decoded with.
+"""Decoding of `Image`, `Audio` and `Video` parts to pixels and samples.
 
     from assay.media import frames, picture, waveform
 
     picture(image)                    # a PIL image
     waveform(audio, rate_hz=16_000)   # float32 samples, one channel
-    frames(video, count=8)            # a Clip: pictures and their times
+    frames(video, count=8)            # a Clip: images and their times
 
-Knows files and parts; nothing of tasks, models or runs. Pillow comes with Assay; PyAV, soundfile and soxr come with
-`assay-harness[media]` and are imported when a sound or video is first decoded. Whatever cannot be read raises `MediaError`.
+This package does not know about tasks, models or runs. Pillow is a dependency of Assay; PyAV, soundfile and soxr are
+part of `assay-harness[media]` and are imported on first use. Media that cannot be read raise `MediaError`.
 """
 
 from __future__ import annotations
 
 from assay.media.parts import frames, picture, waveform
-from assay.media.videos import Clip
+from assay.media.video import Clip
 
 __all__ = ["Clip", "frames", "picture", "waveform"]

@@ -1,8 +1,7 @@
-"""Standard errors by resampling, where no formula is known.
+"""Bootstrap standard errors for aggregations without a closed form, identical to those of lm-eval.
 
-The resamples are those of lm-evaluation-harness, so the numbers are the same to the last bit: chunks of a
-thousand, chunk *i* drawn by `random.Random(i).choices`. NumPy's Mersenne twister, given the same state, draws
-the same documents thousands at a time; blocks of bounded size keep memory flat.
+lm-eval draws chunks of a thousand resamples, chunk *i* with `random.Random(i).choices`. NumPy's Mersenne Twister with
+the same state draws the same documents in bulk; blocks of bounded size limit memory.
 """
 
 from __future__ import annotations
@@ -18,85 +17,93 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.stats.aggregations import AGGREGATIONS
-from assay.stats.classification import f1_of_rows, mcc_of_rows
-from assay.stats.sums import plain_floats, row_sums, sample_deviation
-from assay.stats.translation import TRANSLATION, translation_of_rows
+from assay.stats.classification import build_f1_scorer, build_mcc_scorer
+from assay.stats.exact_summation import compute_sample_deviation, sum_rows, to_float_array
+from assay.stats.translation import TRANSLATION_AGGREGATIONS, build_translation_scorer
 
-__all__ = ["RESAMPLED", "bootstrap_error", "replicates", "resampled_rows", "row_scorer"]
+__all__ = [
+    "BOOTSTRAP_AGGREGATIONS",
+    "build_row_scorer",
+    "compute_bootstrap_error",
+    "compute_replicates",
+    "draw_resamples",
+]
 
 Rows = NDArray[np.intp]
 Scorer = Callable[[Rows], list[float]]
 
-RESAMPLED = frozenset({"median", "matthews_corrcoef", "f1", "perplexity", "nanmean", "ratio", *TRANSLATION})
-"""The aggregations whose standard error is a bootstrap."""
+BOOTSTRAP_AGGREGATIONS = frozenset(
+    {"median", "matthews_corrcoef", "f1", "perplexity", "nanmean", "ratio", *TRANSLATION_AGGREGATIONS}
+)
+"""Aggregations with a bootstrap standard error."""
 
-_CHUNK = 1000
-_BLOCK = 1 << 16
-"""Draws held at a time by each thread: half a megabyte per array stays in the cache."""
-_MOST_THREADS = 8
-
-
-def bootstrap_error(name: str, values: Sequence[Any], iterations: int) -> float | None:
-    """The spread of an aggregation over resamples of its documents; None for fewer than two resamples."""
-    scores = replicates(name, values, iterations)
-    return sample_deviation(scores) if len(scores) > 1 else None
+_CHUNK_RESAMPLES = 1000
+BLOCK_DRAWS = 1 << 16
+"""Draws per block and thread: half a megabyte per array fits in the CPU cache."""
+_MAX_THREADS = 8
 
 
-def replicates(name: str, values: Sequence[Any], iterations: int) -> list[float]:
-    """The aggregation of each resample, in order. Chunks run in threads: NumPy lets others work meanwhile."""
-    score = row_scorer(name, values) or _one_by_one(name, values)
-    height = min(_CHUNK, iterations)
+def compute_bootstrap_error(name: str, values: Sequence[Any], iterations: int) -> float | None:
+    """Return the standard deviation of an aggregation over resamples; None for fewer than two resamples."""
+    scores = compute_replicates(name, values, iterations)
+    return compute_sample_deviation(scores) if len(scores) > 1 else None
+
+
+def compute_replicates(name: str, values: Sequence[Any], iterations: int) -> list[float]:
+    """Return the aggregation of each resample, in order. Chunks run in threads, because NumPy releases the GIL."""
+    score = build_row_scorer(name, values) or _build_generic_scorer(name, values)
+    height = min(_CHUNK_RESAMPLES, iterations)
     chunks = iterations // height if height > 0 else 0
 
-    def scores_of(chunk: int) -> list[float]:
-        return [one for rows in resampled_rows(len(values), height, seed=chunk) for one in score(rows)]
+    def score_chunk(chunk: int) -> list[float]:
+        return [one for rows in draw_resamples(len(values), height, seed=chunk) for one in score(rows)]
 
     if chunks <= 1:
-        return scores_of(0) if chunks else []
-    with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, chunks, _MOST_THREADS)) as pool:
-        return [one for scores in pool.map(scores_of, range(chunks)) for one in scores]
+        return score_chunk(0) if chunks else []
+    with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, chunks, _MAX_THREADS)) as pool:
+        return [one for scores in pool.map(score_chunk, range(chunks)) for one in scores]
 
 
-def resampled_rows(size: int, count: int, *, seed: int) -> Iterator[Rows]:
-    """`count` resamples in blocks; each row holds `size` document numbers.
+def draw_resamples(size: int, count: int, *, seed: int) -> Iterator[Rows]:
+    """Yield `count` resamples in blocks; each row has `size` document indices.
 
-    >>> next(resampled_rows(5, 2, seed=0)).ravel().tolist() == Random(0).choices(range(5), k=10)
+    >>> next(draw_resamples(5, 2, seed=0)).ravel().tolist() == Random(0).choices(range(5), k=10)
     True
     """
-    draw = _twister(seed)
-    height = max(1, _BLOCK // size)
+    draw = _create_generator(seed)
+    height = max(1, BLOCK_DRAWS // size)
     for start in range(0, count, height):
         shares = draw.random_sample((min(height, count - start), size))
         shares *= size
         yield shares.astype(np.intp)
 
 
-def _twister(seed: int) -> np.random.RandomState:
-    """NumPy's generator in the state `random.Random(seed)` starts from."""
+def _create_generator(seed: int) -> np.random.RandomState:
+    """Return NumPy's generator in the initial state of `random.Random(seed)`."""
     state = Random(seed).getstate()[1]
     draw = np.random.RandomState()
     draw.set_state(("MT19937", np.array(state[:-1], dtype=np.uint32), state[-1], 0, 0.0))
     return draw
 
 
-def row_scorer(name: str, values: Sequence[Any]) -> Scorer | None:
-    """What computes an aggregation of many selections of documents at once, each a row of numbers; None where there is
-    no way to."""
-    if name in TRANSLATION:
-        return translation_of_rows(name, values)
+def build_row_scorer(name: str, values: Sequence[Any]) -> Scorer | None:
+    """Return a function that computes an aggregation of many resamples at once, each a row of document indices; None if
+    there is none for this aggregation."""
+    if name in TRANSLATION_AGGREGATIONS:
+        return build_translation_scorer(name, values)
     if name == "f1":
-        return f1_of_rows(values)
+        return build_f1_scorer(values)
     if name in ("ratio", "weighted_perplexity", "bits_per_byte"):
-        return _ratios(name, values)
+        return _build_ratio_scorer(name, values)
     if name == "matthews_corrcoef":
-        return mcc_of_rows(values)
-    numbers = plain_floats(values)
+        return build_mcc_scorer(values)
+    numbers = to_float_array(values)
     if numbers is None:
         return None
     if name == "perplexity":
-        return lambda rows: [math.exp(-(total / rows.shape[1])) for total in row_sums(numbers[rows]).tolist()]
+        return lambda rows: [math.exp(-(total / rows.shape[1])) for total in sum_rows(numbers[rows]).tolist()]
     if name == "nanmean":
-        return _nanmeans(numbers)
+        return _build_nanmean_scorer(numbers)
     if name == "median" and not np.isnan(numbers).any():
         return lambda rows: np.partition(numbers[rows], rows.shape[1] // 2, axis=1)[
             :, rows.shape[1] // 2
@@ -104,19 +111,19 @@ def row_scorer(name: str, values: Sequence[Any]) -> Scorer | None:
     return None
 
 
-def _nanmeans(numbers: NDArray[np.float64]) -> Scorer:
+def _build_nanmean_scorer(numbers: NDArray[np.float64]) -> Scorer:
     known = ~np.isnan(numbers)
     filled = np.where(known, numbers, 0.0)
 
     def score(rows: Rows) -> list[float]:
-        with np.errstate(invalid="ignore"):  # a resample of nothing but NaN is NaN
+        with np.errstate(invalid="ignore"):  # a resample of NaN only is NaN
             means = filled[rows].sum(axis=1) / known[rows].sum(axis=1)
         return [float(value) for value in means]
 
     return score
 
 
-def _ratios(name: str, values: Sequence[Any]) -> Scorer:
+def _build_ratio_scorer(name: str, values: Sequence[Any]) -> Scorer:
     tops, bottoms = np.asarray(values, dtype=np.float64).T
     per_unit: dict[str, Callable[[Any], Any]] = {
         "weighted_perplexity": lambda share: np.exp(-share),
@@ -125,12 +132,12 @@ def _ratios(name: str, values: Sequence[Any]) -> Scorer:
     scale = per_unit.get(name, lambda share: share)
 
     def score(rows: Rows) -> list[float]:
-        with np.errstate(invalid="ignore", divide="ignore"):  # a resample of nothing but empty references
+        with np.errstate(invalid="ignore", divide="ignore"):  # a resample of empty references only
             return [float(value) for value in scale(tops[rows].sum(axis=1) / bottoms[rows].sum(axis=1))]
 
     return score
 
 
-def _one_by_one(name: str, values: Sequence[Any]) -> Scorer:
+def _build_generic_scorer(name: str, values: Sequence[Any]) -> Scorer:
     function = AGGREGATIONS.get(name)
-    return lambda rows: [function([values[place] for place in row]) for row in rows.tolist()]
+    return lambda rows: [function([values[index] for index in row]) for row in rows.tolist()]

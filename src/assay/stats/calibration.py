@@ -1,7 +1,7 @@
-"""What a judge's scores are worth, given people's labels for some of the documents.
+"""Calibration of judge scores with human labels of some documents.
 
-Prediction-powered inference (PPI++, arXiv 2311.01453): the judge's mean over all documents, put right by how far the judge
-is off where people looked too. It covers the truth however bad the judge is; a good one makes it narrow.
+Prediction-powered inference (PPI++, arXiv 2311.01453): the mean of the judge over all documents, corrected by its mean
+error on the labelled documents. The interval is valid for any judge, and narrow for a good one.
 """
 
 from __future__ import annotations
@@ -15,51 +15,51 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import AssayError
+from assay.stats.confidence_intervals import Interval, is_binary, wilson_interval
 from assay.stats.distributions import t_quantile
-from assay.stats.intervals import Interval, is_binary, wilson
 
-__all__ = ["Calibrated", "cohen_kappa", "flip_rate", "prediction_powered"]
+__all__ = ["CalibratedMean", "compute_cohen_kappa", "compute_flip_rate", "estimate_calibrated_mean"]
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrated:
-    """A mean that people's labels and a judge's scores give together."""
+class CalibratedMean:
+    """A mean estimated from human labels and judge scores."""
 
     value: float
     stderr: float
     interval: Interval
     weight: float
-    """How much the judge is trusted: 0 takes the labels alone, 1 the judge with its error taken off."""
+    """Weight of the judge: 0 uses the labels alone, 1 the judge corrected by its mean error."""
 
     labelled: int
     judged: int
     labels_alone: float
     labels_stderr: float
-    """What the labels would have said without the judge."""
+    """Mean and standard error of the labels alone."""
 
-    worth: float
-    """How many labels it would have taken to know as much without the judge."""
+    equivalent_labels: float
+    """Number of labels that would give the same precision without the judge."""
 
 
-def prediction_powered(
+def estimate_calibrated_mean(
     labels: ArrayLike, judged: ArrayLike, unlabelled: ArrayLike, *, level: float = 0.95
-) -> Calibrated:
-    """The mean of what people would say, from their labels, the judge's scores of the same documents, and the judge's
-    scores of documents that nobody labelled.
+) -> CalibratedMean:
+    """Estimate the mean human label from labels, judge scores of the same documents, and judge scores of unlabelled
+    documents.
 
-    >>> prediction_powered([1, 0, 1, 0], [1, 0, 1, 0], [1, 0] * 50).value
+    >>> estimate_calibrated_mean([1, 0, 1, 0], [1, 0, 1, 0], [1, 0] * 50).value
     0.5
     """
     truth, same = np.asarray(labels, dtype=np.float64), np.asarray(judged, dtype=np.float64)
     others = np.asarray(unlabelled, dtype=np.float64)
     if truth.shape != same.shape:
-        raise AssayError("every label needs the judge's score of the same document")
+        raise AssayError("every label needs a judge score of the same document")
     if len(truth) < 2:
         raise AssayError("calibration needs at least two labelled documents")
     if len(others) < 2:
-        others = same  # everything is labelled: the judge has nothing to add, and gets no weight
+        others = same  # all documents are labelled: the judge gets no weight
     count, more = len(truth), len(others)
     variance = float(np.concatenate([same, others]).var(ddof=1))
     weight = 0.0
@@ -70,12 +70,12 @@ def prediction_powered(
     error = math.sqrt(
         weight**2 * float(others.var(ddof=1)) / more + float((truth - weight * same).var(ddof=1)) / count
     )
-    half = t_quantile((1 + level) / 2, count - 1) * error  # the labels are what there is little of
+    half = t_quantile((1 + level) / 2, count - 1) * error  # the labels limit the degrees of freedom
     interval = Interval(low=value - half, high=value + half, method="PPI++", level=level)
-    if error == 0 and is_binary(truth):  # all labels are the same: that does not make them certain
-        interval = wilson(float(truth.sum()), count, level=level)
+    if error == 0 and is_binary(truth):  # equal labels are not certain
+        interval = wilson_interval(float(truth.sum()), count, level=level)
     alone = float(truth.var(ddof=1)) / count
-    return Calibrated(
+    return CalibratedMean(
         value=value,
         stderr=error,
         interval=interval,
@@ -84,19 +84,19 @@ def prediction_powered(
         judged=count if others is same else count + more,
         labels_alone=float(truth.mean()),
         labels_stderr=math.sqrt(alone),
-        worth=count * alone / error**2 if error > 0 else float(count),
+        equivalent_labels=count * alone / error**2 if error > 0 else float(count),
     )
 
 
-def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
-    """How far two judges agree beyond what chance would make them: 1 always, 0 as by chance. None where both always say
-    the same one thing, which tells nothing.
+def compute_cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
+    """Return Cohen's kappa of two judges: 1 is full agreement, 0 is chance level. None if both always give the same
+    verdict.
 
-    >>> cohen_kappa([1, 1, 0, 0], [1, 0, 0, 1])
+    >>> compute_cohen_kappa([1, 1, 0, 0], [1, 0, 0, 1])
     0.0
     """
     if len(first) != len(second) or not first:
-        raise AssayError("agreement needs the same documents from both")
+        raise AssayError("agreement needs verdicts of both on the same documents")
     size = len(first)
     seen = sum(bool(one == other) for one, other in zip(first, second, strict=True)) / size
     kinds = {*first, *second}
@@ -104,14 +104,14 @@ def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float 
     return None if chance == 1 else (seen - chance) / (1 - chance)
 
 
-def flip_rate(forward: Sequence[Any], swapped: Sequence[Any]) -> float:
-    """The share of documents on which a judge changes its mind when two answers change places.
+def compute_flip_rate(forward: Sequence[Any], swapped: Sequence[Any]) -> float:
+    """Return the fraction of documents whose verdict changes when the two answers are swapped.
 
-    `swapped` is in the same terms as `forward`: which answer won, not which place.
+    Both arguments name the winning answer, not its position.
 
-    >>> flip_rate(["A", "A", "tie", "B"], ["A", "B", "tie", "B"])
+    >>> compute_flip_rate(["A", "A", "tie", "B"], ["A", "B", "tie", "B"])
     0.25
     """
     if len(forward) != len(swapped) or not forward:
-        raise AssayError("a flip rate needs each document judged both ways")
+        raise AssayError("a flip rate needs each document judged in both orders")
     return sum(bool(one != other) for one, other in zip(forward, swapped, strict=True)) / len(forward)

@@ -1,7 +1,7 @@
-"""Agreement of labels: F1, Matthews' correlation and the Brier score over (gold, prediction) pairs.
+"""F1, Matthews correlation and Brier score over (gold, prediction) pairs.
 
-Whole-number labels are counted here, one document or a hundred thousand resamples at a time; anything else
-(texts, several labels per document) goes to scikit-learn, which gives the same numbers where both apply.
+Integer labels are counted here, for one corpus or a hundred thousand resamples at a time. Other labels (texts, several
+labels per document) use scikit-learn, which gives the same numbers for integers.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from numpy.typing import NDArray
 from assay.core.errors import MissingPackage
 from assay.stats.aggregations import AGGREGATIONS
 
-__all__ = ["brier_score", "f1", "f1_of_rows", "matthews_corrcoef", "mcc_of_rows"]
+__all__ = ["brier_score", "build_f1_scorer", "build_mcc_scorer", "f1", "matthews_corrcoef"]
 
 Rows = NDArray[np.intp]
 Pairs = Sequence[tuple[Any, Any]]
 
-_MOST_LABELS = 64
-_WHOLE = (int, np.integer, np.bool_)
+_MAX_LABELS = 64
+_INTEGER_TYPES = (int, np.integer, np.bool_)
 
 
 @AGGREGATIONS.register("f1")
 def f1(values: Pairs) -> float:
-    """F1 of label 1 against the other label.
+    """Return the F1 score of label 1.
 
     >>> f1([(1, 1), (0, 1), (1, 0), (1, 1)])
     0.6666666666666666
     """
-    score = f1_of_rows(values)
+    score = build_f1_scorer(values)
     if score is not None:
-        return score(_all_of(values))[0]
+        return score(_select_all(values))[0]
     try:
         from sklearn.metrics import f1_score
     except ImportError:
         raise MissingPackage.of(
-            "scikit-learn", "F1 over labels that are not whole numbers", extra="metrics"
+            "scikit-learn", "F1 of labels that are not integers", extra="metrics"
         ) from None
     golds, predictions = zip(*values, strict=True)
     return float(np.max(f1_score(golds, predictions)))
@@ -46,19 +46,19 @@ def f1(values: Pairs) -> float:
 
 @AGGREGATIONS.register("matthews_corrcoef")
 def matthews_corrcoef(values: Pairs) -> float:
-    """Matthews' correlation between two labellings; 0.0 when one of them never varies.
+    """Return the Matthews correlation; 0.0 if one side is constant.
 
     >>> matthews_corrcoef([(1, 1), (0, 0)])
     1.0
     """
-    score = mcc_of_rows(values)
+    score = build_mcc_scorer(values)
     if score is not None:
-        return score(_all_of(values))[0]
+        return score(_select_all(values))[0]
     try:
         from sklearn.metrics import matthews_corrcoef as correlation
     except ImportError:
         raise MissingPackage.of(
-            "scikit-learn", "Matthews' correlation over labels that are not whole numbers", extra="metrics"
+            "scikit-learn", "Matthews correlation of labels that are not integers", extra="metrics"
         ) from None
     golds, predictions = zip(*values, strict=True)
     return float(correlation(golds, predictions))
@@ -66,7 +66,7 @@ def matthews_corrcoef(values: Pairs) -> float:
 
 @AGGREGATIONS.register("brier_score")
 def brier_score(values: Pairs) -> float:
-    """Mean squared distance of the probabilities from the truth, over (gold, probabilities) pairs.
+    """Return the mean squared error of the probabilities, over (gold, probabilities) pairs.
 
     >>> brier_score([(0, [1.0, 0.0]), (1, [1.0, 0.0])])
     1.0
@@ -77,9 +77,9 @@ def brier_score(values: Pairs) -> float:
     return float(np.mean(np.sum((table - truth) ** 2, axis=1)))
 
 
-def f1_of_rows(values: Pairs) -> Callable[[Rows], list[float]] | None:
-    """F1 of many resamples at once; None when these labels need scikit-learn."""
-    coded = _coded(values)
+def build_f1_scorer(values: Pairs) -> Callable[[Rows], list[float]] | None:
+    """Return a function that computes F1 of many resamples at once; None if the labels need scikit-learn."""
+    coded = _encode_labels(values)
     if coded is None:
         return None
     labels, codes = coded
@@ -89,53 +89,53 @@ def f1_of_rows(values: Pairs) -> Callable[[Rows], list[float]] | None:
     positive = labels.index(1) if 1 in labels else None
 
     def score(rows: Rows) -> list[float]:
-        table = _confusion(codes, rows, size)
+        table = _count_confusion_tables(codes, rows, size)
         if positive is None:
             return [0.0] * len(rows)
         hits = 2.0 * table[:, positive, positive]
-        marked = table[:, positive, :].sum(axis=1) + table[:, :, positive].sum(axis=1)
-        return _ratios(hits, marked)
+        labelled = table[:, positive, :].sum(axis=1) + table[:, :, positive].sum(axis=1)
+        return _divide_or_zero(hits, labelled)
 
     return score
 
 
-def mcc_of_rows(values: Pairs) -> Callable[[Rows], list[float]] | None:
-    """Matthews' correlation of many resamples at once; None when these labels need scikit-learn."""
-    coded = _coded(values)
+def build_mcc_scorer(values: Pairs) -> Callable[[Rows], list[float]] | None:
+    """Return a function that computes Matthews correlation of many resamples at once; None if the labels need scikit-learn."""
+    coded = _encode_labels(values)
     if coded is None:
         return None
     labels, codes = coded
     size = len(labels)
 
     def score(rows: Rows) -> list[float]:
-        table = _confusion(codes, rows, size)
+        table = _count_confusion_tables(codes, rows, size)
         golds, predictions = table.sum(axis=2), table.sum(axis=1)
         right = np.trace(table, axis1=1, axis2=2)
         total = golds.sum(axis=1)
-        together = right * total - (golds * predictions).sum(axis=1)
-        apart = (total**2 - (predictions**2).sum(axis=1)) * (total**2 - (golds**2).sum(axis=1))
-        return _ratios(together, np.sqrt(apart))
+        covariance = right * total - (golds * predictions).sum(axis=1)
+        variances = (total**2 - (predictions**2).sum(axis=1)) * (total**2 - (golds**2).sum(axis=1))
+        return _divide_or_zero(covariance, np.sqrt(variances))
 
     return score
 
 
-def _coded(values: Pairs) -> tuple[list[int], Rows] | None:
-    """The labels in order and each pair as one number (gold * size + prediction), or None for odd labels."""
+def _encode_labels(values: Pairs) -> tuple[list[int], Rows] | None:
+    """Return the sorted labels and each pair as one code (gold * size + prediction); None for unsupported labels."""
     flat: list[Any] = []
     for pair in values:
         gold, prediction = pair
-        if not isinstance(gold, _WHOLE) or not isinstance(prediction, _WHOLE):
+        if not isinstance(gold, _INTEGER_TYPES) or not isinstance(prediction, _INTEGER_TYPES):
             return None
         flat += (gold, prediction)
     labels, codes = np.unique(np.array(flat, dtype=np.int64), return_inverse=True)
-    if len(labels) > _MOST_LABELS:
+    if len(labels) > _MAX_LABELS:
         return None
     codes = codes.reshape(-1, 2)
     return labels.tolist(), codes[:, 0] * len(labels) + codes[:, 1]
 
 
-def _confusion(codes: Rows, rows: Rows, size: int) -> NDArray[np.float64]:
-    """One confusion table per row of document numbers: [row, gold, prediction]."""
+def _count_confusion_tables(codes: Rows, rows: Rows, size: int) -> NDArray[np.float64]:
+    """Return one confusion table per row of document indices: [row, gold, prediction]."""
     cells = size * size
     places = codes[rows]
     places += np.arange(len(rows), dtype=np.intp)[:, None] * cells
@@ -143,10 +143,10 @@ def _confusion(codes: Rows, rows: Rows, size: int) -> NDArray[np.float64]:
     return counts.reshape(len(rows), size, size).astype(np.float64)
 
 
-def _ratios(tops: NDArray[np.float64], bottoms: NDArray[np.float64]) -> list[float]:
+def _divide_or_zero(tops: NDArray[np.float64], bottoms: NDArray[np.float64]) -> list[float]:
     ratios = np.divide(tops, bottoms, out=np.zeros_like(tops), where=bottoms != 0)
     return [float(ratio) for ratio in ratios]
 
 
-def _all_of(values: Pairs) -> Rows:
+def _select_all(values: Pairs) -> Rows:
     return np.arange(len(values), dtype=np.intp)[None, :]

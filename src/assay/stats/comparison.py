@@ -1,8 +1,8 @@
-"""Two models on the same documents: how large the difference is, and whether chance alone would make one as large.
+"""Paired comparison of two models on the same documents: difference, confidence interval and p-value.
 
-Paired by document: what both find easy cancels out, which is worth a third to two thirds of the documents (Miller 2024).
-The interval is that of the mean difference, the p-value that of the test which fits: McNemar's exact one for scores of 0
-and 1, sign flips (a permutation test) otherwise, with whole clusters flipped where documents belong together.
+Pairing removes the variance both models share, which saves a third to two thirds of the documents (Miller 2024). The
+p-value is that of the exact McNemar test for scores of 0 and 1, else of a sign-flip (permutation) test, which flips
+whole clusters if there are any.
 """
 
 from __future__ import annotations
@@ -14,28 +14,34 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import AssayError
+from assay.stats.confidence_intervals import (
+    Clusters,
+    Interval,
+    compute_cluster_error,
+    encode_clusters,
+    is_binary,
+)
 from assay.stats.distributions import binomial_cdf, normal_quantile, t_quantile
-from assay.stats.flips import flip_test
-from assay.stats.intervals import Clusters, Interval, cluster_codes, cluster_error, is_binary
+from assay.stats.sign_flip_test import run_sign_flip_test
 
-__all__ = ["Difference", "compare_pairs", "detectable_difference", "mcnemar"]
+__all__ = ["Difference", "compare_pairs", "compute_mcnemar_p_value", "find_detectable_difference"]
 
 Floats = NDArray[np.float64]
 
-_MOST_COUNTED = 1000
-"""Flips up to which every way is counted; above, the sum is an incomplete beta function, exact to twelve digits."""
+_MAX_EXACT_FLIPS = 1000
+"""Up to this number of flips the p-value is counted exactly; above, the incomplete beta function is used (12 digits)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What a second model scores above a first one, on the same documents."""
+    """The paired difference of two models: second minus first."""
 
     documents: int
     clusters: int | None
-    """How many clusters they come in; None where each stands for itself."""
+    """Number of clusters; None if documents are independent."""
 
     degrees: float
-    """Degrees of freedom of the standard error; infinite for a normal one."""
+    """Degrees of freedom of the standard error; infinite for a normal distribution."""
 
     first: float
     second: float
@@ -47,12 +53,12 @@ class Difference:
     p_value: float
     test: str
     detectable: float | None
-    """The smallest true difference this comparison would have found four times in five; None where nobody can tell."""
+    """The smallest true difference detected with 80 % power; None if unknown."""
 
     wins: int
     ties: int
     losses: int
-    """Documents on which the second one is higher, as high, lower."""
+    """Documents on which the second score is higher, equal, lower."""
 
 
 def compare_pairs(
@@ -64,7 +70,7 @@ def compare_pairs(
     power: float = 0.8,
     seed: int = 0,
 ) -> Difference:
-    """The difference between the scores of two models, document by document.
+    """Compare the scores of two models on the same documents.
 
     >>> found = compare_pairs([1, 0, 0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1, 0])
     >>> found.value, found.p_value, found.test
@@ -72,11 +78,11 @@ def compare_pairs(
     """
     before, after = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if before.shape != after.shape or before.ndim != 1:
-        raise AssayError("scores can be paired only if there are as many of one model as of the other")
+        raise AssayError("paired scores need the same number of documents of both models")
     if not len(before):
         raise AssayError("the runs have no document in common, so there is nothing to compare")
     steps = after - before
-    codes, count = cluster_codes(clusters) if clusters is not None else (None, len(steps))
+    codes, count = encode_clusters(clusters) if clusters is not None else (None, len(steps))
     clustered = codes is not None and count < len(steps)
     wins, losses = int((steps > 0).sum()), int((steps < 0).sum())
     binary = is_binary(before) and is_binary(after)
@@ -85,21 +91,21 @@ def compare_pairs(
     if clustered and codes is not None:
         units: Floats = np.bincount(codes, weights=steps, minlength=count).astype(np.float64)
         error, degrees, method = (
-            cluster_error(steps, codes, count) if count > 1 else 0.0,
+            compute_cluster_error(steps, codes, count) if count > 1 else 0.0,
             count - 1,
             "clustered",
         )
-        p_value, test = flip_test(units, seed=seed)
+        p_value, test = run_sign_flip_test(units, seed=seed)
         test = f"{test}, whole clusters"
     elif binary:
         middle, error = _adjusted_wald(wins, losses, len(steps))
         method = "adjusted Wald"
-        p_value, test = mcnemar(wins, losses), "exact McNemar"
+        p_value, test = compute_mcnemar_p_value(wins, losses), "exact McNemar"
     else:
-        error, degrees, method = _plain_error(steps), len(steps) - 1, "t"
-        p_value, test = flip_test(steps, seed=seed)
+        error, degrees, method = _compute_plain_error(steps), len(steps) - 1, "t"
+        p_value, test = run_sign_flip_test(steps, seed=seed)
     if error == 0 and bounded:
-        error = _least_error(count)  # nothing that varies is no proof that nothing could
+        error = _min_error(count)  # no observed variation does not mean no uncertainty
     known = degrees > 0
     half = t_quantile((1 + level) / 2, degrees) * error if known else math.inf
     low, high = middle - half, middle + half
@@ -119,20 +125,20 @@ def compare_pairs(
         ),
         p_value=p_value,
         test=test,
-        detectable=detectable_difference(error, degrees, level=level, power=power),
+        detectable=find_detectable_difference(error, degrees, level=level, power=power),
         wins=wins,
         ties=len(steps) - wins - losses,
         losses=losses,
     )
 
 
-def detectable_difference(
+def find_detectable_difference(
     stderr: float, degrees: float, *, level: float = 0.95, power: float = 0.8, tests: int = 1
 ) -> float | None:
-    """The smallest true difference that a comparison with this standard error finds with this probability. Of several
-    tests each has to pass a stricter level, as the first one has to under Holm and under Benjamini and Hochberg.
+    """Return the smallest true difference that a comparison with this standard error detects with this power. For several
+    tests, the level is that of the first step of Holm and of Benjamini-Hochberg.
 
-    >>> round(detectable_difference(0.01, 1e9), 4), round(detectable_difference(0.01, 1e9, tests=10), 4)
+    >>> round(find_detectable_difference(0.01, 1e9), 4), round(find_detectable_difference(0.01, 1e9, tests=10), 4)
     (0.028, 0.0365)
     """
     if stderr <= 0 or degrees <= 0:
@@ -140,14 +146,14 @@ def detectable_difference(
     return (t_quantile(1 - (1 - level) / 2 / tests, degrees) + normal_quantile(power)) * stderr
 
 
-def mcnemar(wins: int, losses: int) -> float:
-    """The exact p-value of McNemar's test: were flips in both directions equally likely?
+def compute_mcnemar_p_value(wins: int, losses: int) -> float:
+    """Return the exact p-value of McNemar's test.
 
-    >>> mcnemar(6, 0)
+    >>> compute_mcnemar_p_value(6, 0)
     0.03125
     """
     flips, fewer = wins + losses, min(wins, losses)
-    if flips > _MOST_COUNTED:
+    if flips > _MAX_EXACT_FLIPS:
         return min(1.0, 2 * binomial_cdf(fewer, flips, 0.5))
     ways, whole = 1, 0
     for count in range(fewer + 1):
@@ -157,17 +163,17 @@ def mcnemar(wins: int, losses: int) -> float:
 
 
 def _adjusted_wald(wins: int, losses: int, total: int) -> tuple[float, float]:
-    """Middle and standard error of Bonett and Price's interval for paired proportions (2012): one flip added on each
-    side, so that few documents, or none that flipped, do not look certain."""
+    """Return center and standard error of the interval of Bonett and Price (2012) for paired proportions, which adds one
+    flip in each direction."""
     size = total + 2
     up, down = (wins + 1) / size, (losses + 1) / size
     return up - down, math.sqrt((up + down - (up - down) ** 2) / size)
 
 
-def _least_error(units: int) -> float:
-    """The standard error of Bonett and Price where nothing flipped: what so many documents or clusters leave open."""
+def _min_error(units: int) -> float:
+    """Return the standard error of Bonett and Price without any flips."""
     return _adjusted_wald(0, 0, units)[1]
 
 
-def _plain_error(steps: Floats) -> float:
+def _compute_plain_error(steps: Floats) -> float:
     return float(steps.std(ddof=1)) / math.sqrt(len(steps)) if len(steps) > 1 else 0.0

@@ -1,7 +1,7 @@
-"""The distributions that intervals and tests need: normal, Student's t, beta, binomial.
+"""Normal, Student's t, beta and binomial distributions for intervals and tests.
 
-Written out so that the base install stays small; the tests hold each against SciPy over its whole range. Scalars only:
-one interval takes microseconds, and nothing here is called per document.
+Implemented here so that the base install does not need SciPy; the tests compare them with SciPy over their whole range.
+Scalars only: nothing here is called per document.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = [
 ]
 
 _NORMAL = NormalDist()
-_MOST_STEPS = 100_000
+_MAX_STEPS = 100_000
 _TINY = 1e-300
-_ALMOST_NORMAL = 1e7
-"""Degrees of freedom from which Student's t is the normal distribution in every digit that is shown."""
+_NORMAL_DEGREES = 1e7
+"""Degrees of freedom above which the t distribution equals the normal one in all displayed digits."""
 
 
 def normal_cdf(value: float) -> float:
-    """The probability of a standard normal number up to `value`, exact in both tails.
+    """Return the standard normal CDF, accurate in both tails.
 
     >>> normal_cdf(0.0)
     0.5
@@ -38,7 +38,7 @@ def normal_cdf(value: float) -> float:
 
 
 def normal_quantile(probability: float) -> float:
-    """Where the standard normal distribution has this probability below.
+    """Return the quantile of the standard normal distribution.
 
     >>> round(normal_quantile(0.975), 4)
     1.96
@@ -47,7 +47,7 @@ def normal_quantile(probability: float) -> float:
 
 
 def beta_cdf(value: float, first: float, second: float) -> float:
-    """The regularised incomplete beta function: the probability of a Beta(first, second) number up to `value`.
+    """Return the CDF of Beta(first, second): the regularised incomplete beta function.
 
     >>> round(beta_cdf(0.5, 2.0, 2.0), 12)
     0.5
@@ -63,17 +63,17 @@ def beta_cdf(value: float, first: float, second: float) -> float:
         + first * math.log(value)
         + second * math.log1p(-value)
     )
-    if value < (first + 1) / (first + second + 2):  # where the fraction converges quickly
-        return front * _fraction(value, first, second) / first
-    return 1 - front * _fraction(1 - value, second, first) / second
+    if value < (first + 1) / (first + second + 2):  # the continued fraction converges quickly here
+        return front * _continued_fraction(value, first, second) / first
+    return 1 - front * _continued_fraction(1 - value, second, first) / second
 
 
-def _fraction(value: float, first: float, second: float) -> float:
-    """The continued fraction of the incomplete beta function, by Lentz's method."""
+def _continued_fraction(value: float, first: float, second: float) -> float:
+    """Return the continued fraction of the incomplete beta function (Lentz's method)."""
     upper, lower = 1.0, 1 - (first + second) * value / (first + 1)
     lower = 1 / (lower if abs(lower) > _TINY else _TINY)
     result = lower
-    for step in range(1, _MOST_STEPS):
+    for step in range(1, _MAX_STEPS):
         twice = first + 2 * step
         for term in (
             step * (second - step) * value / ((twice - 1) * twice),
@@ -91,7 +91,7 @@ def _fraction(value: float, first: float, second: float) -> float:
 
 
 def beta_quantile(probability: float, first: float, second: float) -> float:
-    """Where Beta(first, second) has this probability below.
+    """Return the quantile of Beta(first, second).
 
     >>> round(beta_quantile(0.5, 3.0, 3.0), 12)
     0.5
@@ -100,8 +100,8 @@ def beta_quantile(probability: float, first: float, second: float) -> float:
 
 
 def t_cdf(value: float, degrees: float) -> float:
-    """The probability of a number of Student's t distribution up to `value`."""
-    if degrees > _ALMOST_NORMAL:
+    """Return the CDF of Student's t distribution."""
+    if degrees > _NORMAL_DEGREES:
         return normal_cdf(value)
     tail = beta_cdf(degrees / (degrees + value * value), degrees / 2, 0.5) / 2
     return tail if value < 0 else 1 - tail
@@ -109,12 +109,12 @@ def t_cdf(value: float, degrees: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(probability: float, degrees: float) -> float:
-    """Where Student's t distribution has this probability below.
+    """Return the quantile of Student's t distribution.
 
     >>> round(t_quantile(0.975, 4), 4)
     2.7764
     """
-    if degrees > _ALMOST_NORMAL:
+    if degrees > _NORMAL_DEGREES:
         return normal_quantile(probability)
     if probability == 0.5:
         return 0.0
@@ -125,7 +125,7 @@ def t_quantile(probability: float, degrees: float) -> float:
 
 
 def binomial_cdf(successes: int, trials: int, probability: float) -> float:
-    """The probability of at most so many successes.
+    """Return the probability of at most `successes` successes.
 
     >>> round(binomial_cdf(1, 4, 0.5), 12)
     0.3125
@@ -137,13 +137,13 @@ def binomial_cdf(successes: int, trials: int, probability: float) -> float:
     return beta_cdf(1 - probability, trials - successes, successes + 1)
 
 
-def _bisect(function: Callable[[float], float], wanted: float, low: float, high: float) -> float:
-    """Where a rising function reaches a value, as exactly as floats can say."""
+def _bisect(function: Callable[[float], float], target: float, low: float, high: float) -> float:
+    """Return where an increasing function reaches a value, to float precision."""
     for _ in range(200):
         middle = (low + high) / 2
         if middle in (low, high):
             break
-        if function(middle) < wanted:
+        if function(middle) < target:
             low = middle
         else:
             high = middle

@@ -1,4 +1,4 @@
-"""The score of a group of tasks, from the scores of its tasks."""
+"""Group scores from the scores of the tasks."""
 
 from __future__ import annotations
 
@@ -7,52 +7,54 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.core.errors import AssayError
+from assay.stats.confidence_intervals import Interval
 from assay.stats.distributions import t_quantile
-from assay.stats.intervals import Interval
-from assay.stats.sums import left_sum
+from assay.stats.exact_summation import sum_left_to_right
 
-__all__ = ["Part", "pool", "stratified_interval"]
+__all__ = ["GroupPart", "compute_stratified_interval", "pool_parts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """What one task, or the whole group, reports under one metric."""
+class GroupPart:
+    """The result of one task, or of the whole group, in one metric."""
 
     value: float
     stderr: float | None
     size: int
-    """Documents of the task."""
+    """Number of documents."""
 
     interval: tuple[float, float] | None = None
-    """Its own 95 % interval, where there is one."""
+    """Its 95 % confidence interval, if there is one."""
 
 
-def pool(parts: Sequence[Part], *, weight_by_size: bool = True, pooled_error: bool | None = None) -> Part:
-    """One number for several tasks.
+def pool_parts(
+    parts: Sequence[GroupPart], *, weight_by_size: bool = True, pooled_error: bool | None = None
+) -> GroupPart:
+    """Combine the results of several tasks.
 
-    `weight_by_size` counts every document alike, otherwise every task. The standard error belongs to the mean
-    that is taken: the pooled one for documents, that of k independent means for tasks. Before 0.4.13
-    lm-evaluation-harness gave the pooled one in both cases, as `pooled_error=True` does.
+    With `weight_by_size` every document has the same weight, else every task. The standard error matches that mean:
+    pooled for documents, that of k independent means for tasks. Before 0.4.13, lm-eval used the pooled one in both
+    cases, as `pooled_error=True` does.
 
-    >>> pool([Part(value=1.0, stderr=None, size=3), Part(value=0.0, stderr=None, size=1)]).value
+    >>> pool_parts([GroupPart(value=1.0, stderr=None, size=3), GroupPart(value=0.0, stderr=None, size=1)]).value
     0.75
     """
     if not parts:
         raise AssayError("no task of the group reports this metric, so there is nothing to pool")
     weights = [part.size if weight_by_size else 1 for part in parts]
-    value = left_sum([part.value * weight for part, weight in zip(parts, weights, strict=True)]) / sum(
-        weights
-    )
+    value = sum_left_to_right(
+        [part.value * weight for part, weight in zip(parts, weights, strict=True)]
+    ) / sum(weights)
     pooled = weight_by_size if pooled_error is None else pooled_error
-    return Part(
+    return GroupPart(
         value=value,
-        stderr=_pooled_error(parts) if pooled else _error_of_means(parts),
+        stderr=_compute_pooled_error(parts) if pooled else _compute_error_of_means(parts),
         size=sum(part.size for part in parts),
     )
 
 
-def _pooled_error(parts: Sequence[Part]) -> float | None:
-    """From the pooled variance of all documents; None when a task has no standard error."""
+def _compute_pooled_error(parts: Sequence[GroupPart]) -> float | None:
+    """Return the standard error from the pooled variance; None if a task has no standard error."""
     size = sum(part.size for part in parts)
     if size <= len(parts):
         return None
@@ -61,29 +63,30 @@ def _pooled_error(parts: Sequence[Part]) -> float | None:
         if part.stderr is None:
             return None
         terms.append((part.size - 1) * part.stderr**2 * part.size)
-    return math.sqrt(left_sum(terms) / (size - len(parts)) / size)
+    return math.sqrt(sum_left_to_right(terms) / (size - len(parts)) / size)
 
 
-def _error_of_means(parts: Sequence[Part]) -> float | None:
-    """Of the plain mean of independent means; None when a task has no standard error."""
+def _compute_error_of_means(parts: Sequence[GroupPart]) -> float | None:
+    """Return the standard error of the mean of independent means; None if a task has no standard error."""
     squares = []
     for part in parts:
         if part.stderr is None:
             return None
         squares.append(part.stderr**2)
-    return math.sqrt(left_sum(squares)) / len(parts)
+    return math.sqrt(sum_left_to_right(squares)) / len(parts)
 
 
-def stratified_interval(parts: Sequence[Part], *, weight_by_size: bool = True) -> Interval | None:
-    """The 95 % interval of a group's mean, its tasks being strata: each contributes its own uncertainty, weighted as its
-    mean is, and the uncertainties add up as independent ones do.
+def compute_stratified_interval(
+    parts: Sequence[GroupPart], *, weight_by_size: bool = True
+) -> Interval | None:
+    """Return the 95 % interval of a group mean, with tasks as strata whose uncertainties are independent.
 
-    `weight_by_size` gives the micro mean (every document alike), otherwise the macro mean (every task alike). How unsure
-    a task is, is the wider of half its own interval (which knows of clusters, and that a score of 1 is not certain) and
-    Student's t times its standard error. None when a task has neither.
+    `weight_by_size` gives the micro mean (weighted by documents), else the macro mean (weighted by tasks). The half width
+    of a task is the larger of half its own interval (which accounts for clusters and for scores of 1) and Student's t
+    times its standard error. None if a task has neither.
 
-    >>> parts = [Part(value=1.0, stderr=0.1, size=30), Part(value=0.0, stderr=0.1, size=10)]
-    >>> round(stratified_interval(parts, weight_by_size=False).half_width, 4)
+    >>> parts = [GroupPart(value=1.0, stderr=0.1, size=30), GroupPart(value=0.0, stderr=0.1, size=10)]
+    >>> round(compute_stratified_interval(parts, weight_by_size=False).half_width, 4)
     0.1525
     """
     size = sum(part.size for part in parts)
@@ -103,7 +106,7 @@ def stratified_interval(parts: Sequence[Part], *, weight_by_size: bool = True) -
     return Interval(low=low, high=high, method="stratified")
 
 
-def _half_width(part: Part) -> float | None:
+def _half_width(part: GroupPart) -> float | None:
     known = part.stderr is not None and part.size > 1
     by_error = t_quantile(0.975, part.size - 1) * (part.stderr or 0.0) if known else None
     if part.interval is None:

@@ -1,7 +1,7 @@
-"""How many documents it takes to see a difference, and how small a difference so many documents can show.
+"""Power analysis: documents needed to detect a difference, and the difference a number of documents can detect.
 
-Miller's formulas (arXiv 2411.00640, section 5): the variance of a paired difference is that between documents plus that
-between repeats of one document, over the number of repeats; clusters multiply it by the design effect.
+Section 5 of Miller (arXiv 2411.00640): the variance of a paired difference is the variance between documents plus the
+variance between repeats divided by their number; clusters multiply it by the design effect.
 """
 
 from __future__ import annotations
@@ -10,77 +10,77 @@ import math
 from dataclasses import dataclass
 
 from assay.core.errors import AssayError
-from assay.stats.distributions import normal_cdf, normal_quantile
+from assay.stats.distributions import normal_quantile
 
-__all__ = ["Spread", "detectable_effect", "documents_needed", "paired_spread", "power_of"]
+__all__ = [
+    "DifferenceVariance",
+    "compute_paired_variance",
+    "count_documents_needed",
+    "find_detectable_effect",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """How much differences between two models vary, per document."""
+class DifferenceVariance:
+    """Variance components of the paired difference of two models, per document."""
 
     between: float
-    """Variance of the documents' true differences."""
+    """Variance of the true differences of documents."""
 
     within_first: float = 0.0
     within_second: float = 0.0
-    """Variance between repeats of one document, on average; 0 where answers are always the same."""
+    """Mean variance between repeats of one document; 0 for deterministic answers."""
 
     repeats_first: int = 1
     repeats_second: int = 1
     design_effect: float = 1.0
-    """How many times clusters enlarge the variance of the mean."""
+    """Factor by which clusters increase the variance of the mean."""
 
     @property
     def variance(self) -> float:
-        """Of one document's measured difference."""
+        """Variance of the measured difference of one document."""
         noise = self.within_first / self.repeats_first + self.within_second / self.repeats_second
         return (self.between + noise) * self.design_effect
 
 
-def paired_spread(first: float, second: float, correlation: float) -> float:
-    """The variance of a difference from two variances and how strongly the models agree on what is hard.
+def compute_paired_variance(first: float, second: float, correlation: float) -> float:
+    """Return the variance of a difference from two variances and the correlation of the models.
 
-    >>> round(paired_spread(0.25, 0.25, 0.5), 4)
+    >>> round(compute_paired_variance(0.25, 0.25, 0.5), 4)
     0.25
     """
     if not -1 <= correlation <= 1:
-        raise AssayError(f"a correlation lies between -1 and 1, not at {correlation}")
+        raise AssayError(f"a correlation must be between -1 and 1, got {correlation}")
     return first + second - 2 * correlation * math.sqrt(first * second)
 
 
-def documents_needed(effect: float, spread: Spread, *, power: float = 0.8, alpha: float = 0.05) -> int:
-    """How many documents show a true difference of this size with this probability.
+def count_documents_needed(
+    effect: float, variance: DifferenceVariance, *, power: float = 0.8, alpha: float = 0.05
+) -> int:
+    """Return the number of documents needed to detect a true difference with this power.
 
-    Miller's example: a spread of 1/9 and a difference of 3 points take 969.
+    Miller's example: a variance of 1/9 and a difference of 3 points need 969.
 
-    >>> documents_needed(0.03, Spread(between=1 / 9))
+    >>> count_documents_needed(0.03, DifferenceVariance(between=1 / 9))
     969
     """
     if effect == 0:
-        raise AssayError("no number of documents shows a difference of nothing")
-    return math.ceil(_reach(power, alpha) ** 2 * spread.variance / effect**2)
+        raise AssayError("the effect must not be 0")
+    return math.ceil(_compute_z_sum(power, alpha) ** 2 * variance.variance / effect**2)
 
 
-def detectable_effect(documents: int, spread: Spread, *, power: float = 0.8, alpha: float = 0.05) -> float:
-    """The smallest true difference so many documents show with this probability.
+def find_detectable_effect(
+    documents: int, variance: DifferenceVariance, *, power: float = 0.8, alpha: float = 0.05
+) -> float:
+    """Return the smallest true difference that this number of documents detects with this power.
 
-    >>> round(detectable_effect(969, Spread(between=1 / 9)), 4)
+    >>> round(find_detectable_effect(969, DifferenceVariance(between=1 / 9)), 4)
     0.03
     """
     if documents < 1:
         raise AssayError("an effect needs at least one document")
-    return _reach(power, alpha) * math.sqrt(spread.variance / documents)
+    return _compute_z_sum(power, alpha) * math.sqrt(variance.variance / documents)
 
 
-def power_of(effect: float, documents: int, spread: Spread, *, alpha: float = 0.05) -> float:
-    """The probability that so many documents show a true difference of this size."""
-    error = math.sqrt(spread.variance / documents)
-    if error == 0:
-        return 1.0 if effect else alpha
-    border, shift = normal_quantile(1 - alpha / 2), abs(effect) / error
-    return normal_cdf(shift - border) + normal_cdf(-shift - border)
-
-
-def _reach(power: float, alpha: float) -> float:
+def _compute_z_sum(power: float, alpha: float) -> float:
     return normal_quantile(1 - alpha / 2) + normal_quantile(power)

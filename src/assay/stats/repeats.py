@@ -1,6 +1,6 @@
-"""Several answers to each document: what sampling adds to the uncertainty, and numbers that only repeats have.
+"""Metrics and variance components of repeated answers.
 
-Scores are a table, a row for each document and a column for each repeat.
+Scores are a table with a row per document and a column per repeat.
 """
 
 from __future__ import annotations
@@ -15,59 +15,55 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import AssayError
-from assay.core.verdicts import Repeated
-from assay.stats.intervals import is_binary, mean_interval
+from assay.core.verdicts import RepeatScores
+from assay.stats.confidence_intervals import is_binary, mean_interval
 
 __all__ = [
     "RepeatTable",
-    "Repeats",
-    "consistency",
+    "RepeatVariance",
+    "analyse_repeats",
+    "compute_consistency",
+    "compute_repeat_metrics",
     "majority_at_k",
     "majority_vote",
     "pass_at_k",
     "pass_hat_k",
-    "repeat_numbers",
-    "repeat_summary",
-    "repeats_of",
+    "summarise_repeats",
 ]
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repeats:
-    """A mean over documents that were each asked several times, and where its variance comes from."""
+class RepeatVariance:
+    """Mean and variance components over documents with repeated answers."""
 
     documents: int
     repeats: int
     mean: float
     stderr: float
-    """Of the mean, over new documents and new answers."""
+    """Standard error of the mean for new documents and new answers."""
 
     between: float
-    """Variance of the documents' own means, sampling noise taken off: what more documents would lessen."""
+    """Variance between documents without sampling noise; more documents reduce its contribution."""
 
     within: float
-    """Variance between answers to one document, on average: what more repeats would lessen."""
-
-    def stderr_with(self, documents: int, repeats: int) -> float:
-        """The standard error with other numbers of documents and repeats (Miller 2024, section 3.1)."""
-        return math.sqrt((self.between + self.within / repeats) / documents)
+    """Mean variance between answers to one document; more repeats reduce its contribution."""
 
 
-def repeats_of(scores: ArrayLike) -> Repeats:
-    """Mean, standard error and variance components of a table of scores.
+def analyse_repeats(scores: ArrayLike) -> RepeatVariance:
+    """Return mean, standard error and variance components of a table of scores.
 
-    >>> found = repeats_of([[1, 1], [0, 0], [1, 0], [0, 1]])
+    >>> found = analyse_repeats([[1, 1], [0, 0], [1, 0], [0, 1]])
     >>> found.mean, round(found.within, 4)
     (0.5, 0.25)
     """
-    table = _table(scores)
+    table = _to_table(scores)
     documents, repeats = table.shape
     means = table.mean(axis=1)
     spread = float(means.var(ddof=1)) if documents > 1 else 0.0
     within = float(table.var(axis=1, ddof=1).mean()) if repeats > 1 else 0.0
-    return Repeats(
+    return RepeatVariance(
         documents=documents,
         repeats=repeats,
         mean=float(table.mean()),
@@ -78,32 +74,32 @@ def repeats_of(scores: ArrayLike) -> Repeats:
 
 
 def pass_at_k(scores: ArrayLike, k: int) -> Floats:
-    """For each document, the chance that at least one of k answers is right, without bias (Chen et al. 2021).
+    """Return the unbiased probability that at least one of k answers is correct, per document (Chen et al. 2021).
 
     >>> pass_at_k([[1, 0, 0, 0]], 2)
     array([0.5])
     """
-    right, total = _counts(scores, k)
+    right, total = _count_correct(scores, k)
     return 1 - _choose_ratio(total - right, total, k)
 
 
 def pass_hat_k(scores: ArrayLike, k: int) -> Floats:
-    """For each document, the chance that all of k answers are right: what a user who comes back relies on (τ-bench).
+    """Return the probability that all of k answers are correct, per document (τ-bench).
 
     >>> pass_hat_k([[1, 1, 1, 0]], 2)
     array([0.5])
     """
-    right, total = _counts(scores, k)
+    right, total = _count_correct(scores, k)
     return _choose_ratio(right, total, k)
 
 
 def majority_at_k(scores: ArrayLike, k: int) -> Floats:
-    """For each document, the chance that more than half of k answers are right; a tie counts half.
+    """Return the probability that most of k answers are correct, per document; a tie counts half.
 
     >>> majority_at_k([[1, 1, 0]], 3)
     array([1.])
     """
-    right, total = _counts(scores, k)
+    right, total = _count_correct(scores, k)
     whole = math.comb(total, k)
     by_count = np.zeros(total + 1)
     for count in range(total + 1):
@@ -116,26 +112,26 @@ def majority_at_k(scores: ArrayLike, k: int) -> Floats:
 
 
 def majority_vote(scores: ArrayLike, answers: ArrayLike) -> Floats:
-    """For each document, the score of the answer that was given most often; of several such, their mean.
+    """Return the score of the most frequent answer per document; the mean for ties.
 
-    A right answer wins the vote also where less than half of the answers are right, if the wrong ones differ.
+    A correct answer can win with less than half of the votes if the wrong answers differ.
 
     >>> majority_vote([[1, 1, 0, 0, 0]], [["4", "4", "5", "6", "7"]])
     array([1.])
     """
-    table, said = _table(scores), np.asarray(answers)
-    if said.shape != table.shape:
-        raise AssayError("a vote needs the answer of each score")
-    votes = (said[:, :, None] == said[:, None, :]).sum(axis=2)
+    table, given = _to_table(scores), np.asarray(answers)
+    if given.shape != table.shape:
+        raise AssayError("a majority vote needs one answer per score")
+    votes = (given[:, :, None] == given[:, None, :]).sum(axis=2)
     wins = votes == votes.max(axis=1, keepdims=True)
     shares: Floats = (table * wins).sum(axis=1) / wins.sum(axis=1)
     return shares
 
 
-def consistency(answers: ArrayLike) -> Floats:
-    """For each document, the chance that two of its answers are the same. Takes scores, or answers of any kind.
+def compute_consistency(answers: ArrayLike) -> Floats:
+    """Return the probability that two answers are equal, per document. Accepts scores or answers of any type.
 
-    >>> consistency([["a", "a", "b"]]).round(4)
+    >>> compute_consistency([["a", "a", "b"]]).round(4)
     array([0.3333])
     """
     table = np.asarray(answers)
@@ -146,25 +142,25 @@ def consistency(answers: ArrayLike) -> Floats:
     return pairs
 
 
-def _table(scores: ArrayLike) -> Floats:
+def _to_table(scores: ArrayLike) -> Floats:
     table = np.asarray(scores, dtype=np.float64)
     if table.ndim != 2 or not table.size:
-        raise AssayError("repeats are a table: a row for each document, a column for each repeat")
+        raise AssayError("repeats must be a table with a row per document and a column per repeat")
     return table
 
 
-def _counts(scores: ArrayLike, k: int) -> tuple[NDArray[np.intp], int]:
-    table = _table(scores)
+def _count_correct(scores: ArrayLike, k: int) -> tuple[NDArray[np.intp], int]:
+    table = _to_table(scores)
     if not ((table == 0) | (table == 1)).all():
-        raise AssayError("only answers that are right or wrong can be counted")
+        raise AssayError("scores must be 0 or 1 (right or wrong)")
     total = table.shape[1]
     if not 1 <= k <= total:
-        raise AssayError(f"k is {k}, and there are {total} answers to each document")
+        raise AssayError(f"k is {k}, but there are {total} answers per document")
     return table.sum(axis=1).astype(np.intp), total
 
 
 def _choose_ratio(some: NDArray[np.intp], total: int, k: int) -> Floats:
-    """C(some, k) / C(total, k) as a product, which does not overflow; 0 where `some` is less than k."""
+    """Return C(some, k) / C(total, k) as a product, which does not overflow."""
     steps = np.arange(k)
     ratios: Floats = (np.maximum(some[:, None] - steps, 0) / (total - steps)).prod(axis=1)
     return ratios
@@ -172,16 +168,16 @@ def _choose_ratio(some: NDArray[np.intp], total: int, k: int) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatTable:
-    """The repeats of one metric: a row for each document, a column for each repeat."""
+    """The repeat scores of one metric: a row per document and a column per repeat."""
 
     documents: list[int]
     scores: Floats
     answers: NDArray[np.intp]
-    """Which answers of a document are the same."""
+    """Equal numbers mean equal answers of a document."""
 
     @classmethod
-    def tables(cls, repeats: Iterable[Repeated]) -> dict[tuple[str, str], RepeatTable]:
-        """The tables of a task by (pipeline, metric). Documents that were answered less often than most are left out."""
+    def build_tables(cls, repeats: Iterable[RepeatScores]) -> dict[tuple[str, str], RepeatTable]:
+        """Return the tables of a task by (pipeline, metric). Documents with another number of repeats than most are dropped."""
         found: dict[tuple[str, str], list[tuple[int, tuple[float, ...], tuple[int, ...]]]] = {}
         for one in repeats:
             for metric, scores in one.scores.items():
@@ -199,19 +195,19 @@ class RepeatTable:
         return made
 
 
-def repeat_numbers(table: RepeatTable) -> dict[str, Floats]:
-    """Everything repeats say of each document, by name: the mean and the variance of its answers, the chance that one
-    of k (`pass@k`) or each of k (`pass^k`) is right, the answer most often given (`maj@k`), how alike the answers are.
+def compute_repeat_metrics(table: RepeatTable) -> dict[str, Floats]:
+    """Return the repeat metrics of each document by name: `mean`, `within` (variance), `consistency`, `pass@k` (one of k
+    answers is correct), `pass^k` (all k are correct) and `maj@k` (majority vote).
 
     >>> table = RepeatTable(documents=[0], scores=np.array([[1.0, 0.0]]), answers=np.array([[0, 1]]))
-    >>> {name: float(values[0]) for name, values in repeat_numbers(table).items()}
+    >>> {name: float(values[0]) for name, values in compute_repeat_metrics(table).items()}
     {'mean': 0.5, 'within': 0.5, 'consistency': 0.0, 'pass@2': 1.0, 'pass^2': 0.0, 'maj@2': 0.5}
     """
     scores, total = table.scores, table.scores.shape[1]
     numbers: dict[str, Floats] = {
         "mean": scores.mean(axis=1),
         "within": scores.var(axis=1, ddof=1),
-        "consistency": consistency(table.answers),
+        "consistency": compute_consistency(table.answers),
     }
     if is_binary(scores):
         sizes = [*(2**power for power in range(1, 12) if 2**power < total), total]
@@ -221,13 +217,13 @@ def repeat_numbers(table: RepeatTable) -> dict[str, Floats]:
     return numbers
 
 
-def repeat_summary(table: RepeatTable) -> dict[str, Any]:
-    """What the repeats of a metric come to: where the variance of its mean comes from, and each number over all
-    documents with its standard error and interval (None where one document is all there is)."""
-    whole = repeats_of(table.scores)
+def summarise_repeats(table: RepeatTable) -> dict[str, Any]:
+    """Return the variance components and all repeat metrics over all documents, with standard errors and intervals (None
+    for a single document)."""
+    whole = analyse_repeats(table.scores)
     limits = (0.0, 1.0) if is_binary(table.scores) else None
     numbers: dict[str, Any] = {}
-    for name, values in repeat_numbers(table).items():
+    for name, values in compute_repeat_metrics(table).items():
         if name == "within":
             continue
         several = len(values) > 1

@@ -1,7 +1,7 @@
-"""Bootstrap intervals, quickly: for numbers that have no formula, and for the difference of two of them.
+"""Fast bootstrap intervals for metrics without a closed form, and for differences between two models.
 
-`bootstrap.py` repeats lm-evaluation-harness's resamples to the last bit, because its standard errors are published. These
-here are free of that: they need not draw every document to know what a resample's mean is.
+`bootstrap.py` reproduces the resamples of lm-eval exactly. The functions here use other resamples, so they need not draw
+every document.
 """
 
 from __future__ import annotations
@@ -15,72 +15,74 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import AssayError
-from assay.stats.bootstrap import row_scorer
-from assay.stats.intervals import Clusters, Interval, cluster_codes
-from assay.stats.sums import plain_floats
+from assay.stats.bootstrap import build_row_scorer
+from assay.stats.confidence_intervals import Clusters, Interval, encode_clusters
+from assay.stats.exact_summation import to_float_array
 
 __all__ = [
     "CorpusDifference",
     "bootstrap_interval",
     "bootstrap_means",
     "compare_corpora",
-    "own_replicates",
-    "percentiles",
+    "compute_fast_replicates",
+    "percentile_interval",
 ]
 
 Floats = NDArray[np.float64]
 
-_KINDS = 8
-_GRID = 1 << 17
-_REACH = 10
-_BLOCK = 1 << 18
+_MAX_DISTINCT_VALUES = 8
+_GRID_POINTS = 1 << 17
+_GRID_REACH_DEVIATIONS = 10
+_BLOCK_DRAWS = 1 << 18
 
 
 def bootstrap_means(values: ArrayLike, resamples: int = 100_000, *, seed: int = 0) -> Floats:
-    """The means of resamples of some values, drawn without drawing the resamples.
+    """Return the means of bootstrap resamples without drawing the resamples.
 
-    Values of few kinds (0 and 1) are drawn by kind: how often each was hit is all there is to know. Of others, the sum of n
-    draws has a distribution that needs no luck: the n-fold convolution of the values' own, one Fourier transform there and
-    one back. Means are then drawn from that. The values lie on a grid for it, each shared between the two nearest points so
-    that the mean stays what it is; it is so fine that the variance is right to some millionths.
+    For few distinct values (such as 0 and 1), the counts of each value are drawn from a multinomial distribution. For
+    others, the distribution of the sum of n draws is the n-fold convolution of the values, computed by FFT; means are drawn
+    from it. The values are placed on a grid, each split between the two nearest points so that the mean is exact; the
+    relative error of the variance is about a millionth.
     """
     numbers = np.asarray(values, dtype=np.float64)
     size, draw = len(numbers), np.random.default_rng(seed)
     if not size:
-        raise AssayError("there is nothing to resample")
+        raise AssayError("there are no values to resample")
     if not np.isfinite(numbers).all():
-        raise AssayError("only finite numbers have a mean to resample")
+        raise AssayError("values must be finite")
     kinds, codes = np.unique(numbers, return_inverse=True)
-    if len(kinds) <= _KINDS:
+    if len(kinds) <= _MAX_DISTINCT_VALUES:
         counts = np.bincount(codes.ravel())
         return draw.multinomial(size, counts / size, size=resamples) @ kinds / size
     centre = float(numbers.mean())
-    # no value is further out than this, and no sum ten times as far: that would be ten draws of one document
-    step = 2 * _REACH * math.sqrt(size) * float(numbers.std()) / _GRID
-    if step == 0.0:  # they differ by less than can be squared
+    # no value is farther from the mean than sqrt(n) deviations; sums beyond ten times that are negligible
+    step = 2 * _GRID_REACH_DEVIATIONS * math.sqrt(size) * float(numbers.std()) / _GRID_POINTS
+    if step == 0.0:  # the differences underflow when squared
         return np.full(resamples, centre)
     below, share = np.divmod((numbers - centre) / step, 1.0)
-    at = below.astype(np.int64) % _GRID
-    chances = np.bincount(at, 1.0 - share, _GRID) + np.bincount((at + 1) % _GRID, share, _GRID)
-    sums = np.fft.irfft(np.fft.rfft(chances / size) ** size, _GRID)
+    at = below.astype(np.int64) % _GRID_POINTS
+    chances = np.bincount(at, 1.0 - share, _GRID_POINTS) + np.bincount(
+        (at + 1) % _GRID_POINTS, share, _GRID_POINTS
+    )
+    sums = np.fft.irfft(np.fft.rfft(chances / size) ** size, _GRID_POINTS)
     up_to = np.cumsum(np.maximum(np.fft.fftshift(sums), 0.0))
     places = np.searchsorted(up_to, draw.random(resamples) * up_to[-1], side="right")
-    means: Floats = centre + (places - _GRID // 2) * step / size
+    means: Floats = centre + (places - _GRID_POINTS // 2) * step / size
     return means
 
 
-def own_replicates(
+def compute_fast_replicates(
     name: str, values: Sequence[Any], resamples: int = 100_000, *, seed: int = 0
 ) -> Floats | None:
-    """An aggregation of resamples, where not every document has to be drawn for it; None where there is no such way.
+    """Return an aggregation of resamples without drawing every document; None if that is not possible.
 
-    A perplexity needs a resample's mean. Its median (the upper of two) is the document at one of its places in order, and
-    where the n-th of many draws falls is known: drawing that one is enough, and exact.
+    Perplexity needs only the mean of a resample. The (upper) median of a resample is an order statistic, whose rank has a
+    known beta distribution, so drawing the rank is exact.
 
-    >>> own_replicates("median", [3.0, 1.0, 2.0], 5).shape
+    >>> compute_fast_replicates("median", [3.0, 1.0, 2.0], 5).shape
     (5,)
     """
-    numbers = plain_floats(values) if name in ("perplexity", "median", "nanmean") else None
+    numbers = to_float_array(values) if name in ("perplexity", "median", "nanmean") else None
     if numbers is None or not len(numbers) or not np.isfinite(numbers).all():
         return None
     if name == "median":
@@ -93,8 +95,8 @@ def own_replicates(
     return np.exp(-means) if name == "perplexity" else means
 
 
-def percentiles(replicates: ArrayLike, *, level: float = 0.95, method: str = "bootstrap") -> Interval:
-    """The middle part of some replicates; of those that are numbers, where some resamples have none."""
+def percentile_interval(replicates: ArrayLike, *, level: float = 0.95, method: str = "bootstrap") -> Interval:
+    """Return the percentile interval of replicates, ignoring NaN."""
     tail = 50 * (1 - level)
     low, high = np.nanpercentile(np.asarray(replicates, dtype=np.float64), [tail, 100 - tail])
     return Interval(low=float(low), high=float(high), method=method, level=level)
@@ -103,20 +105,20 @@ def percentiles(replicates: ArrayLike, *, level: float = 0.95, method: str = "bo
 def bootstrap_interval(
     name: str, values: Sequence[Any], *, resamples: int = 2000, level: float = 0.95, seed: int = 0
 ) -> Interval | None:
-    """The interval of a named aggregation (F1, BLEU, a rate); None for one that cannot be resampled as a table.
+    """Return the bootstrap interval of a named aggregation (F1, BLEU, a rate); None if it has no row scorer.
 
     >>> bootstrap_interval("f1", [(1, 1), (0, 1), (1, 0), (1, 1)] * 20).method
     'bootstrap'
     """
-    score = row_scorer(name, values)
+    score = build_row_scorer(name, values)
     if score is None or len(values) < 2:
         return None
-    return percentiles(_resampled([score], len(values), resamples, seed)[0], level=level)
+    return percentile_interval(_score_resamples([score], len(values), resamples, seed)[0], level=level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusDifference:
-    """What a second model scores above a first one in a number that only a whole set of documents has."""
+    """The difference of two models in a corpus metric: second minus first."""
 
     first: float
     second: float
@@ -127,7 +129,7 @@ class CorpusDifference:
 
     @property
     def value(self) -> float:
-        """The second number minus the first."""
+        """Second minus first."""
         return self.second - self.first
 
 
@@ -141,31 +143,33 @@ def compare_corpora(
     level: float = 0.95,
     seed: int = 0,
 ) -> CorpusDifference | None:
-    """Two models in a corpus metric (F1, BLEU, perplexity), paired by document; None where it cannot be resampled.
+    """Compare two models in a corpus metric (F1, BLEU, perplexity), paired by document; None if it has no row scorer.
 
-    The interval comes from resamples of the documents, the p-value from swapping the models' answers at random
-    (approximate randomisation): whole clusters where documents belong together.
+    The interval is a paired bootstrap. The p-value is from approximate randomisation: the answers of the models are
+    swapped at random, in whole clusters if there are any.
     """
     both, size = [*first, *second], len(first)
-    score = row_scorer(name, both)
+    score = build_row_scorer(name, both)
     if score is None or size < 2 or len(second) != size:
         return None
-    codes, count = cluster_codes(clusters) if clusters is not None else (np.arange(size, dtype=np.intp), size)
+    codes, count = (
+        encode_clusters(clusters) if clusters is not None else (np.arange(size, dtype=np.intp), size)
+    )
     if count < 2:
         return None
     places = np.arange(size, dtype=np.intp)
     as_first, as_second = (score(rows[None, :])[0] for rows in (places, places + size))
     pair_scorers = [score, lambda rows: score(rows + size)]
     if count < size:
-        lower, upper = _resampled_clusters(pair_scorers, codes, count, resamples, seed)
+        lower, upper = _score_cluster_resamples(pair_scorers, codes, count, resamples, seed)
     else:
-        lower, upper = _resampled(pair_scorers, size, resamples, seed)
+        lower, upper = _score_resamples(pair_scorers, size, resamples, seed)
     steps = np.asarray(upper) - np.asarray(lower)
     steps = steps[np.isfinite(steps)]
     if len(steps) < 2:
         return None
     draw, extreme, done = np.random.default_rng(seed + 1), 1, 0
-    height = max(1, _BLOCK // size)
+    height = max(1, _BLOCK_DRAWS // size)
     seen = abs(as_second - as_first) * (1 - 1e-9)
     while done < resamples:
         rows = min(height, resamples - done)
@@ -178,20 +182,20 @@ def compare_corpora(
         first=as_first,
         second=as_second,
         stderr=float(steps.std(ddof=1)),
-        interval=percentiles(steps, level=level, method="paired bootstrap"),
+        interval=percentile_interval(steps, level=level, method="paired bootstrap"),
         p_value=extreme / (1 + resamples),
         clusters=count if count < size else None,
     )
 
 
-def _resampled_clusters(
+def _score_cluster_resamples(
     scorers: Sequence[Callable[[NDArray[np.intp]], list[float]]],
     codes: NDArray[np.intp],
     count: int,
     resamples: int,
     seed: int,
 ) -> list[list[float]]:
-    """As `_resampled`, with whole clusters drawn: each resample has as many documents as its clusters have."""
+    """Score resamples of whole clusters, so that the number of documents varies."""
     draw = np.random.default_rng(seed)
     order = np.argsort(codes, kind="stable")
     members = np.split(order, np.cumsum(np.bincount(codes, minlength=count))[:-1])
@@ -203,13 +207,13 @@ def _resampled_clusters(
     return found
 
 
-def _resampled(
+def _score_resamples(
     scorers: Sequence[Callable[[NDArray[np.intp]], list[float]]], size: int, resamples: int, seed: int
 ) -> list[list[float]]:
-    """What each scorer says of the same resamples, in blocks of bounded size."""
+    """Apply each scorer to the same resamples, in blocks of bounded size."""
     draw = np.random.default_rng(seed)
     found: list[list[float]] = [[] for _ in scorers]
-    height = max(1, _BLOCK // size)
+    height = max(1, _BLOCK_DRAWS // size)
     for start in range(0, resamples, height):
         rows = draw.integers(0, size, size=(min(height, resamples - start), size), dtype=np.intp)
         for scores, score in zip(found, scorers, strict=True):

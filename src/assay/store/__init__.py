@@ -1,1 +1,1 @@
-"""What is remembered: the append-only journal of a run, the response cache shared between runs."""
+"""Everything on disk: journals, the response cache, run folders, indexes. The only package that contains SQL."""

@@ -73,7 +73,7 @@ def test_a_file_of_a_newer_assay_is_refused(tmp_path: Path, readonly: bool) -> N
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version={JOURNAL_SCHEMA.version + 1}")
     connection.close()
-    with pytest.raises(CorruptStore, match="newer Assay") as caught:
+    with pytest.raises(CorruptStore, match="newer version of Assay") as caught:
         open_database(path, JOURNAL_SCHEMA, readonly=readonly)
     assert (caught.value.where, "upgrade" in caught.value.hint) == (str(path), True)
 
@@ -103,7 +103,7 @@ def test_a_database_of_somebody_else_is_refused_and_left_alone(
         connection.execute("CREATE TABLE recipes (name TEXT)")
         connection.execute(f"PRAGMA user_version={version}")
     connection.close()
-    with pytest.raises(CorruptStore, match="not one of Assay's") as caught:
+    with pytest.raises(CorruptStore, match="of another program") as caught:
         open_database(path, JOURNAL_SCHEMA, readonly=readonly)
     assert caught.value.where == str(path)
     with sqlite3.connect(path) as connection:
@@ -114,7 +114,7 @@ def test_a_database_of_somebody_else_is_refused_and_left_alone(
 def test_a_cache_is_not_taken_for_a_journal(tmp_path: Path) -> None:
     path = tmp_path / JOURNAL_FILE
     open_database(path, CACHE_SCHEMA).close()
-    with pytest.raises(CorruptStore, match="not one of Assay's"):
+    with pytest.raises(CorruptStore, match="of another program"):
         Journal.open_readonly(tmp_path)
 
 

@@ -36,12 +36,12 @@ def test_a_folder_with_one_run_is_that_run(workspace: Path) -> None:
     run = assay.run(model=make_model(), tasks=[path], limit=1, output_path="once")
     assert find_run("once").resolve() == run.folder.resolve()
     assay.run(model=make_model(), tasks=[path], limit=2, output_path="once")
-    with pytest.raises(UnknownName, match="`once` holds 2 runs: once/"):
+    with pytest.raises(UnknownName, match="`once` contains 2 runs: once/"):
         find_run("once")
 
 
 def test_a_start_that_several_runs_share_is_refused_with_their_names(runs: list[Path]) -> None:
-    with pytest.raises(UnknownName, match="the start of 3 runs") as caught:
+    with pytest.raises(UnknownName, match="is ambiguous, 3 runs start with it") as caught:
         find_run("scripted-sums")
     assert runs[0].name in caught.value.what
 

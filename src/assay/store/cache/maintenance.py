@@ -1,4 +1,4 @@
-"""Looking after the response cache: what is in it, and less of it. Runs may use it meanwhile."""
+"""Inspects and prunes the response cache. Runs can use it at the same time."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _DELETE_BATCH = 5_000
 _SIZE_EXPRESSION = (
     "coalesce(sum(coalesce(length(CAST(text AS BLOB)), 0) + coalesce(length(CAST(reasoning AS BLOB)), 0)"
     " + coalesce(length(CAST(content AS BLOB)), 0)), 0)"
-    " + 150 * count(*)"  # about what the other columns and the place in the tree take
+    " + 150 * count(*)"  # estimate for the other columns and the B-tree
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedModel:
-    """The answers of one model."""
+    """The cached responses of one model."""
 
     model: str
     responses: int
     bytes: int
-    """About."""
+    """Estimated size."""
 
     oldest: float
     newest: float
@@ -37,15 +37,15 @@ class CachedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneResult:
-    """What was taken out, or would be."""
+    """What was deleted, or would be deleted in a dry run."""
 
     responses: int
     freed_bytes: int
-    """Bytes the file became smaller by; 0 while a run uses it, which then reuses the room."""
+    """Reduction of the file size; 0 while a run uses the cache, which then reuses the space."""
 
 
 def list_cached_models(path: Path) -> list[CachedModel]:
-    """Every model whose answers are kept, the one with the most first."""
+    """Return the models with cached responses, the one with the most responses first."""
     if not path.exists():
         return []
     query = f"SELECT source, count(*), {_SIZE_EXPRESSION}, min(at), max(at) FROM responses LEFT JOIN tokens USING (fingerprint) GROUP BY source ORDER BY 2 DESC, 1"
@@ -59,24 +59,24 @@ def list_cached_models(path: Path) -> list[CachedModel]:
 def prune_cache(
     path: Path, *, before: float | None = None, model: str | None = None, dry_run: bool = False
 ) -> PruneResult:
-    """Take out answers written before a moment, of models a glob matches; in small steps, so that runs go on.
+    """Delete responses written before a time, of models that match a glob, in small batches so that runs can continue.
 
     Raises:
         OutputError: The file cannot be written.
     """
     if not path.exists():
         return PruneResult(responses=0, freed_bytes=0)
-    tests, arguments = ["1"], []
+    conditions, arguments = ["1"], []
     if before is not None:
-        tests.append("at < ?")
+        conditions.append("at < ?")
         arguments.append(before)
     try:
         with closing(open_cache(path)) as connection:
             sources = [name for (name,) in connection.execute("SELECT DISTINCT source FROM responses")]
-            chosen = sources if model is None else [name for name in sources if _matches(name, model)]
-            tests.append(f"source IN ({','.join('?' * len(chosen))})")
-            where = " AND ".join(tests)
-            values: list[Any] = [*arguments, *chosen]
+            selected = sources if model is None else [name for name in sources if _matches(name, model)]
+            conditions.append(f"source IN ({','.join('?' * len(selected))})")
+            where = " AND ".join(conditions)
+            values: list[Any] = [*arguments, *selected]
             ((count,),) = connection.execute(f"SELECT count(*) FROM responses WHERE {where}", values)
             if dry_run or not count:
                 return PruneResult(responses=count, freed_bytes=0)
@@ -98,10 +98,10 @@ def _delete(connection: sqlite3.Connection, path: Path, where: str, values: list
         f" (SELECT fingerprint FROM responses WHERE {where} LIMIT {_DELETE_BATCH})"
     )
     removed = 0
-    while (gone := connection.execute(statement, values).rowcount) > 0:
-        removed += gone
+    while (deleted := connection.execute(statement, values).rowcount) > 0:
+        removed += deleted
     connection.execute("DELETE FROM tokens WHERE fingerprint NOT IN (SELECT fingerprint FROM responses)")
-    with suppress(sqlite3.OperationalError):  # a run uses it: the room is reused, and freed another time
+    with suppress(sqlite3.OperationalError):  # a run uses the cache: it reuses the space
         connection.execute("PRAGMA busy_timeout=1000")
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,4 +1,4 @@
-"""Responses shared between runs, by fingerprint. Many processes may use one cache at the same time."""
+"""The response cache shared between runs, keyed by fingerprint. Several processes can use it concurrently."""
 
 from __future__ import annotations
 
@@ -36,46 +36,46 @@ _LOG = logging.getLogger(__name__)
 
 
 def default_cache_path() -> Path:
-    """The cache all runs share."""
+    """Return the path of the cache shared by all runs."""
     return assay_home() / "cache.sqlite"
 
 
 class ResponseSource(Protocol):
-    """Answers that are known from elsewhere; a cache is one such place."""
+    """A source of stored responses, such as the response cache."""
 
     def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:
-        """Those known under these fingerprints; with their `tokens`, where these are wanted. A cache then leaves out
-        answers it knows without: whoever wants them asks again."""
+        """Return the stored responses by fingerprint. With `tokens`, a cache returns only responses stored with tokens,
+        so that the others are requested again."""
         ...
 
     def add(self, responses: Iterable[tuple[str, Response]], *, model: str) -> Future[None]:
-        """Keep some for later."""
+        """Store responses."""
         ...
 
 
 class ResponseCache:
-    """What models answered before. Failures are never in it."""
+    """Stored responses of models. Failures are not stored."""
 
     def __init__(self, path: Path, *, refresh: bool = False) -> None:
         self.path = path
         self._refresh = refresh
-        """Nothing is found, and what is added replaces what was there."""
+        """Find nothing, and replace stored responses by added ones."""
 
         self._warned = False
         self._damaged = False
         try:
             self._reader = open_cache(path)
         except OutputError as error:
-            hint = "keep it in another file with --use_cache, or leave it alone with --no_cache"
+            hint = "choose another file with --use_cache, or disable the cache with --no_cache"
             raise OutputError(error.what, where=error.where, hint=hint) from None
         self._writer = BatchWriter(
             lambda: open_database(path, CACHE_SCHEMA, durable=False), name="response cache"
         )
 
     def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:
-        """The responses known under these fingerprints; where `tokens` are wanted, those known with them.
+        """Return the stored responses by fingerprint; with `tokens`, only those stored with tokens.
 
-        A cache that cannot be read knows nothing, and says so.
+        If the cache cannot be read, log a warning and return nothing.
         """
         if self._refresh:
             return {}
@@ -84,7 +84,7 @@ class ResponseCache:
             return self._attach_tokens(found) if tokens else found
         except sqlite3.Error as error:
             self._check_damage(error)
-            _LOG.warning("the response cache `%s` cannot be read, going on without it: %s", self.path, error)
+            _LOG.warning("cannot read the response cache `%s`, continuing without it: %s", self.path, error)
             return {}
 
     def _find(self, fingerprints: Sequence[str]) -> dict[str, Response]:
@@ -99,12 +99,12 @@ class ResponseCache:
                 else:
                     unsound.append((row[0],))
         if unsound:
-            _LOG.warning("%d answers in `%s` are damaged; they are not used", len(unsound), self.path)
+            _LOG.warning("ignoring %d damaged responses in `%s`", len(unsound), self.path)
             self._writer.submit([(rows.DELETE_RESPONSE, unsound)])
         return found
 
     def _attach_tokens(self, found: dict[str, Response]) -> dict[str, Response]:
-        """Those of some responses whose tokens are known, with them."""
+        """Return the responses that are stored with tokens, with their tokens attached."""
         known: dict[str, Response] = {}
         names = list(found)
         for start in range(0, len(names), _LOOKUP_BATCH):
@@ -114,30 +114,32 @@ class ResponseCache:
         return known
 
     def add(self, responses: Iterable[tuple[str, Response]], *, model: str) -> Future[None]:
-        """Keep responses under their fingerprints; the first one kept stays, unless the cache is refreshed, or
-        later ones have their tokens: these are only asked for where the first has none."""
+        """Store responses by fingerprint. Stored responses are replaced only with `refresh`, or if the new ones have
+        tokens: tokens are requested only where the stored response has none."""
         now = time.time()
-        listed = list(responses)
-        given = [rows.build_response_row(name, response, source=model, at=now) for name, response in listed]
+        entries = list(responses)
+        new_rows = [
+            rows.build_response_row(name, response, source=model, at=now) for name, response in entries
+        ]
         tokens = [
             build_tokens_row(name, row[:4], response.tokens)
-            for (name, response), row in zip(listed, given, strict=True)
+            for (name, response), row in zip(entries, new_rows, strict=True)
             if response.tokens is not None
         ]
-        given.sort(key=itemgetter(0))  # neighbours in the file are written together
+        new_rows.sort(key=itemgetter(0))  # writes neighbouring rows of the file together
         statement = rows.REPLACE_RESPONSE if self._refresh or tokens else rows.INSERT_RESPONSE
-        kept = self._writer.submit([(statement, given), *([(INSERT_TOKENS, tokens)] if tokens else [])])
-        kept.add_done_callback(self._on_written)
-        return kept
+        written = self._writer.submit([(statement, new_rows), *([(INSERT_TOKENS, tokens)] if tokens else [])])
+        written.add_done_callback(self._on_written)
+        return written
 
-    def _on_written(self, kept: Future[None]) -> None:
-        """A cache that cannot be written is a pity, not the end of a run."""
-        error = None if kept.cancelled() else kept.exception()
+    def _on_written(self, written: Future[None]) -> None:
+        """Log the first failed write; a run continues without the cache."""
+        error = None if written.cancelled() else written.exception()
         if error is not None:
             self._check_damage(error)
             if not self._warned:
                 self._warned = True
-                _LOG.warning("answers are not kept for later runs: %s", error)
+                _LOG.warning("responses are not cached for later runs: %s", error)
 
     def _check_damage(self, error: BaseException) -> None:
         self._damaged = self._damaged or any(word in str(error) for word in _DAMAGE_MESSAGES)
@@ -147,34 +149,36 @@ class ResponseCache:
         return count
 
     def close(self) -> None:
-        """Write what is waiting. A cache that turned out to be damaged is put aside, for the next to start well."""
+        """Write pending responses. If the cache is damaged, rebuild it for the next run."""
         self._writer.close()
         self._reader.close()
         if self._damaged:
             try:
                 _rebuild_if_damaged(self.path)
             except (AssayError, OSError) as error:
-                _LOG.warning("the damaged response cache cannot be put aside: %s", error)
+                _LOG.warning("cannot rebuild the damaged response cache: %s", error)
 
 
 def open_cache(path: Path) -> sqlite3.Connection:
-    """The database; a damaged one is put aside and what is sound in it carried over."""
+    """Open the cache database. A damaged one is moved aside and its intact responses are copied to a new one."""
     try:
         return open_database(path, CACHE_SCHEMA, durable=False)
     except MalformedDatabase:
         with path.open("rb") as file:
-            ours = file.read(16) == b"SQLite format 3\0" or path == default_cache_path()
-        if not ours:
-            raise  # a file of the user's that was named by mistake stays where it is
+            is_cache = file.read(16) == b"SQLite format 3\0" or path == default_cache_path()
+        if not is_cache:
+            raise  # a file the user named by mistake stays unchanged
     _rebuild_if_damaged(path)
     return open_database(path, CACHE_SCHEMA, durable=False)
 
 
 def _rebuild_if_damaged(path: Path) -> None:
-    """Put a sound cache in the place of a damaged one; of several processes that find it so, one does it."""
+    """Replace a damaged cache. Of several processes that detect the damage, one rebuilds it."""
     with file_lock(path.with_name(f"{path.name}-lock")):
         if path.exists() and not _is_intact(path):
-            _LOG.warning("the response cache `%s` was damaged: %s", path, repair_database(path, CACHE_SCHEMA))
+            _LOG.warning(
+                "repaired the damaged response cache `%s`: %s", path, repair_database(path, CACHE_SCHEMA)
+            )
 
 
 def _is_intact(path: Path) -> bool:

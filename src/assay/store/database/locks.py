@@ -1,4 +1,4 @@
-"""One writer per run: a lock that dies with the process that holds it."""
+"""File locks that the kernel releases when the process ends: one writer per run."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["RunLock", "file_lock", "is_locked"]
 
 
 class RunLock:
-    """Holds `<run>/lock`. The kernel lets go of it when the process ends, however it ends."""
+    """The lock of a run, on `<run>/lock`. The kernel releases it when the process ends."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "lock"
         self._file: IO[str] | None = None
 
     def acquire(self) -> None:
-        """Take the lock.
+        """Acquire the lock.
 
         Raises:
-            RunLocked: Another process has it; the message says which.
+            RunLocked: Another process holds it; the message says which.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,20 +44,20 @@ class RunLock:
             holder = _describe_holder(file.read())
             file.close()
             raise RunLocked(
-                f"this run is being written by {holder}",
+                f"the run is locked by {holder}",
                 where=str(self.path.parent),
-                hint="wait for it, or give another --output_path",
+                hint="wait until it ends, or choose another --output_path",
             ) from None
         self._file = file
         note = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()})
-        with suppress(OSError):  # a full disk: the lock holds all the same, only its note is missing
+        with suppress(OSError):  # disk full: the lock works without the note
             file.seek(0)
             file.truncate()
             file.write(note)
             file.flush()
 
     def release(self) -> None:
-        """Let go. The file stays; its lock does not."""
+        """Release the lock. The file remains."""
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()
@@ -65,7 +65,7 @@ class RunLock:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether some process is writing the run in a folder just now."""
+    """Whether a process is writing to the run in a folder."""
     try:
         with (folder / "lock").open("r", encoding="utf-8") as file:
             _lock(file, shared=True)
@@ -73,21 +73,21 @@ def is_locked(folder: Path) -> bool:
         return False
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks, a file that may not be read
+    except OSError:  # a file system without locks, or an unreadable file
         return False
     return False
 
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Wait for a lock on a file made for it, and hold it."""
+    """Hold an exclusive lock on a lock file inside the `with` block; wait for it if necessary."""
     with path.open("a+", encoding="utf-8") as file:
         _lock(file, wait=True)
         yield
 
 
 def _lock_with_retries(file: IO[str]) -> None:
-    """Lock, trying again for a moment: somebody who only looks (`is_held`) lets go at once."""
+    """Lock, with a few retries: `is_locked` in another process holds the lock only briefly."""
     for _ in range(4):
         with suppress(OSError):
             return _lock(file)
@@ -96,7 +96,7 @@ def _lock_with_retries(file: IO[str]) -> None:
 
 
 def _lock(file: IO[str], *, shared: bool = False, wait: bool = False) -> None:
-    """Lock, by default without waiting: OSError when somebody has it. Systems without `fcntl` (Windows) go without a lock."""
+    """Lock; without `wait`, raise OSError if it is held. Systems without `fcntl` (Windows) have no lock."""
     try:
         import fcntl
     except ModuleNotFoundError:

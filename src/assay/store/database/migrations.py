@@ -1,4 +1,4 @@
-"""How an older journal becomes a newer one. Each step works inside a transaction that its caller opened."""
+"""Migrations from older file formats. Each step runs inside a transaction of its caller."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _VERSION_1_TABLES = ("prompts", "documents", "requests", "responses", "answers",
 
 
 def split_statements(script: str) -> list[str]:
-    """The statements of a script one by one, because `executescript` would end the transaction."""
+    """Split a script into statements, because `executescript` would end the transaction."""
     return [part for part in re.sub(r"--[^\n]*", "", script).split(";") if part.strip()]
 
 
 def merge_rows_by_document(connection: sqlite3.Connection, tables: str) -> None:
-    """1 -> 2: a row per request, answer, verdict and outcome becomes a row per document asked and per one judged."""
+    """Migrate 1 -> 2: merge rows per request, answer, verdict and outcome into rows per document."""
     for table in _VERSION_1_TABLES:
         connection.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
     for statement in split_statements(tables):
@@ -47,7 +47,7 @@ def merge_rows_by_document(connection: sqlite3.Connection, tables: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AddTable:
-    """A step that adds an empty table, and leaves everything else as it is."""
+    """A step that adds an empty table."""
 
     name: str
 
@@ -55,7 +55,7 @@ class AddTable:
         self._create(connection, tables, "CREATE TABLE IF NOT EXISTS")
 
     def create_temporary(self, connection: sqlite3.Connection, tables: str) -> None:
-        """The table beside a file that is only read, for this connection alone."""
+        """Create the table as a temporary one of this connection, for a read-only file."""
         self._create(connection, tables, "CREATE TEMP TABLE")
 
     def _create(self, connection: sqlite3.Connection, tables: str, create: str) -> None:
@@ -65,7 +65,7 @@ class AddTable:
 
 
 def add_checksum_column(table: str) -> Callable[[sqlite3.Connection, str], None]:
-    """A step that gives the responses of a file their sums; those that are there already have none."""
+    """Return a step that adds the checksum column; existing responses have no checksum."""
 
     def step(connection: sqlite3.Connection, tables: str) -> None:
         columns = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
@@ -122,10 +122,14 @@ def _read_answered(connection: sqlite3.Connection) -> Iterator[tuple[Any, ...]]:
         " FROM old_responses ORDER BY at"
     )
     names = ("finish", "reasoning", "input_tokens", "output_tokens", "seconds")
-    for number, (*head, finish, reasoning, read, written, seconds) in enumerate(connection.execute(query)):
+    for number, (*head, finish, reasoning, input_tokens, output_tokens, seconds) in enumerate(
+        connection.execute(query)
+    ):
         if isinstance(reasoning, bytes):
             reasoning = reasoning.decode("utf-8", "surrogatepass")
-        known = dict(zip(names, (finish or None, reasoning, read, written, seconds), strict=True))
+        known = dict(
+            zip(names, (finish or None, reasoning, input_tokens, output_tokens, seconds), strict=True)
+        )
         details = {name: value for name, value in known.items() if value is not None}
         yield number, *head, _json(details) if details else None
 

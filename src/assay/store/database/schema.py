@@ -1,6 +1,6 @@
-"""How a file of ours is opened: made when missing, migrated when older, refused when newer or damaged.
+"""Opens database files: creates missing ones, migrates older ones, rejects newer or damaged ones.
 
-The version of its format stands in SQLite's `user_version`.
+SQLite's `user_version` holds the version of the format.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ __all__ = ["CACHE_SCHEMA", "JOURNAL_SCHEMA", "MalformedDatabase", "Schema", "ope
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The tables of one kind of file, the version of their format, and the way there from older ones."""
+    """The tables of one kind of file, the format version, and the migrations from older versions."""
 
     tables: str
     version: int
     cache_kib: int
-    """How much of the file SQLite may hold in memory."""
+    """Size of the page cache of SQLite."""
 
     migrations: Mapping[int, Callable[[sqlite3.Connection, str], None]] = field(default_factory=dict)
     """`migrations[n](connection, tables)` turns version n into n + 1."""
 
     @property
     def statements(self) -> list[str]:
-        """What makes the tables, one by one."""
+        """The statements that create the tables."""
         return split_statements(self.tables)
 
 
@@ -58,21 +58,21 @@ JOURNAL_SCHEMA = Schema(
 )
 CACHE_SCHEMA = Schema(
     CACHE_TABLES, 3, 32_768, {1: add_checksum_column("responses"), 2: AddTable("tokens")}
-)  # names are hashes, so pages are hit all over
+)  # keys are hashes, so page access is random
 
 
 class MalformedDatabase(CorruptStore):
-    """A file SQLite cannot make sense of, unlike one that is merely not ours or newer."""
+    """A file that SQLite cannot read, unlike a database of another program or a newer version."""
 
 
 def open_database(
     path: Path, schema: Schema, *, readonly: bool = False, durable: bool = True
 ) -> sqlite3.Connection:
-    """Open a database of ours: made when missing, migrated when older, refused when newer or damaged.
+    """Open a database file: create a missing one, migrate an older one, reject a newer or damaged one.
 
     Raises:
-        OutputError: The file cannot be made or opened.
-        CorruptStore: The file is not one of ours, or not sound.
+        OutputError: The file cannot be created or opened.
+        CorruptStore: The file belongs to another program, or is damaged.
     """
     try:
         if readonly:
@@ -100,10 +100,10 @@ def open_database(
 
 
 def _build_readonly_uri(path: Path) -> str:
-    """The address under which a file is read. Where nobody can write, SQLite must not look for other writers."""
+    """Return the URI for reading a file. In a read-only folder SQLite must not look for other writers."""
     wal = path.with_name(path.name + "-wal")
-    still = not os.access(path.parent, os.W_OK) and not wal.exists()
-    return f"{path.as_uri()}?mode=ro{'&immutable=1' if still else ''}"
+    is_immutable = not os.access(path.parent, os.W_OK) and not wal.exists()
+    return f"{path.as_uri()}?mode=ro{'&immutable=1' if is_immutable else ''}"
 
 
 def _prepare(connection: sqlite3.Connection, schema: Schema, version: int, *, durable: bool) -> None:
@@ -112,7 +112,7 @@ def _prepare(connection: sqlite3.Connection, schema: Schema, version: int, *, du
     connection.execute("PRAGMA wal_autocheckpoint=8192")
     connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     if version == 0:
-        connection.execute("BEGIN IMMEDIATE")  # two processes may make the same cache at the same time
+        connection.execute("BEGIN IMMEDIATE")  # two processes may create the same cache
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
             for statement in schema.statements:
                 connection.execute(statement)
@@ -132,8 +132,8 @@ def _migrate(connection: sqlite3.Connection, schema: Schema, version: int) -> No
 
 
 def _migrate_for_reading(connection: sqlite3.Connection, schema: Schema, version: int) -> sqlite3.Connection:
-    """An older file that is only looked at stays as it is. Tables it has not yet are empty ones beside it; where more
-    has changed since, what is looked at is a newer copy in memory."""
+    """Return a connection to an older file that is only read. Missing tables become temporary ones; if other changes are
+    needed, a copy in memory is migrated. The file stays unchanged."""
     steps = [schema.migrations[step] for step in range(version, schema.version)]
     added = [step for step in steps if isinstance(step, AddTable)]
     if len(added) == len(steps):
@@ -150,14 +150,14 @@ def _migrate_for_reading(connection: sqlite3.Connection, schema: Schema, version
 
 
 def _check_version(connection: sqlite3.Connection, path: Path, schema: Schema, *, readonly: bool) -> int:
-    """The format of the file, 0 when it is still empty. Anything else than our tables is refused, and untouched."""
-    connection.execute("BEGIN")  # one look: another process may be making the tables
+    """Return the format version of a file, 0 if it is empty. A database of another program is rejected unchanged."""
+    connection.execute("BEGIN")  # one snapshot: another process may be creating the tables
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     connection.execute("COMMIT")
     if version > schema.version:
         raise CorruptStore(
-            f"the file was written by a newer Assay (format {version}, this one knows {schema.version})",
+            f"the file was written by a newer version of Assay (format {version}, supported: {schema.version})",
             where=str(path),
             hint="upgrade Assay",
         )
@@ -168,7 +168,7 @@ def _check_version(connection: sqlite3.Connection, path: Path, schema: Schema, *
     first = re.findall(r"CREATE TABLE (\w+)", schema.tables)[0]
     older = 0 < version < schema.version and first in tables
     if not (complete or older or (empty and not readonly)):
-        raise CorruptStore("the file is a database, but not one of Assay's", where=str(path))
+        raise CorruptStore("the file is a database of another program", where=str(path))
     return version
 
 
@@ -180,5 +180,5 @@ def _explain_error(error: sqlite3.DatabaseError, path: Path) -> OutputError | Co
     return MalformedDatabase(
         f"the file is damaged or not a journal: {error}",
         where=str(path),
-        hint="`assay runs repair` keeps what is sound",
+        hint="`assay runs repair` recovers the intact responses",
     )

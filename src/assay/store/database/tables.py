@@ -1,7 +1,7 @@
-"""The tables of a journal and of a response cache, and what a journal looks like to a SELECT.
+"""The tables of the journal and of the response cache, and the views of the journal.
 
-A journal keeps one row per document asked, one per response, one per document judged, each appended at the end of its
-table: that is what makes a million documents cheap. The views give them the names and columns people look for.
+A journal has one row per document with requests, one per response and one per scored document. Each is appended to the
+end of its table, which makes a million documents cheap. The views provide one row per request, answer and verdict.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 __all__ = ["CACHE_TABLES", "JOURNAL_TABLES", "MAX_DOCUMENTS_PER_TASK"]
 
 MAX_DOCUMENTS_PER_TASK = 1 << 40
-"""Room for the documents of one task in the numbers of rows."""
+"""Row ids reserved for the documents of one task."""
 
 JOURNAL_TABLES = """
 CREATE TABLE facts (            -- what the run is: spec, plan, model identity, versions, times

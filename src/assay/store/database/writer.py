@@ -1,6 +1,7 @@
-"""One thread that writes, in groups: whatever is waiting goes into one transaction.
+"""A writer thread that commits all pending rows in one transaction.
 
-So a commit costs the same for one row or ten thousand, and a caller that waits knows its rows are on disk.
+A commit costs about the same for one row as for ten thousand. A caller that waits for its future knows that its rows
+are on disk.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ Batch = Sequence[tuple[str, Sequence[tuple[Any, ...]]]]
 _PendingBatch = tuple[Batch, Future[None]]
 
 _DEFERRED_COMMIT_INTERVAL_S = 0.5
-"""How long rows wait for company that nobody waits for."""
+"""Maximum delay of deferred rows."""
 
 
 _ROWS_PER_STATEMENT = 64
-"""Rows that go into one statement."""
+"""Rows inserted by one statement."""
 
 _VALUES = re.compile(r" VALUES \([?,]+\)$")
 
 
 @lru_cache(maxsize=64)
 def _build_multi_row_statement(statement: str, columns: int) -> str:
-    """An INSERT of one row as one of many; empty for what is none."""
+    """Return an INSERT of one row as an INSERT of many; empty for other statements."""
     if not _VALUES.search(statement):
         return ""
     row = f"({','.join('?' * columns)})"
@@ -46,7 +47,7 @@ def _build_multi_row_statement(statement: str, columns: int) -> str:
 
 
 class BatchWriter:
-    """Appends batches to a database from a thread of its own."""
+    """Writes batches of rows to a database in a thread."""
 
     def __init__(self, open_connection: Callable[[], sqlite3.Connection], *, name: str) -> None:
         self._open = open_connection
@@ -59,12 +60,12 @@ class BatchWriter:
         self._thread.start()
 
     def submit(self, batch: Batch, *, deferred: bool = False) -> Future[None]:
-        """Hand over rows. The future is done when they are committed, or carries why they could not be.
+        """Submit rows. The future is done when they are committed, or has the exception.
 
-        Rows `at_leisure` are committed with the next ones that somebody waits for, before them, or after half a second.
+        `deferred` rows are committed together with the next other rows, before these, or after half a second.
         """
         done: Future[None] = Future()
-        done.set_running_or_notify_cancel()  # whoever stops waiting, the rows are written all the same
+        done.set_running_or_notify_cancel()  # cancelling the future does not cancel the write
         if self._error is not None:
             done.set_exception(self._error)
         elif deferred:
@@ -74,7 +75,7 @@ class BatchWriter:
         return done
 
     def close(self) -> None:
-        """Write what is waiting, then stop."""
+        """Write pending rows and stop the thread."""
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join()
@@ -91,7 +92,7 @@ class BatchWriter:
             self._connection.close()
 
     def _next_group(self) -> tuple[list[_PendingBatch], bool]:
-        """Wait for rows, and take all there are; and whether they are the last ones."""
+        """Wait for rows; return all pending batches, and whether the writer should stop afterwards."""
         urgent: list[_PendingBatch] = []
         stop = False
         with suppress(queue.Empty):
@@ -100,8 +101,8 @@ class BatchWriter:
                 urgent.append(following)
                 following = self._queue.get_nowait()
             stop = True
-        leisurely = [self._deferred.popleft() for _ in range(len(self._deferred))]
-        return leisurely + urgent, stop
+        deferred = [self._deferred.popleft() for _ in range(len(self._deferred))]
+        return deferred + urgent, stop
 
     def _commit(self, group: list[_PendingBatch]) -> None:
         try:
@@ -112,38 +113,38 @@ class BatchWriter:
                 for statement, rows in batch:
                     self._write(statement, rows)
             self._connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001 - the sink loop: whoever waits must hear of it, whatever it is
+        except Exception as error:  # noqa: BLE001 - callers that wait must get any error
             self._fail(error, group)
         else:
             for _, done in group:
                 done.set_result(None)
 
     def _write(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert many rows with each step of the database: between two steps other threads take their turn."""
-        together, rest = 0, rows
+        """Insert many rows per statement: fewer switches between threads."""
+        batched, rest = 0, rows
         if len(rows) >= _ROWS_PER_STATEMENT and (
-            widened := _build_multi_row_statement(statement, len(rows[0]))
+            multi_row := _build_multi_row_statement(statement, len(rows[0]))
         ):
-            together = len(rows) - len(rows) % _ROWS_PER_STATEMENT
-            for start in range(0, together, _ROWS_PER_STATEMENT):
+            batched = len(rows) - len(rows) % _ROWS_PER_STATEMENT
+            for start in range(0, batched, _ROWS_PER_STATEMENT):
                 self._connection.execute(
-                    widened, [*chain.from_iterable(rows[start : start + _ROWS_PER_STATEMENT])]
+                    multi_row, [*chain.from_iterable(rows[start : start + _ROWS_PER_STATEMENT])]
                 )
-            rest = rows[together:]
+            rest = rows[batched:]
         if rest:
             self._connection.executemany(statement, rest)
 
     def _fail(self, error: Exception, group: list[_PendingBatch]) -> None:
-        with suppress(sqlite3.Error):  # where even that fails, closing the connection undoes it
+        with suppress(sqlite3.Error):  # otherwise closing the connection rolls back
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error):
             error = OutputError(
                 f"cannot write the {self._name}: {error}",
-                hint="what was committed before is safe; make room or check the folder, then repeat the command",
+                hint="committed data is safe; free disk space or check the folder, then run the command again",
             )
         elif not isinstance(error, AssayError):
-            error = AssayError(f"the {self._name} cannot hold this: {type(error).__name__}: {error}")
+            error = AssayError(f"cannot store this in the {self._name}: {type(error).__name__}: {error}")
         self._error = error
         for _, done in group:
             done.set_exception(error)

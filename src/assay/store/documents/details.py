@@ -1,4 +1,4 @@
-"""One document of a run with everything that happened to it; or a page of them, in short."""
+"""All details of one document of a run, or summaries of several."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 RowFinder = Callable[[Sequence[str]], list[int]]
-"""Fingerprints -> rows of the journal that may hold their responses."""
+"""Maps fingerprints to rows of the journal that may contain their responses."""
 
 _SELECT_DOCUMENT = """
 SELECT t.first, a.fields, a.target, a.requests, j.outcome, j.why, j.answers, j.verdicts
@@ -45,7 +45,7 @@ _SELECT_FAILURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
-    """One request and what came of it."""
+    """One request and its outcome."""
 
     number: int
     repeat: int
@@ -53,7 +53,7 @@ class RequestRecord:
     """likelihood | generate | rolling"""
 
     prompt: int
-    """Which of the document's prompts."""
+    """Index of its prompt among those of the document."""
 
     continuation: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -62,12 +62,12 @@ class RequestRecord:
     """model | judge | cache"""
 
     failures: tuple[tuple[str, str, int], ...] = ()
-    """(kind, message, attempts) of what came to nothing."""
+    """(kind, message, attempts) of failures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeExchange:
-    """What a judge was asked about a document, and what it said."""
+    """A judge request about a document and its reply."""
 
     judge: str
     repeat: int
@@ -78,7 +78,7 @@ class JudgeExchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentRecord:
-    """Everything a journal knows of one document."""
+    """Everything the journal contains about one document."""
 
     task: str
     position: int
@@ -95,12 +95,12 @@ class DocumentRecord:
 
     judges: list[JudgeExchange]
     steps: dict[str, list[list[Any]]] = field(default_factory=dict)
-    """Pipeline -> what each of its filters made of each request, where that was kept."""
+    """Pipeline -> output of each filter for each request, if stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentSummary:
-    """One document, in short."""
+    """Summary of one document."""
 
     id: int
     prompt: str
@@ -114,7 +114,7 @@ class DocumentSummary:
 def read_document(
     journal: Journal, task: str, position: int, find: RowFinder | None = None
 ) -> DocumentRecord | None:
-    """A document by task and number; None where the run has no such document."""
+    """Return a document by task and index, or None if there is no such document."""
     with journal.report_decode_errors():
         for first, fields, target, requests, outcome, why, answers, verdicts in journal.query(
             _SELECT_DOCUMENT, (position, task)
@@ -158,7 +158,7 @@ def read_document(
 
 
 def read_document_summaries(journal: Journal, ids: Sequence[int]) -> list[DocumentSummary]:
-    """Documents by their rows, in the order given."""
+    """Return summaries of documents by row id, in the given order."""
     with journal.report_decode_errors():
         found = {
             number: DocumentSummary(
@@ -206,7 +206,7 @@ def _build_request(
 def _find_responses(
     journal: Journal, names: Sequence[str], find: RowFinder | None
 ) -> dict[str, tuple[Response, str]]:
-    """Fingerprint -> (response, where it came from)."""
+    """Return (response, source) by fingerprint."""
     if find is None:
         return {name: (response, "") for name, response in journal.find(names, tokens=True).items()}
     numbers = find(names)

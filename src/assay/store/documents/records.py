@@ -1,4 +1,4 @@
-"""Everything a journal knows of each document, as one plain record: what was asked, answered, judged, and how it ended."""
+"""Documents as plain records for exports: requests, responses, answers, verdicts and ending."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assay.store.journal.rows import decode_verdict_value
 __all__ = ["read_document_records"]
 
 _BATCH_SIZE = 64
-"""Documents whose responses are looked up together."""
+"""Documents whose responses are read together."""
 
 _SELECT_DOCUMENTS = """
 SELECT a.id - t.first, a.fields, a.target, a.requests, j.outcome, j.why, j.answers, j.verdicts
@@ -24,17 +24,17 @@ WHERE t.name = ? ORDER BY a.id
 
 
 def read_document_records(journal: Journal, task: str) -> Iterator[dict[str, Any]]:
-    """One record per document, in document order; those that failed or were not reached yet are among them."""
+    """Yield one record per document in document order, including failed and unfinished ones."""
     facts = journal.read_facts()
     settings = {key.partition(":")[2]: value for key, value in facts.items() if key.startswith("settings:")}
     rows = journal.query(_SELECT_DOCUMENTS, (task,))
     repeats = _repeats(journal, task) if facts.get("repeats") else {}
     tokens = any(True for _ in journal.query("SELECT 1 FROM tokens LIMIT 1"))
-    while some := list(islice(rows, _BATCH_SIZE)):
-        asked = [json.loads(row[3]) for row in some]
-        marks = [request[5] for one in asked for request in one["requests"]]
-        responses = journal.find(marks, tokens=tokens)
-        for row, one in zip(some, asked, strict=True):
+    while batch := list(islice(rows, _BATCH_SIZE)):
+        contents = [json.loads(row[3]) for row in batch]
+        fingerprints = [request[5] for content in contents for request in content["requests"]]
+        responses = journal.find(fingerprints, tokens=tokens)
+        for row, content in zip(batch, contents, strict=True):
             document, fields, target, _, outcome, why, answers, verdicts = row
             yield {
                 "task": task,
@@ -44,7 +44,8 @@ def read_document_records(journal: Journal, task: str) -> Iterator[dict[str, Any
                 "fields": json.loads(fields),
                 "target": json.loads(target)["target"],
                 "requests": [
-                    _request(request, one["prompts"], responses, settings) for request in one["requests"]
+                    _request(request, content["prompts"], responses, settings)
+                    for request in content["requests"]
                 ],
                 "answers": json.loads(answers) if answers else {},
                 "verdicts": [
@@ -62,12 +63,12 @@ def read_document_records(journal: Journal, task: str) -> Iterator[dict[str, Any
 
 
 def _repeats(journal: Journal, task: str) -> dict[int, list[dict[str, Any]]]:
-    """What each answer of a document is worth by itself, by filter; only of tasks that were asked several times."""
+    """Return the repeat scores by document, for tasks with repeats."""
     found: dict[int, list[dict[str, Any]]] = {}
-    for one in journal.read_repeats(task):
-        scores = {metric: list(values) for metric, values in one.scores.items()}
-        about = {"filter": one.pipeline, "answers": list(one.answers), "scores": scores}
-        found.setdefault(one.document, []).append(about)
+    for repeats in journal.read_repeats(task):
+        scores = {metric: list(values) for metric, values in repeats.scores.items()}
+        entry = {"filter": repeats.pipeline, "answers": list(repeats.answers), "scores": scores}
+        found.setdefault(repeats.document, []).append(entry)
     return found
 
 
@@ -75,34 +76,34 @@ def _request(
     request: list[Any], prompts: list[str], responses: Mapping[str, Response], settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     _, repeat, kind, prompt, argument, fingerprint = request
-    shown: dict[str, Any] = {"kind": kind, "prompt": prompts[prompt]}
+    record: dict[str, Any] = {"kind": kind, "prompt": prompts[prompt]}
     if kind == "likelihood":
-        shown["continuation"] = argument
+        record["continuation"] = argument
     elif kind == "generate":
-        shown["settings"] = settings.get(argument, {})
+        record["settings"] = settings.get(argument, {})
     if repeat:
-        shown["repeat"] = repeat
+        record["repeat"] = repeat
     response = responses.get(fingerprint)
-    return {**shown, "fingerprint": fingerprint, **(_response(response) if response else {"response": None})}
+    return {**record, "fingerprint": fingerprint, **(_response(response) if response else {"response": None})}
 
 
 def _response(response: Response) -> dict[str, Any]:
     value = response.value
-    shown: dict[str, Any] = {"response": value if isinstance(value, str) else None}
+    record: dict[str, Any] = {"response": value if isinstance(value, str) else None}
     if isinstance(value, LogProbability):
-        shown = {"response": None, "logprob": value.total, "greedy": value.greedy}
+        record = {"response": None, "logprob": value.total, "greedy": value.greedy}
     if response.finish:
-        shown["finish"] = response.finish
+        record["finish"] = response.finish
     if response.usage is not None:
-        shown |= {"input_tokens": response.usage.input_tokens, "output_tokens": response.usage.output_tokens}
+        record |= {"input_tokens": response.usage.input_tokens, "output_tokens": response.usage.output_tokens}
         if response.usage.cached_tokens:
-            shown["cached_tokens"] = response.usage.cached_tokens
+            record["cached_tokens"] = response.usage.cached_tokens
         if response.usage.cost_usd is not None:
-            shown["cost_usd"] = response.usage.cost_usd
+            record["cost_usd"] = response.usage.cost_usd
     if response.reasoning is not None:
-        shown["reasoning"] = response.reasoning
-    if response.served:  # where it is not the usual one
-        shown["served"] = response.served
+        record["reasoning"] = response.reasoning
+    if response.served:  # only if it differs from the default
+        record["served"] = response.served
     if response.tokens is not None:
-        shown["tokens"] = [*map(list, zip(response.tokens.pieces, response.tokens.logprobs, strict=True))]
-    return shown
+        record["tokens"] = [*map(list, zip(response.tokens.pieces, response.tokens.logprobs, strict=True))]
+    return record

@@ -1,4 +1,4 @@
-"""A stored run as sheets: read in a few seconds for a hundred thousand documents."""
+"""Score tables of a stored run. Reads a hundred thousand documents in a few seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from assay.core.errors import UnknownName
 from assay.core.responses import LogProbability, Response
 from assay.core.verdicts import Estimate
-from assay.stats.repeats import RepeatTable, repeat_numbers
+from assay.stats.repeats import RepeatTable, compute_repeat_metrics
 from assay.store.documents.score_tables import DigestKind, DocumentExcerpt, ScoreColumn, ScoreTable
 from assay.store.journal.rows import decode_verdict_value, parse_json
 from assay.store.runs.run import Run
@@ -20,7 +20,7 @@ from assay.store.runs.run import Run
 __all__ = ["RunScoreTables"]
 
 _BATCH_SIZE = 2000
-"""Documents whose verdicts are decoded as one text: three times as fast as one by one."""
+"""Documents whose verdicts are decoded as one JSON text, which is three times as fast as one by one."""
 
 _SELECT_VERDICTS = """
 SELECT a.id - t.first, a.fields, a.requests, j.outcome, j.verdicts
@@ -38,7 +38,7 @@ LEFT JOIN judged j ON j.id = a.id WHERE t.name = ?
 
 
 class RunScoreTables:
-    """What a run says of its documents."""
+    """The score tables of a run."""
 
     def __init__(self, run: Run, name: str = "") -> None:
         self.run = run
@@ -51,7 +51,7 @@ class RunScoreTables:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """Options that reach into every prompt, under names people know."""
+        """Options that affect all prompts, with display names."""
         spec, identity = self.run.facts.get("spec", {}), self.run.facts.get("identity", {})
         template = spec.get("apply_chat_template")
         return {
@@ -64,16 +64,17 @@ class RunScoreTables:
         }
 
     def read_score_table(self, task: str, kind: DigestKind | None = None) -> ScoreTable:
-        """All documents of a task that were asked, in order.
+        """Return all documents of a task in order.
 
         Raises:
             UnknownName: The run has no such task.
         """
         if task not in self.run.tasks:
             raise UnknownName(
-                f"the run `{self.name}` has no task `{task}`", hint=f"it has: {', '.join(self.run.tasks)}"
+                f"the run `{self.name}` has no task `{task}`",
+                hint=f"available tasks: {', '.join(self.run.tasks)}",
             )
-        as_files = kind == "files"
+        for_files = kind == "files"
         documents: list[int] = []
         contents: list[Any] = []
         prompts: list[Any] = []
@@ -85,9 +86,9 @@ class RunScoreTables:
                 start = len(documents)
                 for at, (row, listed) in enumerate(zip(chunk, verdicts, strict=True), start):
                     documents.append(row[0])
-                    contents.append(_hash_content(row[1]) if as_files else hash(row[1]))
+                    contents.append(_hash_content(row[1]) if for_files else hash(row[1]))
                     prompts.append(
-                        _hash_prompt(row[2]) if as_files else hash(row[2].rpartition('"requests": ')[0])
+                        _hash_prompt(row[2]) if for_files else hash(row[2].rpartition('"requests": ')[0])
                     )
                     endings.append(row[3] or "open")
                     for pipeline, metric, how, value, _ in listed:
@@ -103,7 +104,7 @@ class RunScoreTables:
             column.extend([None] * (len(documents) - len(column)))
         return ScoreTable(
             task=task,
-            kind="files" if as_files else "assay",
+            kind="files" if for_files else "assay",
             documents=documents,
             content_digests=contents,
             prompt_digests=prompts,
@@ -114,22 +115,22 @@ class RunScoreTables:
         )
 
     def read_estimates(self) -> list[Estimate]:
-        """The run's estimates, and what its repeats say."""
+        """Return the estimates of the run, those of repeats included."""
         return [*self.run.estimates, *build_repeat_estimates(self.run)]
 
     def field(self, task: str, name: str) -> list[Any]:
-        """One field of each document; nested ones with dots."""
+        """Return one field of each document; dots separate nested names."""
         path = "$." + ".".join(f'"{part}"' for part in name.split("."))
         return [value for (value,) in self.run.journal.query(_SELECT_FIELD, (path, task))]
 
     def field_names(self, task: str) -> list[str]:
-        """The fields of the first document."""
+        """Return the field names of the first document."""
         first = next(self._chunks(task), [])
         return list(json.loads(first[0][1])) if first else []
 
     def read_excerpts(self, task: str, documents: Sequence[int]) -> dict[int, DocumentExcerpt]:
-        """Some documents with prompts, responses, answers."""
-        return {look.document: look for look in self._read_excerpts(task, documents)}
+        """Return prompts, responses and answers of some documents."""
+        return {excerpt.document: excerpt for excerpt in self._read_excerpts(task, documents)}
 
     def close(self) -> None:
         self.run.close()
@@ -146,7 +147,7 @@ class RunScoreTables:
     def _columns(
         self, task: str, values: Mapping[tuple[str, str], list[Any]]
     ) -> dict[tuple[str, str], ScoreColumn]:
-        """The columns in the order of the run's table; those it reports nothing about come last."""
+        """Return the columns in the order of the results table; columns without an estimate come last."""
         listed = self._config(task).get("metric_list")
         named = {
             str(one.get("metric")): str(one.get("aggregation") or "")
@@ -157,10 +158,10 @@ class RunScoreTables:
             (one.pipeline, one.metric): one for one in self.run.estimates if one.task == task
         }
         score_key = str(self._config(task).get("score_key") or "score")
-        made = {}
+        columns = {}
         for key in sorted(values, key=lambda key: [*numbers].index(key) if key in numbers else len(numbers)):
             number = numbers.get(key)
-            made[key] = ScoreColumn(
+            columns[key] = ScoreColumn(
                 pipeline=key[0],
                 metric=key[1],
                 values=values[key],
@@ -169,7 +170,7 @@ class RunScoreTables:
                 reported=_to_float(number.value) if number else None,
                 score_key=score_key,
             )
-        return made
+        return columns
 
     def _task_facts(self, task: str) -> dict[str, Any]:
         known, manifest = self.run.tasks[task], self.run.facts.get("manifest")
@@ -193,7 +194,7 @@ class RunScoreTables:
                 responses = [found.get(request[5]) for request in content["requests"]]
                 known = [one for one in responses if one is not None]
                 arguments = {request[4] for request in content["requests"] if request[2] == "generate"}
-                settings = [facts.get(f"settings:{mark}", {}) for mark in sorted(arguments)]
+                settings = [facts.get(f"settings:{digest}", {}) for digest in sorted(arguments)]
                 usage = known[0].usage if known else None
                 yield DocumentExcerpt(
                     document=place,
@@ -226,13 +227,13 @@ def _to_float(value: Any) -> float | None:
 
 
 def _hash_content(fields: str) -> str:
-    """The mark lm-evaluation-harness makes of a document."""
+    """Return the document hash of lm-eval."""
     text = json.dumps(json.loads(fields), indent=2, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _hash_prompt(requests: str) -> str:
-    """The mark it makes of a prompt: of the first request's text."""
+    """Return the prompt hash of lm-eval: of the first request."""
     content = json.loads(requests)
     first = content["requests"][0][3] if content["requests"] else 0
     text = content["prompts"][first] if content["prompts"] else ""
@@ -240,20 +241,20 @@ def _hash_prompt(requests: str) -> str:
 
 
 def build_repeat_columns(run: Run, task: str, documents: Sequence[int]) -> dict[tuple[str, str], ScoreColumn]:
-    """The columns of a task that was asked with repeats; none for others, which costs nothing."""
+    """Return columns such as `exact_match.pass@4` for a task with repeats."""
     if not run.facts.get("repeats"):
         return {}
     directions = {
         (one.pipeline, one.metric): one.higher_is_better for one in run.estimates if one.task == task
     }
     columns = {}
-    places = {document: at for at, document in enumerate(documents)}
-    for (pipeline, metric), table in RepeatTable.tables(run.journal.read_repeats(task)).items():
-        for name, numbers in repeat_numbers(table).items():
+    positions = {document: at for at, document in enumerate(documents)}
+    for (pipeline, metric), table in RepeatTable.build_tables(run.journal.read_repeats(task)).items():
+        for name, numbers in compute_repeat_metrics(table).items():
             values: list[float | None] = [None] * len(documents)
             for document, number in zip(table.documents, numbers.tolist(), strict=True):
-                if document in places:
-                    values[places[document]] = number
+                if document in positions:
+                    values[positions[document]] = number
             key = (pipeline, f"{metric}.{name}")
             columns[key] = ScoreColumn(
                 pipeline=pipeline,
@@ -266,7 +267,7 @@ def build_repeat_columns(run: Run, task: str, documents: Sequence[int]) -> dict[
 
 
 def build_repeat_estimates(run: Run) -> list[Estimate]:
-    """The same numbers over all documents."""
+    """Return the estimates of the repeat metrics."""
     directions = {(one.task, one.pipeline, one.metric): one.higher_is_better for one in run.estimates}
     return [
         Estimate(

@@ -1,4 +1,4 @@
-"""Judged documents as rows under lm-eval's names: what `samples_<task>.jsonl` holds, a line per document and filter."""
+"""Scored documents as rows with the keys of lm-eval: the lines of `samples_<task>.jsonl`, one per document and filter."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from assay.store.journal.rows import decode_verdict_value
 __all__ = ["read_samples"]
 
 _BATCH_SIZE = 64
-"""Documents whose responses are looked up together."""
+"""Documents whose responses are read together."""
 
 
 def read_samples(journal: Journal, task: str) -> Iterator[dict[str, Any]]:
-    """Rows in document order, filters in pipeline order. Streams: only a few documents are held."""
+    """Yield rows in document order, filters in pipeline order; only a few documents are in memory at a time."""
     facts = journal.read_facts()
     settings = {key.partition(":")[2]: value for key, value in facts.items() if key.startswith("settings:")}
     about = facts.get("tasks", {}).get(task, {})
@@ -46,7 +46,7 @@ def read_samples(journal: Journal, task: str) -> Iterator[dict[str, Any]]:
 
 
 def _join_documents(journal: Journal, task: str) -> Iterator[tuple[Any, ...]]:
-    """(document, fields, target, requests, responses, answers, verdicts) of every document that was judged."""
+    """Yield (document, fields, target, requests, responses, answers, verdicts) of all scored documents."""
     judged = journal.read_judged(task)
     ended = next(judged, None)
     asked = journal.read_documents(task)
@@ -67,7 +67,7 @@ def _format_requests(
     responses: list[list[Any]] = []
     last = None
     for number, _, kind, place, argument, fingerprint in sorted(content["requests"], key=lambda row: row[:2]):
-        if number != last:  # of a choice, or of a round; one repeat's dialogue may be longer than another's
+        if number != last:  # the next choice or round; dialogues of repeats can differ in length
             last = number
             prompt = content["prompts"][place]
             match kind:
@@ -83,7 +83,7 @@ def _format_requests(
 
 
 def _response(kind: str, response: Response | None) -> Any:
-    """A response as lm-eval shows it; None where nobody answered."""
+    """Return a response in the format of lm-eval; None if the request failed."""
     if response is None or isinstance(response.value, str):
         return None if response is None else response.value
     value = response.value

@@ -1,6 +1,6 @@
-"""What somebody's evaluation says of each document of a task, in columns: what comparisons are made of.
+"""Score tables: the scores of all documents of a task, by metric. Comparisons are computed from them.
 
-A sheet may come from a run of Assay's or from files another harness wrote; whoever compares need not know.
+A score table can come from a run of Assay or from result files of another harness.
 """
 
 from __future__ import annotations
@@ -18,73 +18,73 @@ DigestKind = Literal["assay", "files"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreColumn:
-    """One metric of one filter pipeline, for every document of a sheet."""
+    """The scores of one metric and filter pipeline, for all documents of a table."""
 
     pipeline: str
     metric: str
     values: Sequence[Any]
-    """As scoring made them: numbers, or what a corpus metric needs; None where there is no score."""
+    """Numbers, or the inputs of a corpus metric; None for unscored documents."""
 
     aggregation: str = ""
-    """The aggregation's name; empty where nobody knows."""
+    """Name of the aggregation; empty if unknown."""
 
     higher_is_better: bool | None = None
     reported: float | None = None
-    """The number that was reported for all documents together."""
+    """The reported value over all documents."""
 
     score_key: str = "score"
-    """Where a mapping among the values keeps its number."""
+    """The key of the score if values are mappings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreTable:
-    """The documents of one task with what was asked, how each ended, and their scores."""
+    """The documents of one task: digests, endings and scores."""
 
     task: str
     kind: DigestKind
-    """How documents and prompts are marked: only marks of one kind can be told apart or found equal."""
+    """How the digests are computed; only digests of the same kind can be compared."""
 
     documents: Sequence[int]
-    """Their positions in the dataset."""
+    """Indices in the dataset."""
 
     content_digests: Sequence[Any]
-    """A mark of each document's fields: equal for equal ones; all None where nobody knows them."""
+    """Digest of the fields of each document; None if unknown."""
 
     prompt_digests: Sequence[Any]
-    """A mark of what the model was asked for each."""
+    """Digest of the prompt of each document."""
 
     endings: Sequence[str]
-    """How each ended; empty where nobody knows."""
+    """Ending of each document; empty if unknown."""
 
     columns: Mapping[tuple[str, str], ScoreColumn]
-    """By (pipeline, metric), the main one first."""
+    """By (pipeline, metric), the main metric first."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the task was asked with: few-shot examples, generation settings, dataset, version."""
+    """Settings of the task: few-shot examples, generation settings, dataset, version."""
 
     cluster_key: str = ""
-    """The field whose equal values make documents belong together."""
+    """The field whose values define clusters of documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentExcerpt:
-    """One document, close up."""
+    """Prompt, responses and answers of one document."""
 
     document: int
     prompt: str = ""
     responses: tuple[str, ...] = ()
     answers: Mapping[str, str] = field(default_factory=dict)
-    """What each filter pipeline made of them."""
+    """Answer by filter pipeline."""
 
     target: str = ""
     finish: str = ""
     input_tokens: int | None = None
     settings: str = ""
-    """Generation settings, written out."""
+    """Generation settings as JSON."""
 
 
 class ScoreTableSource(Protocol):
-    """A run, or files that stand for one."""
+    """A source of score tables: a run, or result files of another harness."""
 
     @property
     def name(self) -> str: ...
@@ -94,30 +94,30 @@ class ScoreTableSource(Protocol):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """How all its tasks were asked: template, system message, limit."""
+        """Settings of all tasks: chat template, system message, limit."""
         ...
 
     @property
     def tasks(self) -> Sequence[str]: ...
 
     def read_score_table(self, task: str, kind: DigestKind | None = None) -> ScoreTable:
-        """The sheet of a task, with marks of the wanted kind where there is a choice."""
+        """Return the score table of a task, with digests of the given kind if supported."""
         ...
 
     def read_estimates(self) -> list[Estimate]:
-        """What it reports, of tasks and of groups."""
+        """Return the reported estimates of tasks and groups."""
         ...
 
     def field(self, task: str, name: str) -> list[Any]:
-        """One field of each document, in the sheet's order; None where a document has no such field."""
+        """Return one field of each document, in table order; None for documents without it."""
         ...
 
     def field_names(self, task: str) -> list[str]:
-        """The fields documents have, as far as the first one tells."""
+        """Return the field names of the first document."""
         ...
 
     def read_excerpts(self, task: str, documents: Sequence[int]) -> dict[int, DocumentExcerpt]:
-        """Some documents close up."""
+        """Return prompts, responses and answers of some documents."""
         ...
 
     def close(self) -> None: ...

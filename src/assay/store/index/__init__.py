@@ -1,5 +1,5 @@
-"""What a journal cannot be asked quickly: a side index of its documents, in columns, and a file of their texts.
+"""A secondary index of the documents of a run: columns for filters and a text index, for queries the journal is slow at.
 
-The journal stays as it is: appended to by its run, read by everybody. The index is made from it, kept under
-`ASSAY_HOME`, extended when the run goes on, and may be thrown away at any time.
+The index is built from the journal, stored under `ASSAY_HOME`, and extended while the run continues. It can be deleted
+at any time.
 """

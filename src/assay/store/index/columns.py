@@ -1,4 +1,4 @@
-"""What is known of each document of a run, in columns: small enough for memory, quick enough for any filter."""
+"""The indexed attributes of all documents of a run, as NumPy columns for fast filters."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from assay.core.endings import ENDINGS
 __all__ = ["MAX_CATEGORY_VALUES", "MAX_METRICS", "OUTCOMES", "Category", "Columns"]
 
 OUTCOMES = (*ENDINGS, "open")
-"""How a document may stand; `open`: asked, not ended."""
+"""Outcomes of documents; `open` is unfinished."""
 
 MAX_METRICS = 4
-"""Metrics of a task whose scores are kept: the first ones of its table."""
+"""Number of metrics per task whose scores are indexed."""
 
 MAX_CATEGORY_VALUES = 120
-"""A field with more values than this is no category."""
+"""A field with more values is not a category."""
 
 FORMAT = 3
 
 
 @dataclass(slots=True)
 class Category:
-    """A field of the documents that has few values."""
+    """A field of the documents with few distinct values."""
 
     values: dict[str, int] = field(default_factory=dict)
-    """Value -> its number; a document that has none is -1."""
+    """Code of each value; documents without a value have -1."""
 
     codes: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
 
 
 @dataclass(slots=True, kw_only=True)
 class Columns:
-    """One entry per document, in the order of the journal."""
+    """One entry per document, in journal order."""
 
     tasks: list[str] = field(default_factory=list)
     metrics: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    """Task -> the (pipeline, metric) of each column of scores."""
+    """(pipeline, metric) of each score column, by task."""
 
     ids: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """Rows of the journal."""
+    """Row ids in the journal."""
 
     task: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
     position: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """Numbers of the documents in their tasks."""
+    """Indices of the documents in their tasks."""
 
     outcome: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
     scores: NDArray[np.float64] = field(default_factory=lambda: np.empty((MAX_METRICS, 0)))
-    """NaN where there is no number."""
+    """NaN for documents without a score."""
 
     length: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    """Characters of all responses together."""
+    """Total number of characters of the responses."""
 
     categories: dict[str, Category] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class Columns:
         return len(self.ids)
 
     def concatenate(self, more: Columns) -> Columns:
-        """These and others behind them; both know the same tasks."""
+        """Return these columns followed by others with the same tasks."""
         both = {
             name: np.concatenate((getattr(self, name), getattr(more, name)), axis=-1)
             for name in ("ids", "task", "position", "outcome", "scores", "length")
@@ -83,7 +83,7 @@ class Columns:
         return replace(self, **both, tasks=more.tasks, metrics=more.metrics, categories=categories)
 
     def replace_rows(self, rows: NDArray[np.int64], more: Columns) -> Columns:
-        """These, with other things known of some rows."""
+        """Return a copy with new values for some rows."""
         changed: dict[str, Any] = {}
         for name in ("outcome", "length", "scores"):
             column = getattr(self, name).copy()
@@ -92,7 +92,7 @@ class Columns:
         return replace(self, **changed, tasks=more.tasks, metrics=more.metrics)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The columns as they are kept in a file."""
+        """Return the arrays to store."""
         kept: dict[str, NDArray[Any]] = {
             name: getattr(self, name) for name in ("ids", "task", "position", "outcome", "scores", "length")
         }
@@ -101,7 +101,7 @@ class Columns:
         return kept
 
     def to_metadata(self) -> dict[str, Any]:
-        """Everything that is not a number, as JSON."""
+        """Return everything but the arrays, as JSON types."""
         return {
             "tasks": self.tasks,
             "metrics": self.metrics,
@@ -110,7 +110,7 @@ class Columns:
 
     @classmethod
     def from_stored(cls, names: dict[str, Any], numbers: Any) -> Columns:
-        """What `names` and `numbers` gave."""
+        """Restore columns from `to_metadata` and `to_arrays`."""
         categories = {
             name: Category({value: code for code, value in enumerate(values)}, numbers[f"category{at}"])
             for at, (name, values) in enumerate(names["categories"].items())
@@ -124,15 +124,15 @@ class Columns:
 
 
 def write_columns(path: Path, names: dict[str, Any], numbers: dict[str, NDArray[Any]]) -> None:
-    """Keep an index. Written beside its place first: nobody ever reads half of one."""
-    waiting = path.with_suffix(".new.npz")
+    """Write an index atomically."""
+    temporary = path.with_suffix(".new.npz")
     text = np.frombuffer(json.dumps({"format": FORMAT, **names}).encode(), dtype=np.uint8)
-    np.savez(waiting, names=text, **numbers)  # type: ignore[arg-type, unused-ignore]
-    waiting.replace(path)
+    np.savez(temporary, names=text, **numbers)  # type: ignore[arg-type, unused-ignore]
+    temporary.replace(path)
 
 
 def read_columns(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
-    """What was kept; None where there is nothing, or nothing that can be read."""
+    """Read a stored index; None if it is missing, damaged or of another format."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             numbers = {name: file[name] for name in file.files}

@@ -1,4 +1,4 @@
-"""The side index of one run: made from its journal, kept between visits, extended while the run goes on."""
+"""The index of one run: built from its journal, stored for later, extended while the run continues."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ Progress = Callable[[int], None]
 
 
 def index_folder(folder: Path) -> Path:
-    """Where the index of a run is kept."""
+    """Return the folder of the index of a run."""
     name = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogatepass")).hexdigest()[:24]
     return assay_home() / "indexes" / name
 
 
 def has_stored_index(folder: Path) -> bool:
-    """Whether an earlier visit kept an index of a run."""
+    """Whether there is a stored index of a run."""
     return (index_folder(folder) / "columns.npz").is_file()
 
 
 def compute_signature(path: Path) -> list[int]:
-    """What changes when a journal does: its file, and what waits beside it."""
+    """Return a value that changes with the journal: inode, size and time of the file and its WAL."""
     marks = []
     for file in (path, path.with_name(f"{path.name}-wal")):
         try:
@@ -65,17 +65,17 @@ def compute_signature(path: Path) -> list[int]:
 
 
 class DocumentIndex:
-    """Columns and texts of a run's documents. One thread updates it; any number may look at what it last published."""
+    """Columns and texts of the documents of a run. One thread updates it; any thread can read the published state."""
 
     def __init__(self, journal: Journal, folder: Path, about: Mapping[str, Any]) -> None:
         self.journal = journal
         self.folder = folder
         self.task_facts = about
-        """Facts of the run's tasks."""
+        """Facts of the tasks of the run."""
 
         self.columns = Columns()
         self.version = 0
-        """Grows with every update that changed something."""
+        """Incremented by every update that changes something."""
 
         self.texts = TextIndex(folder / "texts.bin")
         self.fingerprints = FingerprintIndex()
@@ -84,10 +84,10 @@ class DocumentIndex:
         self._categories: dict[str, dict[str, int]] = {}
         self._excluded_fields: set[str] = set()
 
-    # --- kept between visits -----------------------------------------------------------------------
+    # --- storage -----------------------------------------------------------------------------------
 
     def load(self) -> bool:
-        """Take up what an earlier visit kept, if it belongs to this very file."""
+        """Load the stored index if it belongs to this journal file; return whether it does."""
         found = kept.read_columns(self.folder / "columns.npz")
         if found is None:
             return False
@@ -118,7 +118,7 @@ class DocumentIndex:
         return bool(sizes[0] >= names["texts"] and sizes[1] >= 4 * names["words"])
 
     def save(self) -> None:
-        """Keep it for the next visit."""
+        """Store the index."""
         with self.lock:
             starts, word_starts, owners = self.texts.read_positions()
             names = {
@@ -145,10 +145,10 @@ class DocumentIndex:
         ((digest,),) = list(self.journal.query("SELECT value FROM facts WHERE key = 'digest'")) or [("",)]
         return str(digest)
 
-    # --- made, and extended ------------------------------------------------------------------------
+    # --- updates -----------------------------------------------------------------------------------
 
     def update(self, progress: Progress | None = None) -> bool:
-        """Take in what the journal says since. Whether there was anything."""
+        """Index what was added to the journal since the last update; return whether anything changed."""
         marks = compute_signature(self.journal.path)
         if marks == self.signature:
             return False
@@ -174,19 +174,19 @@ class DocumentIndex:
         return self.version != before
 
     def _has_lost_tasks(self) -> bool:
-        """Whether a task that was known is not there any more: the file is not the one it was."""
+        """Whether an indexed task is missing in the journal, so that it is another file."""
         ((count,),) = self.journal.query("SELECT count(*) FROM tasks")
         return int(count) < len(self.columns.tasks)
 
     def is_complete(self) -> bool:
-        """Whether every document that was asked is known; a run may have asked some out of order."""
+        """Whether all documents are indexed; a run can ask documents out of order."""
         ((count,),) = self.journal.query(
             "SELECT (SELECT count(*) FROM asked) + (SELECT count(*) FROM judged WHERE id NOT IN (SELECT id FROM asked))"
         )
         return int(count) == len(self.columns)
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Discard everything and start again."""
         with self.lock:
             self.texts.close()
             self.columns, self.fingerprints = Columns(), FingerprintIndex()
@@ -210,7 +210,7 @@ class DocumentIndex:
         )
 
     def _update_unfinished(self, reader: RowReader, task: str, first: int) -> None:
-        """Documents that were open, or failed, and have ended since."""
+        """Update documents that were open or failed and have another outcome now."""
         now = self.columns
         open_rows = np.flatnonzero((now.task == reader.tasks[task]) & np.isin(now.outcome, _UNFINISHED))
         places = dict(zip(now.ids[open_rows].tolist(), open_rows.tolist(), strict=True))
@@ -237,10 +237,10 @@ class DocumentIndex:
     def _add_new(
         self, reader: RowReader, task: str, first: int, last: int, progress: Progress | None
     ) -> None:
-        """Documents nobody knew of."""
+        """Add documents that are not indexed yet."""
         now = self.columns
         mine = now.task == reader.tasks[task]
-        sure = now.ids[mine & (now.outcome != _FAILED)]  # what failed may never have been asked
+        sure = now.ids[mine & (now.outcome != _FAILED)]  # failed documents may have no requests
         newest = int(sure.max()) if len(sure) else first - 1
         known = {number for number in now.ids[mine].tolist() if number > newest}
         known |= set(now.ids[mine & (now.outcome == _FAILED)].tolist())
@@ -286,7 +286,7 @@ class DocumentIndex:
             self.version += 1
 
     def search(self, words: list[str], rows: int) -> NDArray[np.bool_]:
-        """Which rows have all the words in their texts."""
+        """Return which rows contain all words."""
         with self.lock:
             return self.texts.search(words, rows)
 

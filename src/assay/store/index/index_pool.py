@@ -1,4 +1,4 @@
-"""Indexes of the runs somebody looks at: made in the background on the first visit, extended when a run goes on."""
+"""Indexes of the runs shown in the viewer: built in the background on first use, extended while a run continues."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from assay.store.runs.run import Run
 __all__ = ["IndexPool", "IndexState"]
 
 _MIN_UPDATE_INTERVAL_S = 1.0
-"""A run that is being written is looked at again after this time, at the earliest."""
+"""Minimum time between updates of the index of an active run."""
 
 
 @dataclass(slots=True)
 class IndexState:
-    """How far the index of a run is."""
+    """State of the index of a run."""
 
     index: DocumentIndex | None = None
-    """None while it is being made."""
+    """None while it is being built."""
 
     done: int = 0
     total: int = 0
     why: str = ""
-    """What went wrong."""
+    """Error message of a failed update."""
 
     run: Run | None = field(default=None, repr=False)
     thread: threading.Thread | None = field(default=None, repr=False)
     checked: float = 0.0
     cost_s: float = 0.0
-    """How long the last update took."""
+    """Duration of the last update."""
 
 
 class IndexPool:
@@ -46,9 +46,9 @@ class IndexPool:
         self._lock = threading.Lock()
 
     def get_state(self, folder: Path, *, wait_s: float = 0.0, fresh: bool = False) -> IndexState:
-        """The state of a run's index. Begins to make it, or to extend it, where that is needed; waits a moment for it.
+        """Return the state of the index of a run. Start to build or extend it if necessary, and wait up to `wait_s` seconds.
 
-        `fresh`: also for what the run did since; without it, an index that is being extended is used as it is.
+        `fresh`: also wait for an update of an existing index.
         """
         with self._lock:
             state = self._states.setdefault(folder, IndexState())
@@ -108,7 +108,7 @@ class IndexPool:
         state.index = index
 
     def close(self) -> None:
-        """Let go of every journal."""
+        """Close all journals."""
         for state in self._states.values():
             if state.thread is not None:
                 state.thread.join(30)

@@ -1,4 +1,4 @@
-"""Questions about the documents of a run: which, in what order, how many of each kind."""
+"""Queries on the index of a run: filters, sort orders, facet counts and breakdowns."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Sort = Literal["document", "score", "length", "outcome"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentQuery:
-    """Which documents, and in what order. Everything is optional, and all of it counts together."""
+    """Filters (combined with AND) and sort order of documents."""
 
     task: str = ""
     outcomes: tuple[str, ...] = ()
     metric: int = 0
-    """The column of scores that is looked at: the first metric of each task, or a further one."""
+    """Index of the score column: 0 is the first metric of each task."""
 
     low: float | None = None
     high: float | None = None
-    """Scores from … to, both included."""
+    """Range of scores, inclusive."""
 
     text: str = ""
-    """Words that must all occur; `"several words"` as they stand; `#12` is the document of that number."""
+    """Words that must all occur; `"several words"` is a phrase; `#12` is the document with that index."""
 
     categories: tuple[tuple[str, str], ...] = ()
     """(field, value) pairs."""
@@ -52,31 +52,31 @@ class DocumentQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facets:
-    """How many of the documents that were found are of each kind."""
+    """Counts of the selected documents by task and outcome."""
 
     tasks: Mapping[str, int]
     outcomes: Mapping[str, int]
     right: int
-    """With a score of 1."""
+    """Documents with a score of 1."""
 
     wrong: int
-    """With a score of 0."""
+    """Documents with a score of 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakdown:
-    """A metric within one value of a field."""
+    """A metric for one value of a field."""
 
     value: str
     documents: int
     mean: float
     stderr: float | None
     right: float | None
-    """How many scored 1, where each scored 0 or 1."""
+    """Number of documents with score 1 if all scores are 0 or 1."""
 
 
 def select_documents(index: DocumentIndex, query: DocumentQuery) -> tuple[Columns, Rows]:
-    """Rows of the documents that are asked for, in order, and the columns they are rows of."""
+    """Return the columns and the rows of the selected documents, sorted."""
     columns = index.columns
     keep = np.ones(len(columns), dtype=bool)
     if query.task:
@@ -112,7 +112,7 @@ def _match_text(index: DocumentIndex, columns: Columns, text: str) -> NDArray[np
 
 
 def _order(columns: Columns, rows: Rows, query: DocumentQuery) -> Rows:
-    """In the order asked for; documents that are alike in it stay in the order of the run."""
+    """Return the sort order; ties stay in run order."""
     ids = columns.ids[rows]
     place = np.arange(len(rows)) if len(ids) < 2 or bool((ids[1:] > ids[:-1]).all()) else np.argsort(ids)
     if query.sort == "document":
@@ -129,7 +129,7 @@ def _order(columns: Columns, rows: Rows, query: DocumentQuery) -> Rows:
 
 
 def count_facets(columns: Columns, rows: Rows, metric: int = 0) -> Facets:
-    """Counts among some documents."""
+    """Count documents by task, outcome and score."""
     tasks = np.bincount(columns.task[rows], minlength=len(columns.tasks))
     outcomes = np.bincount(columns.outcome[rows], minlength=len(OUTCOMES))
     scores = columns.scores[metric][rows]
@@ -142,20 +142,22 @@ def count_facets(columns: Columns, rows: Rows, metric: int = 0) -> Facets:
 
 
 def list_categories(columns: Columns, task: str = "") -> dict[str, dict[str, int]]:
-    """Fields that tell documents apart: field -> value -> how many, the most frequent first."""
+    """Return useful category fields: field -> value -> count, the most frequent first."""
     rows = columns.task == columns.tasks.index(task) if task in columns.tasks else slice(None)
     found: dict[str, dict[str, int]] = {}
     for name, category in columns.categories.items():
         codes = category.codes[rows]
         counts = np.bincount(codes[codes >= 0], minlength=len(category.values))
         listed = {value: int(counts[code]) for value, code in category.values.items() if counts[code]}
-        if len(listed) > 1 and int(counts.sum()) >= 3 * len(listed):  # else every document is its own
+        if len(listed) > 1 and int(counts.sum()) >= 3 * len(
+            listed
+        ):  # else nearly every document has its own value
             found[name] = dict(sorted(listed.items(), key=lambda item: (-item[1], item[0])))
     return found
 
 
 def compute_breakdown(columns: Columns, task: str, field: str, metric: int = 0) -> list[Breakdown]:
-    """The mean of a task's metric within each value of a field, the most frequent first."""
+    """Return the mean of a metric for each value of a field, the most frequent first."""
     category = columns.categories.get(field)
     if category is None or task not in columns.tasks:
         return []

@@ -1,4 +1,4 @@
-"""From rows of a journal to columns of an index: a few thousand documents at a time."""
+"""Converts rows of the journal to columns of the index, a few thousand documents at a time."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _CODES = {outcome: code for code, outcome in enumerate(OUTCOMES)}
 _SELECT_TEXTS = "SELECT fingerprint, text FROM answered WHERE text IS NOT NULL AND id IN ({})"
 
 Row = tuple[int, str | None, str | None, str | None, str | None, str | None]
-"""(id, fields, target, requests, outcome, verdicts) of a document; None where it was not asked, or did not end."""
+"""(id, fields, target, requests, outcome, verdicts) of a document; None if it has no requests or no outcome yet."""
 
 
 class FingerprintIndex:
-    """Which rows of a journal may hold the response to a request: a few bytes each, the same in every process."""
+    """Maps fingerprints to rows of the journal that may contain their responses, by 32-bit hash."""
 
     def __init__(self, sums: NDArray[np.uint32] | None = None, rows: NDArray[np.int64] | None = None) -> None:
         self.hashes = np.empty(0, np.uint32) if sums is None else sums
@@ -35,21 +35,21 @@ class FingerprintIndex:
 
     @property
     def next_row(self) -> int:
-        """The first row that is not known yet."""
+        """The first row that is not indexed yet."""
         return int(self.rows.max()) + 1 if len(self.rows) else 0
 
-    def add(self, named: Sequence[tuple[str, int]]) -> None:
-        """Remember names and their rows."""
-        if not named:
+    def add(self, entries: Sequence[tuple[str, int]]) -> None:
+        """Add (fingerprint, row) pairs."""
+        if not entries:
             return
-        sums = np.fromiter((zlib.crc32(name.encode()) for name, _ in named), np.uint32, len(named))
-        rows = np.fromiter((row for _, row in named), np.int64, len(named))
+        sums = np.fromiter((zlib.crc32(name.encode()) for name, _ in entries), np.uint32, len(entries))
+        rows = np.fromiter((row for _, row in entries), np.int64, len(entries))
         sums, rows = np.concatenate((self.hashes, sums)), np.concatenate((self.rows, rows))
         order = np.argsort(sums, kind="stable")
         self.hashes, self.rows = sums[order], rows[order]
 
     def find(self, names: Sequence[str]) -> list[int]:
-        """Rows that may hold these names; whoever reads them makes sure."""
+        """Return rows that may contain these fingerprints; callers must verify them."""
         if not len(self.hashes) or not names:
             return []
         wanted = np.unique(np.fromiter((zlib.crc32(name.encode()) for name in names), np.uint32, len(names)))
@@ -64,22 +64,22 @@ class FingerprintIndex:
 
 @dataclass(slots=True)
 class RowReader:
-    """Reads documents; remembers what their tasks and categories are called."""
+    """Converts rows, and collects task, metric and category codes."""
 
     journal: Journal
     fingerprints: FingerprintIndex
     tasks: dict[str, int]
-    """Task -> its number."""
+    """Code of each task."""
 
     metrics: dict[str, list[tuple[str, str]]]
     categories: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Field -> value -> its number."""
+    """Code of each value of each category field."""
 
     excluded_fields: set[str] = field(default_factory=set)
-    """Fields that are no categories."""
+    """Fields that are not categories."""
 
     def read_columns(self, task: str, first: int, rows: Sequence[Row]) -> tuple[Columns, list[str]]:
-        """Some documents of a task in columns, and the text of each."""
+        """Return documents of a task as columns, and their searchable texts."""
         count = len(rows)
         scores = np.full((MAX_METRICS, count), np.nan)
         fields = _parse_json_texts(row[1] for row in rows)
@@ -117,20 +117,22 @@ class RowReader:
                     scores[slot, at] = number
 
     def _read_texts(self, rows: Sequence[Row], fields: Sequence[Any]) -> tuple[list[str], list[int]]:
-        """What can be searched of each document (its fields, target, responses), and how long its responses are."""
+        """Return the searchable text (fields, target, responses) and the length of the responses of each document."""
         names = [_parse_fingerprints(row[3]) for row in rows]
-        said: dict[str, str] = {}
+        response_texts: dict[str, str] = {}
         found = self.fingerprints.find([name for some in names for name in some])
         for start in range(0, len(found), _LOOKUP_BATCH):
             chosen = ",".join(map(str, found[start : start + _LOOKUP_BATCH]))
             for fingerprint, text in self.journal.query(_SELECT_TEXTS.format(chosen)):
-                said[fingerprint] = text if isinstance(text, str) else text.decode("utf-8", "replace")
+                response_texts[fingerprint] = (
+                    text if isinstance(text, str) else text.decode("utf-8", "replace")
+                )
         texts, lengths = [], []
         for known, target, some in zip(fields, _parse_json_texts(row[2] for row in rows), names, strict=True):
             words: list[str] = []
             _collect_strings(known, words)
             _collect_strings(target, words)
-            responses = [said[name] for name in some if name in said]
+            responses = [response_texts[name] for name in some if name in response_texts]
             texts.append("\n".join([*words, *responses]))
             lengths.append(sum(map(len, responses)))
         return texts, lengths
@@ -152,7 +154,7 @@ class RowReader:
         }
 
     def _category_code(self, name: str, value: Any) -> int | None:
-        """The number of a field's value; None where it has none, or the field is no category."""
+        """Return the code of a value; None if there is no value or the field is not a category."""
         kind = type(value)
         if value is None:
             return None
@@ -180,13 +182,13 @@ class RowReader:
 
 
 def _parse_json_texts(texts: Iterator[str | None]) -> list[Any]:
-    """JSON texts decoded as one: three times as fast as one by one."""
+    """Decode JSON texts as one array, which is three times as fast as one by one."""
     decoded: list[Any] = parse_json(f"[{','.join(text or 'null' for text in texts)}]")
     return decoded
 
 
 def _parse_fingerprints(requests: str | None) -> list[str]:
-    """The names of a document's requests, without decoding its prompts."""
+    """Return the fingerprints of the requests of a document without decoding its prompts."""
     if requests is None:
         return []
     listed = requests.rpartition('"requests": ')[2][:-1]

@@ -1,9 +1,8 @@
-"""The texts of documents, lower-cased, and the words in them: any part of any word is found in half a million documents
-in a fraction of a second.
+"""Full-text search: finds parts of words in half a million documents in a fraction of a second.
 
-Every document is a row of word numbers. Whoever looks for `zebr` finds the words that contain it (in a vocabulary of a
-few megabytes), then the documents that have one of those words: two passes over arrays, whatever is looked for. Words
-that must stand together are looked for in the texts themselves, of the documents that have them all.
+Each document is stored as lower-case text and as a list of word numbers. A search for `zebr` scans the vocabulary (a few
+megabytes) for words that contain it, and then the word numbers of the documents. Phrases are searched in the texts of
+the documents that contain all their words.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from numpy.typing import NDArray
 __all__ = ["TextIndex", "parse_search_words"]
 
 MAX_TEXT_BYTES = 65_536
-"""Bytes of a document that are searched; a longer one is searched as far as that."""
+"""Maximum number of indexed bytes per document."""
 
 SCAN_BLOCK_BYTES = 1 << 24
 _MAX_TEXTS_READ_SINGLY = 20_000
-"""So many texts are looked at one by one; of more, the whole file is."""
+"""Up to this number, texts are searched one by one; for more, the whole file is scanned."""
 
 _END = b"\0"
 
 
 def parse_search_words(query: str) -> list[str]:
-    """What must occur in a text: every word, and everything in quotation marks as it stands.
+    """Split a query into words and quoted phrases.
 
-    >>> search_words('Paris "capital of" 42')
+    >>> parse_search_words('Paris "capital of" 42')
     ['capital of', 'paris', '42']
     """
     quoted = [" ".join(part.lower().split()) for part in re.findall(r'"([^"]+)"', query)]
@@ -39,16 +38,16 @@ def parse_search_words(query: str) -> list[str]:
 
 
 class TextIndex:
-    """Texts one after the other, each with the row it belongs to. A row's later text takes the place of its earlier one."""
+    """An append-only file of texts with the row of each. A later text of a row replaces the earlier one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.words_path = path.with_suffix(".words")
         self.starts: list[NDArray[np.int64]] = []
-        """Where texts begin, in bytes."""
+        """Start of each text in bytes."""
 
         self.word_starts: list[NDArray[np.int64]] = []
-        """Where their words begin, in numbers."""
+        """Start of the word numbers of each text."""
 
         self.owners: list[NDArray[np.int32]] = []
         self.size = 0
@@ -60,7 +59,7 @@ class TextIndex:
 
     @property
     def vocabulary(self) -> dict[str, int]:
-        """Word -> number. Number 0 is in every text, so that none is without words."""
+        """Word -> number. Number 0 is part of every text, so that none is empty."""
         if self._vocabulary is None:
             self._vocabulary = {
                 word: at for at, word in enumerate(self._stored_vocabulary.decode().split("\0"))
@@ -68,32 +67,32 @@ class TextIndex:
         return self._vocabulary
 
     def encode_vocabulary(self) -> bytes:
-        """All words in the order of their numbers, as they are kept."""
+        """Return all words in the order of their numbers, as stored."""
         if self._vocabulary is None:
             return self._stored_vocabulary
         return "\0".join(self._vocabulary).encode()
 
-    def load_vocabulary(self, kept: bytes) -> None:
-        """Go on with words that were kept; what is not asked for is not made of them."""
-        self._stored_vocabulary, self._vocabulary, self._vocabulary_blob = kept, None, None
+    def load_vocabulary(self, stored: bytes) -> None:
+        """Load a stored vocabulary; it is decoded on first use."""
+        self._stored_vocabulary, self._vocabulary, self._vocabulary_blob = stored, None, None
 
     def append(self, rows: list[int], texts: list[str]) -> None:
-        """Add texts of rows."""
+        """Add the texts of rows."""
         if not rows:
             return
-        kept: list[bytes] = []
+        lines: list[bytes] = []
         numbers: list[int] = []
         firsts: list[int] = []
         known = self.vocabulary
         for text in texts:
-            if not text.isascii():  # half characters are no text
+            if not text.isascii():  # replace lone surrogates
                 text = text.encode("utf-8", "replace").decode()
             words = text.lower().replace("\0", " ").split()
             line = " ".join(words).encode()
             if len(line) > MAX_TEXT_BYTES:
                 line = line[:MAX_TEXT_BYTES].decode("utf-8", "ignore").encode()
                 words = line.decode().split()
-            kept.append(line)
+            lines.append(line)
             firsts.append(self.word_count + len(numbers))
             numbers.append(0)
             for word in set(words):
@@ -101,12 +100,12 @@ class TextIndex:
                 if number is None:
                     number = known[word] = len(known)
                 numbers.append(number)
-        lengths = np.fromiter((len(line) + 1 for line in kept), np.int64, len(kept))
+        lengths = np.fromiter((len(line) + 1 for line in lines), np.int64, len(lines))
         self.starts.append(self.size + np.concatenate(([0], np.cumsum(lengths)[:-1])))
         self.word_starts.append(np.array(firsts, dtype=np.int64))
         self.owners.append(np.array(rows, dtype=np.int32))
         text_file, word_file = self._open()
-        text_file.write(_END.join(kept) + _END)
+        text_file.write(_END.join(lines) + _END)
         word_file.write(np.array(numbers, dtype=np.int32).tobytes())
         text_file.flush()
         word_file.flush()
@@ -124,13 +123,13 @@ class TextIndex:
         return self._files
 
     def close(self) -> None:
-        """Let go of the files; they are opened again by whoever appends."""
+        """Close the files; `append` opens them again."""
         for file in self._files or ():
             file.close()
         self._files = None
 
     def read_positions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-        """(starts, word starts, owners) of all texts, in the order of the file; owners of texts that were replaced are -1."""
+        """Return (starts, word starts, owners) of all texts in file order; the owner of a replaced text is -1."""
         if len(self.starts) > 1:
             self.starts, self.word_starts, self.owners = (
                 [np.concatenate(self.starts)],
@@ -142,13 +141,13 @@ class TextIndex:
         return self.starts[0], self.word_starts[0], self.owners[0]
 
     def discard_rows(self, rows: NDArray[np.int64]) -> None:
-        """Texts of rows that are about to be added anew."""
+        """Discard the texts of rows that are added again."""
         owners = self.read_positions()[2]
         if len(owners):
             self.owners = [np.where(np.isin(owners, rows), np.int32(-1), owners)]
 
     def search(self, words: list[str], rows: int) -> NDArray[np.bool_]:
-        """Which of the rows have all of the words in their text."""
+        """Return which rows contain all words and phrases."""
         starts, word_starts, owners = self.read_positions()
         found = np.zeros(rows, dtype=bool)
         hits = owners >= 0
@@ -160,11 +159,11 @@ class TextIndex:
             if " " in phrase and hits.any():
                 hits &= self._match_phrase(phrase.encode("utf-8", "replace"), starts, hits)
         owning = owners[hits]
-        found[owning[owning < rows]] = True  # texts are written before their rows are known
+        found[owning[owning < rows]] = True  # texts are written before their rows are published
         return found
 
     def _match_word_part(self, part: str, word_starts: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which texts have a word that contains this."""
+        """Return which texts have a word that contains `part`."""
         if self._vocabulary_blob is None:
             self._vocabulary_blob = _build_blob(self.encode_vocabulary())
         wanted = _find_texts_containing(*self._vocabulary_blob, part.encode("utf-8", "replace"))
@@ -190,7 +189,7 @@ class TextIndex:
 
 
 def _build_blob(words: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """All words as one text, and where each begins."""
+    """Return all words as one array, and the start of each."""
     data = np.frombuffer(words + _END, dtype=np.uint8)
     ends = np.flatnonzero(data == 0)
     return data, np.concatenate(([0], ends[:-1] + 1)).astype(np.int64)
@@ -199,7 +198,7 @@ def _build_blob(words: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 def _find_texts_containing(
     data: NDArray[np.uint8], starts: NDArray[np.int64], word: bytes
 ) -> NDArray[np.bool_]:
-    """Which texts contain a word: its two rarest bytes are looked for everywhere, the others where those are."""
+    """Return which texts contain a word: scan for its two rarest bytes, then compare the others."""
     found = np.zeros(len(starts), dtype=bool)
     letters = np.frombuffer(word, dtype=np.uint8)
     common = np.bincount(data[: 1 << 18], minlength=256)

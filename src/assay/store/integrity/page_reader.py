@@ -1,7 +1,7 @@
-"""The records in the pages of a SQLite file, read without SQLite: what is left when the file is damaged.
+"""Reads records from the pages of a damaged SQLite file without SQLite.
 
-Every page is looked at on its own, so a broken page costs its own records and no others. Knows the file format
-(https://sqlite.org/fileformat2.html) and nothing of tables: whoever reads the records must recognise their own.
+Each page is decoded on its own, so a damaged page loses only its own records. The module knows the file format
+(https://sqlite.org/fileformat2.html) but not the tables: callers must recognise their records.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _INDEX_LEAF, _TABLE_LEAF, _INDEX_INTERIOR = 0x0A, 0x0D, 0x02
 _SERIAL_TYPE_SIZES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 7: 8, 8: 0, 9: 0}
 _WAL_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 _MAX_OVERFLOW_PAGES = 1 << 18
-"""Overflow pages of one record: a chain that is longer runs in a circle."""
+"""A longer chain of overflow pages is a cycle."""
 
 
 class _InvalidRecord(Exception):
-    """A record that does not hold together."""
+    """A record cannot be decoded."""
 
 
 def scan_records(path: Path, page_size: int) -> Iterator[tuple[Value, ...]]:
-    """Every record that can be decoded, in no order, perhaps more than once; also those still in the `-wal` file."""
+    """Yield all records that can be decoded, unordered and possibly repeated, including those in the `-wal` file."""
     with path.open("rb") as opened:
         if not os.fstat(opened.fileno()).st_size:
             return
@@ -45,12 +45,12 @@ def _scan_file(path: Path, file: _PageFile) -> Iterator[tuple[Value, ...]]:
 
 
 class _PageFile:
-    """Pages by number, from 1."""
+    """Reads pages by number, from 1."""
 
     def __init__(self, data: mmap.mmap, page_size: int) -> None:
         self._data = data
         self.size = page_size
-        self.usable = page_size  # our files reserve nothing at the end of a page
+        self.usable = page_size  # the files of Assay reserve no bytes offset the end of a page
         self.pages = len(data) // page_size
 
     def page(self, number: int) -> bytes:
@@ -75,29 +75,29 @@ def _scan_page(file: _PageFile, page: bytes, number: int) -> Iterator[tuple[Valu
     if kind not in (_INDEX_LEAF, _TABLE_LEAF, _INDEX_INTERIOR):
         return
     head = start + (12 if kind == _INDEX_INTERIOR else 8)
-    for at in range(int.from_bytes(page[start + 3 : start + 5], "big")):
-        place = page[head + 2 * at : head + 2 * at + 2]
-        if len(place) < 2:
+    for index in range(int.from_bytes(page[start + 3 : start + 5], "big")):
+        pointer = page[head + 2 * index : head + 2 * index + 2]
+        if len(pointer) < 2:
             return
         with suppress(_InvalidRecord, IndexError, struct.error, UnicodeDecodeError):
-            yield _decode_record(_read_payload(file, page, kind, int.from_bytes(place, "big")))
+            yield _decode_record(_read_payload(file, page, kind, int.from_bytes(pointer, "big")))
 
 
-def _read_payload(file: _PageFile, page: bytes, kind: int, at: int) -> bytes:
-    """The bytes of a cell, those on overflow pages included."""
+def _read_payload(file: _PageFile, page: bytes, kind: int, offset: int) -> bytes:
+    """Return the bytes of a cell, including its overflow pages."""
     if kind == _INDEX_INTERIOR:
-        at += 4  # the page on its left
-    length, at = _decode_varint(page, at)
+        offset += 4  # the left child page
+    length, offset = _decode_varint(page, offset)
     if kind == _TABLE_LEAF:
-        _, at = _decode_varint(page, at)  # the row's number
-    largest = file.usable - 35 if kind == _TABLE_LEAF else (file.usable - 12) * 64 // 255 - 23
-    if length <= largest:
-        return _read_exactly(page, at, length)
-    least = (file.usable - 12) * 32 // 255 - 23
-    local = least + (length - least) % (file.usable - 4)
-    local = local if local <= largest else least
-    pieces = [_read_exactly(page, at, local)]
-    following = int.from_bytes(_read_exactly(page, at + local, 4), "big")
+        _, offset = _decode_varint(page, offset)  # the row id
+    max_local = file.usable - 35 if kind == _TABLE_LEAF else (file.usable - 12) * 64 // 255 - 23
+    if length <= max_local:
+        return _read_exactly(page, offset, length)
+    min_local = (file.usable - 12) * 32 // 255 - 23
+    local = min_local + (length - min_local) % (file.usable - 4)
+    local = local if local <= max_local else min_local
+    pieces = [_read_exactly(page, offset, local)]
+    following = int.from_bytes(_read_exactly(page, offset + local, 4), "big")
     rest = length - local
     for _ in range(_MAX_OVERFLOW_PAGES):
         if rest <= 0:
@@ -109,29 +109,29 @@ def _read_payload(file: _PageFile, page: bytes, kind: int, at: int) -> bytes:
     raise _InvalidRecord
 
 
-def _read_exactly(page: bytes, at: int, length: int) -> bytes:
-    piece = page[at : at + length]
+def _read_exactly(page: bytes, offset: int, length: int) -> bytes:
+    piece = page[offset : offset + length]
     if len(piece) != length:
         raise _InvalidRecord
     return piece
 
 
 def _decode_record(payload: bytes) -> tuple[Value, ...]:
-    length, at = _decode_varint(payload, 0)
+    length, offset = _decode_varint(payload, 0)
     if length > len(payload):
         raise _InvalidRecord
     kinds = []
-    while at < length:
-        kind, at = _decode_varint(payload, at)
+    while offset < length:
+        kind, offset = _decode_varint(payload, offset)
         kinds.append(kind)
     values: list[Value] = []
-    at = length
+    offset = length
     for kind in kinds:
         size = _SERIAL_TYPE_SIZES.get(kind, (kind - 12) // 2 if kind >= 12 else -1)
         if size < 0:
             raise _InvalidRecord
-        values.append(_decode_value(kind, _read_exactly(payload, at, size)))
-        at += size
+        values.append(_decode_value(kind, _read_exactly(payload, offset, size)))
+        offset += size
     return tuple(values)
 
 
@@ -151,14 +151,14 @@ def _decode_value(kind: int, data: bytes) -> Any:
             return data
 
 
-def _decode_varint(data: bytes, at: int) -> tuple[int, int]:
-    """(number, where it ends): seven bits a byte, the ninth byte in full."""
+def _decode_varint(data: bytes, offset: int) -> tuple[int, int]:
+    """Return (number, end offset): seven bits per byte, eight in the ninth byte."""
     number = 0
     for count in range(9):
-        byte = data[at + count]
+        byte = data[offset + count]
         if count == 8:
-            return (number << 8) | byte, at + 9
+            return (number << 8) | byte, offset + 9
         number = (number << 7) | (byte & 0x7F)
         if byte < 0x80:
-            return number, at + count + 1
+            return number, offset + count + 1
     raise _InvalidRecord

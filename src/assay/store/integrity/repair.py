@@ -1,7 +1,7 @@
-"""What is left of a damaged file: its responses, each proven by its own sum. The damaged file is kept aside.
+"""Repairs damaged database files: copies the responses with a valid checksum to a new file, and moves the old one aside.
 
-Only responses are carried over. Everything else in a journal (requests, verdicts, estimates) is made again from the
-task and the responses when the run is continued, so nothing half-read can reach a number.
+Only responses are copied. Everything else in a journal (requests, verdicts, estimates) is computed again from the task
+and the responses when the run is resumed, so that no damaged data can affect a result.
 """
 
 from __future__ import annotations
@@ -38,73 +38,73 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairResult:
-    """What became of a damaged file."""
+    """The result of repairing a file."""
 
     responses: int
-    """Answers that were kept."""
+    """Number of recovered responses."""
 
     damaged_file: Path
-    """Where the damaged file is now."""
+    """The new path of the damaged file."""
 
     def __str__(self) -> str:
-        kept = f"{self.responses} answer{'' if self.responses == 1 else 's'} kept"
-        return f"{kept}; the damaged file is now {self.damaged_file}"
+        recovered = f"recovered {self.responses} response{'' if self.responses == 1 else 's'}"
+        return f"{recovered}; the damaged file was moved to {self.damaged_file}"
 
 
 def repair_database(path: Path, schema: Schema) -> RepairResult:
-    """Put a sound file in the place of a damaged one, with every response that is whole.
+    """Replace a damaged file by a new one with all intact responses.
 
-    The caller holds the lock, or is the only one who knows the file.
+    The caller must hold the lock.
     """
     size = read_page_size(path)
-    fresh = path.with_name(f"{path.stem}.salvaging{path.suffix}")
-    _remove(fresh)
-    sound, insert, count = _RECOVERY[schema.tables]
-    with closing(open_database(fresh, schema, durable=False)) as connection:
-        for batch in _batches(sound(scan_records(path, size))):
+    repaired = path.with_name(f"{path.stem}.salvaging{path.suffix}")
+    _remove(repaired)
+    filter_rows, insert, count = _RECOVERY[schema.tables]
+    with closing(open_database(repaired, schema, durable=False)) as connection:
+        for batch in _batches(filter_rows(scan_records(path, size))):
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(insert, batch)
             connection.execute("COMMIT")
-        kept = connection.execute(count).fetchone()[0]
-        connection.execute("PRAGMA journal_mode=DELETE")  # one file, so that it can be moved
-    aside = move_aside(path, "damaged")
-    fresh.replace(path)
-    return RepairResult(responses=kept, damaged_file=aside)
+        recovered = connection.execute(count).fetchone()[0]
+        connection.execute("PRAGMA journal_mode=DELETE")  # a single file can be renamed
+    damaged_file = move_aside(path, "damaged")
+    repaired.replace(path)
+    return RepairResult(responses=recovered, damaged_file=damaged_file)
 
 
 _RECOVERY = {
     JOURNAL_SCHEMA.tables: (filter_answered_rows, INSERT_ANSWERED, "SELECT count(*) FROM answered"),
     CACHE_SCHEMA.tables: (filter_cache_rows, REPLACE_RESPONSE, "SELECT count(*) FROM responses"),
 }
-"""Of each kind of file: how its responses are recognised, put into a new file, and counted."""
+"""For each kind of file: how to filter, insert and count its responses."""
 
 
 def repair_journal_if_damaged(path: Path) -> None:
-    """Put a sound journal in the place of a damaged one. The caller holds the lock."""
+    """Replace a damaged journal by a repaired one. The caller must hold the lock."""
     if path.is_file() and path.stat().st_size and is_damaged(path):
-        _LOG.warning("the journal `%s` was damaged: %s", path, repair_database(path, JOURNAL_SCHEMA))
+        _LOG.warning("repaired the damaged journal `%s`: %s", path, repair_database(path, JOURNAL_SCHEMA))
 
 
 def is_damaged(path: Path, *, thorough: bool = False) -> bool:
-    """Whether a journal is not what was written: by its seal; where it has none, by its structure."""
+    """Whether a journal is damaged: by its page checksums, else by its structure."""
     damaged = find_damaged_pages(path, thorough=thorough)
     if damaged is not None:
         return bool(damaged)
     try:
         with path.open("rb") as file:
             if file.read(len(_MAGIC)) != _MAGIC:
-                return False  # perhaps somebody else's file: whoever opens it says what it is not
+                return False  # not a database: opening it raises the error
         with closing(sqlite3.connect(path)) as connection:
             return bool(connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",))
-    except (OSError, sqlite3.OperationalError):  # it cannot be opened at all: whoever opens it says why
+    except (OSError, sqlite3.OperationalError):  # opening it raises the error
         return False
     except sqlite3.DatabaseError:
         return True
 
 
 def build_damage_error(path: Path, error: object) -> CorruptStore:
-    """What to say of a journal that cannot be believed."""
-    hint = f"`assay runs repair {path.parent}` keeps what is sound; so does repeating the command of the run"
+    """Return the error for a damaged journal."""
+    hint = f"`assay runs repair {path.parent}` recovers the intact responses, and so does resuming the run"
     return CorruptStore(f"the journal is damaged: {error}", where=str(path), hint=hint)
 
 
@@ -120,31 +120,31 @@ def _batches(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]
 
 
 def move_aside(path: Path, why: str) -> Path:
-    """Rename a database and the files that belong to it; returns its new name.
+    """Rename a database and its WAL files; return the new path.
 
     Raises:
         OutputError: The folder cannot be written.
     """
     date = time.strftime("%Y%m%d-%H%M%S")
-    aside = path.with_name(f"{path.stem}.{why}-{date}{path.suffix}")
+    target = path.with_name(f"{path.stem}.{why}-{date}{path.suffix}")
     number = 1
-    while aside.exists():
+    while target.exists():
         number += 1
-        aside = path.with_name(f"{path.stem}.{why}-{date}-{number}{path.suffix}")
+        target = path.with_name(f"{path.stem}.{why}-{date}-{number}{path.suffix}")
     try:
-        for ending in ("-wal", "-shm"):
-            beside = path.with_name(path.name + ending)
+        for suffix in ("-wal", "-shm"):
+            beside = path.with_name(path.name + suffix)
             if beside.exists():
-                beside.replace(aside.with_name(aside.name + ending))
-        path.replace(aside)
+                beside.replace(target.with_name(target.name + suffix))
+        path.replace(target)
     except OSError as error:
         raise OutputError(
-            f"cannot put `{path}` aside: {error.strerror}", hint="is the folder read-only?"
+            f"cannot rename `{path}`: {error.strerror}", hint="is the folder read-only?"
         ) from None
     delete_page_checksums(path)
-    return aside
+    return target
 
 
 def _remove(path: Path) -> None:
-    for ending in ("", "-wal", "-shm", "-journal"):
-        path.with_name(path.name + ending).unlink(missing_ok=True)
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

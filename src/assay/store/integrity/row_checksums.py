@@ -1,4 +1,4 @@
-"""A sum over what a response says: a byte that changed on the disk must not become an answer."""
+"""Checksums of response rows: a byte that changed on disk must not change a response unnoticed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = [
 
 _pack_logprob = Struct("<dq").pack
 _ANSWERED_COLUMNS, _CACHE_COLUMNS = 9, 12
-"""Columns of `answered` in a journal, and of `responses` in a cache."""
+"""Number of columns of `answered` in a journal, and of `responses` in a cache."""
 
 
 def compute_checksum(
     fingerprint: str, text: str | bytes | None, logprob: float | None, greedy: int | None, *more: Any
 ) -> int:
-    """The sum of the columns of a response, as SQLite keeps them."""
+    """Return the checksum of the columns of a response as SQLite stores them."""
     crc = crc32(fingerprint.encode())
     if text is not None:
         crc = crc32(text if isinstance(text, bytes) else text.encode(), crc)
     elif type(logprob) is float and type(greedy) is int:
         crc = crc32(_pack_logprob(logprob, greedy), crc)
-    else:  # no number at all, or a number of another kind
+    else:  # no number, or a number of another type
         crc = crc32(f"{logprob!r} {greedy!r}".encode(), crc)
     for value in more:
         if value is not None:
@@ -38,36 +38,36 @@ def compute_checksum(
 
 
 def is_answered_row_intact(row: tuple[Any, ...]) -> bool:
-    """Whether a row (fingerprint, text, logprob, greedy, details, sum) says what was written; one without a sum is
-    of an older format, and believed."""
+    """Whether the checksum of a journal row (fingerprint, text, logprob, greedy, details, checksum) matches. Rows of older
+    formats have no checksum and count as intact."""
     return row[-1] is None or row[-1] == compute_checksum(*row[:-1])
 
 
 def is_cache_row_intact(row: tuple[Any, ...]) -> bool:
-    """The same for a row of a cache."""
+    """Whether the checksum of a cache row matches."""
     return row[-1] is None or row[-1] == compute_checksum(*row[:8])
 
 
 def filter_answered_rows(records: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """The rows of a journal among records found in a damaged file, each response once, numbered anew."""
+    """Yield the intact response rows among the records of a damaged journal, each response once, renumbered."""
     seen: set[str] = set()
     for record in records:
         if len(record) != _ANSWERED_COLUMNS or record[-1] is None:
             continue
-        _, mark, text, logprob, greedy, source, at, details, crc = record
+        _, fingerprint, text, logprob, greedy, source, at, details, crc = record
         if (
-            mark in seen
-            or not _all_instances(str, mark, source)
+            fingerprint in seen
+            or not _all_instances(str, fingerprint, source)
             or not _all_instances((str, type(None)), details)
         ):
             continue
         if _is_response_value(text, logprob, greedy) and crc == compute_checksum(
-            mark, text, logprob, greedy, details
+            fingerprint, text, logprob, greedy, details
         ):
-            seen.add(mark)
+            seen.add(fingerprint)
             yield (
                 len(seen),
-                mark,
+                fingerprint,
                 text,
                 logprob,
                 greedy,
@@ -79,20 +79,20 @@ def filter_answered_rows(records: Iterable[tuple[Any, ...]]) -> Iterator[tuple[A
 
 
 def filter_cache_rows(records: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """The rows of a cache among records found in a damaged file; of two under one name the later comes later."""
+    """Yield the intact response rows among the records of a damaged cache; a newer row of a fingerprint comes later."""
     latest: dict[str, float] = {}
     for record in records:
         if len(record) != _CACHE_COLUMNS or record[-1] is None:
             continue
-        mark, text, logprob, greedy, finish, reasoning, *_, source, at, _ = record
-        if not _all_instances(str, mark, finish, source) or not _all_instances(
+        fingerprint, text, logprob, greedy, finish, reasoning, *_, source, at, _ = record
+        if not _all_instances(str, fingerprint, finish, source) or not _all_instances(
             (str, bytes, type(None)), reasoning
         ):
             continue
         if not _is_response_value(text, logprob, greedy) or not isinstance(at, float):
             continue
-        if latest.get(mark, -1.0) <= at and is_cache_row_intact(record):
-            latest[mark] = at
+        if latest.get(fingerprint, -1.0) <= at and is_cache_row_intact(record):
+            latest[fingerprint] = at
             yield record
 
 
@@ -101,7 +101,7 @@ def _all_instances(kinds: Any, *values: Any) -> bool:
 
 
 def _is_response_value(text: Any, logprob: Any, greedy: Any) -> bool:
-    """A text, or a log-probability (None is not a number) with whether it is greedy."""
+    """Whether the columns are a text, or a log probability (None is NaN) with its greedy flag."""
     if text is not None:
         return isinstance(text, (str, bytes)) and logprob is None and greedy is None
     return isinstance(logprob, (float, int, type(None))) and greedy in (0, 1)

@@ -1,4 +1,4 @@
-"""A set of positions of documents, one byte each up to the last one."""
+"""A compact set of document indices: one byte per document up to the largest index."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ __all__ = ["DocumentSet"]
 
 
 class DocumentSet(Set[int]):
-    """Small whole numbers.
+    """A set of small non-negative integers.
 
-    >>> sorted(Positions([2, 0])), 1 in Positions([2, 0])
+    >>> sorted(DocumentSet([2, 0])), 1 in DocumentSet([2, 0])
     ([0, 2], False)
     """
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
-        self._marks = bytearray()
+        self._flags = bytearray()
         for number in numbers:
-            if number >= len(self._marks):
-                self._marks.extend(bytes(number + 1 - len(self._marks)))
-            self._marks[number] = 1
+            if number >= len(self._flags):
+                self._flags.extend(bytes(number + 1 - len(self._flags)))
+            self._flags[number] = 1
 
     def __contains__(self, number: object) -> bool:
-        return isinstance(number, int) and 0 <= number < len(self._marks) and self._marks[number] == 1
+        return isinstance(number, int) and 0 <= number < len(self._flags) and self._flags[number] == 1
 
     def __iter__(self) -> Iterator[int]:
-        return (number for number, mark in enumerate(self._marks) if mark)
+        return (number for number, flag in enumerate(self._flags) if flag)
 
     def __len__(self) -> int:
-        return self._marks.count(1)
+        return self._flags.count(1)

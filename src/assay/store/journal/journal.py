@@ -1,7 +1,7 @@
-"""The journal of one run: everything asked, answered and judged, in one SQLite file.
+"""The journal of a run: all requests, responses and verdicts in one SQLite file.
 
-Appended to by one process (`RunLock`), in group commits; read by anybody at any time. Resume is subtraction:
-what the journal holds is not asked again.
+One process appends to it (`RunLock`) in batched commits; any process can read it at any time. Resuming a run skips
+everything the journal contains.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _INSERT_TASK = "INSERT OR IGNORE INTO tasks VALUES (?,?,?)"
 
 
 class Journal:
-    """Reads and appends. Open with `Journal.create` to write, `Journal.read` to look."""
+    """Reads and writes the journal. Open it with `open_for_writing` or `open_readonly`."""
 
     def __init__(
         self, path: Path, reader: sqlite3.Connection, writer: BatchWriter | None, lock: RunLock | None
@@ -73,9 +73,9 @@ class Journal:
 
     @classmethod
     def open_for_writing(cls, folder: Path) -> Journal:
-        """Open the journal in `folder` for writing, making both when missing.
+        """Open the journal in `folder` for writing; create both if missing.
 
-        A damaged one is put aside, and what is sound in it carried over; that is said in the log.
+        A damaged journal is moved aside and its intact responses are copied to a new one, with a warning in the log.
         """
         lock = RunLock(folder)
         lock.acquire()
@@ -94,13 +94,13 @@ class Journal:
         """Open the journal in `folder` for reading only."""
         path = folder / JOURNAL_FILE
         if not path.is_file():
-            raise CorruptStore(f"there is no journal in `{folder}`", hint="`assay run` makes one")
+            raise CorruptStore(f"there is no journal in `{folder}`", hint="`assay run` creates one")
         if damaged := find_damaged_pages(path):
-            raise build_damage_error(path, f"{len(damaged)} of its pages changed since it was closed")
+            raise build_damage_error(path, f"{len(damaged)} pages changed since it was closed")
         return cls(path, open_database(path, JOURNAL_SCHEMA, readonly=True), None, None)
 
     def close(self) -> None:
-        """Write what is waiting and let go of the run."""
+        """Write pending rows and release the lock."""
         if self._writer is not None:
             self._writer.close()
         self._reader.close()
@@ -111,22 +111,22 @@ class Journal:
     # --- append ------------------------------------------------------------------------------------
 
     def _submit(self, *batch: tuple[str, Sequence[tuple[Any, ...]]], deferred: bool = False) -> Future[None]:
-        """Hand rows to the writer; those `at_leisure`, for which nobody waits, go with what comes next."""
+        """Submit rows to the writer. `deferred` rows are committed with the next ones."""
         if self._writer is None:
             raise CorruptStore("the journal was opened for reading only", where=str(self.path))
         return self._writer.submit([pair for pair in batch if pair[1]], deferred=deferred)
 
     def flush(self) -> Future[None]:
-        """Done when everything that was handed over before is on disk."""
+        """Return a future that is done when all rows submitted before are on disk."""
         return self._submit()
 
     def set_facts(self, facts: Mapping[str, Any]) -> Future[None]:
-        """Keep facts about the run; a fact may be replaced (the time it ended), records never are."""
+        """Store facts about the run. Facts can be replaced (such as the end time), records cannot."""
         given = [(key, json.dumps(value, ensure_ascii=False, default=str)) for key, value in facts.items()]
         return self._submit(("INSERT OR REPLACE INTO facts VALUES (?,?)", given))
 
     def add_documents(self, documents: DocumentsToAsk, *, deferred: bool = False) -> Future[None]:
-        """Documents and what is asked about them, in place of what was said of them before."""
+        """Store documents and their requests; replaces earlier rows of the same documents."""
         given, facts = [], []
         tasks: list[tuple[str, int, int]] = []
         settings: Settings | None = None
@@ -138,7 +138,7 @@ class Journal:
             given.append((first + document.index, fields, rows.encode_target(target), len(requests), asked))
             for request in requests:
                 if isinstance(request, Generate) and request.settings is not settings:
-                    settings = request.settings  # most requests share theirs
+                    settings = request.settings  # most requests share their settings
                     if settings.digest not in self._stored_settings:
                         self._stored_settings.add(settings.digest)
                         content = json.dumps(dict(settings.values), default=str)
@@ -151,13 +151,13 @@ class Journal:
         )
 
     def _add_task(self, task: str, new: list[tuple[str, int, int]]) -> int:
-        """Where the rows of a task begin; room is made for one that is new."""
+        """Reserve row ids for a new task; return the first one."""
         first = self._tasks[task] = len(self._tasks) * MAX_DOCUMENTS_PER_TASK
         new.append((task, first, first + MAX_DOCUMENTS_PER_TASK - 1))
         return first
 
     def add_judge_request(self, request: Generate, fingerprint: str, *, judge: str) -> Future[None]:
-        """What a judge is asked about a document, with its prompt and settings."""
+        """Store a judge request with its prompt and settings."""
         settings = request.settings
         fact = (f"settings:{settings.digest}", json.dumps(dict(settings.values), default=str))
         return self._submit(
@@ -173,14 +173,14 @@ class Journal:
         judge: str = "",
         deferred: bool = False,
     ) -> Future[None]:
-        """Responses of the model, or of the judge `who`, by fingerprint; the first one kept stays. Durable when done."""
+        """Store responses of the model, or of `judge`, by fingerprint. Stored responses are not replaced."""
         now = time.time()
-        fresh = dict(responses)
+        new = dict(responses)
         known = self._load_response_index()
-        for name in self._filter_stored(list(fresh)):
-            del fresh[name]
+        for name in self._filter_stored(list(new)):
+            del new[name]
         given, facts, tokens = [], list[tuple[str, str]](), []
-        for number, (name, response) in zip(known.add_new(fresh), fresh.items(), strict=True):
+        for number, (name, response) in zip(known.add_new(new), new.items(), strict=True):
             served = self._server_identity.record(response.served, judge, facts) if response.served else ""
             given.append(
                 rows.build_answered_row(number, name, response, source=source, at=now, served=served)
@@ -197,7 +197,7 @@ class Journal:
     def add_failures(
         self, failures: Iterable[tuple[str, Failure]], *, deferred: bool = False
     ) -> Future[None]:
-        """What nobody answered, under its fingerprint."""
+        """Store failed requests by fingerprint."""
         now = time.time()
         given = [
             (
@@ -221,9 +221,9 @@ class Journal:
         *,
         deferred: bool = False,
     ) -> Future[None]:
-        """How documents ended: (document, outcome, why), the answers judged, the verdicts; and each repeat by itself."""
-        answers_of = rows.group_by_document(answers)
-        verdicts_of = rows.group_by_document(verdicts)
+        """Store the outcomes of documents (document, outcome, reason), their answers, verdicts and repeat scores."""
+        answers_by_document = rows.group_by_document(answers)
+        verdicts_by_document = rows.group_by_document(verdicts)
         tasks: list[tuple[str, int, int]] = []
         first = self._tasks.get(task)
         if first is None:
@@ -233,8 +233,8 @@ class Journal:
                 first + document,
                 outcome,
                 rows.replace_surrogates(why) if why else "",
-                rows.encode_answers(answers_of.get(document, ())),
-                rows.encode_verdicts(verdicts_of.get(document, ())),
+                rows.encode_answers(answers_by_document.get(document, ())),
+                rows.encode_verdicts(verdicts_by_document.get(document, ())),
             )
             for document, outcome, why in outcomes
         ]
@@ -243,58 +243,61 @@ class Journal:
             ("INSERT OR REPLACE INTO judged VALUES (?,?,?,?,?)", given),
             (
                 "INSERT OR REPLACE INTO filter_steps VALUES (?,?)",
-                rows.build_filter_step_rows(first, answers_of),
+                rows.build_filter_step_rows(first, answers_by_document),
             ),
             ("INSERT OR REPLACE INTO repeats VALUES (?,?)", rows.build_repeat_rows(first, repeats)),
             deferred=deferred,
         )
 
     def add_estimates(self, estimates: Iterable[Estimate]) -> Future[None]:
-        """The numbers at the end, in place of those of an earlier end."""
-        given = [(one.task, one.metric, one.pipeline, rows.encode_estimate(one)) for one in estimates]
+        """Store the estimates; replaces earlier ones."""
+        given = [
+            (estimate.task, estimate.metric, estimate.pipeline, rows.encode_estimate(estimate))
+            for estimate in estimates
+        ]
         return self._submit(
             ("DELETE FROM estimates WHERE 1 = ?", [(1,)]), ("INSERT INTO estimates VALUES (?,?,?,?)", given)
         )
 
-    # --- ask ---------------------------------------------------------------------------------------
+    # --- read --------------------------------------------------------------------------------------
 
     def read_facts(self) -> dict[str, Any]:
-        """Everything said about the run."""
+        """Return all facts about the run."""
         with self.report_decode_errors():
             return {key: json.loads(value) for key, value in self.query("SELECT key, value FROM facts")}
 
     def finished_documents(self, task: str, *, retry_failed: bool = True) -> AbstractSet[int]:
-        """Documents that need nothing more: judged, and not for want of an answer (unless that is taken as it is)."""
+        """Return the finished documents of a task; failed ones are included only if they are not retried."""
         query = "SELECT document FROM outcomes WHERE task = ?"
         if retry_failed:
             query += " AND outcome NOT IN ('failed', 'judge-failed')"
         return DocumentSet(document for (document,) in self.query(query, (task,)))
 
     def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:
-        """The responses known under these fingerprints; with their `tokens`, where these are kept and wanted."""
+        """Return the stored responses by fingerprint; with `tokens`, their tokens are attached if stored."""
         wanted = set(fingerprints)
         found: dict[str, Response] = {}
-        unsound: list[str] = []
+        damaged: list[str] = []
         for row in self._read_rows(fingerprints, rows.SELECT_ANSWERED):
             if row[0] in wanted:
                 if is_answered_row_intact(row):
                     found[row[0]] = rows.response_from_answered(row)
                 else:
-                    unsound.append(row[0])
-        if unsound:
-            self._discard_damaged(unsound)
+                    damaged.append(row[0])
+        if damaged:
+            self._discard_damaged(damaged)
         return found | attach_tokens(found, self._read_rows(list(found), SELECT_TOKENS)) if tokens else found
 
     def _discard_damaged(self, fingerprints: Sequence[str]) -> None:
-        """Answers that changed on the disk are no answers: they are asked for again."""
-        _LOG.warning("%d answers in `%s` are damaged; they are not used", len(fingerprints), self.path)
+        """Delete responses that changed on disk, so that they are requested again."""
+        _LOG.warning("ignoring %d damaged responses in `%s`", len(fingerprints), self.path)
         if self._writer is not None:
-            self._submit((rows.DELETE_ANSWERED, [(mark,) for mark in fingerprints])).result()
-            for mark in fingerprints:
-                self._response_index.discard(mark)
+            self._submit((rows.DELETE_ANSWERED, [(fingerprint,) for fingerprint in fingerprints])).result()
+            for fingerprint in fingerprints:
+                self._response_index.discard(fingerprint)
 
     def _filter_stored(self, fingerprints: Sequence[str]) -> list[str]:
-        """Those of the fingerprints under which something is kept, or about to be."""
+        """Return the fingerprints that have a stored or pending response."""
         known = self._load_response_index()
         kept = [name for name in fingerprints if known.is_recent(name)]
         if known.has_older:
@@ -310,7 +313,7 @@ class Journal:
             yield from self.query(f"{select} WHERE id IN ({','.join(map(str, chunk))})")
 
     def _load_response_index(self) -> ResponseIndex:
-        """What is known of the responses in the file: read once by who writes it, kept up with by who reads it."""
+        """Return the response index. A writer loads it once; a reader extends it on every call."""
         if self._writer is None or not self._response_index_loaded:
             self._response_index_loaded = True
             query = "SELECT fingerprint, id FROM answered WHERE id >= ? ORDER BY id"
@@ -318,7 +321,7 @@ class Journal:
         return self._response_index
 
     def read_documents(self, task: str) -> Iterator[tuple[int, str, str, str]]:
-        """(document, fields, target, requests) as texts, in document order."""
+        """Yield (document, fields, target, requests) as JSON, in document order."""
         query = (
             "SELECT a.id - t.first, a.fields, a.target, a.requests FROM tasks t"
             " JOIN asked a ON a.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY a.id"
@@ -326,13 +329,13 @@ class Journal:
         yield from self.query(query, (task,))
 
     def read_judged(self, task: str) -> Iterator[tuple[int, str, str]]:
-        """(document, answers, verdicts) as texts, in document order."""
+        """Yield (document, answers, verdicts) as JSON, in document order."""
         yield from self.query(f"SELECT j.id - t.first, j.answers, j.verdicts {_FROM_JUDGED}", (task,))
 
     def read_verdicts(self, task: str) -> Iterator[tuple[str, str, int, str, Any]]:
-        """(pipeline, metric, document, kind, value), in document order."""
+        """Yield (pipeline, metric, document, kind, value) in document order."""
         query = f"SELECT j.id - t.first, j.verdicts {_FROM_JUDGED}"
-        read = lru_cache(maxsize=1024)(rows.parse_json)  # what is right or wrong says the same all over
+        read = lru_cache(maxsize=1024)(rows.parse_json)  # most verdicts have the same few texts
         with self.report_decode_errors():
             for document, content in self.query(query, (task,)):
                 for pipeline, metric, kind, value, _ in read(content):
@@ -340,7 +343,7 @@ class Journal:
                     yield pipeline, metric, document, kind, kept
 
     def read_repeats(self, task: str) -> Iterator[RepeatScores]:
-        """Each answer by itself, of documents that were answered several times, in document order."""
+        """Yield the repeat scores in document order."""
         query = (
             "SELECT r.id - t.first, r.content FROM tasks t JOIN repeats r ON r.id BETWEEN t.first AND t.last"
             " WHERE t.name = ? ORDER BY r.id"
@@ -350,7 +353,7 @@ class Journal:
                 yield from rows.decode_repeats(document, content)
 
     def count_outcomes(self, task: str) -> dict[str, int]:
-        """How many documents ended how."""
+        """Return the number of documents of a task by outcome."""
         query = "SELECT outcome, count(*) FROM outcomes WHERE task = ? GROUP BY outcome"
         return dict(self.query(query, (task,)))
 
@@ -448,7 +451,7 @@ class Journal:
         return dict(self.query("SELECT first, name FROM tasks"))
 
     def count_failed_requests(self) -> tuple[int, int]:
-        """How many requests nobody answered, and out of how many; a document without a prompt counts as one."""
+        """Return the number of failed requests and of all requests. A document without a prompt counts as one."""
         ((total,),) = self.query("SELECT coalesce(sum(count), 0) FROM asked")
         ((not_rendered,),) = self.query(
             "SELECT count(*) FROM judged j LEFT JOIN asked a ON a.id = j.id"
@@ -466,35 +469,35 @@ class Journal:
         return failed + not_rendered, total + not_rendered
 
     def read_estimates(self) -> list[Estimate]:
-        """The numbers at the end, if the run got there."""
+        """Return the estimates of a finished run."""
         with self.report_decode_errors():
             return [
                 rows.decode_estimate(content) for (content,) in self.query("SELECT content FROM estimates")
             ]
 
     def count_rows(self, table: str) -> int:
-        """Rows in a table of the journal."""
+        """Return the number of rows of a table or view."""
         if table not in _COUNTABLE_TABLES:
             raise ValueError(table)
         ((number,),) = self.query(f"SELECT count(*) FROM {table}")
         return int(number)
 
     def query(self, statement: str, arguments: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """Rows of a SELECT, for exports and pages.
+        """Yield the rows of a SELECT, for use inside `assay.store` and in tests.
 
         Raises:
-            CorruptStore: The file is not sound.
+            CorruptStore: The file is damaged.
         """
         try:
             yield from self._reader.execute(statement, arguments)
         except sqlite3.ProgrammingError:
-            raise  # our mistake, not the file's
+            raise  # a programming error, not damage
         except sqlite3.DatabaseError as error:
             raise build_damage_error(self.path, error) from None
 
     @contextmanager
     def report_decode_errors(self) -> Iterator[None]:
-        """What cannot be decoded is damage, not a mistake of ours."""
+        """Raise decoding errors inside the `with` block as damage of the journal."""
         try:
             yield
         except (ValueError, TypeError, KeyError, IndexError) as error:

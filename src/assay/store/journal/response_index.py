@@ -1,6 +1,7 @@
-"""Which responses a journal has, in a dozen bytes each: an index kept in memory, so that the file is only appended to.
+"""In-memory index of the responses of a journal: fingerprint to row, in about a dozen bytes each.
 
-An index in the file would be written to all over, once per response; this one is rebuilt by reading the names once.
+An index in the file would cause a random write per response; with this one the file is only appended to. It is rebuilt
+by reading the fingerprints once.
 """
 
 from __future__ import annotations
@@ -11,29 +12,29 @@ from typing import Any
 __all__ = ["ResponseIndex"]
 
 MAX_RECENT = 1 << 15
-"""How many of the last names are kept as they are, before they become numbers."""
+"""Number of recent fingerprints stored in full, before they are compacted to hashes."""
 
 
 class ResponseIndex:
-    """Fingerprint -> row. Older names are kept as 64-bit hashes, so a hit is checked by whoever reads the row."""
+    """Maps fingerprints to rows. Older ones are stored as 64-bit hashes, so callers must verify the row they read."""
 
     def __init__(self) -> None:
         self.next_row = 0
-        """The number of the next row."""
+        """Id of the next row."""
 
         self._recent: dict[str, int] = {}
         self._older: list[tuple[Any, Any]] = []
         """(sorted hashes, rows) pairs, the largest first, each at least twice as long as the next."""
 
     def add(self, fingerprint: str, row: int) -> None:
-        """Remember a name."""
+        """Add a fingerprint."""
         self._recent[fingerprint] = row
         self.next_row = max(self.next_row, row + 1)
         if len(self._recent) >= MAX_RECENT:
             self._compact()
 
     def add_new(self, fingerprints: Collection[str]) -> range:
-        """Remember names that are not known yet, in rows of their own; returns these rows."""
+        """Assign rows to new fingerprints; return the rows."""
         numbers = range(self.next_row, self.next_row + len(fingerprints))
         self._recent.update(zip(fingerprints, numbers, strict=True))
         self.next_row = numbers.stop
@@ -41,13 +42,13 @@ class ResponseIndex:
             self._compact()
         return numbers
 
-    def extend(self, named: Iterable[tuple[str, int]]) -> None:
-        """Remember many names."""
-        for fingerprint, row in named:
+    def extend(self, entries: Iterable[tuple[str, int]]) -> None:
+        """Add (fingerprint, row) pairs."""
+        for fingerprint, row in entries:
             self.add(fingerprint, row)
 
     def find_candidate_rows(self, fingerprints: Sequence[str]) -> list[int]:
-        """The rows that may hold these names, in no order."""
+        """Return the rows that may contain these fingerprints, unordered."""
         if not self._older:
             if not self._recent:
                 return []
@@ -57,22 +58,22 @@ class ResponseIndex:
         found = [row for row in map(self._recent.get, fingerprints) if row is not None]
         wanted = numpy.fromiter(map(hash, fingerprints), numpy.int64, len(fingerprints))
         for hashes, rows in self._older:
-            places = numpy.searchsorted(hashes, wanted)
-            places[places == len(hashes)] = 0
-            found += rows[places[hashes[places] == wanted]].tolist()
+            positions = numpy.searchsorted(hashes, wanted)
+            positions[positions == len(hashes)] = 0
+            found += rows[positions[hashes[positions] == wanted]].tolist()
         return found
 
     def discard(self, fingerprint: str) -> None:
-        """A name whose row is not there any more; what is left of it is found out by whoever reads the row."""
+        """Remove a fingerprint whose row was deleted. Compacted entries remain; reading the row shows that it is gone."""
         self._recent.pop(fingerprint, None)
 
     def is_recent(self, fingerprint: str) -> bool:
-        """Whether a name was added lately."""
+        """Whether a fingerprint is among the recent ones."""
         return fingerprint in self._recent
 
     @property
     def has_older(self) -> bool:
-        """Whether there are names that are no longer kept as they are."""
+        """Whether there are compacted entries."""
         return bool(self._older)
 
     def _compact(self) -> None:

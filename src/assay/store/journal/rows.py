@@ -1,4 +1,4 @@
-"""Records as rows and back: the one place that knows the order of columns."""
+"""Converts records to rows and back. The only module that knows the order of columns."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ SELECT_RESPONSE = f"SELECT {_RESPONSE_COLUMNS} FROM responses"
 
 
 def build_response_row(fingerprint: str, response: Response, *, source: str, at: float) -> tuple[Any, ...]:
-    """A response as a row."""
+    """Return the cache row of a response."""
     value, usage = response.value, response.usage
     text, logprob, greedy = (
         (_encode_text(value), None, None)
@@ -67,15 +67,15 @@ def build_response_row(fingerprint: str, response: Response, *, source: str, at:
         else (None, value.total, int(value.greedy))
     )
     if logprob != logprob:
-        logprob = None  # as SQLite keeps NaN
+        logprob = None  # SQLite stores NaN as NULL
     reasoning = None if response.reasoning is None else _encode_text(response.reasoning)
     tokens = (int(usage.input_tokens), int(usage.output_tokens)) if usage else (None, None)
-    said = (fingerprint, text, logprob, greedy, response.finish or "", reasoning, *tokens)
-    return (*said, response.seconds, source, at, compute_checksum(*said))
+    checked = (fingerprint, text, logprob, greedy, response.finish or "", reasoning, *tokens)
+    return (*checked, response.seconds, source, at, compute_checksum(*checked))
 
 
 def response_from_row(row: tuple[Any, ...]) -> Response:
-    """A row as a response, named by its fingerprint."""
+    """Return the response of a cache row; its request id is the fingerprint."""
     fingerprint, text, logprob, greedy, finish, reasoning, read, written, seconds, *_ = row
     return Response(
         request_id=fingerprint,
@@ -90,14 +90,14 @@ def response_from_row(row: tuple[Any, ...]) -> Response:
 def decode_response_value(
     text: str | bytes | None, logprob: float | None, greedy: int | None
 ) -> str | LogProbability:
-    """What the columns of a response say; SQLite keeps NaN as NULL."""
+    """Return the value of a response from its columns; NULL is NaN."""
     if text is not None:
         return _decode_text(text)
     return LogProbability(math.nan if logprob is None else logprob, bool(greedy))
 
 
 def _encode_text(text: str) -> str | bytes:
-    """A response as SQLite can hold it: half characters are not UTF-8, so they make it bytes."""
+    """Return a text as SQLite can store it without loss: as bytes if it contains lone surrogates."""
     if text.isascii():
         return text
     try:
@@ -107,14 +107,14 @@ def _encode_text(text: str) -> str | bytes:
     return text
 
 
-def _decode_text(kept: str | bytes) -> str:
-    return kept.decode("utf-8", "surrogatepass") if isinstance(kept, bytes) else kept
+def _decode_text(stored: str | bytes) -> str:
+    return stored.decode("utf-8", "surrogatepass") if isinstance(stored, bytes) else stored
 
 
 def build_answered_row(
     number: int, fingerprint: str, response: Response, *, source: str, at: float, served: str = ""
 ) -> tuple[Any, ...]:
-    """A response as a row of a journal. Most have no details, so those share a column."""
+    """Return the journal row of a response. Details share one column, because most responses have none."""
     value, details = response.value, _encode_details(response, served)
     if isinstance(value, str):
         text = value if value.isascii() else _encode_text(value)
@@ -126,7 +126,7 @@ def build_answered_row(
 
 
 def response_from_answered(row: tuple[Any, ...]) -> Response:
-    """A row of a journal as a response, named by its fingerprint."""
+    """Return the response of a journal row; its request id is the fingerprint."""
     fingerprint, text, logprob, greedy, details, _ = row
     value = decode_response_value(text, logprob, greedy)
     if details is None:
@@ -152,12 +152,12 @@ def _decode_usage(known: Mapping[str, Any]) -> Usage | None:
 
 
 def _encode_details(response: Response, served: str) -> str | None:
-    """What a response says beside its value; None where it says nothing."""
+    """Return the details of a response (all but its value) as JSON, or None."""
     usage = response.usage
-    nothing = (
+    has_no_details = (
         not response.finish and usage is None and response.seconds is None and response.reasoning is None
     )
-    if nothing and not served:
+    if has_no_details and not served:
         return None
     known: dict[str, Any] = {
         "finish": response.finish or None,
@@ -175,39 +175,39 @@ def _encode_details(response: Response, served: str) -> str | None:
 
 
 def encode_requests(requests: Sequence[Request], fingerprints: Sequence[str]) -> str:
-    """The requests of a document as JSON: each prompt once, then [number, repeat, kind, prompt, argument, fingerprint]."""
-    if len(requests) == 1 and type(asked := requests[0]) is Generate:  # by far the most frequent case
-        prompt = _quote(encode_prompt(asked.prompt))
-        text = f'{{"prompts": [{prompt}], "requests": [[{asked.index}, {asked.repeat}, "generate", 0, "{asked.settings.digest}", "{fingerprints[0]}"]]}}'
+    """Return the requests of a document as JSON: each prompt once, then [number, repeat, kind, prompt, argument, fingerprint]."""
+    if len(requests) == 1 and type(request := requests[0]) is Generate:  # the common case
+        prompt = _quote(encode_prompt(request.prompt))
+        text = f'{{"prompts": [{prompt}], "requests": [[{request.index}, {request.repeat}, "generate", 0, "{request.settings.digest}", "{fingerprints[0]}"]]}}'
         return text if text.isascii() else replace_surrogates(text)
     prompts: list[str] = []
-    places: dict[str, int] = {}
-    listed = []
-    last, place = None, 0
+    prompt_indices: dict[str, int] = {}
+    encoded = []
+    last, index = None, 0
     for request, fingerprint in zip(requests, fingerprints, strict=True):
         if request.prompt is not last:
             last = request.prompt
-            place = places.setdefault(last.digest, len(prompts))
-            if place == len(prompts):
+            index = prompt_indices.setdefault(last.digest, len(prompts))
+            if index == len(prompts):
                 prompts.append(_quote(encode_prompt(last)))
         if isinstance(request, Likelihood):
-            said = f'"likelihood", {place}, {_quote(request.continuation)}'
+            fields = f'"likelihood", {index}, {_quote(request.continuation)}'
         elif isinstance(request, Generate):
-            said = f'"generate", {place}, "{request.settings.digest}"'
+            fields = f'"generate", {index}, "{request.settings.digest}"'
         else:
-            said = f'"rolling", {place}, ""'
-        listed.append(f"[{request.index}, {request.repeat}, {said}, {_quote(fingerprint)}]")
-    return replace_surrogates(f'{{"prompts": [{", ".join(prompts)}], "requests": [{", ".join(listed)}]}}')
+            fields = f'"rolling", {index}, ""'
+        encoded.append(f"[{request.index}, {request.repeat}, {fields}, {_quote(fingerprint)}]")
+    return replace_surrogates(f'{{"prompts": [{", ".join(prompts)}], "requests": [{", ".join(encoded)}]}}')
 
 
 def build_judge_request_row(request: Generate, fingerprint: str, judge: str) -> tuple[Any, ...]:
-    """What a judge is asked about a document as a row."""
+    """Return the row of a judge request."""
     place = (request.task, request.document, judge, fingerprint, request.index, request.repeat)
     return (*place, encode_prompt(request.prompt), request.settings.digest)
 
 
 def encode_prompt(prompt: Prompt) -> str:
-    """A prompt as text: itself when it is plain, else JSON messages with media by hash."""
+    """Return a prompt as text: plain text as it is, else JSON messages with media by hash."""
     plain, messages = prompt.plain, prompt.messages
     if plain is not None:
         return plain if plain.isascii() else replace_surrogates(plain)
@@ -230,33 +230,33 @@ def _encode_part(part: Any) -> dict[str, Any]:
 
 
 def _build_json_writer() -> Callable[[Any], str]:
-    """`json.dumps(value, ensure_ascii=False)` without its preparations, which cost more than a small value does."""
+    """Return a faster `json.dumps(value, ensure_ascii=False)` for small values."""
     make = getattr(json.encoder, "c_make_encoder", None)
     plain = json.JSONEncoder(ensure_ascii=False, check_circular=False)
-    if make is None:  # a Python without the part written in C
+    if make is None:  # Python without the C accelerator
         return plain.encode
     chunks = make(None, plain.default, json.encoder.encode_basestring, None, ": ", ", ", False, False, True)
     return lambda value: "".join(chunks(value, 0))
 
 
 to_json = _build_json_writer()
-"""A JSON-like value as text."""
+"""Encode a JSON-like value."""
 
 
 _scan_json: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 def parse_json(text: str) -> Any:
-    """The value of a text that `to_json` or one of the functions here wrote."""
+    """Decode a text written by this module."""
     return _scan_json(text, 0)[0]
 
 
 _quote: Callable[[str], str] = json.encoder.encode_basestring
-"""A text as JSON."""
+"""Encode a text as a JSON string."""
 
 
 def encode_target(target: Any) -> str:
-    """A document's target as JSON."""
+    """Return the target of a document as JSON."""
     if type(target) is str:
         text = f'{{"target": {_quote(target)}}}'
         return text if text.isascii() else _escape_surrogates(text)
@@ -264,7 +264,7 @@ def encode_target(target: Any) -> str:
 
 
 def encode_fields(fields: Mapping[str, Any]) -> str:
-    """A document's fields as JSON; media are described, not held."""
+    """Return the fields of a document as JSON; media are summarised."""
     if type(fields) is not dict:
         described = getattr(fields, "describe", None)  # rows with media say what is written down of them
         if described is not None:
@@ -277,17 +277,17 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
 
 
 def encode_answers(answers: Sequence[Answer]) -> str:
-    """The answers of a document as JSON: pipeline -> one value per request."""
+    """Return the answers of a document as JSON: pipeline -> one value per request."""
     if len(answers) == 1:
         values = answers[0].values
-        if len(values) == 1 and type(value := values[0]) is str:  # by far the most frequent case
+        if len(values) == 1 and type(value := values[0]) is str:  # the common case
             text = f"{{{_quote(answers[0].pipeline)}: [{_quote(value)}]}}"
             return text if text.isascii() else _escape_surrogates(text)
     return encode_fields({answer.pipeline: answer.values for answer in answers})
 
 
 def build_filter_step_rows(first: int, answers: Mapping[int, Sequence[Answer]]) -> list[tuple[int, str]]:
-    """What each filter did to documents whose rows begin at `first`, where that is kept."""
+    """Return rows with the output of each filter, for documents that store it; `first` is the first row of the task."""
     return [
         (first + document, encode_fields({one.pipeline: one.steps for one in listed if one.steps}))
         for document, listed in answers.items()
@@ -296,7 +296,7 @@ def build_filter_step_rows(first: int, answers: Mapping[int, Sequence[Answer]]) 
 
 
 def group_by_document(records: Iterable[Judged]) -> dict[int, list[Judged]]:
-    """Answers or verdicts, those of a document together."""
+    """Group answers or verdicts by document."""
     found: dict[int, list[Judged]] = {}
     for record in records:
         document = record.document
@@ -308,8 +308,8 @@ def group_by_document(records: Iterable[Judged]) -> dict[int, list[Judged]]:
 
 
 def replace_surrogates(text: str) -> str:
-    """A text as SQLite can hold it: half characters, which are not Unicode, become question marks."""
-    if text.isascii():  # known without looking at it
+    """Replace lone surrogates, which SQLite cannot store, by question marks."""
+    if text.isascii():  # stored in the string header, so this is fast
         return text
     try:
         text.encode()
@@ -319,7 +319,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def _escape_surrogates(text: str) -> str:
-    """The same JSON, with half characters escaped."""
+    """Return the same JSON with lone surrogates escaped."""
     if text.isascii():
         return text
     try:
@@ -330,9 +330,9 @@ def _escape_surrogates(text: str) -> str:
 
 
 def encode_verdicts(verdicts: Sequence[Verdict]) -> str:
-    """The verdicts of a document as JSON: [pipeline, metric, kind, value, why].
+    """Return the verdicts of a document as JSON: [pipeline, metric, kind, value, why].
 
-    Floats and integers are kept as such, everything else as encoded text.
+    Finite numbers are stored as such, other values as encoded text.
     """
     if len(verdicts) == 1:
         return f"[{_encode_verdict(verdicts[0])}]"
@@ -343,7 +343,7 @@ def _encode_verdict(verdict: Verdict) -> str:
     if isinstance(verdict, Score):
         value: Any = verdict.value
         head = _encode_verdict_prefix(verdict.pipeline, verdict.metric, "score")
-        if type(value) is float and isfinite(value) and not verdict.why:  # by far the most frequent case
+        if type(value) is float and isfinite(value) and not verdict.why:  # the common case
             return f'{head}{value!r},""]'
         plain = type(value) is int or (type(value) is float and isfinite(value))
         text = repr(value) if plain else to_json(_escape_surrogates(encode(value)))
@@ -357,12 +357,12 @@ def _encode_verdict(verdict: Verdict) -> str:
 
 @lru_cache(maxsize=4096)
 def _encode_verdict_prefix(pipeline: str, metric: str, kind: str) -> str:
-    """How every verdict of a metric begins."""
+    """Return the beginning of all verdicts of a metric."""
     return replace_surrogates(to_json([pipeline, metric, kind]))[:-1] + ","
 
 
 def build_repeat_rows(first: int, repeats: Iterable[RepeatScores]) -> list[tuple[int, str]]:
-    """Rows of the repeats of documents whose rows begin at `first`: one of each document, with all its pipelines."""
+    """Return one row per document with the repeat scores of all pipelines; `first` is the first row of the task."""
     listed: dict[int, list[Any]] = {}
     for one in repeats:
         scores = {metric: list(values) for metric, values in one.scores.items()}
@@ -371,7 +371,7 @@ def build_repeat_rows(first: int, repeats: Iterable[RepeatScores]) -> list[tuple
 
 
 def decode_repeats(document: int, content: str) -> Iterable[RepeatScores]:
-    """What `repeats_rows` wrote of a document."""
+    """Decode a row written by `build_repeat_rows`."""
     for pipeline, answers, scores in parse_json(content):
         values = {metric: tuple(float(one) for one in given) for metric, given in scores.items()}
         yield RepeatScores(document=document, pipeline=pipeline, answers=tuple(answers), scores=values)
@@ -382,7 +382,7 @@ def _encode_json_text(text: str) -> str:
 
 
 def encode_estimate(estimate: Estimate) -> str:
-    """An estimate as text; a value of a kind that cannot be kept is described."""
+    """Return an estimate as text; a value of an unsupported type is summarised."""
     content = asdict(estimate)
     try:
         return _escape_surrogates(encode(content))
@@ -391,10 +391,10 @@ def encode_estimate(estimate: Estimate) -> str:
 
 
 def decode_estimate(content: str) -> Estimate:
-    """The estimate of a text that `estimate_text` wrote."""
+    """Decode a text written by `encode_estimate`."""
     return Estimate(**decode(content))
 
 
 def decode_verdict_value(value: Any) -> Any:
-    """The value of a verdict row, as scoring made it."""
+    """Return the value of a stored verdict as scoring produced it."""
     return decode(value) if isinstance(value, str) else value

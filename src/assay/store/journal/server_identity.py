@@ -1,7 +1,7 @@
-"""Who a server said it is, answer by answer, at next to no cost.
+"""The identity (model and system fingerprint) that servers report with each response.
 
-The name it gives with the first answer is kept once, as the usual one; an answer under another name keeps that name
-beside it. So a server that became another one in the middle of a run is known, and with it which answers are whose.
+The identity of the first response is stored once, as the default. A response with another identity stores it in its
+row. This shows that a server changed during a run, and which responses are affected, at almost no cost.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Query = Callable[[str], Iterable[tuple[Any, ...]]]
 
 
 class ServerIdentityTracker:
-    """The names that answers of one journal came under, as it is written."""
+    """Tracks the server identities of a journal while it is written."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
         self._names: dict[str, list[str]] | None = None
 
     def record(self, served: str, who: str, facts: list[tuple[str, str]]) -> str:
-        """What to keep beside an answer: its name, where it is not the usual one. A new name becomes a fact."""
+        """Return the identity to store with a response: empty for the default. A new identity is added to `facts`."""
         if self._names is None:
             self._names = {key: json.loads(value) for key, value in self._query(_SELECT_IDENTITIES)}
         key = _FACT_PREFIX + who
@@ -41,22 +41,24 @@ class ServerIdentityTracker:
         if served not in names:
             if names:
                 whom = f"the judge {who}" if who else "the model"
-                _LOG.warning("the server of %s says it is %s now; it was %s", whom, served, names[0])
+                _LOG.warning(
+                    "the server of %s now reports the identity %s; it was %s", whom, served, names[0]
+                )
             names.append(served)
             facts.append((key, json.dumps(names)))
         return "" if served == names[0] else served
 
 
 def count_server_identities(query: Query) -> dict[str, dict[str, int | None]]:
-    """Model (an empty name) or judge -> the names its answers came under: the first one, which is that of all the rest
-    (None), then each of the others with the number of its answers."""
+    """Return the identities by model (empty name) or judge: the default with None, then each other identity with its number
+    of responses."""
     names: dict[str, list[str]] = {
         key.removeprefix(_FACT_PREFIX): json.loads(value) for key, value in query(_SELECT_IDENTITIES)
     }
-    several = any(len(found) > 1 for found in names.values())
+    has_others = any(len(found) > 1 for found in names.values())
     counts = (
         {(bool(judge), name): count for judge, name, count in query(_COUNT_OTHER_IDENTITIES)}
-        if several
+        if has_others
         else {}
     )
     return {

@@ -1,5 +1,5 @@
-"""The tokens of answers as rows and back. They have a table of their own: most runs keep none, and nothing reads them
-but the page of a document and an export."""
+"""Encodes the tokens of responses as rows and back. They have a table of their own: most runs store none, and only the
+document page and exports read them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ SELECT_CACHED_TOKENS = (
     " JOIN tokens USING (fingerprint)"
 )
 _LOGPROB_DECIMALS = 6
-"""Behind the point: more than a model in single precision knows, and half as many bytes as all of them."""
+"""More than single precision provides, and half the bytes of the full representation."""
 
 
 def build_tokens_row(key: int | str, answer: tuple[Any, ...], tokens: Tokens) -> tuple[Any, ...]:
-    """The tokens of an answer (fingerprint, text, logprob, greedy) as a row under its key."""
+    """Return the row for the tokens of a response (fingerprint, text, logprob, greedy)."""
     fingerprint, text, logprob, greedy = answer
     content = _encode_tokens(tokens)
     if logprob != logprob:
-        logprob = None  # as SQLite keeps NaN
+        logprob = None  # SQLite stores NaN as NULL
     return key, content, compute_checksum(fingerprint, text, logprob, greedy, content)
 
 
@@ -38,13 +38,13 @@ def _encode_tokens(tokens: Tokens) -> str:
     return encode({"pieces": pieces, "logprobs": numbers})
 
 
-def attach_tokens(found: Mapping[str, Response], rows: Iterable[tuple[Any, ...]]) -> dict[str, Response]:
-    """Those of some responses whose tokens are among the rows, with them. Tokens that are damaged, or of another answer
-    than this one, are none."""
-    known: dict[str, Response] = {}
+def attach_tokens(responses: Mapping[str, Response], rows: Iterable[tuple[Any, ...]]) -> dict[str, Response]:
+    """Return the responses whose tokens are among the rows, with tokens. Tokens that are damaged or belong to another
+    response are ignored."""
+    result: dict[str, Response] = {}
     for *answer, content, crc in rows:
-        if answer[0] in found and crc == compute_checksum(*answer, content):
-            kept = decode(content)
-            tokens = Tokens(tuple(kept["pieces"]), tuple(map(float, kept["logprobs"])))
-            known[answer[0]] = replace(found[answer[0]], tokens=tokens)
-    return known
+        if answer[0] in responses and crc == compute_checksum(*answer, content):
+            stored = decode(content)
+            tokens = Tokens(tuple(stored["pieces"]), tuple(map(float, stored["logprobs"])))
+            result[answer[0]] = replace(responses[answer[0]], tokens=tokens)
+    return result

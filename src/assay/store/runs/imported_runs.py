@@ -1,7 +1,7 @@
-"""A run somebody else's program made, kept as one of ours: documents, prompts, responses, answers, scores, numbers.
+"""Writes runs of other harnesses as run folders: documents, prompts, responses, answers, scores and estimates.
 
-What such files do not hold stays unknown. Nothing of it is ever taken for an answer to a question of ours: its responses are
-kept under an identity of their own.
+Information that the imported files do not contain stays unknown. Imported responses have an identity of their own, so
+they are never reused for requests of Assay.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _BATCH_SIZE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedDocument:
-    """One document of a foreign run."""
+    """One document of an imported run."""
 
     index: int
     fields: Mapping[str, Any]
     target: Any
     requests: Sequence[Request]
     values: Sequence[str | LogProbability | None]
-    """What was said to each request; None where the files do not tell."""
+    """The response to each request; None if unknown."""
 
     usages: Sequence[Usage | None]
     answers: Mapping[str, Any]
@@ -45,29 +45,29 @@ class ImportedDocument:
 
 
 class ImportedRun(Protocol):
-    """What is known of a run another program made."""
+    """A run of another harness, as read from its files."""
 
     @property
     def model(self) -> str: ...
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What tells it from every other run: the program, the files."""
+        """What distinguishes it from other runs: the harness and the files."""
         ...
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """Facts as ours are: `spec`, `tasks`, `groups`, `top`, `started`, …"""
+        """Facts of the run: `spec`, `tasks`, `groups`, `top`, `started`, …"""
         ...
 
     def documents(self, task: str) -> Iterator[ImportedDocument]:
-        """In the order of their numbers."""
+        """Yield the documents of a task in index order."""
         ...
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Documents that are written together."""
+    """Rows that are written in one transaction."""
 
     asked: list[tuple[Document, Any, Sequence[Request], Sequence[str]]] = field(default_factory=list)
     responses: list[tuple[str, Response]] = field(default_factory=list)
@@ -77,10 +77,10 @@ class _Batch:
 
 
 def write_imported_run(folder: Path, run: ImportedRun, estimates: Sequence[Estimate]) -> None:
-    """Make a run's folder of a foreign run. Written beside, then moved: a half-imported run is never seen."""
-    made = folder.with_name(f".{folder.name}.importing")
-    _remove(made)
-    journal = Journal.open_for_writing(made)
+    """Write an imported run as a run folder. It is renamed at the end, so that no partial run is visible."""
+    temporary = folder.with_name(f".{folder.name}.importing")
+    _remove(temporary)
+    journal = Journal.open_for_writing(temporary)
     try:
         digest = digest_json(dict(run.identity))
         for task in run.about["tasks"]:
@@ -93,11 +93,11 @@ def write_imported_run(folder: Path, run: ImportedRun, estimates: Sequence[Estim
         ).result()
     finally:
         journal.close()
-    made.rename(folder)
+    temporary.rename(folder)
 
 
 def _remove(folder: Path) -> None:
-    """What an import that was killed left behind."""
+    """Delete the files of an interrupted import."""
     for file in folder.glob("*") if (folder / JOURNAL_FILE).exists() else ():
         file.unlink()
     if folder.exists():
@@ -125,15 +125,15 @@ def _add(batch: _Batch, task: str, document: ImportedDocument, digest: str) -> N
     for pipeline, answer in document.answers.items():
         values = tuple(answer) if isinstance(answer, list) else (answer,)
         batch.answers.append(Answer(document=document.index, pipeline=pipeline, values=values))
-    judged = [_verdict(document.index, *key, value) for key, value in document.scores.items()]
-    batch.verdicts += judged
-    scored = not judged or not all(isinstance(one, Unscored) for one in judged)
+    verdicts = [_verdict(document.index, *key, value) for key, value in document.scores.items()]
+    batch.verdicts += verdicts
+    scored = not verdicts or not all(isinstance(verdict, Unscored) for verdict in verdicts)
     batch.outcomes.append((document.index, "scored" if scored else "unparsed", ""))
 
 
 def _verdict(document: int, pipeline: str, metric: str, value: Any) -> Verdict:
     if value is None:
-        return Unscored(document=document, metric=metric, pipeline=pipeline, why="the files hold no score")
+        return Unscored(document=document, metric=metric, pipeline=pipeline, why="the files contain no score")
     if isinstance(value, (bool, int, float)) and value == value:
         return Score(document=document, metric=metric, pipeline=pipeline, value=float(value))
     return Evidence(document=document, metric=metric, pipeline=pipeline, value=value)

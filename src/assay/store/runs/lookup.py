@@ -1,4 +1,4 @@
-"""Which runs there are, and which one is meant: an id, the start of one, a path, a folder with one in it, `latest`."""
+"""Lists runs and finds one by id, id prefix, path, parent folder, or `latest`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RunState = Literal["finished", "with failures", "unfinished", "running", "damage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One line about a run."""
+    """Summary of a run for lists."""
 
     id: str
     folder: Path
@@ -30,23 +30,23 @@ class RunSummary:
     model: str = ""
     tasks: tuple[str, ...] = ()
     documents: int = 0
-    """How many it asks."""
+    """Number of documents."""
 
     done: int = 0
-    """How many ended."""
+    """Number of finished documents."""
 
     started: float | None = None
     seconds: float | None = None
     scores: tuple[tuple[str, str, Any], ...] = ()
-    """(task or group, metric, value) of the first number of everything that was asked for."""
+    """(task or group, metric, value) of the first estimate of every selected task or group."""
 
     bytes: int = 0
     why: str = ""
-    """What is wrong with a damaged one."""
+    """The error of a damaged run."""
 
 
 def find_run_folders(folders: Sequence[str | Path] = ()) -> list[Path]:
-    """The folders of all runs in some folders; by default those in `./assay-runs`, and here."""
+    """Return the folders of all runs in some folders; by default in `./assay-runs` and the working directory."""
     wanted = [Path(folder).expanduser() for folder in folders] or [Path(DEFAULT_FOLDER), Path()]
     found: dict[Path, None] = {}
     for folder in wanted:
@@ -61,17 +61,17 @@ def find_run_folders(folders: Sequence[str | Path] = ()) -> list[Path]:
 
 
 def list_runs(folders: Sequence[str | Path] = ()) -> list[RunSummary]:
-    """Every run in some folders, the newest first. A damaged one is among them and says so."""
+    """Return summaries of all runs in some folders, the newest first, damaged runs included."""
     return sort_newest_first(summarise_run(folder) for folder in find_run_folders(folders))
 
 
 def sort_newest_first(summaries: Iterable[RunSummary]) -> list[RunSummary]:
-    """In the order of their start."""
+    """Sort by start time, the newest first."""
     return sorted(summaries, key=lambda summary: (-(summary.started or 0.0), summary.id))
 
 
 def summarise_run(folder: Path) -> RunSummary:
-    """One line about the run in a folder, whatever state it is in."""
+    """Return the summary of the run in a folder, in any state."""
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     run = Run(folder)
     try:
@@ -95,11 +95,11 @@ def _build_summary(run: Run, size: int) -> RunSummary:
         state = "running"
     elif run.finished:
         state = "with failures" if failed else "finished"
-    shown: dict[str, tuple[str, str, Any]] = {}
+    scores: dict[str, tuple[str, str, Any]] = {}
     if run.finished:
         for estimate in run.estimates:
             if estimate.task in facts.get("top", ()):
-                shown.setdefault(estimate.task, (estimate.task, estimate.metric, estimate.value))
+                scores.setdefault(estimate.task, (estimate.task, estimate.metric, estimate.value))
     return RunSummary(
         id=run.id,
         folder=run.folder,
@@ -110,18 +110,18 @@ def _build_summary(run: Run, size: int) -> RunSummary:
         done=done,
         started=facts.get("started"),
         seconds=facts.get("seconds"),
-        scores=tuple(shown.values()),
+        scores=tuple(scores.values()),
         bytes=size,
     )
 
 
-def find_run(word: str | Path, folders: Sequence[str | Path] = ()) -> Path:
-    """The folder of the one run that is meant: its id, the start of one, its path or that of a folder with one run in it.
+def find_run(name: str | Path, folders: Sequence[str | Path] = ()) -> Path:
+    """Return the folder of a run, given its id, an id prefix, its path, or a folder that contains one run.
 
     Raises:
-        UnknownName: There is none, or several begin like that.
+        UnknownName: There is no such run, or the prefix is ambiguous.
     """
-    text = str(word)
+    text = str(name)
     path = Path(text).expanduser()
     if path.name == JOURNAL_FILE and path.is_file():
         return path.parent
@@ -137,8 +137,8 @@ def find_run(word: str | Path, folders: Sequence[str | Path] = ()) -> Path:
     if matches:
         names = ", ".join(folder.name for folder in matches[:4])
         raise UnknownName(
-            f"`{text}` is the start of {len(matches)} runs: {names}{', …' if len(matches) > 4 else ''}",
-            hint="give more of the id, or the path",
+            f"`{text}` is ambiguous, {len(matches)} runs start with it: {names}{', …' if len(matches) > 4 else ''}",
+            hint="use a longer prefix of the id, or the path",
         )
     if path.is_dir() or "/" in text:
         return _find_only_run(path)
@@ -146,17 +146,17 @@ def find_run(word: str | Path, folders: Sequence[str | Path] = ()) -> Path:
 
 
 def _find_only_run(folder: Path) -> Path:
-    """The run in a folder that holds one, such as an `--output_path` that was used once."""
+    """Return the only run in a folder, such as an `--output_path` that was used once."""
     inside = find_run_folders([folder])
     if len(inside) == 1:
         return inside[0]
     if inside:
         names = ", ".join(str(run) for run in inside[:3])
         raise UnknownName(
-            f"`{folder}` holds {len(inside)} runs: {names}{', …' if len(inside) > 3 else ''}",
-            hint="give one of them",
+            f"`{folder}` contains {len(inside)} runs: {names}{', …' if len(inside) > 3 else ''}",
+            hint="specify one of them",
         )
-    raise UnknownName(f"there is no run in `{folder}`", hint=f"a run's folder holds {JOURNAL_FILE}")
+    raise UnknownName(f"there is no run in `{folder}`", hint=f"a run folder contains {JOURNAL_FILE}")
 
 
 def _build_unknown_run_error(text: str, known: list[str], folders: Sequence[str | Path]) -> UnknownName:
@@ -165,11 +165,12 @@ def _build_unknown_run_error(text: str, known: list[str], folders: Sequence[str 
     places = ", ".join(map(str, folders)) or f"./{DEFAULT_FOLDER}"
     if not known:
         return UnknownName(
-            f"there are no runs in {places}", hint="give the path of a run, or where to look with --in DIR"
+            f"there are no runs in {places}",
+            hint="specify the path of a run, or the folder of the runs with --in DIR",
         )
     look = " ".join(["assay runs", *(f"--in {folder}" for folder in folders)])
     close = get_close_matches(text, known, n=1)
     guess = f"did you mean `{close[0]}`? " if close else ""
     return UnknownName(
-        f"no run in {places} is called `{text}`", hint=f"{guess}`{look}` shows all {len(known)}"
+        f"no run in {places} is called `{text}`", hint=f"{guess}`{look}` lists all {len(known)}"
     )

@@ -1,4 +1,4 @@
-"""Looking after runs: remove one, repair one."""
+"""Removes and repairs runs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _RUN_FILE_PATTERNS = ("journal.*", "journal.sqlite-*", "manifest.json*", "files.
 
 
 def remove_run(folder: Path) -> list[Path]:
-    """Remove what Assay keeps of a run; returns what else was in its folder, and is still there.
+    """Delete the files of a run; return other files that remain in its folder.
 
     Raises:
-        RunLocked: A process is writing the run.
-        OutputError: It cannot be removed.
+        RunLocked: A process is writing to the run.
+        OutputError: A file cannot be deleted.
     """
     lock = RunLock(folder)
     lock.acquire()
@@ -40,18 +40,18 @@ def remove_run(folder: Path) -> list[Path]:
         raise OutputError(f"cannot remove the run: {error.strerror}", where=str(error.filename)) from None
     finally:
         lock.release()
-    left = sorted(folder.iterdir())
-    if not left:
+    remaining = sorted(folder.iterdir())
+    if not remaining:
         with suppress(OSError):
             folder.rmdir()
-    return left
+    return remaining
 
 
 def repair_run(folder: Path) -> RepairResult | None:
-    """Put a sound journal in the place of a damaged one; None when it is sound.
+    """Replace a damaged journal by a repaired one; return None if it is intact.
 
     Raises:
-        RunLocked: A process is writing the run.
+        RunLocked: A process is writing to the run.
     """
     path = folder / JOURNAL_FILE
     lock = RunLock(folder)
@@ -59,7 +59,7 @@ def repair_run(folder: Path) -> RepairResult | None:
     try:
         if not _needs_repair(path):
             return None
-        salvaged = repair_database(path, JOURNAL_SCHEMA)
+        result = repair_database(path, JOURNAL_SCHEMA)
     finally:
         lock.release()
     journal = Journal.open_for_writing(folder)
@@ -67,18 +67,18 @@ def repair_run(folder: Path) -> RepairResult | None:
         journal.set_facts(_read_manifest_facts(folder / "manifest.json")).result()
     finally:
         journal.close()
-    return salvaged
+    return result
 
 
 def _needs_repair(path: Path) -> bool:
     with path.open("rb") as file:
         if not file.read(16).startswith(b"SQLite format 3"):
-            return True  # whoever asks for a repair says that it was a journal
+            return True  # the user says that it was a journal
     return is_damaged(path, thorough=True)
 
 
 def _read_manifest_facts(manifest: Path) -> dict[str, Any]:
-    """What the manifest beside a lost journal knows of the run, so that it can be listed and continued."""
+    """Return the facts of the manifest, so that a run without a journal can be listed and resumed."""
     try:
         content = json.loads(manifest.read_text("utf-8"))
         check = content.pop("check")

@@ -1,7 +1,7 @@
-"""The media of a run, kept beside its journal under their content hash, so that they can be looked at later.
+"""Media files of a run, stored next to its journal by content hash for the viewer.
 
-`media/<digest>` holds bytes that a browser may be given: a picture, a sound or a video as its file was, or a decoded
-one written as PNG or WAV. What it is stands in its first bytes, never in a name that came from outside.
+`media/<digest>` contains bytes that are safe for a browser: the original image, audio or video file, or a decoded one
+written as PNG or WAV. The type is detected from the first bytes, never from an external name.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x1aE\xdf\xa3", "video/webm"),
     (4, b"ftyp", "video/mp4"),
 )
-"""(where, what stands there, what it is): nothing a browser would run, so no SVG and no HTML."""
+"""(offset, bytes, content type). No type that a browser executes: no SVG and no HTML."""
 
 
 def detect_content_type(head: bytes) -> str:
-    """What a file is, by its first bytes; empty for anything that is not shown.
+    """Return the content type of a file from its first bytes; empty for unsupported types.
 
-    >>> content_type(b"GIF89a..."), content_type(b"<svg onload=alert(1)>")
+    >>> detect_content_type(b"GIF89a..."), detect_content_type(b"<svg onload=alert(1)>")
     ('image/gif', '')
     """
-    for at, mark, kind in _SIGNATURES:
-        if head[at : at + len(mark)] == mark:
+    for offset, signature, kind in _SIGNATURES:
+        if head[offset : offset + len(signature)] == signature:
             return kind
     return ""
 
 
 def find_media_file(run_folder: Path, digest: str) -> Path | None:
-    """The file of a medium in a run; None where there is none. Anything but a hash names nothing."""
+    """Return the file with this digest in a run, or None. Names that are not digests are rejected."""
     if not _DIGEST.fullmatch(digest):
         return None
-    for folder in (run_folder, run_folder.parent.parent):  # a later scoring lies inside its run
+    for folder in (run_folder, run_folder.parent.parent):  # a rescoring is inside its run
         path = folder / MEDIA_FOLDER / digest
         if path.is_file() and not path.is_symlink():
             return path
@@ -62,14 +62,14 @@ def find_media_file(run_folder: Path, digest: str) -> Path | None:
 
 
 def write_media(folder: Path, digest: str, data: bytes) -> bool:
-    """Keep a medium in a run's folder; False where it was there. Nobody ever sees half a file."""
+    """Store a media file in a run folder atomically; return False if it exists."""
     if not _DIGEST.fullmatch(digest):
         return False
     path = folder / MEDIA_FOLDER / digest
     if path.exists():
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    waiting = path.with_name(f".{digest}.{os.getpid()}")
-    waiting.write_bytes(data)
-    waiting.replace(path)
+    temporary = path.with_name(f".{digest}.{os.getpid()}")
+    temporary.write_bytes(data)
+    temporary.replace(path)
     return True

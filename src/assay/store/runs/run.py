@@ -1,4 +1,4 @@
-"""A run as it can be looked at: its folder, its journal, its numbers. Reads only."""
+"""A stored run: its folder, journal and results. Read-only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from assay.store.runs.usage import UsageTotals, sum_run_usage, sum_usage_by_judg
 __all__ = ["SCORINGS_FOLDER", "Run"]
 
 SCORINGS_FOLDER = "scorings"
-"""The folder of a run in which it is kept scored once more, by number."""
+"""The subfolder of a run with its rescorings, by number."""
 
 
 @dataclass(eq=False)
@@ -32,7 +32,7 @@ class Run:
         self.folder = Path(self.folder)
         if not (self.folder / JOURNAL_FILE).is_file():
             raise UserError(
-                f"there is no run in `{self.folder}`", hint=f"a run's folder holds {JOURNAL_FILE}"
+                f"there is no run in `{self.folder}`", hint=f"a run folder contains {JOURNAL_FILE}"
             )
 
     @cached_property
@@ -41,22 +41,22 @@ class Run:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What the run is: options, plan, model identity, versions, times."""
+        """Facts about the run: options, plan, model identity, versions, times."""
         return self.journal.read_facts()
 
     @property
     def id(self) -> str:
-        """What the run is called; a scoring by its number."""
+        """The id of the run; the number of a rescoring."""
         return self.folder.name
 
     @property
     def finished(self) -> bool:
-        """Whether every document ended and the numbers were drawn."""
+        """Whether the run ended and its estimates are stored."""
         return "ended" in self.facts
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to do: it ended, and no document failed that could be asked again."""
+        """Whether the run ended without failed documents that could be retried."""
         if not self.finished:
             return False
         ((failed,),) = self.journal.query(
@@ -70,10 +70,10 @@ class Run:
 
     @cached_property
     def estimates(self) -> list[Estimate]:
-        """Every number, tasks in the order they were asked for, then groups."""
-        tasks = {name: at for at, name in enumerate((*self.tasks, *self.groups))}
+        """All estimates: tasks in plan order, then groups."""
+        tasks = {name: index for index, name in enumerate((*self.tasks, *self.groups))}
 
-        def place(estimate: Estimate) -> tuple[int, int, int]:
+        def sort_key(estimate: Estimate) -> tuple[int, int, int]:
             facts = self.tasks.get(estimate.task, {})
             pipelines, metrics = facts.get("pipelines", []), facts.get("metrics", [])
             return (
@@ -82,7 +82,7 @@ class Run:
                 metrics.index(estimate.metric) if estimate.metric in metrics else len(metrics),
             )
 
-        return sorted(self.journal.read_estimates(), key=place)
+        return sorted(self.journal.read_estimates(), key=sort_key)
 
     @property
     def tasks(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Run:
 
     @cached_property
     def results(self) -> dict[str, dict[str, Any]]:
-        """The numbers under lm-eval's keys: `results[task]["metric,filter"]`, `"metric_stderr,filter"`."""
+        """Results with the keys of lm-eval: `results[task]["metric,filter"]`, `"metric_stderr,filter"`."""
         numbers: dict[str, dict[str, Any]] = {}
         for estimate in self.estimates:
             entry = numbers.setdefault(estimate.task, {})
@@ -107,13 +107,13 @@ class Run:
         return numbers
 
     def outcomes(self, task: str) -> dict[str, int]:
-        """How many documents of a task ended how, by the words of `ENDINGS`."""
+        """Return the number of documents of a task by ending (see `ENDINGS`)."""
         return self.journal.count_outcomes(task)
 
     def failed_requests(self) -> tuple[int, int]:
-        """How many requests nobody answered, and out of how many: those of judges too.
+        """Return the number of failed requests and of all requests, those of judges included.
 
-        A document without a prompt counts as one.
+        A document whose prompt could not be rendered counts as one request.
         """
         failed, total = self.journal.count_failed_requests()
         counts = self.judges.values()
@@ -121,9 +121,9 @@ class Run:
 
     @cached_property
     def judges(self) -> dict[str, dict[str, int]]:
-        """What each judge was asked: how many requests, from the cache, unanswered, tokens read and written.
+        """Counts by judge: requests, cached, failed, input and output tokens.
 
-        A request of several documents counts once: it was asked once.
+        A request shared by several documents counts once.
         """
         rows = self.journal.query(
             "SELECT judge, count(*), sum(s.source = 'cache'), sum(s.fingerprint IS NULL), sum(s.input_tokens),"
@@ -138,12 +138,12 @@ class Run:
 
     @cached_property
     def spent(self) -> UsageTotals:
-        """Tokens the model took in this run, and what they cost."""
+        """Token usage and cost of the model in this run."""
         return sum_run_usage(self.journal)
 
     @cached_property
     def spent_by_task(self) -> dict[str, UsageTotals]:
-        """The same for each task; empty where no response says how many tokens it took."""
+        """The same by task; empty if no response reports its usage."""
         if not self.spent.has_usage:
             return {}
         return (
@@ -152,12 +152,12 @@ class Run:
 
     @cached_property
     def spent_by_judge(self) -> dict[str, UsageTotals]:
-        """The same for each judge: counted apart from the model."""
+        """The same by judge, not included in the usage of the model."""
         return sum_usage_by_judge(self.journal)
 
     @property
     def usage(self) -> dict[str, Any]:
-        """Tokens and cost of the model, of each task and of each judge, as files have them; empty where nobody told."""
+        """Usage and cost of the model, each task and each judge, as exported; empty if unknown."""
         if not self.spent.has_usage and not self.spent_by_judge:
             return {}
         return {
@@ -169,12 +169,12 @@ class Run:
 
     @property
     def served(self) -> dict[str, dict[str, int | None]]:
-        """Who the server of the model (an empty name) and of each judge said it is; see `assay.store.journal.server_identity`."""
+        """Server identities of the model (empty name) and of each judge; see `count_server_identities`."""
         with self.journal.report_decode_errors():
             return count_server_identities(self.journal.query)
 
     def judgements(self, task: str) -> Iterator[dict[str, Any]]:
-        """What judges were asked about a task's documents and what they said, in document order; no reply is None."""
+        """Yield the judge requests of a task and their replies (None if failed), in document order."""
         rows = self.journal.query(
             "SELECT r.document, r.judge, r.repeat, r.prompt, s.text FROM judge_requests r"
             " LEFT JOIN responses s ON s.fingerprint = r.fingerprint WHERE r.task = ?"
@@ -185,17 +185,17 @@ class Run:
             yield {"document": document, "judge": judge, "repeat": repeat, "prompt": prompt, "reply": reply}
 
     def documents(self, task: str) -> Iterator[dict[str, Any]]:
-        """One row per judged document and filter pipeline: fields, target, prompts, responses, scores."""
+        """Yield one row per scored document and filter pipeline: fields, target, prompts, responses, scores."""
         with self.journal.report_decode_errors():
             yield from read_samples(self.journal, task)
 
     def records(self, task: str) -> Iterator[dict[str, Any]]:
-        """One record per document, failed ones too: what was asked, answered and judged, and how it ended."""
+        """Yield one record per document, failed ones included: requests, responses, answers, verdicts and ending."""
         with self.journal.report_decode_errors():
             yield from read_document_records(self.journal, task)
 
     def scorings(self) -> list[Self]:
-        """The run as it was scored again later, the oldest first; each looks like a run of its own."""
+        """Return the rescorings of the run, the oldest first, each as a run."""
         numbers = sorted(
             int(path.name)
             for path in (self.folder / SCORINGS_FOLDER).glob("*")
@@ -204,10 +204,10 @@ class Run:
         return [type(self)(self.folder / SCORINGS_FOLDER / str(number)) for number in numbers]
 
     def scored(self, number: int | None) -> Self:
-        """The run as it was scored: 0 when it was asked, 1 the first time after, None the last time.
+        """Return a scoring of the run: 0 is the original one, 1 the first rescoring, None the latest.
 
         Raises:
-            UserError: It was not scored that often.
+            UserError: There is no such scoring.
         """
         found = [self, *self.scorings()]
         by_name = {0: self, **{int(one.folder.name): one for one in found[1:]}}
@@ -217,14 +217,14 @@ class Run:
             raise UserError(
                 f"the run has no scoring {number}",
                 where=str(self.folder),
-                hint=f"it has: {', '.join(map(str, by_name))}",
+                hint=f"available: {', '.join(map(str, by_name))}",
             )
         return by_name[number]
 
     def close(self) -> None:
         if "journal" in self.__dict__:
             self.journal.close()
-            del self.__dict__["journal"]  # it is opened again by whoever looks again
+            del self.__dict__["journal"]  # reopened on the next access
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"

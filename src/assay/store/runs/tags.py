@@ -1,4 +1,4 @@
-"""Words people put on runs: a small file beside the journal, which nobody but the viewer writes."""
+"""Tags of runs, stored in a small file next to the journal. Only the viewer writes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_TAGS, _MAX_TAG_LENGTH = 20, 40
 
 
 def read_tags(folder: Path) -> list[str]:
-    """The tags of a run; none where nobody gave it any."""
+    """Return the tags of a run."""
     try:
         content = json.loads((folder / TAGS_FILE).read_text("utf-8"))
     except (OSError, ValueError):
@@ -26,23 +26,23 @@ def read_tags(folder: Path) -> list[str]:
 
 
 def write_tags(folder: Path, tags: Iterable[str]) -> list[str]:
-    """Give a run these tags instead of those it has; returns them as they are kept.
+    """Replace the tags of a run; return them as stored.
 
     Raises:
-        InvalidOption: Too many, or too long.
+        InvalidOption: There are too many tags, or one is too long.
         OutputError: The folder cannot be written.
     """
-    kept = list(dict.fromkeys(word for word in (" ".join(tag.split()) for tag in tags) if word))
-    if len(kept) > _MAX_TAGS or any(len(tag) > _MAX_TAG_LENGTH for tag in kept):
-        raise InvalidOption(f"at most {_MAX_TAGS} tags of {_MAX_TAG_LENGTH} letters")
+    cleaned = list(dict.fromkeys(word for word in (" ".join(tag.split()) for tag in tags) if word))
+    if len(cleaned) > _MAX_TAGS or any(len(tag) > _MAX_TAG_LENGTH for tag in cleaned):
+        raise InvalidOption(f"at most {_MAX_TAGS} tags of {_MAX_TAG_LENGTH} characters are allowed")
     path = folder / TAGS_FILE
-    waiting = path.with_name(f".{TAGS_FILE}.{os.getpid()}")
+    temporary = path.with_name(f".{TAGS_FILE}.{os.getpid()}")
     try:
-        if kept:
-            waiting.write_text(json.dumps({"tags": kept}, ensure_ascii=False) + "\n", "utf-8")
-            waiting.replace(path)
+        if cleaned:
+            temporary.write_text(json.dumps({"tags": cleaned}, ensure_ascii=False) + "\n", "utf-8")
+            temporary.replace(path)
         else:
             path.unlink(missing_ok=True)
     except OSError as error:
-        raise OutputError(f"the tags cannot be written: {error.strerror}", where=str(path)) from None
-    return kept
+        raise OutputError(f"cannot write the tags: {error.strerror}", where=str(path)) from None
+    return cleaned

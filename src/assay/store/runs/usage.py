@@ -1,4 +1,4 @@
-"""Tokens and money of a run: per task, for the whole run, for each judge. Reads the journal; counts nothing twice."""
+"""Token usage and cost of a run: in total, by task and by judge, from the journal."""
 
 from __future__ import annotations
 
@@ -18,60 +18,60 @@ _SUM_COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageTotals:
-    """What some requests took. Responses from the cache took nothing, and are not in it."""
+    """Usage of a set of requests. Responses from the cache are not included."""
 
     requests: int = 0
-    """Answered by the model in this run."""
+    """Requests answered by the model in this run."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     cost_usd: float | None = None
-    """None: nobody charges, or nobody knows."""
+    """None: free or unknown."""
 
     priced: int = 0
     """Requests whose cost is known."""
 
     @property
     def has_usage(self) -> bool:
-        """Whether there is anything to say."""
+        """Whether any usage is known."""
         return bool(self.input_tokens or self.output_tokens or self.priced)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is exported."""
+        """Return the totals as exported."""
         return asdict(self)
 
 
 def sum_run_usage(journal: Journal) -> UsageTotals:
-    """What the model took in the whole run, each response once."""
+    """Return the usage of the model over the whole run, each response once."""
     rows = journal.query(f"SELECT {_SUM_COLUMNS} FROM answered s WHERE s.source = 'model'")
     return _totals_from_row(next(iter(rows)))
 
 
 def sum_usage_by_task(journal: Journal) -> dict[str, UsageTotals]:
-    """What each task took. A response that two tasks share is in both."""
+    """Return the usage by task. A response shared by two tasks counts in both."""
     rows = journal.query(
         f"SELECT r.task, {_SUM_COLUMNS} FROM (SELECT DISTINCT task, fingerprint FROM requests) r"
         " JOIN answered s ON s.fingerprint = r.fingerprint AND s.source = 'model' GROUP BY r.task"
     )
-    return {task: _totals_from_row(sums) for task, *sums in rows}
+    return {task: _totals_from_row(row) for task, *row in rows}
 
 
 def sum_usage_by_judge(journal: Journal) -> dict[str, UsageTotals]:
-    """What each judge took."""
+    """Return the usage by judge."""
     rows = journal.query(
         f"SELECT r.judge, {_SUM_COLUMNS} FROM (SELECT DISTINCT judge, fingerprint FROM judge_requests) r"
         " JOIN answered s ON s.fingerprint = r.fingerprint AND s.source = 'judge' GROUP BY r.judge"
     )
-    return {judge: _totals_from_row(sums) for judge, *sums in rows}
+    return {judge: _totals_from_row(row) for judge, *row in rows}
 
 
-def _totals_from_row(sums: Any) -> UsageTotals:
-    requests, read, written, cached, cost, priced = sums
+def _totals_from_row(row: Any) -> UsageTotals:
+    requests, input_tokens, output_tokens, cached, cost, priced = row
     return UsageTotals(
         requests=requests,
-        input_tokens=read or 0,
-        output_tokens=written or 0,
+        input_tokens=input_tokens or 0,
+        output_tokens=output_tokens or 0,
         cached_tokens=cached or 0,
         cost_usd=cost if priced else None,
         priced=priced,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from assay.stats.distributions import normal_cdf
-from assay.stats.multiple import adjusted
+from assay.stats.multiplicity import adjust_p_values
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("holm", "holm"), ("bh", "fdr_bh")])
@@ -14,21 +14,21 @@ def test_adjusted_p_values_are_those_of_statsmodels(ours: str, theirs: str) -> N
         values = np.random.default_rng(seed).random(23) ** 3
         values[3] = values[7]
         wanted = multitest.multipletests(values, method=theirs)[1]
-        assert adjusted(list(values), ours) == pytest.approx(list(wanted))
+        assert adjust_p_values(list(values), ours) == pytest.approx(list(wanted))
 
 
 def test_holm_keeps_the_chance_of_any_false_alarm() -> None:
     draws = np.random.default_rng(1).random((2000, 20))
-    alarms = sum(min(adjusted(list(row))) < 0.05 for row in draws)
+    alarms = sum(min(adjust_p_values(list(row))) < 0.05 for row in draws)
     assert alarms / 2000 == pytest.approx(0.05, abs=0.015)
     assert (draws.min(axis=1) < 0.05).mean() > 0.6
 
 
 def test_nothing_is_adjusted_where_nobody_asks() -> None:
-    assert adjusted([0.2, 0.1], "none") == [0.2, 0.1]
-    assert adjusted([]) == []
+    assert adjust_p_values([0.2, 0.1], "none") == [0.2, 0.1]
+    assert adjust_p_values([]) == []
     with pytest.raises(ValueError, match="bonferoni"):
-        adjusted([0.1], "bonferoni")
+        adjust_p_values([0.1], "bonferoni")
 
 
 def test_bh_keeps_the_share_of_false_ones_among_the_alarms() -> None:
@@ -39,7 +39,7 @@ def test_bh_keeps_the_share_of_false_ones_among_the_alarms() -> None:
         scores = np.abs(draw.normal(size=20) + np.where(np.arange(20) < 5, 3.5, 0.0))
         p_values = [2 * normal_cdf(-float(score)) for score in scores]
         for name in found_by:
-            alarms = np.array(adjusted(p_values, name)) < 0.05
+            alarms = np.array(adjust_p_values(p_values, name)) < 0.05
             found_by[name] += int(alarms[:5].sum())
             if name == "bh":
                 shares.append(alarms[5:].sum() / max(alarms.sum(), 1))

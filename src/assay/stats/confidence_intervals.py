@@ -17,21 +17,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import AssayError
-from assay.stats.distributions import beta_quantile, normal_quantile, t_quantile
+from assay.stats.distributions import normal_quantile, t_quantile
 
 __all__ = [
     "Clusters",
     "Interval",
-    "clopper_pearson",
-    "cluster_codes",
-    "cluster_error",
     "clustered_interval",
-    "design_effect",
+    "compute_cluster_error",
+    "compute_design_effect",
+    "encode_clusters",
     "is_binary",
-    "jeffreys",
     "mean_interval",
     "t_interval",
-    "wilson",
+    "wilson_interval",
 ]
 
 Floats = NDArray[np.float64]
@@ -74,29 +72,31 @@ def mean_interval(
     numbers = np.asarray(values, dtype=np.float64)
     binary = is_binary(numbers)
     if clusters is not None:
-        codes, count = cluster_codes(clusters)
+        codes, count = encode_clusters(clusters)
         if count < len(numbers):
-            return _limited(clustered_interval(numbers, codes, level=level), (0.0, 1.0) if binary else limits)
+            return _clip_interval(
+                clustered_interval(numbers, codes, level=level), (0.0, 1.0) if binary else limits
+            )
     if binary:
-        return wilson(int(numbers.sum()), len(numbers), level=level)
-    return _limited(t_interval(numbers, level=level), limits)
+        return wilson_interval(int(numbers.sum()), len(numbers), level=level)
+    return _clip_interval(t_interval(numbers, level=level), limits)
 
 
-def _limited(interval: Interval, limits: tuple[float, float] | None) -> Interval:
+def _clip_interval(interval: Interval, limits: tuple[float, float] | None) -> Interval:
     if limits is None:
         return interval
     return replace(interval, low=max(interval.low, limits[0]), high=min(interval.high, limits[1]))
 
 
 def is_binary(values: Floats) -> bool:
-    """Whether every value is 0 or 1."""
+    """Whether all values are 0 or 1."""
     return bool(((values == 0) | (values == 1)).all())
 
 
-def wilson(successes: float, total: float, *, level: float = 0.95) -> Interval:
-    """Wilson's score interval of a proportion: right for few documents, and for scores near 0 and 1.
+def wilson_interval(successes: float, total: float, *, level: float = 0.95) -> Interval:
+    """Return the Wilson score interval of a proportion, which is accurate for few documents and near 0 and 1.
 
-    >>> interval = wilson(10, 10)
+    >>> interval = wilson_interval(10, 10)
     >>> round(interval.low, 3), interval.high
     (0.722, 1.0)
     """
@@ -114,54 +114,35 @@ def wilson(successes: float, total: float, *, level: float = 0.95) -> Interval:
     )
 
 
-def jeffreys(successes: int, total: int, *, level: float = 0.95) -> Interval:
-    """The Beta interval with Jeffreys' prior: the middle of the Bayesian answer, close to nominal for few documents."""
-    _check_total(total)
-    tail = (1 - level) / 2
-    first, second = successes + 0.5, total - successes + 0.5
-    low = 0.0 if successes == 0 else beta_quantile(tail, first, second)
-    high = 1.0 if successes == total else beta_quantile(1 - tail, first, second)
-    return Interval(low=low, high=high, method="beta", level=level)
-
-
-def clopper_pearson(successes: int, total: int, *, level: float = 0.95) -> Interval:
-    """The exact interval of a proportion: never covers too rarely, and is wider for it."""
-    _check_total(total)
-    tail = (1 - level) / 2
-    low = 0.0 if successes == 0 else beta_quantile(tail, successes, total - successes + 1)
-    high = 1.0 if successes == total else beta_quantile(1 - tail, successes + 1, total - successes)
-    return Interval(low=low, high=high, method="exact", level=level)
-
-
 def t_interval(values: ArrayLike, *, level: float = 0.95) -> Interval:
-    """The mean of independent values, with Student's t for the spread nobody told us."""
+    """Return the Student t interval of the mean of independent values."""
     numbers = np.asarray(values, dtype=np.float64)
     if len(numbers) < 2:
         raise AssayError("an interval needs at least two documents")
     error = float(numbers.std(ddof=1)) / math.sqrt(len(numbers))
-    return _around(float(numbers.mean()), error, len(numbers) - 1, "t", level)
+    return _build_t_interval(float(numbers.mean()), error, len(numbers) - 1, "t", level)
 
 
 def clustered_interval(values: ArrayLike, clusters: Clusters, *, level: float = 0.95) -> Interval:
-    """The mean of documents that come in clusters: Student's t with one degree less than there are clusters.
+    """Return the t interval of the mean of clustered documents, with (clusters - 1) degrees of freedom.
 
-    Where every document scores the same 0 or 1 there is no spread to go by: each cluster counts as one document then.
+    If all documents have the same score of 0 or 1, each cluster counts as one document of a Wilson interval.
     """
     numbers = np.asarray(values, dtype=np.float64)
-    codes, count = cluster_codes(clusters)
+    codes, count = encode_clusters(clusters)
     if count < 2:
         raise AssayError("an interval needs at least two clusters")
-    error = cluster_error(numbers, codes, count)
+    error = compute_cluster_error(numbers, codes, count)
     if error == 0 and is_binary(numbers):
-        few = wilson(count * float(numbers.mean()), count, level=level)
+        few = wilson_interval(count * float(numbers.mean()), count, level=level)
         return Interval(low=few.low, high=few.high, method="clustered", level=level)
-    return _around(float(numbers.mean()), error, count - 1, "clustered", level)
+    return _build_t_interval(float(numbers.mean()), error, count - 1, "clustered", level)
 
 
-def cluster_codes(clusters: Clusters) -> tuple[Codes, int]:
-    """Clusters by number, and how many there are; a document without one (None) is a cluster of its own.
+def encode_clusters(clusters: Clusters) -> tuple[Codes, int]:
+    """Return integer codes and the number of clusters; None is a cluster of its own.
 
-    >>> cluster_codes(["a", "b", "a", None])
+    >>> encode_clusters(["a", "b", "a", None])
     (array([0, 1, 0, 2]), 3)
     """
     if isinstance(clusters, np.ndarray) and clusters.dtype.kind in "iu":
@@ -175,28 +156,28 @@ def cluster_codes(clusters: Clusters) -> tuple[Codes, int]:
     return codes, len(known)
 
 
-def cluster_error(values: Floats, codes: Codes, count: int) -> float:
-    """The standard error of a mean over clusters, corrected for their number: G / (G - 1).
+def compute_cluster_error(values: Floats, codes: Codes, count: int) -> float:
+    """Return the clustered standard error of a mean with the correction G / (G - 1).
 
-    Miller's equation 4 (`clusters.clustered_error`, as lmms-eval reports it) lacks the correction, which makes it too
-    small for few clusters. With one document in each cluster this is the plain standard error.
+    Equation 4 of Miller (`compute_clustered_error`, as lmms-eval reports it) lacks the correction and is too small for
+    few clusters. With one document per cluster this is the plain standard error.
 
-    >>> round(cluster_error(np.array([1.0, 1.0, 0.0, 0.0]), np.array([0, 0, 1, 1]), 2), 4)
+    >>> round(compute_cluster_error(np.array([1.0, 1.0, 0.0, 0.0]), np.array([0, 0, 1, 1]), 2), 4)
     0.5
     """
     steps = np.bincount(codes, weights=values - values.mean(), minlength=count)
     return math.sqrt(float((steps * steps).sum()) * count / (count - 1)) / len(values)
 
 
-def design_effect(values: ArrayLike, clusters: Clusters) -> float:
-    """How many times the clusters enlarge the variance of the mean; documents worth counting are n over this."""
+def compute_design_effect(values: ArrayLike, clusters: Clusters) -> float:
+    """Return the design effect: the factor by which clusters increase the variance of the mean."""
     numbers = np.asarray(values, dtype=np.float64)
-    codes, count = cluster_codes(clusters)
+    codes, count = encode_clusters(clusters)
     plain = float(numbers.var(ddof=1)) / len(numbers)
-    return cluster_error(numbers, codes, count) ** 2 / plain if plain > 0 and count > 1 else 1.0
+    return compute_cluster_error(numbers, codes, count) ** 2 / plain if plain > 0 and count > 1 else 1.0
 
 
-def _around(middle: float, error: float, degrees: float, method: str, level: float) -> Interval:
+def _build_t_interval(middle: float, error: float, degrees: float, method: str, level: float) -> Interval:
     half = t_quantile((1 + level) / 2, degrees) * error
     return Interval(low=middle - half, high=middle + half, method=method, level=level)
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.making_media import png
 
-from assay.core.errors import BadMedia
-from assay.media import encoded as module
-from assay.media.encoded import encoded
+from assay.core.errors import MediaError
+from assay.media import media_files as module
+from assay.media.media_files import open_media_file
 
 
 @pytest.fixture
@@ -43,64 +43,64 @@ def test_the_same_content_has_the_same_name_wherever_it_is(tmp_path: Path) -> No
     path.write_bytes(png())
     data = base64.b64encode(png()).decode()
     sources = [png(), bytearray(png()), path, str(path), path.as_uri(), f"data:image/png;base64,{data}"]
-    found = [encoded(source) for source in sources]
-    assert {source.digest for source in found} == {encoded(png()).digest}
+    found = [open_media_file(source) for source in sources]
+    assert {source.digest for source in found} == {open_media_file(png()).digest}
     assert {source.read() for source in found} == {png()}
 
 
 def test_a_file_is_opened_by_path_and_bytes_as_a_stream(tmp_path: Path) -> None:
     path = tmp_path / "x.png"
     path.write_bytes(png())
-    assert encoded(path).open() == str(path)
-    stream = encoded(png()).open()
+    assert open_media_file(path).open() == str(path)
+    stream = open_media_file(png()).open()
     assert isinstance(stream, io.BytesIO) and stream.read() == png()
 
 
 @pytest.mark.server
 def test_an_address_is_fetched_when_it_is_read_not_before(server: str) -> None:
-    source = encoded(f"{server}/x.png")
+    source = open_media_file(f"{server}/x.png")
     assert source.data is None
     assert source.read() == png()
-    with pytest.raises(BadMedia, match="404") as caught:
-        encoded(f"{server}/y.png").read()
+    with pytest.raises(MediaError, match="404") as caught:
+        open_media_file(f"{server}/y.png").read()
     assert caught.value.where == f"{server}/y.png"
 
 
 @pytest.mark.server
 def test_an_address_with_too_much_behind_it_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LARGEST_DOWNLOAD_BYTES", 10)
-    with pytest.raises(BadMedia, match="larger than"):
-        encoded(f"{server}/x.png").read()
+    monkeypatch.setattr(module, "MAX_DOWNLOAD_BYTES", 10)
+    with pytest.raises(MediaError, match="larger than"):
+        open_media_file(f"{server}/x.png").read()
 
 
 def test_an_address_that_does_not_answer_is_bad_media() -> None:
-    source = encoded("http://127.0.0.1:9/x.png")  # the discard port: nobody listens
-    with pytest.raises(BadMedia, match="cannot be fetched"):
+    source = open_media_file("http://127.0.0.1:9/x.png")  # the discard port: nobody listens
+    with pytest.raises(MediaError, match="cannot download"):
         source.read()
 
 
 @pytest.mark.parametrize("address", ["data:image/png;base64", "data:image/png;base64,???", "data:,%"])
 def test_a_data_address_is_read_or_refused_with_its_place(address: str) -> None:
     if address == "data:,%":
-        assert encoded(address).read() == b"%"
+        assert open_media_file(address).read() == b"%"
         return
-    with pytest.raises(BadMedia, match="not a data address") as caught:
-        encoded(address, where="a.yaml:3")
+    with pytest.raises(MediaError, match="invalid data URL") as caught:
+        open_media_file(address, where="a.yaml:3")
     assert caught.value.where == "a.yaml:3"
 
 
 def test_a_file_that_goes_away_is_bad_media(tmp_path: Path) -> None:
     path = tmp_path / "x.png"
     path.write_bytes(png())
-    source = encoded(path)
+    source = open_media_file(path)
     path.unlink()
-    with pytest.raises(BadMedia, match="cannot be read") as caught:
+    with pytest.raises(MediaError, match="cannot read the media file") as caught:
         source.read()
     assert caught.value.where == str(path)
 
 
 @pytest.mark.parametrize("value", ["nowhere.png", "file:///nowhere.png", "", "\0", "x" * 5000, None])
 def test_a_file_that_is_not_there_is_bad_media_with_its_place(value: Any) -> None:
-    with pytest.raises(BadMedia, match="is not there") as caught:
-        encoded(value, where="a.yaml:3")
+    with pytest.raises(MediaError, match="media file not found") as caught:
+        open_media_file(value, where="a.yaml:3")
     assert caught.value.where == "a.yaml:3"

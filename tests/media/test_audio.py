@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from tests.making_media import wav, write_video
 
-from assay.core.errors import BadMedia, MissingPackage
-from assay.media import sounds
-from assay.media.encoded import encoded
-from assay.media.sounds import as_wave_file, decode_sound, resample, samples_of_array
+from assay.core.errors import MediaError, MissingPackage
+from assay.core.installation import format_install_command
+from assay.media import audio
+from assay.media.audio import decode_audio, encode_wav, resample, samples_from_array
+from assay.media.media_files import open_media_file
 
-soundfile = pytest.importorskip("soundfile", reason="assay[media] is not installed")
-pytest.importorskip("av", reason="assay[media] is not installed")
+soundfile = pytest.importorskip("soundfile", reason="assay-harness[media] is not installed")
+pytest.importorskip("av", reason="assay-harness[media] is not installed")
 
 
 def tone_of(samples: Any, rate_hz: int) -> float:
@@ -24,25 +25,25 @@ def tone_of(samples: Any, rate_hz: int) -> float:
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])
 def test_sounds_of_many_kinds_are_read(tmp_path: Path, kind: str) -> None:
-    samples, _ = decode_sound(encoded(wav(1.0, 16_000)))
+    samples, _ = decode_audio(open_media_file(wav(1.0, 16_000)))
     path = tmp_path / "x.unknown"
     soundfile.write(path, samples, 16_000, format=kind)
-    found, rate_hz = decode_sound(encoded(path))
+    found, rate_hz = decode_audio(open_media_file(path))
     assert (found.dtype, rate_hz, found.ndim) == (np.float32, 16_000, 1)
     assert tone_of(found, rate_hz) == pytest.approx(440, abs=2)
     assert np.abs(found).max() == pytest.approx(0.5, abs=0.05)
 
 
 def test_two_channels_become_their_mean() -> None:
-    alone, _ = decode_sound(encoded(wav(channels=1)))
-    mixed, _ = decode_sound(encoded(wav(channels=2)))
+    alone, _ = decode_audio(open_media_file(wav(channels=1)))
+    mixed, _ = decode_audio(open_media_file(wav(channels=2)))
     np.testing.assert_allclose(mixed, alone / 2, atol=1e-4)
 
 
 def test_the_sound_track_of_a_video_is_read(tmp_path: Path) -> None:
-    source = encoded(write_video(tmp_path / "x.mp4", sound=True))
-    for one in (source, encoded(source.read())):
-        samples, rate_hz = decode_sound(one)
+    source = open_media_file(write_video(tmp_path / "x.mp4", sound=True))
+    for one in (source, open_media_file(source.read())):
+        samples, rate_hz = decode_audio(one)
         assert rate_hz == 16_000
         assert len(samples) / rate_hz == pytest.approx(2.0, abs=0.15)
         assert tone_of(samples, rate_hz) == pytest.approx(440, abs=2)
@@ -50,8 +51,8 @@ def test_the_sound_track_of_a_video_is_read(tmp_path: Path) -> None:
 
 def test_a_video_without_sound_is_refused_with_its_path(tmp_path: Path) -> None:
     path = write_video(tmp_path / "x.mp4")
-    with pytest.raises(BadMedia, match="no sound track") as caught:
-        decode_sound(encoded(path))
+    with pytest.raises(MediaError, match="no audio track") as caught:
+        decode_audio(open_media_file(path))
     assert caught.value.where == str(path)
 
 
@@ -63,21 +64,21 @@ def test_a_video_without_sound_is_refused_with_its_path(tmp_path: Path) -> None:
 def test_a_broken_sound_is_refused_with_its_path(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.wav"
     path.write_bytes(data)
-    for source in (encoded(path), encoded(data, where=str(path))):
-        with pytest.raises(BadMedia, match="sound cannot be read") as caught:
-            decode_sound(source)
+    for source in (open_media_file(path), open_media_file(data, where=str(path))):
+        with pytest.raises(MediaError, match="cannot read the audio") as caught:
+            decode_audio(source)
         assert caught.value.where == str(path)
 
 
 def test_a_cut_sound_is_read_as_far_as_it_goes() -> None:
-    whole, _ = decode_sound(encoded(wav()))
-    cut, _ = decode_sound(encoded(wav()[:-1000]))
+    whole, _ = decode_audio(open_media_file(wav()))
+    cut, _ = decode_audio(open_media_file(wav()[:-1000]))
     assert 0 < len(cut) < len(whole)
     np.testing.assert_array_equal(cut, whole[: len(cut)])
 
 
 def test_a_sound_has_the_same_tone_at_another_rate() -> None:
-    samples, rate_hz = decode_sound(encoded(wav(1.0, 44_100)))
+    samples, rate_hz = decode_audio(open_media_file(wav(1.0, 44_100)))
     found = resample(samples, rate_hz, 16_000)
     assert (len(found), found.dtype) == (16_000, np.float32)
     assert tone_of(found, 16_000) == pytest.approx(440, abs=1)
@@ -85,10 +86,10 @@ def test_a_sound_has_the_same_tone_at_another_rate() -> None:
 
 
 def test_without_the_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sounds, "find_spec", lambda name: None)
+    monkeypatch.setattr(audio, "find_spec", lambda name: None)
     with pytest.raises(MissingPackage) as caught:
-        decode_sound(encoded(wav()))
-    assert "assay[media]" in caught.value.hint
+        decode_audio(open_media_file(wav()))
+    assert format_install_command("media") in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -101,18 +102,18 @@ def test_without_the_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_arrays_of_samples_become_one_channel(array: Any, expected: list[float]) -> None:
-    found = samples_of_array(array)
+    found = samples_from_array(array)
     assert (found.dtype, found.tolist()) == (np.float32, expected)
 
 
 @pytest.mark.parametrize("array", [["a"], [[[0.0]]], 5.0])
 def test_what_is_no_array_of_samples_is_refused(array: Any) -> None:
-    with pytest.raises(BadMedia):
-        samples_of_array(array)
+    with pytest.raises(MediaError):
+        samples_from_array(array)
 
 
 def test_samples_become_a_file_and_come_back() -> None:
-    samples, rate_hz = decode_sound(encoded(wav()))
-    found, found_hz = decode_sound(encoded(as_wave_file(samples, rate_hz)))
+    samples, rate_hz = decode_audio(open_media_file(wav()))
+    found, found_hz = decode_audio(open_media_file(encode_wav(samples, rate_hz)))
     assert found_hz == rate_hz
     np.testing.assert_allclose(found, samples, atol=1e-4)

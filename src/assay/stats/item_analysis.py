@@ -1,6 +1,6 @@
-"""What several models' scores say about the documents themselves: too easy, too hard, or perhaps wrong.
+"""Item analysis: finds documents that are too easy, too hard or possibly mislabelled, from scores of several models.
 
-Scores are a table, a row for each model and a column for each document.
+Scores are a table with a row per model and a column per document.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import AssayError
 
-__all__ = ["ItemAnalysis", "analyse_items", "position_bias"]
+__all__ = ["ItemAnalysis", "analyse_items", "measure_position_bias"]
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemAnalysis:
-    """How hard each document is, and whether better models do better on it."""
+    """Easiness and discrimination of each document."""
 
     easiness: Floats
-    """The mean score of each document over all models."""
+    """Mean score over all models."""
 
     discrimination: Floats
-    """The correlation of each document's score with the models' means over all others; NaN where it never varies."""
+    """Correlation of the score with the mean over all other documents; NaN for constant scores."""
 
     never: NDArray[np.intp]
-    """Documents nobody gets right at all."""
+    """Documents with score 0 for all models."""
 
     always: NDArray[np.intp]
-    """Documents everybody gets entirely right."""
+    """Documents with the highest score for all models."""
 
     negative: NDArray[np.intp]
-    """Documents on which worse models do better, by more than chance: the key may be wrong. The worst first."""
+    """Documents with a significantly negative discrimination, the worst first: the label may be wrong."""
 
 
 def analyse_items(scores: ArrayLike, *, threshold: float = -0.2, alpha: float = 0.05) -> ItemAnalysis:
-    """Look at every document from what several models made of it.
+    """Analyse all documents from the scores of several models.
 
     >>> table = [[0, 0, 1, 1], [0, 1, 1, 0], [1, 1, 1, 0]]
     >>> found = analyse_items(table)
@@ -47,10 +47,10 @@ def analyse_items(scores: ArrayLike, *, threshold: float = -0.2, alpha: float = 
     """
     table = np.asarray(scores, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] < 2:
-        raise AssayError("documents can be judged from at least two models' scores")
-    discrimination = _discrimination(table)
+        raise AssayError("item analysis needs the scores of at least two models")
+    discrimination = _compute_discrimination(table)
     models = table.shape[0]
-    border = min(threshold, -_correlation_border(models, alpha)) if models > 3 else -2.0
+    border = min(threshold, -_critical_correlation(models, alpha)) if models > 3 else -2.0
     found = np.flatnonzero(np.nan_to_num(discrimination, nan=0.0) <= border)
     highest = float(table.max())
     return ItemAnalysis(
@@ -62,8 +62,8 @@ def analyse_items(scores: ArrayLike, *, threshold: float = -0.2, alpha: float = 
     )
 
 
-def _discrimination(table: Floats) -> Floats:
-    """Each column's correlation with the row means of all other columns."""
+def _compute_discrimination(table: Floats) -> Floats:
+    """Return the correlation of each column with the row means of all other columns."""
     documents = table.shape[1]
     if documents < 2:
         return np.full(documents, np.nan)
@@ -75,19 +75,19 @@ def _discrimination(table: Floats) -> Floats:
     return found
 
 
-def _correlation_border(models: int, alpha: float) -> float:
-    """How far from 0 a correlation of so many models must be to be more than chance (one-sided)."""
+def _critical_correlation(models: int, alpha: float) -> float:
+    """Return the critical value of a correlation over this number of models (one-sided)."""
     from assay.stats.distributions import t_quantile
 
     reach = t_quantile(1 - alpha, models - 2)
     return float(reach / np.sqrt(models - 2 + reach**2))
 
 
-def position_bias(chosen: ArrayLike, correct: ArrayLike, places: int) -> tuple[Floats, Floats, float]:
-    """How often a model chooses each place, how often that place is right, and the p-value of the two being the same: that
-    of the place which is furthest off, times the number of places.
+def measure_position_bias(chosen: ArrayLike, correct: ArrayLike, places: int) -> tuple[Floats, Floats, float]:
+    """Return how often each position is chosen, how often it is correct, and the p-value of both being equal (the smallest
+    one over all positions, with Bonferroni correction).
 
-    >>> chosen, correct, p_value = position_bias([0] * 90 + [1] * 10, [0, 1] * 50, 2)
+    >>> chosen, correct, p_value = measure_position_bias([0] * 90 + [1] * 10, [0, 1] * 50, 2)
     >>> chosen.tolist(), p_value < 0.001
     ([0.9, 0.1], True)
     """

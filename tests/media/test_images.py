@@ -8,38 +8,38 @@ import pytest
 from PIL import Image as Pictures
 from tests.making_media import noise_jpeg, picture_file, png
 
-from assay.core.errors import BadMedia
-from assay.media.encoded import encoded
-from assay.media.pictures import decode_picture, picture_bytes, picture_of_array
+from assay.core.errors import MediaError
+from assay.media.images import count_pixel_bytes, decode_image, image_from_array
+from assay.media.media_files import open_media_file
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP"])
 def test_pictures_of_many_kinds_are_read(kind: str) -> None:
-    found = decode_picture(encoded(picture_file(kind)))
+    found = decode_image(open_media_file(picture_file(kind)))
     assert (found.size, found.convert("RGB").getpixel((5, 5))[0] > 250) == ((32, 24), True)
 
 
 def test_what_a_file_is_its_content_says_and_not_its_name(tmp_path: Path) -> None:
     path = tmp_path / "x.jpg"
     path.write_bytes(png())
-    assert decode_picture(encoded(path)).format == "PNG"
+    assert decode_image(open_media_file(path)).format == "PNG"
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (b"", "empty"),
-        (b"\x00" * 100, "not a picture of a known kind"),
+        (b"\x00" * 100, "unknown image format"),
         (noise_jpeg()[:5000], "truncated"),
-        (png()[:40], "cannot be read"),
+        (png()[:40], "cannot read the image"),
     ],
     ids=["empty", "not a picture", "a cut JPEG", "a cut PNG"],
 )
 def test_a_broken_picture_is_refused_with_its_path(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "x.jpg"
     path.write_bytes(data)
-    with pytest.raises(BadMedia, match=message) as caught:
-        decode_picture(encoded(path))
+    with pytest.raises(MediaError, match=message) as caught:
+        decode_image(open_media_file(path))
     assert caught.value.where == str(path)
 
 
@@ -47,8 +47,8 @@ def test_a_picture_too_large_to_be_one_is_refused_before_it_takes_the_memory() -
     """Sixteen gigapixels in a file of a few bytes: only the head says so."""
     head = bytearray(picture_file("BMP", size=(1, 1)))
     head[18:26] = (2**17).to_bytes(4, "little") * 2
-    with pytest.raises(BadMedia, match="decompression bomb"):
-        decode_picture(encoded(bytes(head)))
+    with pytest.raises(MediaError, match="decompression bomb"):
+        decode_image(open_media_file(bytes(head)))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_picture_too_large_to_be_one_is_refused_before_it_takes_the_memory() -
     ],
 )
 def test_an_array_becomes_a_picture(array: Any, mode: str, pixel: Any) -> None:
-    found = picture_of_array(array)
+    found = image_from_array(array)
     assert (found.size, found.mode, found.getpixel((0, 0))) == ((6, 4), mode, pixel)
 
 
@@ -71,10 +71,10 @@ def test_an_array_becomes_a_picture(array: Any, mode: str, pixel: Any) -> None:
     "array", [np.zeros(3), np.zeros((2, 2, 2)), np.zeros((0, 4)), np.full((2, 2), 300), np.full((2, 2), -1.0)]
 )
 def test_an_array_that_is_no_picture_is_refused(array: Any) -> None:
-    with pytest.raises(BadMedia, match="is not a picture"):
-        picture_of_array(array)
+    with pytest.raises(MediaError, match="is not an image"):
+        image_from_array(array)
 
 
 @pytest.mark.parametrize(("mode", "size"), [("RGB", 800), ("L", 200), ("RGBA", 800), ("F", 800), ("1", 200)])
 def test_the_memory_of_a_picture_is_known(mode: str, size: int) -> None:
-    assert picture_bytes(Pictures.new(mode, (10, 20))) == size
+    assert count_pixel_bytes(Pictures.new(mode, (10, 20))) == size

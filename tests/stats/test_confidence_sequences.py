@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from assay.core.errors import AssayError
-from assay.stats.intervals import wilson
-from assay.stats.sequences import Capital, ConfidenceSequence
+from assay.stats.confidence_intervals import wilson_interval
+from assay.stats.confidence_sequences import BettingMartingale, ConfidenceSequence
 
 
 def shuffled(scores: np.ndarray, games: int, draw: np.random.Generator) -> np.ndarray:
@@ -22,8 +22,8 @@ def test_looking_after_every_document_misses_the_truth_no_more_often_than_promis
     scores = (np.arange(400) < 400 * share).astype(float)
     truth, games = scores.mean(), 2000
     orders = shuffled(scores, games, draw)
-    below = Capital(np.full(games, truth), 400, 0.025, target=0.05)
-    above = Capital(np.full(games, 1 - truth), 400, 0.025, target=0.05)
+    below = BettingMartingale(np.full(games, truth), 400, 0.025, target=0.05)
+    above = BettingMartingale(np.full(games, 1 - truth), 400, 0.025, target=0.05)
     missed, naive = np.zeros(games, dtype=bool), np.zeros(games, dtype=bool)
     sums = np.zeros(games)
     for step in range(400):
@@ -44,7 +44,9 @@ def test_scores_between_0_and_1_are_covered_too() -> None:
     scores = draw.beta(0.5, 1.5, size=300)
     games = 2000
     orders = shuffled(scores, games, draw)
-    below, above = (Capital(np.full(games, mean), 300, 0.025) for mean in (scores.mean(), 1 - scores.mean()))
+    below, above = (
+        BettingMartingale(np.full(games, mean), 300, 0.025) for mean in (scores.mean(), 1 - scores.mean())
+    )
     missed = np.zeros(games, dtype=bool)
     for step in range(299):
         below.add(orders[:, step])
@@ -58,7 +60,7 @@ def test_the_interval_is_what_the_betters_have_not_ruled_out() -> None:
     scores = (draw.random(500) < 0.7).astype(float)
     sequence = ConfidenceSequence(500)
     grid = np.arange(1001) / 1000
-    capital = Capital(grid, 500, 0.025)
+    capital = BettingMartingale(grid, 500, 0.025)
     ruled = 0.0
     for score in scores[:200]:
         sequence.add([score])
@@ -77,7 +79,7 @@ def test_the_interval_narrows_and_closes_with_the_last_document() -> None:
     assert all(later <= earlier + 1e-12 for earlier, later in itertools.pairwise(widths))
     assert widths[-1] == pytest.approx(0.0)
     assert sequence.interval.low == pytest.approx(scores.mean())
-    assert widths[149] < 2.2 * wilson(int(scores[:150].sum()), 150).half_width
+    assert widths[149] < 2.2 * wilson_interval(int(scores[:150].sum()), 150).half_width
 
 
 def test_what_is_not_known_counts_as_wrong_below_and_as_right_above() -> None:

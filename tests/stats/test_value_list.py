@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from assay.stats.aggregations import AGGREGATIONS, aggregate, is_ours
-from assay.stats.uncertainty import standard_error
-from assay.stats.values import Values
+from assay.stats.aggregations import AGGREGATIONS, accepts_any_sequence, aggregate
+from assay.stats.standard_errors import compute_standard_error
+from assay.stats.value_list import ValueList
 
 
-def made(items: list[Any]) -> Values:
-    values = Values()
+def made(items: list[Any]) -> ValueList:
+    values = ValueList()
     for item in items:
         values.append(item)
     return values
@@ -37,13 +37,13 @@ def test_an_array_of_floats_sums_up_as_a_list_of_them(name: str) -> None:
     values = made(items).items
     assert aggregate(name, values) == aggregate(name, items)
     assert type(aggregate(name, values)) is type(aggregate(name, items))
-    assert standard_error(name, values, metric="m", iterations=100) == standard_error(
+    assert compute_standard_error(name, values, metric="m", iterations=100) == compute_standard_error(
         name, items, metric="m", iterations=100
     )
 
 
 def test_only_our_own_aggregations_are_handed_arrays() -> None:
-    assert all(is_ours(name) for name in ("mean", "min", "f1", "bleu"))
-    assert not is_ours(lambda values: values)
-    assert not is_ours(sum)
-    assert is_ours(AGGREGATIONS.get("median"))
+    assert all(accepts_any_sequence(name) for name in ("mean", "min", "f1", "bleu"))
+    assert not accepts_any_sequence(lambda values: values)
+    assert not accepts_any_sequence(sum)
+    assert accepts_any_sequence(AGGREGATIONS.get("median"))

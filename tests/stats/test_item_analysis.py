@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from assay.core.errors import AssayError
-from assay.stats.items import analyse_items, position_bias
+from assay.stats.item_analysis import analyse_items, measure_position_bias
 
 
 def simulated(models: int, documents: int, wrong: int) -> np.ndarray:
@@ -49,5 +49,5 @@ def test_a_model_that_likes_one_place_is_seen_and_a_fair_one_is_not() -> None:
     keys = draw.integers(0, 4, size=400)
     fair = np.where(draw.random(400) < 0.5, keys, draw.integers(0, 4, size=400))
     first = np.where(draw.random(400) < 0.3, 0, fair)
-    assert position_bias(fair, keys, 4)[2] > 0.05
-    assert position_bias(first, keys, 4)[2] < 1e-4
+    assert measure_position_bias(fair, keys, 4)[2] > 0.05
+    assert measure_position_bias(first, keys, 4)[2] < 1e-4

@@ -1,4 +1,4 @@
-"""Many tests at once: with twenty tasks and no true difference, one looks significant. P-values that allow for it."""
+"""Corrections of p-values for multiple tests."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["CORRECTIONS", "adjusted"]
+__all__ = ["CORRECTIONS", "adjust_p_values"]
 
 CORRECTIONS = ("holm", "bh", "none")
-"""`holm`: the chance of any false alarm is kept; `bh`: the share of false ones among the alarms is."""
+"""`holm` controls the family-wise error rate, `bh` (Benjamini-Hochberg) the false discovery rate."""
 
 
-def adjusted(p_values: Sequence[float], correction: str = "holm") -> list[float]:
-    """P-values that may each be held against the level, in the order given.
+def adjust_p_values(p_values: Sequence[float], correction: str = "holm") -> list[float]:
+    """Return adjusted p-values, in the given order.
 
-    >>> [round(value, 6) for value in adjusted([0.01, 0.04, 0.03])]
+    >>> [round(value, 6) for value in adjust_p_values([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
-    >>> [round(value, 6) for value in adjusted([0.01, 0.04, 0.03], "bh")]
+    >>> [round(value, 6) for value in adjust_p_values([0.01, 0.04, 0.03], "bh")]
     [0.03, 0.04, 0.04]
     """
     if correction not in CORRECTIONS:

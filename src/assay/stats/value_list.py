@@ -1,17 +1,17 @@
-"""What a metric made of the documents of a task, in order: eight bytes each as long as they are plain floats."""
+"""A list of metric values that takes eight bytes per value while all are floats."""
 
 from __future__ import annotations
 
 from array import array
 from typing import Any
 
-__all__ = ["Values"]
+__all__ = ["ValueList"]
 
 
-class Values:
-    """Values of any kind.
+class ValueList:
+    """An append-only list of values of any type.
 
-    >>> values = Values()
+    >>> values = ValueList()
     >>> values.append(0.5), values.items
     (None, array('d', [0.5]))
     >>> values.append((1, 2)), values.items
@@ -22,10 +22,10 @@ class Values:
 
     def __init__(self) -> None:
         self.items: Any = array("d")
-        """All of them: an array of floats, or a list."""
+        """All values: an array of floats, or a list."""
 
         self.append: Any = self._append_float
-        """Add one value."""
+        """Append a value."""
 
     def _append_float(self, value: Any) -> None:
         if type(value) is float:
@@ -35,7 +35,7 @@ class Values:
             self.append = self.items.append
 
     def as_list(self) -> list[Any]:
-        """A list of its own, for code that is not ours."""
+        """Return a new list, for functions of tasks."""
         return list(self.items)
 
     def __len__(self) -> int:

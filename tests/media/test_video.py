@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from tests.making_media import greys, png, wav, write_video
 
-from assay.core.errors import BadMedia, MissingPackage
-from assay.media import videos
-from assay.media.encoded import encoded
-from assay.media.videos import Wish, cut, evenly, pick
+from assay.core.errors import MediaError, MissingPackage
+from assay.core.installation import format_install_command
+from assay.media import video
+from assay.media.media_files import open_media_file
+from assay.media.video import FrameSelection, extract_frames, select_frames, spread_evenly
 
-pytest.importorskip("av", reason="assay[media] is not installed")
+pytest.importorskip("av", reason="assay-harness[media] is not installed")
 
 TIMES = [number / 10 for number in range(20)]
 
@@ -20,34 +21,34 @@ TIMES = [number / 10 for number in range(20)]
 @pytest.mark.parametrize(
     ("wish", "expected"),
     [
-        (Wish(), list(range(20))),
-        (Wish(count=1), [0]),
-        (Wish(count=2), [0, 19]),
-        (Wish(count=4), [0, 6, 12, 19]),
-        (Wish(count=100), list(range(20))),
-        (Wish(fps=1), [0, 10]),
-        (Wish(fps=4), [0, 2, 5, 7, 10, 12, 15, 17]),
-        (Wish(fps=1000), list(range(20))),
-        (Wish(fps=4, max_frames=3), [0, 7, 17]),
-        (Wish(max_frames=2), [0, 19]),
-        (Wish(start_s=1.0), list(range(10, 20))),
-        (Wish(end_s=0.45), [0, 1, 2, 3, 4]),
-        (Wish(count=2, start_s=0.5, end_s=1.0), [5, 10]),
-        (Wish(fps=2, start_s=0.3, end_s=1.4), [3, 8, 13]),
-        (Wish(start_s=0.52, end_s=0.58), [5]),
-        (Wish(start_s=50.0), []),
-        (Wish(start_s=1.0, end_s=0.5), []),
+        (FrameSelection(), list(range(20))),
+        (FrameSelection(count=1), [0]),
+        (FrameSelection(count=2), [0, 19]),
+        (FrameSelection(count=4), [0, 6, 12, 19]),
+        (FrameSelection(count=100), list(range(20))),
+        (FrameSelection(fps=1), [0, 10]),
+        (FrameSelection(fps=4), [0, 2, 5, 7, 10, 12, 15, 17]),
+        (FrameSelection(fps=1000), list(range(20))),
+        (FrameSelection(fps=4, max_frames=3), [0, 7, 17]),
+        (FrameSelection(max_frames=2), [0, 19]),
+        (FrameSelection(start_s=1.0), list(range(10, 20))),
+        (FrameSelection(end_s=0.45), [0, 1, 2, 3, 4]),
+        (FrameSelection(count=2, start_s=0.5, end_s=1.0), [5, 10]),
+        (FrameSelection(fps=2, start_s=0.3, end_s=1.4), [3, 8, 13]),
+        (FrameSelection(start_s=0.52, end_s=0.58), [5]),
+        (FrameSelection(start_s=50.0), []),
+        (FrameSelection(start_s=1.0, end_s=0.5), []),
     ],
     ids=str,
 )
-def test_frames_are_picked_by_count_rate_and_stretch(wish: Wish, expected: list[int]) -> None:
-    assert pick(TIMES, wish) == expected
+def test_frames_are_picked_by_count_rate_and_stretch(wish: FrameSelection, expected: list[int]) -> None:
+    assert select_frames(TIMES, wish) == expected
 
 
 @pytest.mark.parametrize("total", range(12))
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 11, 30])
 def test_evenly_spread_means_first_and_last_and_never_twice(total: int, count: int) -> None:
-    found = evenly(total, count)
+    found = spread_evenly(total, count)
     assert len(found) == len(set(found)) == min(total, count)
     assert found == sorted(found)
     if count > 1 and total > 0:
@@ -57,12 +58,12 @@ def test_evenly_spread_means_first_and_last_and_never_twice(total: int, count: i
 @pytest.mark.parametrize("name", ["x.mp4", "x.avi", "x.mkv"])
 def test_exactly_the_frames_wanted_are_cut_from_a_file(tmp_path: Path, name: str) -> None:
     path = write_video(tmp_path / name)
-    for source in (encoded(path), encoded(path.read_bytes())):
-        assert greys(cut(source, Wish())) == list(range(20))
-        some = cut(source, Wish(count=4))
+    for source in (open_media_file(path), open_media_file(path.read_bytes())):
+        assert greys(extract_frames(source, FrameSelection())) == list(range(20))
+        some = extract_frames(source, FrameSelection(count=4))
         assert (greys(some), some.frames[0].size) == ([0, 6, 12, 19], (64, 48))
         assert some.times_s == pytest.approx([0.0, 0.6, 1.2, 1.9], abs=0.01)
-        assert greys(cut(source, Wish(fps=2, start_s=0.5, end_s=1.5))) == [5, 10, 15]
+        assert greys(extract_frames(source, FrameSelection(fps=2, start_s=0.5, end_s=1.5))) == [5, 10, 15]
 
 
 def test_frames_out_of_order_are_told_by_when_they_are_shown(tmp_path: Path) -> None:
@@ -72,37 +73,37 @@ def test_frames_out_of_order_are_told_by_when_they_are_shown(tmp_path: Path) -> 
     if "libx264" not in av.codecs_available:
         pytest.skip("this PyAV has no encoder that puts frames out of order")
     path = write_video(tmp_path / "x.mp4", codec="libx264")
-    assert greys(cut(encoded(path), Wish(count=4))) == [0, 6, 12, 19]
+    assert greys(extract_frames(open_media_file(path), FrameSelection(count=4))) == [0, 6, 12, 19]
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [(b"", "cannot be read"), (b"\x00" * 1000, "cannot be read"), (wav(), "no pictures")],
+    [(b"", "cannot read the video"), (b"\x00" * 1000, "cannot read the video"), (wav(), "no video track")],
     ids=["empty", "zeros", "a sound"],
 )
 def test_a_broken_video_is_refused_with_its_path(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "x.mp4"
     path.write_bytes(data)
-    with pytest.raises(BadMedia, match=message) as caught:
-        cut(encoded(path), Wish(count=2))
+    with pytest.raises(MediaError, match=message) as caught:
+        extract_frames(open_media_file(path), FrameSelection(count=2))
     assert caught.value.where == str(path)
 
 
 def test_a_picture_is_a_video_of_one_frame() -> None:
-    assert len(cut(encoded(png()), Wish(count=4)).frames) == 1
+    assert len(extract_frames(open_media_file(png()), FrameSelection(count=4)).frames) == 1
 
 
 def test_a_cut_video_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     path = write_video(tmp_path / "x.avi")
-    found = greys(cut(encoded(path.read_bytes()[:-800]), Wish()))
+    found = greys(extract_frames(open_media_file(path.read_bytes()[:-800]), FrameSelection()))
     assert found[:10] == list(range(10))
     assert len(found) < 20
 
 
 def test_a_stretch_beyond_the_end_is_refused(tmp_path: Path) -> None:
     path = write_video(tmp_path / "x.mp4")
-    with pytest.raises(BadMedia, match=r"no frame between 50\.0 and None s: it ends at 1\.90 s"):
-        cut(encoded(path), Wish(start_s=50.0))
+    with pytest.raises(MediaError, match=r"no frame between 50\.0 and None s: it ends at 1\.90 s"):
+        extract_frames(open_media_file(path), FrameSelection(start_s=50.0))
 
 
 def test_titles_that_are_not_text_do_not_matter(tmp_path: Path) -> None:
@@ -110,17 +111,17 @@ def test_titles_that_are_not_text_do_not_matter(tmp_path: Path) -> None:
     data = path.read_bytes()
     head = data.index(b"ISFT")  # the name of the program that wrote it
     path.write_bytes(data[: head + 8] + b"\xff\xfe\xe9" + data[head + 11 :])
-    assert greys(cut(encoded(path), Wish(count=2))) == [0, 19]
+    assert greys(extract_frames(open_media_file(path), FrameSelection(count=2))) == [0, 19]
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(videos, "import_module", missing)
+    monkeypatch.setattr(video, "import_module", missing)
     with pytest.raises(MissingPackage) as caught:
-        cut(encoded(b"x"), Wish(count=2))
-    assert "assay[media]" in caught.value.hint
+        extract_frames(open_media_file(b"x"), FrameSelection(count=2))
+    assert format_install_command("media") in caught.value.hint
 
 
 CLIPS = (
@@ -137,6 +138,6 @@ def test_every_clip_is_read_whatever_its_titles_say() -> None:
     paths = sorted(CLIPS.iterdir())
     assert len(paths) == 10
     for path in paths:
-        clip = cut(encoded(path), Wish(count=4))
+        clip = extract_frames(open_media_file(path), FrameSelection(count=4))
         assert len(clip.frames) == 4, path
         assert clip.times_s[0] == 0.0

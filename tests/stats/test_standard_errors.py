@@ -11,9 +11,9 @@ import pytest
 
 from assay.stats import bootstrap
 from assay.stats.aggregations import AGGREGATIONS, aggregate
-from assay.stats.bootstrap import replicates, resampled_rows
-from assay.stats.sums import mean, sample_deviation
-from assay.stats.uncertainty import standard_error
+from assay.stats.bootstrap import compute_replicates, draw_resamples
+from assay.stats.exact_summation import compute_sample_deviation, mean
+from assay.stats.standard_errors import compute_standard_error
 
 RECORDED: list[dict[str, Any]] = json.loads(Path(__file__).with_name("recorded.json").read_text("utf-8"))
 WITH_ERRORS = [row for row in RECORDED if row["stderr"] is not None]
@@ -26,7 +26,7 @@ def test_a_standard_error_is_the_published_number(row: dict[str, Any]) -> None:
     name = row["aggregation"]
     if name in {"bleu", "chrf", "chrf++", "ter"}:
         pytest.importorskip("sacrebleu")
-    error, method = standard_error(name, row["values"], metric=name, iterations=row["iterations"])
+    error, method = compute_standard_error(name, row["values"], metric=name, iterations=row["iterations"])
     assert error == pytest.approx(row["stderr"], rel=1e-14)
     assert method == ("mean" if name == "mean" else "bootstrap")
 
@@ -45,11 +45,11 @@ def test_a_standard_error_is_the_published_number(row: dict[str, Any]) -> None:
 def test_where_no_error_is_known_none_is_made_up(
     aggregation: Any, values: list[Any], iterations: int
 ) -> None:
-    assert standard_error(aggregation, values, metric="m", iterations=iterations) == (None, "")
+    assert compute_standard_error(aggregation, values, metric="m", iterations=iterations) == (None, "")
 
 
 def test_our_mean_handed_over_as_a_function_keeps_its_error() -> None:
-    assert standard_error(mean, [0.0, 1.0], metric="acc", iterations=10) == (0.5, "mean")
+    assert compute_standard_error(mean, [0.0, 1.0], metric="acc", iterations=10) == (0.5, "mean")
 
 
 def test_questions_are_counted_by_number() -> None:
@@ -57,15 +57,15 @@ def test_questions_are_counted_by_number() -> None:
         (said, {"idx": {"paragraph": paragraph, "question": question}, "label": 1})
         for paragraph, question, said in [(0, 0, True), (1, 0, False), (0, 1, True), (0, 2, True)]
     ]
-    error, method = standard_error("acc_all", values, metric="acc", iterations=10)
-    assert (error, method) == (sample_deviation([0, 1, 1]) / math.sqrt(3), "mean")
+    error, method = compute_standard_error("acc_all", values, metric="acc", iterations=10)
+    assert (error, method) == (compute_sample_deviation([0, 1, 1]) / math.sqrt(3), "mean")
 
 
 @pytest.mark.parametrize("size", [1, 3, 97, 70_000])
 def test_the_draws_are_those_of_python(size: int) -> None:
     draw = random.Random(3)
     expected = [draw.choices(range(size), k=size) for _ in range(3)]
-    drawn = np.concatenate(list(resampled_rows(size, 3, seed=3)))
+    drawn = np.concatenate(list(draw_resamples(size, 3, seed=3)))
     assert drawn.tolist() == expected
 
 
@@ -88,13 +88,15 @@ def test_all_resamples_at_once_are_each_resample_alone(name: str, values: list[A
     function = AGGREGATIONS.get(name)
     draw = random.Random(0)
     expected = [float(function(draw.choices(values, k=len(values)))) for _ in range(60)]
-    assert [repr(value) for value in replicates(name, values, 60)] == [repr(value) for value in expected]
+    assert [repr(value) for value in compute_replicates(name, values, 60)] == [
+        repr(value) for value in expected
+    ]
 
 
 def test_references_of_different_number_are_resampled_one_by_one() -> None:
     pytest.importorskip("sacrebleu")
     values = [[["a b c d", "b c d a"], "a b c d"], [["x y z w"], "x y w z"], [["k l m n"], "k l m"]]
-    error, method = standard_error("bleu", values, metric="bleu", iterations=1000)
+    error, method = compute_standard_error("bleu", values, metric="bleu", iterations=1000)
     assert method == "bootstrap"
     assert error is not None
     assert error > 0
@@ -107,22 +109,22 @@ def test_translation_metrics_get_a_hundred_resamples_by_their_name(monkeypatch: 
         asked.append(iterations)
         return 0.1
 
-    monkeypatch.setattr("assay.stats.uncertainty.bootstrap_error", remember)
+    monkeypatch.setattr("assay.stats.standard_errors.compute_bootstrap_error", remember)
     for metric in ("bleu", "chrf", "chrf++", "ter", "my_bleu"):
-        standard_error("bleu", ["x", "y"], metric=metric, iterations=5000)
-    standard_error("bleu", ["x", "y"], metric="bleu", iterations=50)
+        compute_standard_error("bleu", ["x", "y"], metric=metric, iterations=5000)
+    compute_standard_error("bleu", ["x", "y"], metric="bleu", iterations=50)
     assert asked == [100, 100, 100, 100, 5000, 50]
 
 
 def test_what_does_not_fill_a_chunk_is_not_drawn() -> None:
-    assert len(replicates("median", [1.0, 2.0, 3.0], 2500)) == 2000
+    assert len(compute_replicates("median", [1.0, 2.0, 3.0], 2500)) == 2000
 
 
 def test_small_blocks_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [-0.5, -1.25, -3.0]
-    whole = replicates("perplexity", values, 500)
-    monkeypatch.setattr(bootstrap, "_BLOCK", 7)
-    assert replicates("perplexity", values, 500) == whole
+    whole = compute_replicates("perplexity", values, 500)
+    monkeypatch.setattr(bootstrap, "BLOCK_DRAWS", 7)
+    assert compute_replicates("perplexity", values, 500) == whole
 
 
 def test_labels_that_are_texts_go_to_scikit_learn() -> None:
@@ -134,12 +136,13 @@ def test_labels_that_are_texts_go_to_scikit_learn() -> None:
 
 def test_own_draws_are_used_when_asked_for_and_where_there_are_some() -> None:
     values = [0.1 * at for at in range(50)]
-    theirs, _ = standard_error("median", values, metric="m", iterations=5000)
-    own, how = standard_error("median", values, metric="m", iterations=5000, draws="own")
+    theirs, _ = compute_standard_error("median", values, metric="m", iterations=5000)
+    own, how = compute_standard_error("median", values, metric="m", iterations=5000, draws="own")
     assert how == "bootstrap" and own != theirs and own == pytest.approx(theirs, rel=0.1)
     pairs = [(at % 2, at % 3 > 0) for at in range(50)]
     same = [
-        standard_error("f1", pairs, metric="f1", iterations=1000, draws=draws) for draws in ("lm_eval", "own")
+        compute_standard_error("f1", pairs, metric="f1", iterations=1000, draws=draws)
+        for draws in ("lm_eval", "own")
     ]
     assert same[0] == same[1]
-    assert standard_error("median", values, metric="m", iterations=1, draws="own") == (None, "")
+    assert compute_standard_error("median", values, metric="m", iterations=1, draws="own") == (None, "")

@@ -1,4 +1,4 @@
-"""Sounds: files and sound tracks to samples, one channel, at any rate."""
+"""Audio: decodes files and audio tracks of videos to mono samples, and resamples them."""
 
 from __future__ import annotations
 
@@ -9,85 +9,87 @@ from typing import Any
 
 from assay.core.errors import MediaError, MissingPackage
 from assay.core.installation import format_install_command
-from assay.media.encoded import Encoded
+from assay.media.media_files import MediaFile, open_container
 
-__all__ = ["decode_sound", "resample", "samples_of_array"]
+__all__ = ["decode_audio", "resample", "samples_from_array"]
 
-Sound = tuple[Any, int]
-"""float32 samples, one channel, most of them in -1..1; and how many make a second."""
+Samples = tuple[Any, int]
+"""(float32 mono samples, mostly in -1..1; sample rate in Hz)."""
 
 
-def decode_sound(source: Encoded) -> Sound:
-    """The samples of a sound file, or of the sound track of a video.
+def decode_audio(source: MediaFile) -> Samples:
+    """Return the samples of an audio file or of the audio track of a video.
 
-    soundfile reads WAV, FLAC, Ogg and MP3; PyAV reads what it does not know.
+    soundfile reads WAV, FLAC, Ogg and MP3; PyAV reads other formats.
 
     Raises:
-        MediaError: It is empty, cut off before the first sample, or not a sound.
+        MediaError: The file is empty, truncated before the first sample, or not audio.
         MissingPackage: `assay-harness[media]` is not installed.
     """
     data = source.read() if source.path is None else b"-"
     if not data or (source.path is not None and not source.path.stat().st_size):
-        raise MediaError("the sound cannot be read: the file is empty", where=source.name)
+        raise MediaError("cannot read the audio: the file is empty", where=source.name)
     readers = [
-        read for package, read in (("soundfile", _with_soundfile), ("av", _with_av)) if find_spec(package)
+        read
+        for package, read in (("soundfile", _decode_with_soundfile), ("av", _decode_with_av))
+        if find_spec(package)
     ]
     if not readers:
-        raise MissingPackage.of("soundfile", "decoding sounds", extra="media", where=source.name)
+        raise MissingPackage.of("soundfile", "decoding audio", extra="media", where=source.name)
     reasons = []
     for read in readers:
         try:
             samples, rate_hz = read(source)
-        except _Unreadable as error:
+        except _DecodeError as error:
             reasons.append(str(error))
         else:
             if len(samples):
                 return samples, rate_hz
-            reasons.append("there is no sound in it")
+            reasons.append("it contains no audio")
     hint = "" if len(readers) == 2 else f"more formats: {format_install_command('media')}"
-    raise MediaError(f"the sound cannot be read: {'; '.join(reasons)}", where=source.name, hint=hint)
+    raise MediaError(f"cannot read the audio: {'; '.join(reasons)}", where=source.name, hint=hint)
 
 
-class _Unreadable(Exception):
-    """One of the readers does not get along with a file."""
+class _DecodeError(Exception):
+    """A decoder cannot read a file."""
 
 
-def _with_soundfile(source: Encoded) -> Sound:
+def _decode_with_soundfile(source: MediaFile) -> Samples:
     soundfile = import_module("soundfile")
     try:
         samples, rate_hz = soundfile.read(source.open(), dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, RuntimeError, TypeError, ValueError, OSError) as error:
-        raise _Unreadable(str(error).rpartition(": ")[2]) from None
-    return _one_channel(samples), int(rate_hz)
+        raise _DecodeError(str(error).rpartition(": ")[2]) from None
+    return _mix_to_mono(samples), int(rate_hz)
 
 
-def _with_av(source: Encoded) -> Sound:
+def _decode_with_av(source: MediaFile) -> Samples:
     import numpy
 
     av = import_module("av")
     pieces: list[Any] = []
     rate_hz = 0
     try:
-        with av.open(source.open(), metadata_errors="ignore") as container:
+        with open_container(av, source) as container:
             if not container.streams.audio:
-                raise _Unreadable("it has no sound track")
+                raise _DecodeError("it has no audio track")
             resampler = None
             for frame in container.decode(container.streams.audio[0]):
                 if resampler is None:
                     rate_hz = frame.sample_rate
                     resampler = av.AudioResampler(format="fltp", rate=rate_hz)
-                pieces += [made.to_ndarray() for made in resampler.resample(frame)]
-            pieces += [made.to_ndarray() for made in (resampler.resample(None) if resampler else [])]
+                pieces += [part.to_ndarray() for part in resampler.resample(frame)]
+            pieces += [part.to_ndarray() for part in (resampler.resample(None) if resampler else [])]
     except (av.FFmpegError, OSError, ValueError) as error:
         if not pieces:
-            raise _Unreadable(str(error)) from None  # else: cut off; what was read is kept
+            raise _DecodeError(str(error)) from None  # truncated: keep what was read
     if not pieces:
         return numpy.zeros(0, numpy.float32), 0
-    return _one_channel(numpy.concatenate(pieces, axis=1).T), rate_hz
+    return _mix_to_mono(numpy.concatenate(pieces, axis=1).T), rate_hz
 
 
-def samples_of_array(array: Any, *, where: str = "") -> Any:
-    """float32 samples of one channel, from any array of samples (x channels, in either order)."""
+def samples_from_array(array: Any, *, where: str = "") -> Any:
+    """Return float32 mono samples from an array of samples (x channels, in either order)."""
     import numpy
 
     try:
@@ -98,34 +100,34 @@ def samples_of_array(array: Any, *, where: str = "") -> Any:
             )
         samples = samples.astype(numpy.float32)
     except (TypeError, ValueError) as error:
-        raise MediaError(f"not the samples of a sound: {error}", where=where) from None
+        raise MediaError(f"invalid audio samples: {error}", where=where) from None
     if samples.ndim == 2:
-        samples = _one_channel(samples if samples.shape[0] >= samples.shape[1] else samples.T)
+        samples = _mix_to_mono(samples if samples.shape[0] >= samples.shape[1] else samples.T)
     if samples.ndim != 1:
-        raise MediaError(f"an array of shape {samples.shape} is not a sound", where=where)
+        raise MediaError(f"an array of shape {samples.shape} is not audio", where=where)
     return samples
 
 
-def _one_channel(samples: Any) -> Any:
-    """(samples, channels) -> samples: the mean."""
+def _mix_to_mono(samples: Any) -> Any:
+    """Return the mean over channels of a (samples, channels) array."""
     return samples[:, 0].copy() if samples.shape[1] == 1 else samples.mean(axis=1, dtype=samples.dtype)
 
 
 def resample(samples: Any, from_hz: int, to_hz: int) -> Any:
-    """The same sound with another number of samples per second."""
+    """Resample to another rate."""
     if from_hz == to_hz:
         return samples
     try:
         soxr = import_module("soxr")
     except ModuleNotFoundError:
         raise MissingPackage.of(
-            "soxr", f"resampling a sound from {from_hz} to {to_hz} Hz", extra="media"
+            "soxr", f"resampling audio from {from_hz} to {to_hz} Hz", extra="media"
         ) from None
     return soxr.resample(samples, from_hz, to_hz)
 
 
-def as_wave_file(samples: Any, rate_hz: int) -> bytes:
-    """A WAV file of 16 bits: what services that take files are sent."""
+def encode_wav(samples: Any, rate_hz: int) -> bytes:
+    """Return a 16-bit WAV file, for services that take files."""
     import wave
 
     import numpy

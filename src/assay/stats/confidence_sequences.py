@@ -1,11 +1,10 @@
-"""Intervals that hold however often one looks: for stopping a run as soon as it is sure enough.
+"""Confidence sequences: intervals that are valid at all sample sizes at once, for stop rules.
 
-A 95 % interval that is looked at after every document misses the truth far more often than one time in twenty. A
-confidence sequence does not: the chance that it *ever* misses is kept. This one bets (Waudby-Smith and Ramdas,
-"Estimating means of bounded random variables by betting", arXiv 2010.09686): for every value the mean might have, somebody
-who does not believe it bets on the next score, and where he has made twenty times his money the value is ruled out. A
-benchmark is finite and each document is asked once, so the bets are those of sampling without replacement, and the interval
-closes when the documents run out.
+A 95 % interval that is checked after every document misses the true mean far more often than 5 % of the time. The error
+probability of a confidence sequence holds over all checks together. This one uses betting (Waudby-Smith and Ramdas,
+"Estimating means of bounded random variables by betting", arXiv 2010.09686): for every candidate mean, a martingale bets
+against it; a candidate is rejected when the wealth reaches 1 / alpha. Documents are sampled without replacement, so the
+interval shrinks to a point when all are asked.
 """
 
 from __future__ import annotations
@@ -18,30 +17,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.errors import AssayError
-from assay.stats.intervals import Interval
+from assay.stats.confidence_intervals import Interval
 
-__all__ = ["Capital", "ConfidenceSequence"]
+__all__ = ["BettingMartingale", "ConfidenceSequence"]
 
 Floats = NDArray[np.float64]
 
-_GRID = 1000
-"""Values of the mean that are told apart: a tenth of a point."""
+_GRID_STEPS = 1000
+"""Grid of candidate means: steps of a tenth of a point."""
 
 _ROUNDING = 1e-6
-"""What sums of many scores may be off by."""
+"""Tolerance for rounding errors of sums."""
 
 _DISTANCES = (0.005, 0.015, 0.04, 0.1, 0.25)
-"""How far below the mean a value may be that is bet against."""
+"""Distances below the mean for which the bets are optimal."""
 
-_MOST_STAKED = 0.5
-"""The share of his money that a better puts at risk at most."""
+_MAX_STAKE = 0.5
+"""Maximum fraction of the wealth at stake."""
 
 
 class ConfidenceSequence:
-    """The mean of a finite set of scores between 0 and 1, while they come in, in random order.
+    """A confidence sequence of the mean of a finite set of scores between 0 and 1 that arrive in random order.
 
-    A score that is not known (the request failed) may be anything: it counts as 0 below and as 1 above. `target` is the
-    half width somebody waits for: it holds without, and gets there sooner with it.
+    An unknown score (failed request) counts as 0 for the lower bound and as 1 for the upper bound. `target` is the half
+    width of the stop rule; the sequence is valid without it, but reaches it sooner with it.
 
     >>> sequence = ConfidenceSequence(100)
     >>> sequence.add([1.0] * 100)
@@ -60,10 +59,10 @@ class ConfidenceSequence:
         self._above = _LowerBound(population, alpha, target)
 
     def add(self, scores: Iterable[float | None]) -> None:
-        """Take in the next scores, in the order the documents were drawn."""
+        """Add the next scores, in the order of the documents."""
         for score in scores:
             if score is not None and not 0 <= score <= 1:
-                raise AssayError(f"a score of {score} is not between 0 and 1")
+                raise AssayError(f"the score {score} is not between 0 and 1")
             self.count += 1
             if self.count > self.population:
                 raise AssayError(f"there are only {self.population} documents")
@@ -72,28 +71,32 @@ class ConfidenceSequence:
 
     @property
     def interval(self) -> Interval:
-        """Where the mean of all documents is: right at every moment at once, with the level's probability."""
+        """The current interval of the mean of all documents."""
         low, high = self._below.bound, 1 - self._above.bound
         return Interval(low=min(low, high), high=max(low, high), method="betting", level=self.level)
 
 
 class _LowerBound:
-    """A value the mean is above, found by betting against every smaller one.
+    """A lower bound of the mean, found by betting against all smaller candidates.
 
-    Nobody wins more against a larger value than against a smaller one, so what is ruled out is always the low end of the
-    grid, and a mean between two values of the grid is never ruled out before the larger one is.
+    The wealth decreases with the candidate, so the rejected candidates are always the low end of the grid, and a mean
+    between two grid points is not rejected before the larger one.
     """
 
     __slots__ = ("_capital", "bound")
 
     def __init__(self, population: int, alpha: float, target: float | None) -> None:
-        self._capital = Capital(np.arange(_GRID + 1) / _GRID, population, alpha, target=target)
+        self._capital = BettingMartingale(
+            np.arange(_GRID_STEPS + 1) / _GRID_STEPS, population, alpha, target=target
+        )
         self.bound = 0.0
 
     def add(self, score: float) -> None:
         capital = self._capital
         capital.add(score)
-        self.bound = max(self.bound, float(capital.sums) / capital.population)  # the rest cannot be below 0
+        self.bound = max(
+            self.bound, float(capital.sums) / capital.population
+        )  # the remaining scores are at least 0
         standing = np.flatnonzero(~capital.ruled_out)
         first = int(standing[0]) if len(standing) else len(capital.candidates) - 1
         if first:
@@ -101,12 +104,12 @@ class _LowerBound:
             capital.candidates, capital.wealth = capital.candidates[first:], capital.wealth[:, first:]
 
 
-class Capital:
-    """What betters make who say that the mean is above a candidate: one for each candidate, against the same scores, or
-    one for each of many games at once, each against its own scores.
+class BettingMartingale:
+    """Wealth of bets that the mean is above a candidate: one per candidate against the same scores, or many independent
+    ones, each against its own scores.
 
-    Each has split his money: a half is staked as is best if the mean lies as far above as `target`, the rest as is best for
-    other distances. What the shares make together is a fair game still.
+    The wealth is split: half of it is bet optimally for a mean at distance `target`, the rest for other distances. The sum
+    is still a martingale.
     """
 
     __slots__ = (
@@ -127,15 +130,15 @@ class Capital:
         self._distances = np.array(distances)[:, None]
         self._shares = np.log(shares)[:, None]
         self.wealth = np.zeros((len(distances), len(candidates)))
-        """Logarithms, by distance and candidate."""
+        """Log wealth by distance and candidate."""
 
         self.sums: Any = 0.0
         self.squares: Any = 0.25
-        """As if one score of that variance had been seen before the first."""
+        """Prior: one score of this variance before the first."""
 
     @property
     def ruled_out(self) -> NDArray[np.bool_]:
-        """Where so much was won that the candidate is not believed any more."""
+        """Which candidates are rejected."""
         shares = self.wealth + self._shares
         most = shares.max(axis=0)
         sure = np.isinf(most)
@@ -145,15 +148,15 @@ class Capital:
         return ruled
 
     def add(self, scores: Any) -> None:
-        """Bet on one more score, then see it."""
+        """Bet on the next score and update the wealth."""
         left = self.population - self.count
         remaining = self.population * self.candidates - self.sums
         possible = np.clip(remaining / left, 1e-12, 1.0)
         variance = self.squares / (self.count + 1)
         boldness = self._distances * (self.population / left) / variance
-        stakes = np.minimum(boldness, _MOST_STAKED / possible)
+        stakes = np.minimum(boldness, _MAX_STAKE / possible)
         self.wealth = self.wealth + np.log1p(stakes * (scores - possible))
-        self.wealth[:, remaining < -_ROUNDING] = np.inf  # too many were right already for so small a mean
+        self.wealth[:, remaining < -_ROUNDING] = np.inf  # the scores so far exceed this mean
         self.count += 1
         middle = (0.5 + self.sums) / self.count
         self.sums = self.sums + scores

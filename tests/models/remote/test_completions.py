@@ -18,7 +18,7 @@ from assay.models import make_model
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.remote.completions import CompletionsModel
 from assay.models.remote.options import Options
-from assay.models.remote.protocol.prompt_logprobs import PromptScore, ScoringPrompt, parse_scores
+from assay.models.remote.protocol.prompt_logprobs import PromptLikelihood, ScoringPrompt, parse_scores
 from assay.models.tokens import Unanswerable
 
 
@@ -215,7 +215,7 @@ def test_requests_that_cannot_be_scored_fail_with_the_reason() -> None:
     (nothing,) = parse_scores([ScoringPrompt("ab", 2)], {"choices": [choice]})
     assert isinstance(nothing, Unanswerable)
     (good,) = parse_scores([ScoringPrompt("ab", 1)], {"choices": [choice]})
-    assert good == PromptScore(LogProbability(-1.0, True), 2)
+    assert good == PromptLikelihood(LogProbability(-1.0, True), 2)
 
 
 def test_a_start_token_does_not_shift_the_continuation() -> None:
@@ -231,7 +231,7 @@ def test_a_start_token_does_not_shift_the_continuation() -> None:
         },
     }
     (score,) = parse_scores([ScoringPrompt("ab cd", 2)], {"choices": [choice]})
-    assert score == PromptScore(LogProbability(-1.0, True), 3)
+    assert score == PromptLikelihood(LogProbability(-1.0, True), 3)
 
 
 @pytest.mark.parametrize("name", ["openai-completions", "local-completions"])
@@ -259,4 +259,4 @@ def test_a_reply_with_both_kinds_of_scores_is_parsed_by_request() -> None:
         ],
     }
     for piece in (ScoringPrompt("ab", 1), ScoringPrompt([1, 5, 6], 2)):
-        assert parse_scores([piece], {"choices": [choice]}) == [PromptScore(LogProbability(-0.25, True), 3)]
+        assert parse_scores([piece], {"choices": [choice]}) == [PromptLikelihood(LogProbability(-0.25, True), 3)]

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageDraw
 from tests.models.remote.asking import ask, chat, generate
 from tests.models.remote.vllm_server import vllm_server
-from tests.models.vllm.checkpoints import embedded_for_vllm
+from tests.models.vllm.checkpoints import make_embedded_checkpoint
 
 import assay
 from assay.core.messages import Prompt
@@ -36,7 +36,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = embedded_for_vllm(tmp_path_factory.mktemp("served") / "embedded")
+    folder = make_embedded_checkpoint(tmp_path_factory.mktemp("served") / "embedded")
     with vllm_server(folder, name="embedded") as url:
         yield url
 

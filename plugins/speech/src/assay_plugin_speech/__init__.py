@@ -93,12 +93,12 @@ class SpeechModel:
             await asyncio.to_thread(transcriber.close)
 
     def _read(self, media: tuple[Media, ...]) -> str:
-        said: list[str] = []
+        lines: list[str] = []
         for part in media:
             samples = waveform(cast(Audio, part), rate_hz=_RATE_HZ)
             transcript = self._transcriber.transcribe_without_streaming(samples.tolist(), _RATE_HZ)
-            said += [str(line.text).strip() for line in transcript.lines]
-        return " ".join(said)
+            lines += [str(line.text).strip() for line in transcript.lines]
+        return " ".join(lines)
 
     def _path(self) -> Path:
         if self._folder is not None:

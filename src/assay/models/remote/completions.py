@@ -35,7 +35,7 @@ from assay.models.remote.protocol.chat import (
 )
 from assay.models.remote.protocol.prompt_logprobs import (
     PATH,
-    PromptScore,
+    PromptLikelihood,
     ScoringPrompt,
     build_scoring_payload,
     parse_scores,
@@ -344,7 +344,7 @@ def openai_completions(
 
 def _parse_scores_reply(
     prompts: Sequence[ScoringPrompt], value: Any, *, with_tokens: bool
-) -> tuple[list[PromptScore | Unanswerable], str]:
+) -> tuple[list[PromptLikelihood | Unanswerable], str]:
     served = format_served_name(value.get("model"), value.get("system_fingerprint"))
     return parse_scores(prompts, value, with_tokens=with_tokens), served
 
@@ -368,7 +368,7 @@ def _parse_text_reply(value: Any) -> tuple[Choice, Usage | None, str]:
 def _add_score(
     pending: _PendingScore,
     prompt: ScoringPrompt,
-    score: PromptScore | Unanswerable,
+    score: PromptLikelihood | Unanswerable,
     seconds: float,
     served: str,
 ) -> Outcome | None:

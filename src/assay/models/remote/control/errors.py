@@ -115,8 +115,8 @@ def error_from_reply(reply: Reply) -> CallError | None:
     kind = _TRANSIENT.get(status, "server error" if status >= 500 else "bad request")
     heals = status in _TRANSIENT or status >= 500
     wait_s = read_retry_after(reply.headers)
-    if wait_s is None and (told := _GOOGLE_RETRY_DELAY.search(reply.body)):
-        wait_s = float(told[1])
+    if wait_s is None and (match := _GOOGLE_RETRY_DELAY.search(reply.body)):
+        wait_s = float(match[1])
     return CallError(
         kind, message, transient=heals, busy=busy, retry_after_s=wait_s, status=status, code=code
     )

@@ -166,8 +166,8 @@ def _build_parts(part: Part, media: MediaEncoding) -> list[dict[str, Any]]:
         case Image():
             return [_build_image_part(encode_image(part, media).url)]
         case Audio():
-            sound = encode_audio(part)
-            return [{"type": "input_audio", "input_audio": {"data": sound.text, "format": "wav"}}]
+            audio = encode_audio(part)
+            return [{"type": "input_audio", "input_audio": {"data": audio.text, "format": "wav"}}]
         case Video() if media.whole_videos:
             return [{"type": "video_url", "video_url": {"url": encode_video_file(part).url}}]
         case Video():

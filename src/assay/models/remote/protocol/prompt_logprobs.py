@@ -17,7 +17,7 @@ from assay.models.remote.control.errors import BadReply
 from assay.models.remote.options import Options
 from assay.models.tokens import Unanswerable
 
-__all__ = ["PATH", "PromptScore", "ScoringPrompt", "build_scoring_payload", "parse_scores"]
+__all__ = ["PATH", "PromptLikelihood", "ScoringPrompt", "build_scoring_payload", "parse_scores"]
 
 PATH = "/completions"
 
@@ -35,7 +35,7 @@ class ScoringPrompt:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptScore:
+class PromptLikelihood:
     """Log-probability of the end of a prompt, and the number of tokens of the prompt."""
 
     value: LogProbability
@@ -65,7 +65,7 @@ def build_scoring_payload(
 
 def parse_scores(
     prompts: Sequence[ScoringPrompt], value: Any, *, with_tokens: bool = False
-) -> list[PromptScore | Unanswerable]:
+) -> list[PromptLikelihood | Unanswerable]:
     """Return the score of each prompt, in order; with its tokens if requested.
 
     Raises:
@@ -85,7 +85,7 @@ def parse_scores(
 
 def _parse_score(
     prompt: ScoringPrompt, choice: Mapping[str, Any], with_tokens: bool
-) -> PromptScore | Unanswerable:
+) -> PromptLikelihood | Unanswerable:
     listed, given = choice.get("prompt_logprobs"), choice.get("logprobs")
     if listed is not None and not isinstance(prompt.prompt, str):
         return _score_from_prompt_logprobs(prompt.prompt, prompt.start, listed)
@@ -111,7 +111,7 @@ def _parse_score(
     greedy = all(own == max(top.values()) for own, top in zip(scored, tops[start:end], strict=True))
     names = (given.get("tokens") or ())[start:end] if with_tokens else ()
     tokens = Tokens(tuple(map(str, names)), tuple(map(float, scored))) if len(names) == len(scored) else None
-    return PromptScore(LogProbability(float(sum(scored)), greedy), end, tokens)
+    return PromptLikelihood(LogProbability(float(sum(scored)), greedy), end, tokens)
 
 
 def _find_token_range(text: str, offset: int, given: Mapping[str, Any]) -> tuple[int, int]:
@@ -130,7 +130,7 @@ def _find_token_range(text: str, offset: int, given: Mapping[str, Any]) -> tuple
 
 def _score_from_prompt_logprobs(
     prompt: Sequence[int], start: int, listed: Sequence[Mapping[str, Any] | None]
-) -> PromptScore:
+) -> PromptLikelihood:
     if len(listed) < len(prompt):
         raise BadReply(f"the response scores {len(listed)} tokens of {len(prompt)}")
     total, greedy = 0.0, True
@@ -145,4 +145,4 @@ def _score_from_prompt_logprobs(
         numbers.append(float(own["logprob"]))
         greedy = greedy and own["logprob"] == max(entry["logprob"] for entry in entries.values())
     tokens = Tokens(tuple(names), tuple(numbers)) if any(names) else None  # some servers omit token texts
-    return PromptScore(LogProbability(float(total), greedy), len(prompt), tokens)
+    return PromptLikelihood(LogProbability(float(total), greedy), len(prompt), tokens)

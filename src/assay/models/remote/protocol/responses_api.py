@@ -68,8 +68,8 @@ def _build_parts(part: Part, media: MediaEncoding, by_assistant: bool) -> list[d
         case Image():
             return [{"type": "input_image", "image_url": encode_image(part, media).url}]
         case Audio():
-            sound = encode_audio(part)
-            return [{"type": "input_audio", "input_audio": {"data": sound.text, "format": "wav"}}]
+            audio = encode_audio(part)
+            return [{"type": "input_audio", "input_audio": {"data": audio.text, "format": "wav"}}]
         case Video() if media.whole_videos:
             return [{"type": "input_video", "video_url": encode_video_file(part).url}]
         case Video():

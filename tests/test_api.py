@@ -1,4 +1,4 @@
-"""`assay.run`, `assay.plan`, `assay.open_run`: what scripts and notebooks call."""
+"""`assay.run`, `assay.plan` and `assay.open_run` as used by scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import assay
 from assay.core.errors import AssayError, InvalidOption, UnknownName, UserError
 
 
-def test_a_run_gives_numbers_a_table_and_documents(workspace: Path) -> None:
+def test_run_has_results_table_and_documents(workspace: Path) -> None:
     run = assay.run(model=make_model(), tasks=[str(write_task(workspace))])
     assert run.results == {"sums": {"exact_match,none": 1.0, "exact_match_stderr,none": 0.0}}
     assert "exact_match" in run.table()
@@ -33,7 +33,7 @@ def test_the_embedded_model_is_the_default(workspace: Path) -> None:
     assert run.outcomes("quickstart_copy") == {"scored": 2}
 
 
-def test_everything_of_the_quickstart_runs(workspace: Path) -> None:
+def test_quickstart_tasks_run(workspace: Path) -> None:
     run = assay.run(limit=2)
     assert set(run.results) == {
         "quickstart",
@@ -42,7 +42,7 @@ def test_everything_of_the_quickstart_runs(workspace: Path) -> None:
     assert all(run.outcomes(task) == {"scored": 2} for task in run.tasks)
 
 
-def test_a_plan_counts_and_asks_nothing(workspace: Path) -> None:
+def test_plan_counts_without_requests(workspace: Path) -> None:
     model = make_model()
     plan = assay.plan(model=model, tasks=[str(write_task(workspace))], limit=4)
     assert plan.documents == 4
@@ -50,7 +50,7 @@ def test_a_plan_counts_and_asks_nothing(workspace: Path) -> None:
     assert not plan.folder.exists()
 
 
-def test_options_are_keywords_or_one_record_and_keywords_win(workspace: Path) -> None:
+def test_keyword_options_override_the_spec(workspace: Path) -> None:
     task = str(write_task(workspace))
     spec = assay.RunSpec(tasks=[task], limit=2)
     assert assay.plan(spec, model=make_model()).documents == 2
@@ -58,7 +58,7 @@ def test_options_are_keywords_or_one_record_and_keywords_win(workspace: Path) ->
     assert assay.plan(spec, model=make_model(), limit="0.5").documents == 3
 
 
-def test_a_model_object_stands_for_a_name(workspace: Path) -> None:
+def test_model_can_be_an_object(workspace: Path) -> None:
     model = make_model(lambda request: "never right", name="mine")
     run = assay.run(model=model, tasks=[str(write_task(workspace))], output_path="out")
     assert run.model == "mine"
@@ -67,7 +67,7 @@ def test_a_model_object_stands_for_a_name(workspace: Path) -> None:
     assert assay.run(assay.RunSpec(tasks=[str(workspace / "sums.yaml")]), model=model).model == "mine"
 
 
-def test_the_plan_is_told_before_anything_is_asked(workspace: Path) -> None:
+def test_on_plan_is_called_before_the_first_request(workspace: Path) -> None:
     model, told = make_model(), []
 
     def on_plan(plan: assay.Plan) -> None:
@@ -92,7 +92,7 @@ def test_progress_is_shown_when_asked_for(workspace: Path, capsys: pytest.Captur
 # --- notebooks -----------------------------------------------------------------------------------------
 
 
-def test_it_works_inside_a_running_loop(workspace: Path) -> None:
+def test_run_inside_an_event_loop(workspace: Path) -> None:
     task = str(write_task(workspace))
 
     async def cell() -> tuple[int, assay.Run]:
@@ -105,7 +105,7 @@ def test_it_works_inside_a_running_loop(workspace: Path) -> None:
     assert run.results["sums"]["exact_match,none"] == 1.0
 
 
-def test_errors_come_through_a_running_loop(workspace: Path) -> None:
+def test_errors_propagate_through_an_event_loop(workspace: Path) -> None:
     async def cell() -> Any:
         return assay.run(tasks=["nowhere"])
 
@@ -113,7 +113,7 @@ def test_errors_come_through_a_running_loop(workspace: Path) -> None:
         asyncio.run(cell())
 
 
-def test_two_runs_in_one_process_do_not_disturb_each_other(workspace: Path) -> None:
+def test_concurrent_runs_in_one_process_are_independent(workspace: Path) -> None:
     tasks = [str(write_task(workspace)), str(write_choices(workspace))]
 
     async def both() -> list[assay.Run]:
@@ -128,7 +128,7 @@ def test_two_runs_in_one_process_do_not_disturb_each_other(workspace: Path) -> N
     assert [run.finished for run in asyncio.run(both())] == [True, True]
 
 
-def test_the_same_run_twice_at_once_is_refused(workspace: Path) -> None:
+def test_concurrent_executions_of_one_run_are_rejected(workspace: Path) -> None:
     task = str(write_task(workspace))
 
     def again(request: Any) -> str:
@@ -153,12 +153,12 @@ def test_a_run_is_opened_from_its_folder_or_its_journal(workspace: Path) -> None
         opened.close()
 
 
-def test_a_folder_without_a_run_is_a_mistake(workspace: Path) -> None:
+def test_folder_without_a_run_is_an_error(workspace: Path) -> None:
     with pytest.raises(UserError, match="there is no run in"):
         assay.open_run(workspace)
 
 
-def test_a_run_can_be_looked_at_while_it_is_written(workspace: Path) -> None:
+def test_run_can_be_opened_while_in_progress(workspace: Path) -> None:
     looked: list[tuple[bool, int]] = []
 
     def look(request: Any) -> str:
@@ -186,7 +186,7 @@ def test_a_run_can_be_looked_at_while_it_is_written(workspace: Path) -> None:
         ({"seed": "x"}, InvalidOption, "not a seed"),
     ],
 )
-def test_a_bad_option_is_an_error_that_explains_itself(
+def test_invalid_option_is_an_error_with_a_hint(
     workspace: Path, options: dict[str, Any], kind: type[AssayError], what: str
 ) -> None:
     for call in (assay.run, assay.plan):
@@ -194,7 +194,7 @@ def test_a_bad_option_is_an_error_that_explains_itself(
             call(**options)
 
 
-def test_a_script_that_is_told_to_stop_hears_of_it(workspace: Path) -> None:
+def test_sigterm_raises_run_interrupted(workspace: Path) -> None:
     """SIGTERM in a script: a `RunInterrupted` error, not a bare cancellation."""
     script = """
 import os, signal, assay
@@ -219,7 +219,7 @@ except RunInterrupted as error:
     assert ended.stdout == "stopped by a signal; all responses are saved\n"
 
 
-def test_a_handler_of_ones_own_is_left_alone(workspace: Path) -> None:
+def test_signal_handler_of_the_caller_is_restored(workspace: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     assay.run(model=make_model(), tasks=[str(write_task(workspace))])
     assert signal.getsignal(signal.SIGINT) is before

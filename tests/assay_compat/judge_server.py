@@ -1,4 +1,4 @@
-"""A real HTTP server that answers chat requests as an OpenAI-compatible service does, and fails when told to."""
+"""An HTTP test server with an OpenAI-compatible chat API and configurable failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lmms_eval.llm_judge` as helper files use it: over a real HTTP server, over the run's judge, and over nothing."""
+"""`lmms_eval.llm_judge` in helper files: with an HTTP server, with the judge of the run, and without a judge."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def quick(names: Any, **details: Any) -> Any:
 # --- names and replies ---------------------------------------------------------------------------------
 
 
-def test_the_names_are_there(names: Any) -> None:
+def test_public_names_exist(names: Any) -> None:
     for name in ("protocol", "base", "factory", "prompt", "utils", "providers", "providers.openai"):
         importlib.import_module(f"lmms_eval.llm_judge.{name}")
     protocol = importlib.import_module("lmms_eval.llm_judge.protocol")
@@ -69,12 +69,12 @@ def test_the_names_are_there(names: Any) -> None:
         ("Yes, it is", "yes/no", True), ("No. yes", "yes/no", False), ("y", "yes/no", False),
     ],
 )  # fmt: skip
-def test_replies_are_read_as_lmms_eval_reads_them(names: Any, reply: str, form: str, value: Any) -> None:
+def test_replies_are_parsed_as_in_lmms_eval(names: Any, reply: str, form: str, value: Any) -> None:
     read = names.ResponseParser.parse_binary_response(reply, form)
     assert read == value and type(read) is type(value)
 
 
-def test_scores_and_objects_are_read_as_lmms_eval_reads_them(names: Any) -> None:
+def test_scores_and_json_are_parsed_as_in_lmms_eval(names: Any) -> None:
     read = names.ResponseParser
     assert read.parse_comparative_response("7, 8.5\nbecause 3") == (7.0, 8.5)
     assert read.parse_comparative_response("seven\n7 8") == (-1.0, -1.0)
@@ -87,7 +87,7 @@ def test_scores_and_objects_are_read_as_lmms_eval_reads_them(names: Any) -> None
 # --- over HTTP -----------------------------------------------------------------------------------------
 
 
-def test_a_question_goes_out_and_comes_back(names: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_binary_request_and_reply(names: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(yes) as server:
         point_to(server, monkeypatch)
         judge = names.get_server("openai", quick(names, system_prompt="Be fair.", top_p=0.5))
@@ -107,7 +107,7 @@ def test_a_question_goes_out_and_comes_back(names: Any, monkeypatch: pytest.Monk
     assert server.paths == ["/v1/chat/completions"]
 
 
-def test_other_questions(names: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparative_and_rubric_requests(names: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(lambda payload, number: "8 6\nfine" if number == 0 else '{"style": 4}') as server:
         point_to(server, monkeypatch)
         judge = names.get_server("openai", quick(names))
@@ -117,9 +117,7 @@ def test_other_questions(names: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rated["scores"] == {"style": 4}
 
 
-def test_reasoning_models_json_and_azure_are_asked_in_their_way(
-    names: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_payloads_of_reasoning_models_json_and_azure(names: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(yes) as server:
         point_to(server, monkeypatch)
         names.get_server(
@@ -136,7 +134,7 @@ def test_reasoning_models_json_and_azure_are_asked_in_their_way(
     assert server.headers[1]["api-key"] == "az"
 
 
-def test_pictures_go_along_and_a_local_server_gets_none(
+def test_images_are_sent_except_to_a_local_server(
     names: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     picture = Image.new("RGB", (4, 4), "red")
@@ -168,7 +166,7 @@ def test_pictures_go_along_and_a_local_server_gets_none(
         ((200, "not json"), "server error"),
     ],
 )
-def test_trouble_is_waited_out(
+def test_temporary_errors_are_retried(
     names: Any, monkeypatch: pytest.MonkeyPatch, trouble: tuple[int, str], kind: str
 ) -> None:
     with serving(lambda payload, number: "1" if number == 2 else trouble) as server:
@@ -182,9 +180,7 @@ def test_trouble_is_waited_out(
         assert len(server.asked) == 2
 
 
-def test_a_silent_server_is_not_waited_for_and_a_refusal_is_not_repeated(
-    names: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_timeout_and_rejected_request(names: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(lambda payload, number: 1.0) as server:
         point_to(server, monkeypatch)
         with pytest.raises(RuntimeError, match="timeout: no response within"):
@@ -200,7 +196,7 @@ def test_a_silent_server_is_not_waited_for_and_a_refusal_is_not_repeated(
         names.get_server("openai", quick(names, num_retries=1)).evaluate_binary("q", "a", "p")
 
 
-def test_many_questions_are_open_at_the_same_time(names: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judge_requests_are_concurrent(names: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
     def slowly(payload: dict[str, Any], number: int) -> str:
@@ -265,7 +261,7 @@ def outcomes(run: assay.Run) -> set[tuple[str, str]]:
     return set(run.journal.query("SELECT outcome, why FROM outcomes"))
 
 
-def test_a_helpers_questions_are_journalled_cached_and_asked_at_the_same_time(
+def test_judge_requests_of_helpers_are_journalled_and_cached(
     task: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import time
@@ -289,7 +285,7 @@ def test_a_helpers_questions_are_journalled_cached_and_asked_at_the_same_time(
     assert [drawn[n] for n in range(5)] == [row[3] for row in scores(second) if row[0] == "drawn"]
 
 
-def test_waiting_for_a_judge_changes_no_draw(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judge_requests_do_not_affect_random_numbers(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
     def now_and_then(payload: dict[str, Any], number: int) -> str:
@@ -303,7 +299,7 @@ def test_waiting_for_a_judge_changes_no_draw(task: Path, monkeypatch: pytest.Mon
     assert scores(waited) == scores(quickly)
 
 
-def test_the_runs_judge_is_asked_when_there_is_one(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judge_of_the_run_takes_precedence(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = ScriptedModel(lambda request: "1" if request.document % 2 else "0", name="house")
     done = run(task, judge=judge)
     assert done.results["sums"]["judged,none"] == 0.5
@@ -313,9 +309,7 @@ def test_the_runs_judge_is_asked_when_there_is_one(task: Path, monkeypatch: pyte
     assert done.judges["house"]["requests"] == 12
 
 
-def test_a_judge_that_fails_is_no_zero_even_where_the_helper_makes_one_of_it(
-    task: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_judge_leaves_the_document_unscored(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(lambda payload, number: "1" if "What is 3" not in str(payload) else (500, "oops")) as server:
         point_to(server, monkeypatch)
         first = run(task)
@@ -334,7 +328,7 @@ def test_a_judge_that_fails_is_no_zero_even_where_the_helper_makes_one_of_it(
         assert outcomes(second) == {("scored", "")}
 
 
-def test_without_any_judge_the_reason_is_told_before_and_after(task: Path) -> None:
+def test_missing_judge_is_reported_in_plan_and_run(task: Path) -> None:
     (note,) = assay.plan(model=make_model(), tasks=[str(task)]).notes
     assert "set --judge or OPENAI_API_KEY" in note
     done = run(task)
@@ -343,7 +337,7 @@ def test_without_any_judge_the_reason_is_told_before_and_after(task: Path) -> No
     assert done.results["sums"]["judged,none"] is None
 
 
-def test_helper_threads_and_loops_reach_the_judge_too(workspace: Path) -> None:
+def test_helper_threads_and_event_loops_can_call_the_judge(workspace: Path) -> None:
     helper = """
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -368,7 +362,7 @@ def process(doc, results):
     assert run(path, judge=judge).results["sums"]["judged,none"] == 1.0
 
 
-def test_an_aggregation_may_ask_a_judge(workspace: Path) -> None:
+def test_aggregation_can_call_a_judge(workspace: Path) -> None:
     helper = """
 from lmms_eval.llm_judge import Request, ServerConfig, get_server
 server = get_server("assay", ServerConfig(model_name="m"))
@@ -386,7 +380,7 @@ def total(values):
     assert run(path, judge=judge).results["sums"]["judged,none"] == 6.0
 
 
-def test_verifiers_judge_and_extract(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verifiers_with_judge_and_extractors(monkeypatch: pytest.MonkeyPatch) -> None:
     verifiers = importlib.import_module("lmms_eval.verifiers")
     judged = importlib.import_module("lmms_eval.verifiers.openai")
     extractors = importlib.import_module("lmms_eval.verifiers.extractors")

@@ -1,4 +1,4 @@
-"""Tasks written as Python classes, asked and judged like any other."""
+"""Class tasks of lm_eval and lmms_eval."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def opened(path: Path, **rendering: Any) -> Task:
     return open_task(load_task(path), RenderingOptions(**rendering))
 
 
-def test_a_class_asks_with_its_own_methods(tmp_path: Path) -> None:
+def test_class_methods_build_the_requests(tmp_path: Path) -> None:
     task = opened(write_class(tmp_path, ASKING_TWICE, "Capitals"))
     (_, requests), *_ = task.render()
     first, second = requests
@@ -107,7 +107,7 @@ def test_a_class_asks_with_its_own_methods(tmp_path: Path) -> None:
     assert (task.spec.version, task.spec.evaluated_split) == (3, "validation")
 
 
-def test_a_run_judges_with_its_own_methods(tmp_path: Path, workspace: Path) -> None:
+def test_class_methods_score_the_run(tmp_path: Path, workspace: Path) -> None:
     path = write_class(tmp_path, ASKING_TWICE, "Capitals")
 
     def answer(request: Request) -> str | LogProbability:
@@ -123,7 +123,7 @@ def test_a_run_judges_with_its_own_methods(tmp_path: Path, workspace: Path) -> N
     assert (numbers["doubt,none"], numbers["doubt_stderr,none"]) == (-2.5, "N/A")
 
 
-def test_examples_and_chat_are_assays(tmp_path: Path) -> None:
+def test_fewshot_examples_and_chat_template_are_applied(tmp_path: Path) -> None:
     path = write_class(tmp_path, ASKING_TWICE, "Capitals", num_fewshot=1)
     (_, (request, second)), *_ = opened(
         path, chat=True, multiturn=True, system_instruction="Be brief.", gen_kwargs={"temperature": 1.0}
@@ -136,7 +136,7 @@ def test_examples_and_chat_are_assays(tmp_path: Path) -> None:
     assert request.settings.temperature == 1.0
 
 
-def test_what_a_class_leaves_out_its_config_says(tmp_path: Path) -> None:
+def test_config_supplies_missing_methods(tmp_path: Path) -> None:
     task = opened(write_class(tmp_path, BY_CONFIG, "Polite"))
     (document, requests), *_ = task.render()
     assert [request.continuation for request in requests if isinstance(request, Likelihood)] == [
@@ -152,7 +152,7 @@ def test_what_a_class_leaves_out_its_config_says(tmp_path: Path) -> None:
     assert [(metric.name, metric.higher_is_better) for metric in task.spec.metrics] == [("acc", True)]
 
 
-def test_documents_handed_in_take_the_place_of_the_download(tmp_path: Path) -> None:
+def test_given_splits_replace_the_download(tmp_path: Path) -> None:
     path = write_class(tmp_path, ASKING_TWICE, "Capitals", files={})
     task = open_task(
         load_task(path),
@@ -162,7 +162,7 @@ def test_documents_handed_in_take_the_place_of_the_download(tmp_path: Path) -> N
     assert [requests[0].prompt.text for _, requests in task.render()] == ["The capital of Mali is"]
 
 
-def test_nothing_is_downloaded_before_it_is_needed(tmp_path: Path) -> None:
+def test_data_is_downloaded_on_first_access(tmp_path: Path) -> None:
     code = ASKING_TWICE + "\n        def download(self, *a, **k): raise RuntimeError('no network')\n"
     task = opened(write_class(tmp_path, code, "Capitals"))
     assert task.spec.version == 3
@@ -177,7 +177,7 @@ def test_nothing_is_downloaded_before_it_is_needed(tmp_path: Path) -> None:
         ("import not_there_at_all", MissingPackage, "not_there_at_all"),
     ],
 )
-def test_a_class_that_fails_says_so_in_the_plan(
+def test_failing_class_is_reported_in_the_plan(
     tmp_path: Path, workspace: Path, change: str, error: type[AssayError], words: str
 ) -> None:
     code = ASKING_TWICE.replace("super().__init__(", f"{change}\n            super().__init__(", 1)
@@ -186,19 +186,19 @@ def test_a_class_that_fails_says_so_in_the_plan(
     assert words in str(caught.value)
 
 
-def test_a_class_of_another_kind_is_refused(tmp_path: Path) -> None:
+def test_other_class_is_rejected(tmp_path: Path) -> None:
     path = write_class(tmp_path, "class Other: ...\n", "Other")
     with pytest.raises(TaskError, match="not a class of a task"):
         opened(path)
 
 
-def test_a_class_of_the_real_lm_eval_is_refused(tmp_path: Path) -> None:
+def test_class_of_the_installed_lm_eval_is_rejected(tmp_path: Path) -> None:
     code = "class Base: ...\nBase.__module__ = 'lm_eval.api.task'\n\nclass Real(Base): ...\n"
     with pytest.raises(TaskError, match="derives from the installed lm_eval"):
         opened(write_class(tmp_path, code, "Real"))
 
 
-def test_a_class_without_documents_to_ask_is_refused(tmp_path: Path) -> None:
+def test_class_without_documents_is_rejected(tmp_path: Path) -> None:
     code = ASKING_TWICE.replace(
         "def has_validation_docs(self): return True", "def has_validation_docs(self): return False"
     )
@@ -212,7 +212,7 @@ def test_class_must_be_a_reference(tmp_path: Path) -> None:
         load_task(tmp_path / "t.yaml")
 
 
-def test_messages_stay_messages_where_a_class_uses_the_chat_template(tmp_path: Path) -> None:
+def test_chat_template_keeps_messages(tmp_path: Path) -> None:
     code = (
         ASKING_TWICE
         + """
@@ -229,7 +229,7 @@ def test_messages_stay_messages_where_a_class_uses_the_chat_template(tmp_path: P
     assert plain.prompt.text == "The capital of France is"
 
 
-def test_pictures_a_class_hands_over_stand_where_the_text_says(tmp_path: Path) -> None:
+def test_images_are_placed_as_in_the_text(tmp_path: Path) -> None:
     code = (
         ASKING_TWICE.replace(
             '(ctx, {"until": ["."]})', '(ctx, {"until": ["."]}, {"visual": [self.picture()]})'
@@ -250,7 +250,7 @@ def test_text_added_to_a_context_belongs_to_its_last_message() -> None:
     assert (str(longer), longer.prompt.messages[-1].text) == ("SQ!", "Q!")
 
 
-def test_a_config_has_every_key_and_refuses_others() -> None:
+def test_config_has_all_task_keys_only() -> None:
     config = TaskConfig({"task": "t"}, fewshot_delimiter="\n")
     config.num_fewshot = 2
     assert (config["num_fewshot"], config.repeats, config.metadata) == (2, 1, None)
@@ -262,7 +262,7 @@ def test_a_config_has_every_key_and_refuses_others() -> None:
         config["numfewshot"]
 
 
-def test_an_ordinary_task_stays_ordinary(tmp_path: Path) -> None:
+def test_task_without_class_is_not_a_class_task(tmp_path: Path) -> None:
     spec = TaskSpec(name="t", dataset_path="x", test_split="test")
     assert type(open_task(spec)) is Task
 
@@ -327,7 +327,7 @@ def lmms_yaml(tmp_path: Path, kind: str, **more: Any) -> Path:
         ("Stock", {"data_files": {"test": "rows.jsonl"}}, "CHAD?", "N'Djamena"),
     ],
 )
-def test_a_class_of_lmms_eval_brings_its_data_and_the_file_says_the_rest(
+def test_lmms_eval_class_supplies_the_data(
     tmp_path: Path, kind: str, more: dict[str, Any], asked: str, target: str
 ) -> None:
     task = open_task(load_task(lmms_yaml(tmp_path, kind, **more)), RenderingOptions())
@@ -336,6 +336,6 @@ def test_a_class_of_lmms_eval_brings_its_data_and_the_file_says_the_rest(
     assert task.target(document.fields) == target
 
 
-def test_what_a_class_of_lmms_eval_raises_says_where(tmp_path: Path) -> None:
+def test_error_of_an_lmms_eval_class_has_a_location(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="the class of the task `capitals` failed: KeyError"):
         open_task(load_task(lmms_yaml(tmp_path, "Capitals")), RenderingOptions())

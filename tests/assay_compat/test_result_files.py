@@ -1,4 +1,4 @@
-"""Files as lm-eval and lmms-eval write them."""
+"""Result files of lm-eval and lmms-eval."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def lmms_eval_row(document: int, score: float) -> dict[str, Any]:
     }
 
 
-def test_samples_of_lm_eval_become_a_sheet(tmp_path: Path) -> None:
+def test_lm_eval_samples_become_a_score_table(tmp_path: Path) -> None:
     rows = [lm_eval_row(n, float(n % 2)) for n in (2, 0, 1)]
     rows.insert(1, lm_eval_row(2, 1.0, filter="loose"))
     write(tmp_path / "model" / f"samples_my_task_{DATE}.jsonl", rows)
@@ -96,7 +96,7 @@ def test_samples_of_lmms_eval_are_compared_by_the_scores_in_their_mappings(tmp_p
     assert sources[0].read_excerpts("mme", [3])[3].input_tokens == 17
 
 
-def test_the_newest_file_of_a_task_counts(tmp_path: Path) -> None:
+def test_newest_file_of_a_task_is_used(tmp_path: Path) -> None:
     write(tmp_path / "samples_t_2025-01-01T00-00-00.0.jsonl", [lm_eval_row(0, 0.0)])
     write(tmp_path / f"samples_t_{DATE}.jsonl", [lm_eval_row(0, 1.0)])
     source = open_results(tmp_path)
@@ -114,7 +114,7 @@ def test_results_of_two_models_are_not_mixed(tmp_path: Path) -> None:
     assert open_results(tmp_path / "ada") is not None
 
 
-def test_a_results_file_stands_for_the_samples_of_its_date(tmp_path: Path) -> None:
+def test_results_file_selects_the_samples_of_its_date(tmp_path: Path) -> None:
     write(tmp_path / "samples_t_2025-01-01T00-00-00.0.jsonl", [lm_eval_row(0, 0.0)])
     write(tmp_path / f"samples_t_{DATE}.jsonl", [lm_eval_row(0, 1.0)])
     results = tmp_path / "results_2025-01-01T00-00-00.0.json"
@@ -124,7 +124,7 @@ def test_a_results_file_stands_for_the_samples_of_its_date(tmp_path: Path) -> No
     assert list(source.read_score_table("t").columns["strict", "exact_match"].values) == [0.0]
 
 
-def test_one_file_is_enough_and_a_broken_line_is_named(tmp_path: Path) -> None:
+def test_single_file_and_invalid_line(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", [lm_eval_row(0, 1.0)])
     source = open_results(path)
     assert source is not None and source.tasks == ["mine"]
@@ -134,12 +134,12 @@ def test_one_file_is_enough_and_a_broken_line_is_named(tmp_path: Path) -> None:
     assert error.value.where.endswith("mine.jsonl:2")
 
 
-def test_a_folder_without_samples_is_nothing(tmp_path: Path) -> None:
+def test_folder_without_samples_gives_none(tmp_path: Path) -> None:
     assert open_results(tmp_path) is None
     assert open_results(tmp_path / "missing") is None
 
 
-def test_documents_that_lmms_eval_marks_all_alike_are_paired_by_number(tmp_path: Path) -> None:
+def test_documents_with_equal_hashes_are_paired_by_index(tmp_path: Path) -> None:
     """Its samples carry the hash of nothing: by the time it is made, the documents are gone."""
     for place, right in (("a", 12), ("b", 6)):
         rows = [

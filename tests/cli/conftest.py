@@ -1,4 +1,4 @@
-"""The command line, called in this process."""
+"""Fixtures that run the command line in this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assay.cli.app import run_command_line
 from assay.testing import ScriptedModel
 
 
-class Called(NamedTuple):
+class CommandResult(NamedTuple):
     """What a command said and how it ended."""
 
     code: int
@@ -22,18 +22,18 @@ class Called(NamedTuple):
     err: str
 
 
-Assay = Callable[..., Called]
+Assay = Callable[..., CommandResult]
 
 
 @pytest.fixture
 def assay_command(workspace: Path, capsys: pytest.CaptureFixture[str]) -> Assay:
     """`assay_command("run", "--limit", "3")` in an empty folder."""
 
-    def run(*arguments: str) -> Called:
+    def run(*arguments: str) -> CommandResult:
         capsys.readouterr()
         code = run_command_line(list(arguments))
         out, err = capsys.readouterr()
-        return Called(code, out, err)
+        return CommandResult(code, out, err)
 
     return run
 
@@ -47,8 +47,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> ScriptedModel:
 
 
 @pytest.fixture
-def run_of(assay_command: Assay, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """`run_of("bad", wrong, task)`: the folder of a run whose model adds, but not where `wrong(document)` says so."""
+def make_run(assay_command: Assay, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Return a function that executes a run whose answers are wrong where `wrong(document)` is true."""
 
     def run(name: str, wrong: Callable[[int], bool], *arguments: str) -> str:
         model = ScriptedModel(lambda request: "?" if wrong(request.document) else right_answers(request))

@@ -127,7 +127,7 @@ def in_folder(command: list[str], folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
-def test_a_mistake_is_explained(
+def test_user_error_has_what_where_and_hint(
     mistake: Mistake, workspace: Path, assay_command: Assay, scripted: ScriptedModel
 ) -> None:
     mistake.before(workspace)
@@ -143,7 +143,7 @@ def test_a_mistake_is_explained(
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "show"])
-def test_several_mistakes_are_all_explained(workspace: Path, assay_command: Assay, command: str) -> None:
+def test_all_user_errors_are_reported(workspace: Path, assay_command: Assay, command: str) -> None:
     write_task(workspace, "one", metric_list=[{"metric": "exact_macth"}, {"metric": "acuracy"}])
     write_task(workspace, "two", doc_to_text="{{qestion}}")
     code, out, err = assay_command(command, "one.yaml", "two.yaml", "three", "--model", "embeded")
@@ -155,7 +155,7 @@ def test_several_mistakes_are_all_explained(workspace: Path, assay_command: Assa
     assert err.rstrip().endswith("5 problems found before the first request")
 
 
-def test_broken_task_files_elsewhere_do_not_matter(workspace: Path, assay_command: Assay) -> None:
+def test_broken_task_files_of_other_tasks_are_ignored(workspace: Path, assay_command: Assay) -> None:
     write_task(workspace / "tasks", "good")
     (workspace / "tasks" / "bad.yaml").write_text("task: [\n")
     assert assay_command("plan", "good", "--include_path", "tasks").code == 0
@@ -164,7 +164,7 @@ def test_broken_task_files_elsewhere_do_not_matter(workspace: Path, assay_comman
     assert "bad.yaml:" in err
 
 
-def test_a_folder_that_may_not_be_written(
+def test_unwritable_output_folder_is_an_error(
     workspace: Path, assay_command: Assay, scripted: ScriptedModel
 ) -> None:
     write_task(workspace)
@@ -184,7 +184,7 @@ def test_a_folder_that_may_not_be_written(
 @pytest.mark.parametrize(
     "name", ["unknown task", "unknown flag", "YAML that is broken", "template with a missing column"]
 )
-def test_a_mistake_in_a_process_of_its_own(name: str, workspace: Path) -> None:
+def test_user_error_in_a_new_process(name: str, workspace: Path) -> None:
     (mistake,) = [mistake for mistake in MISTAKES if mistake.name == name]
     mistake.before(workspace)
     command = [word if word != "scripted" else "embedded" for word in mistake.command]
@@ -198,7 +198,7 @@ def test_a_mistake_in_a_process_of_its_own(name: str, workspace: Path) -> None:
         assert piece in ended.stderr
 
 
-def test_nothing_is_printed_as_json_when_something_is_wrong(assay_command: Assay) -> None:
+def test_error_prints_no_json(assay_command: Assay) -> None:
     code, out, err = assay_command("run", "--tasks", "nowhere", "--json")
     assert (code, out) == (2, "")
     with pytest.raises(json.JSONDecodeError):
@@ -224,7 +224,7 @@ CONFIGS = [
 
 
 @pytest.mark.parametrize(("line", "says"), CONFIGS)
-def test_a_config_value_of_the_wrong_kind_is_explained(
+def test_config_value_of_a_wrong_type_is_an_error(
     workspace: Path, assay_command: Assay, line: str, says: str
 ) -> None:
     (workspace / "c.yaml").write_text(f"{line}\n")

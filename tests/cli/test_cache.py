@@ -18,7 +18,7 @@ def filled(workspace: Path, scripted: ScriptedModel, assay_command: Assay) -> No
     assert assay_command("run", "--model", "scripted", str(path)).code == 0
 
 
-def test_the_cache_is_listed_and_has_a_place(assay_command: Assay, assay_home: Path) -> None:
+def test_cache_ls_and_path(assay_command: Assay, assay_home: Path) -> None:
     called = assay_command("cache", "ls")
     assert called.code == 0
     assert "scripted" in called.out
@@ -28,7 +28,7 @@ def test_the_cache_is_listed_and_has_a_place(assay_command: Assay, assay_home: P
     assert [(model["model"], model["responses"]) for model in document["models"]] == [("scripted", 6)]
 
 
-def test_what_is_pruned_is_asked_again(assay_command: Assay, scripted: ScriptedModel) -> None:
+def test_pruned_responses_are_requested_again(assay_command: Assay, scripted: ScriptedModel) -> None:
     assert (
         assay_command("cache", "prune", "--model", "scripted", "--dry_run").out
         == "6 responses would be removed\n"
@@ -46,7 +46,7 @@ def test_what_is_pruned_is_asked_again(assay_command: Assay, scripted: ScriptedM
     [["prune"], ["prune", "--older_than", "soon"], ["prune", "--older_than", "30"], ["shake"]],
     ids=" ".join,
 )
-def test_what_makes_no_sense_is_refused(assay_command: Assay, arguments: list[str]) -> None:
+def test_invalid_arguments_are_rejected(assay_command: Assay, arguments: list[str]) -> None:
     called = assay_command("cache", *arguments)
     assert called.code == 2
     assert called.err.startswith("error: ")

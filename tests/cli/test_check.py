@@ -1,4 +1,4 @@
-"""`assay check`: what it prints, its JSON, and how it exits."""
+"""`assay check`: output, JSON and exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cli.conftest import Assay
 from tests.making import Function, write_task
 
 
-def test_a_sound_task_is_said_to_be_one(workspace: Path, assay_command: Assay) -> None:
+def test_correct_task_has_no_findings(workspace: Path, assay_command: Assay) -> None:
     write_task(workspace)
     called = assay_command("check", "sums.yaml")
     assert called == (0, "1 task checked: no errors, no warnings, no notes\n", "")
@@ -57,7 +57,7 @@ def test_tasks_with_the_same_findings_are_printed_together(workspace: Path, assa
     assert out.endswith("6 tasks checked: 6 errors, no warnings, no notes\n")
 
 
-def test_json_holds_every_subject_and_every_finding(workspace: Path, assay_command: Assay) -> None:
+def test_json_contains_all_findings(workspace: Path, assay_command: Assay) -> None:
     write_task(workspace / "tasks", "good")
     path = write_task(workspace / "tasks", "bad", repeats=3, doc_to_txt="x")
     out = assay_command("check", "good,bad", "--include_path", "tasks", "--json").out
@@ -77,14 +77,14 @@ def test_json_holds_every_subject_and_every_finding(workspace: Path, assay_comma
     assert report["kinds"] == {"key": 1, "repeats": 1}
 
 
-def test_helpers_that_print_do_not_spoil_the_json(workspace: Path, assay_command: Assay) -> None:
+def test_output_of_helpers_is_not_in_the_json(workspace: Path, assay_command: Assay) -> None:
     write_task(
         workspace, helpers="print('hello')\ndef one(doc): return 'x'", doc_to_text=Function("utils.one")
     )
     assert json.loads(assay_command("check", "sums.yaml", "--json").out)["counts"]["tasks"] == 1
 
 
-def test_an_unknown_name_is_a_finding_among_others(workspace: Path, assay_command: Assay) -> None:
+def test_unknown_name_is_a_finding(workspace: Path, assay_command: Assay) -> None:
     code, out, err = assay_command("check", "quickstart_adition", "quickstart_copy")
     assert (code, err) == (2, "")
     assert "no task is called `quickstart_adition`" in out
@@ -93,7 +93,7 @@ def test_an_unknown_name_is_a_finding_among_others(workspace: Path, assay_comman
 
 
 @pytest.mark.parametrize("flag", ["--no_data", "--no-data"])
-def test_without_data_the_dataset_is_left_alone(workspace: Path, assay_command: Assay, flag: str) -> None:
+def test_no_data_does_not_open_the_dataset(workspace: Path, assay_command: Assay, flag: str) -> None:
     write_task(workspace, dataset_kwargs={"data_files": {"test": "gone.jsonl"}})
     assert assay_command("check", "sums.yaml").code == 2
     assert assay_command("check", "sums.yaml", flag).code == 0
@@ -116,7 +116,7 @@ def test_jobs_must_be_a_number(assay_command: Assay, jobs: str) -> None:
     assert assay_command("check", "quickstart", "--jobs", jobs).code == 2
 
 
-def test_something_to_check_must_be_named(assay_command: Assay) -> None:
+def test_check_requires_tasks(assay_command: Assay) -> None:
     code, _, err = assay_command("check")
     assert code == 2
     assert "assay check --help" in err

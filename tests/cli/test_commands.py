@@ -1,4 +1,4 @@
-"""`ls`, `show`, `plan`, help and version: what they print, and that they load no model."""
+"""`assay ls`, `show`, `plan`, help and version: output, and that no model is opened."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ def test_tasks_are_the_default(assay_command: Assay) -> None:
     assert assay_command("ls") == assay_command("ls", "tasks")
 
 
-def test_everything_listed_says_what_it_is(assay_command: Assay) -> None:
+def test_every_entry_has_a_description(assay_command: Assay) -> None:
     for kind in ("models", "metrics", "filters", "aggregations", "options"):
         rows = json.loads(assay_command("ls", kind, "--json").out)
         assert [row["name"] for row in rows if not row["about"]] == [], kind
 
 
-def test_task_files_say_of_themselves_what_they_ask(workspace: Path, assay_command: Assay) -> None:
+def test_tasks_are_described_by_their_first_comment(workspace: Path, assay_command: Assay) -> None:
     (workspace / "tasks").mkdir()
     (workspace / "tasks" / "mine.yaml").write_text("# Riddles of my own.\ntask: riddles\n")
     (workspace / "tasks" / "silent.yaml").write_text("task: riddles_silent\n")
@@ -116,7 +116,7 @@ def test_task_files_say_of_themselves_what_they_ask(workspace: Path, assay_comma
     assert mmlu["about"].startswith("57 tasks  MMLU: exam questions")
 
 
-def test_broken_and_hidden_task_files_are_mentioned(workspace: Path, assay_command: Assay) -> None:
+def test_broken_and_shadowed_task_files_are_reported(workspace: Path, assay_command: Assay) -> None:
     write_task(workspace / "tasks", "quickstart_copy")
     (workspace / "tasks" / "bad.yaml").write_text("task: [\n")
     code, out, err = assay_command("ls", "tasks", "--include_path", "tasks")
@@ -143,7 +143,7 @@ def test_show_prints_the_prompt_and_target_of_every_quickstart_task(assay_comman
         assert "target" in row
 
 
-def test_show_prints_what_is_asked_to_the_letter(assay_command: Assay) -> None:
+def test_show_prints_exact_prompts(assay_command: Assay) -> None:
     (row,) = json.loads(assay_command("show", "quickstart_facts", "-n", "1", "--json").out)
     assert row["requests"][0]["prompt"].endswith("\nAnswer:")
     assert [request["continuation"] for request in row["requests"]] == [
@@ -156,7 +156,7 @@ def test_show_prints_what_is_asked_to_the_letter(assay_command: Assay) -> None:
     assert row["requests"][0]["media"][0].startswith("image ")
 
 
-def test_show_writes_examples(assay_command: Assay) -> None:
+def test_show_prints_fewshot_examples(assay_command: Assay) -> None:
     def prompt(*arguments: str) -> str:
         (row,) = json.loads(assay_command("show", "quickstart_copy", "-n", "1", "--json", *arguments).out)
         return str(row["requests"][0]["prompt"])
@@ -179,7 +179,7 @@ def test_show_applies_the_chat_template_of_the_model(assay_command: Assay) -> No
     )
 
 
-def test_show_takes_chosen_documents(assay_command: Assay) -> None:
+def test_show_accepts_samples(assay_command: Assay) -> None:
     rows = json.loads(
         assay_command("show", "quickstart_facts", "--samples", '{"quickstart_facts": [7, 3]}', "--json").out
     )
@@ -197,9 +197,7 @@ def test_show_works_for_models_without_a_preview(
     assert "<image>" in out
 
 
-def test_show_of_a_document_that_cannot_be_rendered_is_explained(
-    workspace: Path, assay_command: Assay
-) -> None:
+def test_show_reports_a_document_that_cannot_be_rendered(workspace: Path, assay_command: Assay) -> None:
     helpers = "def text(doc):\n    return doc['question'] if doc['answer'] != '2' else doc['x']\n"
     path = write_task(workspace, helpers=helpers, doc_to_text=Function("utils.text"))
     code, out, err = assay_command("show", str(path))
@@ -212,7 +210,7 @@ def test_show_of_a_document_that_cannot_be_rendered_is_explained(
 # --- plan ----------------------------------------------------------------------------------------------
 
 
-def test_plan_counts_and_says_where(assay_command: Assay) -> None:
+def test_plan_prints_counts_and_folder(assay_command: Assay) -> None:
     code, out, err = assay_command("plan", "--limit", "5")
     assert (code, err) == (0, "")
     for name in QUICKSTART:
@@ -223,7 +221,7 @@ def test_plan_counts_and_says_where(assay_command: Assay) -> None:
     assert not Path("assay-runs").exists()
 
 
-def test_plan_as_json_is_alone_on_stdout(assay_command: Assay) -> None:
+def test_plan_json_is_the_only_output(assay_command: Assay) -> None:
     code, out, err = assay_command("plan", "quickstart", "--limit", "5", "--json")
     assert (code, err) == (0, "")
     plan = json.loads(out)
@@ -254,7 +252,7 @@ def test_plan_finds_a_document_that_cannot_be_rendered(workspace: Path, assay_co
     assert "KeyError: 'x'" in err
 
 
-def test_what_a_dialogue_asks_is_counted_with_its_first_round(workspace: Path, assay_command: Assay) -> None:
+def test_dialogue_is_counted_with_its_first_round(workspace: Path, assay_command: Assay) -> None:
     path = str(write_guessing(workspace))
     out = assay_command("plan", path).out
     assert "8+" in out and "8 documents, at least 8 requests" in out
@@ -265,7 +263,7 @@ def test_what_a_dialogue_asks_is_counted_with_its_first_round(workspace: Path, a
     assert json.loads(assay_command("show", path, "-n", "1", "--json").out)[0]["dialogue"] is True
 
 
-def test_a_dialogue_that_cannot_go_on_is_found_in_the_plan(workspace: Path, assay_command: Assay) -> None:
+def test_plan_reports_an_invalid_dialogue(workspace: Path, assay_command: Assay) -> None:
     helpers = "def doc_to_text(doc):\n    return 'x'\n"
     path = write_guessing(workspace, helpers=helpers, doc_to_visual=None, process_results=None)
     code, out, err = assay_command("plan", str(path))
@@ -306,7 +304,7 @@ def on_a_terminal(folder: Path, *arguments: str) -> str:
     return b"".join(pieces).decode("utf-8", "replace")
 
 
-def test_colour_is_for_terminals(workspace: Path, assay_command: Assay) -> None:
+def test_colour_only_on_a_terminal(workspace: Path, assay_command: Assay) -> None:
     assert "\x1b[" not in assay_command("show", "quickstart_copy").out
     assert "\x1b[" in on_a_terminal(workspace, "show", "quickstart_copy")
     assert "\x1b[31m" in on_a_terminal(workspace, "plan", "nowhere"), "errors are red"
@@ -328,9 +326,7 @@ def test_prompts_of_a_judged_task_are_shown_without_a_judge(workspace: Path, ass
 HEARD = "def hear(doc):\n    return {'type': 'audio', 'array': [0.0] * 16, 'sampling_rate': 16000}\n"
 
 
-def test_a_task_the_default_model_cannot_answer_is_shown_all_the_same(
-    workspace: Path, assay_command: Assay
-) -> None:
+def test_show_works_for_tasks_the_default_model_cannot_answer(workspace: Path, assay_command: Assay) -> None:
     path = write_task(workspace, helpers=HEARD, doc_to_visual=Function("utils.hear"))
     called = assay_command("show", str(path), "-n", "1")
     assert called.code == 0, called.err

@@ -23,9 +23,7 @@ def two_runs(assay_command: Assay, scripted: ScriptedModel, workspace: Path) -> 
     return str(folders[0]), str(folders[1])
 
 
-def test_a_comparison_is_a_table_with_warnings_and_flips(
-    assay_command: Assay, two_runs: tuple[str, str]
-) -> None:
+def test_comparison_table_warnings_and_flips(assay_command: Assay, two_runs: tuple[str, str]) -> None:
     called = assay_command("compare", *two_runs, "--show_flips", "--plot", "forest.svg")
     assert called.code == 0
     assert "-72.50" in called.out and "worse" in called.out
@@ -36,7 +34,7 @@ def test_a_comparison_is_a_table_with_warnings_and_flips(
     assert "\x1b" not in called.out
 
 
-def test_json_has_everything(assay_command: Assay, two_runs: tuple[str, str]) -> None:
+def test_json_contains_the_comparison(assay_command: Assay, two_runs: tuple[str, str]) -> None:
     called = assay_command("compare", two_runs[0], *two_runs, "--json", "--show-flips")
     same, other = json.loads(called.out)
     assert same["rows"][0]["difference"] == 0.0
@@ -51,7 +49,7 @@ def test_json_has_everything(assay_command: Assay, two_runs: tuple[str, str]) ->
         (["compare", "one", "two"], "no runs in"),
     ],
 )
-def test_mistakes_are_said(assay_command: Assay, arguments: list[str], said: str) -> None:
+def test_invalid_arguments_are_reported(assay_command: Assay, arguments: list[str], said: str) -> None:
     called = assay_command(*arguments)
     assert called.code == 2
     assert said in called.err

@@ -8,12 +8,12 @@ from tests.cli.conftest import Assay
 from tests.making import write_task
 
 
-def test_a_gap_is_explained_in_words_and_as_json(
-    assay_command: Assay, run_of: Callable[..., str], workspace: Path
+def test_gap_is_explained_as_text_and_json(
+    assay_command: Assay, make_run: Callable[..., str], workspace: Path
 ) -> None:
     task = str(write_task(workspace, "sums"))
-    good = run_of("good", lambda document: False, task)
-    bad = run_of("bad", lambda document: document < 3, task, "--system_instruction", "Add.")
+    good = make_run("good", lambda document: False, task)
+    bad = make_run("bad", lambda document: document < 3, task, "--system_instruction", "Add.")
     called = assay_command("explain", good, bad, "--examples", "1")
     assert called.code == 0
     assert "a gap of -50.00 points over 6 documents" in called.out

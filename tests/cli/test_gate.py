@@ -13,17 +13,17 @@ ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(6
 
 
 @pytest.fixture
-def runs(run_of: Callable[..., str], workspace: Path) -> dict[str, str]:
+def runs(make_run: Callable[..., str], workspace: Path) -> dict[str, str]:
     """`good` can add; `bad` gets a fifth wrong, `tired` one document."""
     task = str(write_task(workspace, "sums", ROWS))
     return {
-        "good": run_of("good", lambda document: False, task),
-        "tired": run_of("tired", lambda document: document == 3, task),
-        "bad": run_of("bad", lambda document: document < 12, task),
+        "good": make_run("good", lambda document: False, task),
+        "tired": make_run("tired", lambda document: document == 3, task),
+        "bad": make_run("bad", lambda document: document < 12, task),
     }
 
 
-def test_a_drop_that_chance_does_not_explain_stops_a_run(assay_command: Assay, runs: dict[str, str]) -> None:
+def test_significant_drop_fails_the_gate(assay_command: Assay, runs: dict[str, str]) -> None:
     called = assay_command(
         "gate", runs["bad"], "--baseline", runs["good"], "--junit", "g.xml", "--markdown", "deep/g.md"
     )
@@ -46,7 +46,7 @@ def test_a_drop_that_chance_does_not_explain_stops_a_run(assay_command: Assay, r
         ("bad", ["--min", "sums=0.7", "--baseline", "good"], 3),
     ],
 )
-def test_a_gate_opens_or_not(
+def test_gate_exit_code(
     assay_command: Assay, runs: dict[str, str], run: str, arguments: list[str], code: int
 ) -> None:
     words = [runs.get(word, word) for word in arguments]
@@ -55,11 +55,11 @@ def test_a_gate_opens_or_not(
     assert json.loads(called.out)["passed"] == (code == 0)
 
 
-def test_a_task_that_is_missing_does_not_pass(
-    assay_command: Assay, run_of: Callable[..., str], workspace: Path, runs: dict[str, str]
+def test_missing_task_fails_the_gate(
+    assay_command: Assay, make_run: Callable[..., str], workspace: Path, runs: dict[str, str]
 ) -> None:
     tasks = [str(write_task(workspace / name, name, ROWS)) for name in ("sums", "more")]
-    both = run_of("both", lambda document: False, *tasks)
+    both = make_run("both", lambda document: False, *tasks)
     called = assay_command("gate", runs["good"], "--baseline", both)
     assert called.code == 3
     assert "more: not in the run" in called.out
@@ -75,7 +75,7 @@ def test_a_task_that_is_missing_does_not_pass(
         (["--min", "sums=0.5", "--alpha", "5"], "alpha 5 is not"),
     ],
 )
-def test_mistakes_are_said(
+def test_invalid_arguments_are_reported(
     assay_command: Assay, runs: dict[str, str], arguments: list[str], said: str
 ) -> None:
     called = assay_command("gate", runs["good"], *arguments)

@@ -1,4 +1,4 @@
-"""Results of other harnesses, kept as runs."""
+"""`assay import`: results of other harnesses as runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def samples(folder: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def test_what_was_imported_is_exported_again_as_it_was(exported: Path, assay_command: Assay) -> None:
+def test_export_of_an_import_is_identical(exported: Path, assay_command: Assay) -> None:
     folder, new = import_results(exported)
     assert new and folder.parent == Path("assay-runs")
     assert assay_command("export", str(folder), "--format", "lm-eval", "-o", "back").code == 0
@@ -56,7 +56,7 @@ def test_what_was_imported_is_exported_again_as_it_was(exported: Path, assay_com
         assert after[key] == before[key], key
 
 
-def test_an_imported_run_is_like_any_other(exported: Path, assay_command: Assay) -> None:
+def test_imported_run_can_be_listed_compared_and_exported(exported: Path, assay_command: Assay) -> None:
     folder, _ = import_results(exported)
     run = assay.open_run(folder)
     assert (run.model, run.finished, run.complete, list(run.tasks)) == (
@@ -84,7 +84,7 @@ def test_the_same_files_are_imported_once(exported: Path) -> None:
     assert import_results(exported)[0] != first[0]
 
 
-def test_files_of_lmms_eval_are_imported_too(workspace: Path) -> None:
+def test_lmms_eval_files_are_imported(workspace: Path) -> None:
     run = assay.run(model="dummy", tasks=[str(write_task(workspace, "sums"))])
     write_lmms_eval(run, ["sums"], Path("theirs"))
     folder, _ = import_results("theirs")
@@ -106,7 +106,7 @@ def test_samples_without_results_get_means(exported: Path) -> None:
     run.close()
 
 
-def test_nothing_half_imported_is_left(exported: Path) -> None:
+def test_failed_import_leaves_no_files(exported: Path) -> None:
     file = next(exported.glob("samples_sums*"))
     lines = file.read_text().splitlines()
     row = json.loads(lines[0])
@@ -119,13 +119,13 @@ def test_nothing_half_imported_is_left(exported: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["nowhere", "."])
-def test_a_place_without_results_is_said(workspace: Path, place: str) -> None:
+def test_path_without_results_is_an_error(workspace: Path, place: str) -> None:
     with pytest.raises(UnknownName, match=r"contains no results|does not exist"):
         import_results(place)
 
 
 @pytest.mark.parametrize("command", ["resume", "score", "verify"])
-def test_what_only_a_run_of_ours_can_do_is_refused(
+def test_imported_run_cannot_be_resumed_or_rescored(
     exported: Path, assay_command: Assay, command: str
 ) -> None:
     folder, _ = import_results(exported)

@@ -96,16 +96,14 @@ def test_a_new_plugin_passes_its_own_contract(assay_command: Assay, kind: str) -
         (["model", "class"], "invalid name `class`"),
     ],
 )
-def test_what_cannot_be_written_is_said_and_nothing_is(
-    assay_command: Assay, words: list[str], what: str
-) -> None:
+def test_invalid_arguments_write_no_files(assay_command: Assay, words: list[str], what: str) -> None:
     called = assay_command("new", *words)
     assert called.code == 2
     assert what in called.err
     assert not Path("mine").exists()
 
 
-def test_nothing_is_written_over(assay_command: Assay) -> None:
+def test_existing_files_are_not_overwritten(assay_command: Assay) -> None:
     Path("mine").mkdir()
     Path("mine/utils.py").write_text("precious")
     called = assay_command("new", "task", "mine", "--from", "names.csv")

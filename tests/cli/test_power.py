@@ -16,14 +16,14 @@ from assay.viewer.comparison.sources import open_source
 
 
 @pytest.fixture
-def runs(run_of: Callable[..., str], workspace: Path) -> list[str]:
+def runs(make_run: Callable[..., str], workspace: Path) -> list[str]:
     """Three runs of a hundred sums with other mistakes each."""
     rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1), "text": n // 10} for n in range(100)]
     task = str(write_task(workspace, "sums", rows))
     return [
-        run_of("a", lambda document: document % 2 == 0, task),
-        run_of("b", lambda document: document % 4 == 0, task),
-        run_of("c", lambda document: document % 5 == 0, task),
+        make_run("a", lambda document: document % 2 == 0, task),
+        make_run("b", lambda document: document % 4 == 0, task),
+        make_run("c", lambda document: document % 5 == 0, task),
     ]
 
 
@@ -34,13 +34,13 @@ def found(assay_command: Assay, *arguments: str) -> dict[str, object]:
     return dict(row)
 
 
-def test_without_a_run_the_worst_case_is_told(assay_command: Assay) -> None:
+def test_without_runs_the_worst_case_is_assumed(assay_command: Assay) -> None:
     row = found(assay_command, "--effect", "3", "--correlation", "0")
     assert row["needed"] == [[3.0, 4361]]
     assert "worst case" in assay_command("power").out
 
 
-def test_a_pilot_tells_how_scores_and_differences_vary(assay_command: Assay, runs: list[str]) -> None:
+def test_pilot_runs_give_the_variances(assay_command: Assay, runs: list[str]) -> None:
     one = found(assay_command, runs[0])
     two = found(assay_command, runs[0], runs[1])
     three = found(assay_command, *runs)
@@ -51,21 +51,23 @@ def test_a_pilot_tells_how_scores_and_differences_vary(assay_command: Assay, run
     assert found(assay_command, *runs, "--repeats", "9")["detectable"] < three["detectable"]  # type: ignore[operator]
 
 
-def test_more_documents_show_smaller_differences(assay_command: Assay, runs: list[str]) -> None:
+def test_more_documents_detect_smaller_differences(assay_command: Assay, runs: list[str]) -> None:
     few, many = (found(assay_command, runs[0], runs[1], "--documents", count) for count in ("100", "400"))
     assert few["detectable"] == pytest.approx(2 * float(str(many["detectable"])))
 
 
-def test_clusters_count(assay_command: Assay, run_of: Callable[..., str], workspace: Path) -> None:
+def test_clusters_increase_the_required_documents(
+    assay_command: Assay, make_run: Callable[..., str], workspace: Path
+) -> None:
     rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1), "text": n // 10} for n in range(100)]
     task = str(write_task(workspace, "sums", rows))
-    alike = run_of("a", lambda document: document // 10 % 2 == 0, task)
-    spread = run_of("b", lambda document: document % 2 == 0, task)
+    alike = make_run("a", lambda document: document // 10 % 2 == 0, task)
+    spread = make_run("b", lambda document: document % 2 == 0, task)
     assert found(assay_command, alike, "--cluster_by", "text")["design_effect"] == pytest.approx(11, rel=0.01)
     assert found(assay_command, spread, "--cluster_by", "text")["design_effect"] == 1.0
 
 
-def test_repeats_of_a_pilot_tell_what_sampling_adds(tmp_path: Path) -> None:
+def test_repeats_of_a_pilot_give_the_sampling_variance(tmp_path: Path) -> None:
     """Simulated: documents of known difficulty, answered eight times; what is needed is what Miller's formula says."""
     draw = np.random.default_rng(5)
     chances = draw.random(400)
@@ -100,7 +102,7 @@ def test_repeats_of_a_pilot_tell_what_sampling_adds(tmp_path: Path) -> None:
         (["--repeats", "0"], "at least one repeat"),
     ],
 )
-def test_mistakes_are_said(assay_command: Assay, arguments: list[str], said: str) -> None:
+def test_invalid_arguments_are_reported(assay_command: Assay, arguments: list[str], said: str) -> None:
     called = assay_command("power", *arguments)
     assert called.code == 2
     assert said in called.err

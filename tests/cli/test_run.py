@@ -1,4 +1,4 @@
-"""`assay run`: flags in every spelling, what goes where, the files that are written."""
+"""`assay run`: flags, output streams and result files."""
 
 from __future__ import annotations
 
@@ -73,9 +73,7 @@ def test_arguments_are_pairs_or_json(assay_command: Assay, scripted: ScriptedMod
     assert (settings.temperature, settings.max_tokens) == (0.5, 3)
 
 
-def test_flags_win_over_the_config_file_and_the_config_file_over_defaults(
-    workspace: Path, assay_command: Assay
-) -> None:
+def test_flags_override_config_file_overrides_defaults(workspace: Path, assay_command: Assay) -> None:
     config = "model: scripted\ntasks: [one, two]\ninclude_path: tasks\nlimit: 4\nnum-fewshot: 1\n"
     (workspace / "run.yaml").write_text(config)
     called = assay_command("run", "--config", "run.yaml", "--limit", "2", "--json")
@@ -86,7 +84,7 @@ def test_flags_win_over_the_config_file_and_the_config_file_over_defaults(
     assert list(results["results"]) == ["one", "two"]
 
 
-def test_a_config_file_may_hold_every_option(workspace: Path, assay_command: Assay) -> None:
+def test_config_file_accepts_every_option(workspace: Path, assay_command: Assay) -> None:
     import yaml
 
     from assay.core.options.run_spec import list_options
@@ -130,7 +128,7 @@ def test_samples_may_come_from_a_file(workspace: Path, assay_command: Assay, scr
 # --- what goes where -----------------------------------------------------------------------------------
 
 
-def test_the_table_goes_to_stdout_and_talk_to_stderr(assay_command: Assay) -> None:
+def test_table_on_stdout_and_messages_on_stderr(assay_command: Assay) -> None:
     called = assay_command(*RUN, "tasks/one.yaml")
     assert "1.0000" in called.out
     assert "stored in assay-runs/scripted-one-" in called.out
@@ -153,7 +151,7 @@ def test_responses_from_the_cache_are_reported_with_its_path(assay_command: Assa
     assert "reused" not in third.out
 
 
-def test_json_is_alone_on_stdout(assay_command: Assay) -> None:
+def test_json_is_the_only_output(assay_command: Assay) -> None:
     called = assay_command(*RUN, "tasks/one.yaml", "--json")
     results = json.loads(called.out)
     assert results["results"]["one"]["exact_match,none"] == 1.0
@@ -164,7 +162,7 @@ def test_verbosity_is_a_log_level(assay_command: Assay) -> None:
     assert assay_command(*RUN, "tasks/one.yaml", "--verbosity", "debug").code == 0
 
 
-def test_predict_only_says_nothing_about_scores(assay_command: Assay) -> None:
+def test_predict_only_prints_no_scores(assay_command: Assay) -> None:
     called = assay_command(*RUN, "tasks/one.yaml", "--predict_only", "--output_path", "out", "--json")
     assert called.code == 0
     assert not [key for key in json.loads(called.out)["results"]["one"] if "," in key]
@@ -249,7 +247,7 @@ def test_an_output_path_that_names_a_file_names_the_results(assay_command: Assay
     assert set(written(Path("out"))) == {"mine_DATE.json", "samples_one_DATE.jsonl"}
 
 
-def test_samples_are_left_out_when_not_wanted(assay_command: Assay) -> None:
+def test_samples_are_omitted_without_log_samples(assay_command: Assay) -> None:
     assert assay_command(*RUN, "tasks/one.yaml", "--output_path", "out", "--log_samples", "false").code == 0
     files = written(Path("out/scripted"))
     assert set(files) == {"results_DATE.json"}
@@ -262,7 +260,7 @@ def test_without_an_output_path_only_the_journal_is_written(workspace: Path, ass
     assert not list(workspace.rglob("results_*"))
 
 
-def test_a_run_with_failures_says_so_with_its_exit_code(
+def test_too_many_failures_set_the_exit_code(
     workspace: Path, assay_command: Assay, scripted: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from assay.core.responses import Failure
@@ -277,7 +275,7 @@ def test_a_run_with_failures_says_so_with_its_exit_code(
 
 
 @pytest.mark.parametrize(("failing", "code"), [(0, 0), (1, 0), (2, 1)])
-def test_one_failure_in_a_hundred_is_allowed(
+def test_one_percent_of_failures_is_tolerated(
     workspace: Path,
     assay_command: Assay,
     scripted: ScriptedModel,
@@ -294,7 +292,7 @@ def test_one_failure_in_a_hundred_is_allowed(
     assert assay_command(*RUN, str(path)).code == code
 
 
-def test_a_task_without_a_single_score_is_no_success(
+def test_task_without_scores_sets_the_exit_code(
     workspace: Path, assay_command: Assay, scripted: ScriptedModel
 ) -> None:
     metrics = [{"metric": "length", "aggregation": "mean", "higher_is_better": True}]

@@ -1,4 +1,4 @@
-"""`assay runs`, `assay resume`, `assay run --from` and `--refresh`: the life of a run after it was started."""
+"""`assay runs`, `resume`, `run --from`, `run --refresh` and `export`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_runs_are_listed_with_state_documents_and_score(assay_command: Assay) ->
     assert assay_command("runs", "list").out == called.out
 
 
-def test_runs_are_json_for_machines(assay_command: Assay) -> None:
+def test_runs_json(assay_command: Assay) -> None:
     assay_command(*RUN, "--output_path", "out")
     assert json.loads(assay_command("runs", "--json").out) == []
     (row,) = json.loads(assay_command("runs", "--in", "out", "--json").out)
@@ -83,12 +83,12 @@ def test_one_run_is_shown_with_its_command_and_results(assay_command: Assay) -> 
     assert shown["results"]["one"]["exact_match,none"] == 1.0
 
 
-def test_the_folder_of_a_run_is_printed_for_scripts(assay_command: Assay) -> None:
+def test_runs_path_prints_the_folder(assay_command: Assay) -> None:
     assay_command(*RUN)
     assert assay_command("runs", "path", "latest").out == f"{only_run()}\n"
 
 
-def test_a_run_is_removed_and_what_is_not_assays_stays(assay_command: Assay) -> None:
+def test_removing_a_run_keeps_other_files(assay_command: Assay) -> None:
     assay_command(*RUN)
     assay_command(*RUN, "--limit", "2")
     one, two = (summary.folder for summary in list_runs())
@@ -101,7 +101,7 @@ def test_a_run_is_removed_and_what_is_not_assays_stays(assay_command: Assay) -> 
     assert ([path.name for path in one.iterdir()], two.exists()) == (["notes.txt"], False)
 
 
-def test_a_run_that_is_being_written_is_not_removed(assay_command: Assay) -> None:
+def test_run_in_progress_is_not_removed(assay_command: Assay) -> None:
     assay_command(*RUN)
     journal = Journal.open_for_writing(only_run())
     called = assay_command("runs", "rm", "latest", "--yes")
@@ -125,7 +125,7 @@ def test_a_run_that_is_being_written_is_not_removed(assay_command: Assay) -> Non
     ],
     ids=" ".join,
 )
-def test_what_is_not_there_is_a_mistake_of_the_user(assay_command: Assay, arguments: list[str]) -> None:
+def test_unknown_run_is_a_user_error(assay_command: Assay, arguments: list[str]) -> None:
     called = assay_command(*arguments)
     assert called.code == 2
     assert called.err.startswith("error: ")
@@ -154,7 +154,7 @@ def test_a_run_is_resumed_with_the_options_it_was_started_with(
 
 
 @pytest.mark.parametrize("output", ["out", "out/numbers.json"])
-def test_a_run_that_was_moved_keeps_its_files_where_it_is_now(assay_command: Assay, output: str) -> None:
+def test_moved_run_is_resumed_in_its_new_folder(assay_command: Assay, output: str) -> None:
     assay_command(*RUN, "--output_path", output)
     Path("out").rename("moved")
     before = set(Path("moved").rglob("*.json"))
@@ -166,7 +166,7 @@ def test_a_run_that_was_moved_keeps_its_files_where_it_is_now(assay_command: Ass
     assert before <= set(Path("moved").rglob("*.json"))
 
 
-def test_a_finished_run_is_resumed_by_showing_it(assay_command: Assay, scripted: ScriptedModel) -> None:
+def test_resuming_a_finished_run_shows_it(assay_command: Assay, scripted: ScriptedModel) -> None:
     assay_command(*RUN)
     asked = len(scripted.asked)
     called = assay_command("resume", only_run().name)
@@ -175,9 +175,7 @@ def test_a_finished_run_is_resumed_by_showing_it(assay_command: Assay, scripted:
     assert len(scripted.asked) == asked
 
 
-def test_a_run_whose_task_changed_is_not_continued_under_its_name(
-    workspace: Path, assay_command: Assay
-) -> None:
+def test_run_with_a_changed_task_is_not_resumed(workspace: Path, assay_command: Assay) -> None:
     assay_command(*RUN)
     write_task(workspace / "tasks", "one", doc_to_text="Q: {{question}}")
     called = assay_command("resume", "latest")
@@ -204,14 +202,16 @@ def test_a_run_is_repeated_exactly(assay_command: Assay, scripted: ScriptedModel
     assert again.id == folder.name
 
 
-def test_flags_beside_it_count_and_are_said(assay_command: Assay, scripted: ScriptedModel) -> None:
+def test_flags_override_the_repeated_run_and_are_reported(
+    assay_command: Assay, scripted: ScriptedModel
+) -> None:
     assay_command(*RUN, "--limit", "3")
     called = assay_command("run", "--from", "latest", "--limit", "2", "--json")
     assert "overrides options of latest: --limit\n" in called.err
     assert json.loads(called.out)["n-samples"]["one"]["effective"] == 2
 
 
-def test_what_changed_since_is_said(workspace: Path, assay_command: Assay) -> None:
+def test_changes_since_the_repeated_run_are_reported(workspace: Path, assay_command: Assay) -> None:
     assay_command(*RUN)
     write_task(workspace / "tasks", "one", generation_kwargs={"max_gen_toks": 9})
     called = assay_command("run", "--from", "latest")
@@ -237,7 +237,7 @@ def test_a_finished_run_writes_its_files_once(workspace: Path, assay_command: As
     assert len(list((workspace / "out" / "scripted").iterdir())) == 3, "what is missing is written"
 
 
-def test_other_files_that_are_wanted_are_written(workspace: Path, assay_command: Assay) -> None:
+def test_additional_result_files_are_written(workspace: Path, assay_command: Assay) -> None:
     assay_command(*RUN, "--output_path", "out", "--log_samples", "false")
     assert [path.name[:7] for path in (workspace / "out" / "scripted").iterdir()] == ["results"]
     assay_command(*RUN, "--output_path", "out")
@@ -263,7 +263,7 @@ def test_refresh_asks_again_replaces_and_keeps_the_old_journal(
     assert ("0.0000" in elsewhere.out, len(scripted.asked)) == (True, 12), "the shared cache has the new ones"
 
 
-def test_a_data_folder_that_is_not_there_is_refused(assay_command: Assay) -> None:
+def test_missing_data_folder_is_an_error(assay_command: Assay) -> None:
     called = assay_command(*RUN, "--data_root", "nowhere")
     assert called.code == 2
     assert "the data folder `nowhere` does not exist" in called.err
@@ -288,7 +288,7 @@ def test_a_run_is_exported_to_standard_output_or_a_file(workspace: Path, assay_c
     assert (workspace / "out" / "documents.csv").read_text().startswith("task,document,filter")
 
 
-def test_a_threshold_that_is_not_met_is_a_gate(assay_command: Assay) -> None:
+def test_missed_threshold_sets_the_exit_code(assay_command: Assay) -> None:
     assay_command(*RUN)
     passed = assay_command("export", "latest", "--format", "junit", "--threshold", "one:exact_match=0.9")
     assert passed.code == 0
@@ -312,7 +312,7 @@ def test_a_threshold_that_is_not_met_is_a_gate(assay_command: Assay) -> None:
     ],
     ids=" ".join,
 )
-def test_an_export_that_makes_no_sense_is_refused(assay_command: Assay, arguments: list[str]) -> None:
+def test_invalid_export_is_rejected(assay_command: Assay, arguments: list[str]) -> None:
     assay_command(*RUN)
     called = assay_command("export", *arguments)
     assert called.code == 2

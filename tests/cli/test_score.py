@@ -1,4 +1,4 @@
-"""`assay score` and `assay verify`: a run looked at again, without its model."""
+"""`assay score` and `assay verify`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def estimates(called: Any) -> dict[tuple[str, str, str], tuple[Any, Any, int]]:
 # --- score ---------------------------------------------------------------------------------------------
 
 
-def test_a_corrected_helper_counts_is_named_and_what_was_said_before_stays(
+def test_corrected_helper_is_applied_and_old_scores_are_kept(
     tasks: Path, assay_command: Assay, no_model: Any
 ) -> None:
     write_own(tasks, EXACT)
@@ -79,7 +79,7 @@ def test_a_corrected_helper_counts_is_named_and_what_was_said_before_stays(
     assert "1.0000" in shown.out
 
 
-def test_a_changed_filter_is_applied_and_named(tasks: Path, assay_command: Assay, no_model: Any) -> None:
+def test_changed_filter_is_applied_and_reported(tasks: Path, assay_command: Assay, no_model: Any) -> None:
     write_task(tasks, "one")
     assay_command(*RUN)
     no_model()
@@ -96,9 +96,7 @@ def test_a_changed_filter_is_applied_and_named(tasks: Path, assay_command: Assay
     assert [path.name for path in (summary.folder / "scorings").iterdir()] == ["1"]
 
 
-def test_nothing_changed_gives_the_same_numbers_and_says_so(
-    tasks: Path, assay_command: Assay, no_model: Any
-) -> None:
+def test_unchanged_task_gives_the_same_scores(tasks: Path, assay_command: Assay, no_model: Any) -> None:
     write_task(tasks, "one")
     write_choices(tasks, "two")
     assay_command("run", "--model", "scripted", "tasks/one.yaml", "--no_cache")
@@ -107,7 +105,7 @@ def test_nothing_changed_gives_the_same_numbers_and_says_so(
     assert "filters, metrics and helpers are unchanged" in called.out
 
 
-def test_other_filters_and_metrics_may_be_tried(tasks: Path, assay_command: Assay, no_model: Any) -> None:
+def test_other_filters_and_metrics_can_be_applied(tasks: Path, assay_command: Assay, no_model: Any) -> None:
     write_task(tasks, "one")
     assay_command(*RUN)
     no_model()
@@ -127,7 +125,7 @@ def test_other_filters_and_metrics_may_be_tried(tasks: Path, assay_command: Assa
     assert json.loads(called.out)["changed"] == {}
 
 
-def test_responses_without_scores_get_them(tasks: Path, assay_command: Assay, no_model: Any) -> None:
+def test_responses_of_predict_only_are_scored(tasks: Path, assay_command: Assay, no_model: Any) -> None:
     write_own(tasks, LENIENT)
     assay_command(*RUN, "--predict_only")
     no_model()
@@ -135,7 +133,7 @@ def test_responses_without_scores_get_them(tasks: Path, assay_command: Assay, no
     assert estimates(called) == {("one", "none", "right"): (None, 1.0, 0)}
 
 
-def test_what_failed_stays_failed_and_is_counted(
+def test_failed_requests_are_counted(
     tasks: Path, assay_command: Assay, scripted: ScriptedModel, monkeypatch: pytest.MonkeyPatch, no_model: Any
 ) -> None:
     failure = Failure(request_id="", kind="timeout", message="too slow")
@@ -147,7 +145,7 @@ def test_what_failed_stays_failed_and_is_counted(
     assert (row["scored"], row["failed"], row["now"]) == (5, 1, 1.0)
 
 
-def test_answers_to_other_prompts_are_not_scored(tasks: Path, assay_command: Assay, no_model: Any) -> None:
+def test_responses_to_other_prompts_are_not_scored(tasks: Path, assay_command: Assay, no_model: Any) -> None:
     write_task(tasks, "one")
     assay_command(*RUN)
     no_model()
@@ -167,7 +165,7 @@ def test_answers_to_other_prompts_are_not_scored(tasks: Path, assay_command: Ass
         (["--metric", "exact_macth"], "did you mean `exact_match`"),
     ],
 )
-def test_names_nobody_knows_are_refused(
+def test_unknown_names_are_rejected(
     tasks: Path, assay_command: Assay, arguments: list[str], message: str
 ) -> None:
     write_task(tasks, "one")
@@ -177,7 +175,7 @@ def test_names_nobody_knows_are_refused(
     assert message in called.err
 
 
-def test_the_last_scoring_is_exported_unless_another_is_named(tasks: Path, assay_command: Assay) -> None:
+def test_latest_scoring_is_exported_by_default(tasks: Path, assay_command: Assay) -> None:
     write_own(tasks, EXACT)
     assay_command(*RUN)
     write_own(tasks, LENIENT)
@@ -198,7 +196,7 @@ def test_the_last_scoring_is_exported_unless_another_is_named(tasks: Path, assay
 # --- verify --------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_nothing_happened_to_is_sound(tasks: Path, assay_command: Assay) -> None:
+def test_unchanged_run_has_no_drift(tasks: Path, assay_command: Assay) -> None:
     write_task(tasks, "one", num_fewshot=2)
     assay_command(*RUN)
     called = assay_command("verify", "latest")
@@ -223,7 +221,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("kind", "change"), CHANGES.items(), ids=CHANGES)
-def test_what_drifted_is_named_counted_and_shown(
+def test_drift_is_reported_with_examples(
     tasks: Path, assay_command: Assay, kind: str, change: tuple[dict[str, Any], str]
 ) -> None:
     write_task(tasks, "one")
@@ -258,7 +256,7 @@ def test_the_first_differences_are_shown(tasks: Path, assay_command: Assay) -> N
     assert example["now"].endswith("Reply:")
 
 
-def test_documents_that_came_or_went_are_counted(tasks: Path, assay_command: Assay) -> None:
+def test_added_and_removed_documents_are_counted(tasks: Path, assay_command: Assay) -> None:
     write_task(tasks, "one")
     assay_command(*RUN)
     write_task(tasks, "one", ROWS[:4])
@@ -267,7 +265,7 @@ def test_documents_that_came_or_went_are_counted(tasks: Path, assay_command: Ass
     assert "documents are new" in assay_command("verify", "latest").out
 
 
-def test_another_model_under_the_same_name_is_noticed(
+def test_changed_model_identity_is_reported(
     tasks: Path, assay_command: Assay, scripted: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_task(tasks, "one")
@@ -282,7 +280,7 @@ def test_another_model_under_the_same_name_is_noticed(
     assert "template: the model's `template_sha256`: nothing before, new now" in called.out
 
 
-def test_a_model_that_is_not_there_leaves_the_rest_checked(
+def test_missing_model_package_skips_only_the_model(
     tasks: Path, assay_command: Assay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_task(tasks, "one")

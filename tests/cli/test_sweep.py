@@ -27,14 +27,14 @@ def sweep(workspace: Path) -> str:
     return "mine.yaml"
 
 
-def test_a_dry_run_counts_and_starts_nothing(assay_command: Assay, sweep: str) -> None:
+def test_dry_run_prints_counts_and_starts_no_run(assay_command: Assay, sweep: str) -> None:
     called = assay_command("sweep", sweep, "--dry_run")
     assert called.code == 0, called.err
     assert "4 of 4 runs remaining: 12 documents, at most 12 requests" in called.out
     assert not Path("assay-runs").exists()
 
 
-def test_a_dry_run_says_what_it_would_cost(
+def test_dry_run_prints_the_cost(
     assay_command: Assay, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
@@ -54,7 +54,7 @@ def test_a_dry_run_says_what_it_would_cost(
         assert float(cost[2]) == pytest.approx(sum(row["estimate"]["cost_usd"][1] for row in rows), abs=0.01)
 
 
-def test_a_sweep_runs_everything_once_and_shows_one_table(assay_command: Assay, sweep: str) -> None:
+def test_sweep_executes_each_run_once_and_prints_a_table(assay_command: Assay, sweep: str) -> None:
     called = assay_command("sweep", sweep, "--json", "-o", "results", "--no_report")
     assert called.code == 0, called.err
     runs = json.loads(called.out)["runs"]
@@ -78,7 +78,9 @@ def test_a_sweep_runs_everything_once_and_shows_one_table(assay_command: Assay, 
     assert len(logs) == 4 and "already finished" in Path("results/mine-logs", logs[0]).read_text()
 
 
-def test_problems_of_all_runs_are_said_before_the_first_starts(assay_command: Assay, workspace: Path) -> None:
+def test_problems_of_all_runs_are_reported_before_the_first_run(
+    assay_command: Assay, workspace: Path
+) -> None:
     (workspace / "bad.yaml").write_text("models: [embedded, embeded]\ntasks: [quickstart_addition, nosuch]\n")
     called = assay_command("sweep", "bad.yaml")
     assert called.code == 2
@@ -86,7 +88,7 @@ def test_problems_of_all_runs_are_said_before_the_first_starts(assay_command: As
     assert not Path("assay-runs").exists()
 
 
-def test_a_run_that_fails_stops_no_other(assay_command: Assay, workspace: Path) -> None:
+def test_failed_run_does_not_stop_the_others(assay_command: Assay, workspace: Path) -> None:
     (workspace / "broken.py").write_text("def wrong(document, results):\n    raise ValueError('broken')\n")
     rows = "\n".join(json.dumps({"q": f"{n} + 1 =", "a": str(n + 1)}) for n in range(3))
     (workspace / "rows.jsonl").write_text(rows)
@@ -108,7 +110,7 @@ def test_a_run_that_fails_stops_no_other(assay_command: Assay, workspace: Path) 
     ]
 
 
-def test_a_sweep_that_is_stopped_goes_on_when_repeated(workspace: Path, sweep: str) -> None:
+def test_interrupted_sweep_continues_when_repeated(workspace: Path, sweep: str) -> None:
     command = [
         sys.executable,
         "-m",

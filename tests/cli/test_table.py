@@ -1,4 +1,4 @@
-"""`assay table` prints, writes, and refuses what it does not know."""
+"""`assay table`: output and invalid arguments."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_a_table_is_printed_or_written(folder: Path, capsys: pytest.CaptureFixtu
         (["-o", "."], "is a folder"),
     ],
 )
-def test_a_mistake_is_explained(
+def test_user_error_has_what_where_and_hint(
     folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     assert run_command_line(["table", "first", *words]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_a_run_that_is_not_there_is_a_mistake(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_run_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["table", "third"]) == 2
     assert "`third`" in capsys.readouterr().err

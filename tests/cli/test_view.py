@@ -1,4 +1,4 @@
-"""`assay view` where it cannot be opened: a clear word and exit code 2."""
+"""`assay view`: errors and exit code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assay.core.installation import format_install_command
 from assay.viewer.web import server
 
 
-def test_a_port_that_is_taken_is_said(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_port_in_use_is_an_error(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("uvicorn")
     with socket.socket() as taken:
         taken.bind((server.HOST, 0))
@@ -23,13 +23,13 @@ def test_a_port_that_is_taken_is_said(workspace: Path, capsys: pytest.CaptureFix
     assert f"cannot use port {port}" in said and "--port" in said
 
 
-def test_a_run_that_is_not_there_is_said(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_run_is_reported(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("uvicorn")
     assert run_command_line(["view", "--no_browser", "nothing-like-it"]) == 2
     assert "there are no runs" in capsys.readouterr().err
 
 
-def test_a_missing_extra_is_named(
+def test_missing_extra_is_reported(
     workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(server, "find_spec", lambda name: None)

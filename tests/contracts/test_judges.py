@@ -30,13 +30,13 @@ def test_built_in_kind_satisfies_the_contract(kind: str) -> None:
 
 
 class AcceptsAnyReply(BinaryJudge):
-    def rule(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
+    def parse_replies(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
         return JudgeVerdict(label="correct", value=float("1" in replies[0]))
 
 
 class TruncatesResponse(BinaryJudge):
-    def prompts(self, case: JudgeInput) -> Sequence[str]:
-        return [f"Is it right? {case.response[:5]}"]
+    def build_prompts(self, judge_input: JudgeInput) -> Sequence[str]:
+        return [f"Is it right? {judge_input.response[:5]}"]
 
 
 class DeclaresMissingParts(BinaryJudge):

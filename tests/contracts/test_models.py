@@ -1,4 +1,4 @@
-"""The contract of the `Model` port, over every adapter; and that each promise is noticed when it is broken."""
+"""Contract of models: every adapter satisfies it, and violations are detected."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def recorded_replay() -> ReplayModel:
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
-def test_every_adapter_keeps_the_contract(check: Callable[..., None], adapter: str) -> None:
+def test_every_adapter_satisfies_the_contract(check: Callable[..., None], adapter: str) -> None:
     missing = [package for package in NEEDED.get(adapter, "").split() if find_spec(package) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)} (assay[{adapter.partition(' ')[0].strip(',')}])")
@@ -125,13 +125,13 @@ def test_every_adapter_keeps_the_contract(check: Callable[..., None], adapter: s
     check(ADAPTERS[adapter])
 
 
-class SlowToMake(ScriptedModel):
+class SlowConstructor(ScriptedModel):
     def __init__(self) -> None:
         super().__init__()
         time.sleep(0.12)
 
 
-class Nameless(ScriptedModel):
+class WithoutName(ScriptedModel):
     name = ""
 
 
@@ -147,19 +147,19 @@ class WithAnEmptyWindow(ScriptedModel):
     traits = Traits(abilities=frozenset({"generate"}), window=0)
 
 
-class NeverTheSameIdentity(ScriptedModel):
+class WithChangingIdentity(ScriptedModel):
     count = itertools.count()
 
     async def identify(self) -> dict[str, str]:
         return {"name": str(next(self.count))}
 
 
-class WithNumbersInItsIdentity(ScriptedModel):
+class WithNumbersInIdentity(ScriptedModel):
     async def identify(self) -> dict[str, Any]:
         return {"parameters": 7}
 
 
-class Answering(ScriptedModel):
+class AnsweringModel(ScriptedModel):
     """Answers as the outcomes of `change` say."""
 
     def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
@@ -171,32 +171,32 @@ class Answering(ScriptedModel):
             yield outcome
 
 
-class LosesOne(Answering):
+class DropsOneOutcome(AnsweringModel):
     def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
         return outcomes[:-1] if len(window) > 1 else outcomes
 
 
-class AnswersTwice(Answering):
+class AnswersTwice(AnsweringModel):
     def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
         return outcomes + outcomes[:1]
 
 
-class AnswersToStrangers(Answering):
+class AnswersUnknownRequests(AnsweringModel):
     def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
         return [*outcomes[1:], Response(request_id="nobody", value="yes")]
 
 
-class GivesPlainNumbers(Answering):
+class ReturnsNumbers(AnsweringModel):
     def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
         return [Response(request_id=outcome.request_id, value=-1.0) for outcome in outcomes]  # type: ignore[arg-type]
 
 
-class GivesProbabilities(ScriptedModel):
+class ReturnsProbabilities(ScriptedModel):
     def choose_answer(self, request: Request) -> Any:
         return "yes" if isinstance(request, Generate) else LogProbability(0.5)
 
 
-class GivesNotANumber(ScriptedModel):
+class ReturnsNan(ScriptedModel):
     def choose_answer(self, request: Request) -> Any:
         return "yes" if isinstance(request, Generate) else LogProbability(float("nan"))
 
@@ -206,14 +206,14 @@ class KeepsTheStopString(ScriptedModel):
         return "yes\n" if isinstance(request, Generate) else LogProbability(-1.0)
 
 
-class NeverTheSameAnswer(ScriptedModel):
+class WithChangingAnswers(ScriptedModel):
     count = itertools.count()
 
     def choose_answer(self, request: Request) -> Any:
         return str(next(self.count)) if isinstance(request, Generate) else LogProbability(-1.0)
 
 
-class CountsItsCompany(Answering):
+class DependsOnWindowSize(AnsweringModel):
     def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
         return [
             Response(request_id=outcome.request_id, value=str(len(window)))
@@ -222,12 +222,12 @@ class CountsItsCompany(Answering):
         ]
 
 
-class CountsItsPlace(Answering):
+class DependsOnPosition(AnsweringModel):
     def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
         return [Response(request_id=outcome.request_id, value=str(at)) for at, outcome in enumerate(outcomes)]
 
 
-class BreaksOnNothing(ScriptedModel):
+class FailsOnEmptyWindow(ScriptedModel):
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         yield Response(request_id=window[0].id, value="yes")
 
@@ -237,7 +237,7 @@ class VariesGreedyRepeats(ScriptedModel):
         return str(request.repeat) if isinstance(request, Generate) else LogProbability(-1.0)
 
 
-class RaisesWhereItCannot(ScriptedModel):
+class RaisesOnUnsupportedRequests(ScriptedModel):
     def __init__(self) -> None:
         super().__init__(abilities=frozenset({"generate"}))
 
@@ -247,7 +247,7 @@ class RaisesWhereItCannot(ScriptedModel):
         return "yes"
 
 
-class PretendsItCan(ScriptedModel):
+class AnswersUnsupportedRequests(ScriptedModel):
     def __init__(self) -> None:
         super().__init__(abilities=frozenset({"generate"}))
 
@@ -255,57 +255,57 @@ class PretendsItCan(ScriptedModel):
         return "yes" if isinstance(request, Generate) else LogProbability(-1.0)
 
 
-class ClosesOnce(ScriptedModel):
+class FailsOnSecondClose(ScriptedModel):
     async def close(self) -> None:
         if not self.opened:
             raise RuntimeError("it is not open")
         self.opened -= 1
 
 
-class PromisesTokens(ScriptedModel):
+class WithoutGiveTokens(ScriptedModel):
     traits = Traits(abilities=frozenset({"generate"}), tokens=True)
 
 
-class ForgetsItsTokens(PromisesTokens):
+class WithoutTokens(WithoutGiveTokens):
     def give_tokens(self) -> None:
         pass
 
 
-class TellsOtherTokens(ForgetsItsTokens, Answering):
+class WithWrongTokens(WithoutTokens, AnsweringModel):
     def change(self, window: Sequence[Request], outcomes: list[Outcome]) -> list[Outcome]:
         other = Tokens(("nothing", " of", " the", " kind"), (-1.0,) * 4)
         return [replace(one, tokens=other) if isinstance(one, Response) else one for one in outcomes]
 
 
 BROKEN = [
-    ("constructor_does_no_work", SlowToMake, "move the work to `open`"),
-    ("traits_are_known_before_open", Nameless, "`name` must be a string"),
+    ("constructor_does_no_work", SlowConstructor, "move the work to `open`"),
+    ("traits_are_known_before_open", WithoutName, "`name` must be a string"),
     ("traits_are_known_before_open", WithoutAbilities, "must have one of the abilities"),
     ("traits_are_known_before_open", WithAnUnknownAbility, "smell"),
     ("traits_are_known_before_open", WithAnEmptyWindow, "at least 1"),
     ("traits_are_known_before_open", object, "lacks a method"),
-    ("identity_is_known_before_open", NeverTheSameIdentity, "then"),
-    ("identity_is_known_before_open", WithNumbersInItsIdentity, "must return strings"),
-    ("every_request_gets_one_outcome", LosesOne, "have no outcome"),
+    ("identity_is_known_before_open", WithChangingIdentity, "then"),
+    ("identity_is_known_before_open", WithNumbersInIdentity, "must return strings"),
+    ("every_request_gets_one_outcome", DropsOneOutcome, "have no outcome"),
     ("every_request_gets_one_outcome", AnswersTwice, "two outcomes"),
-    ("every_request_gets_one_outcome", AnswersToStrangers, "unknown `request_id`"),
-    ("every_request_gets_one_outcome", GivesPlainNumbers, "must be a string"),
-    ("every_request_gets_one_outcome", GivesProbabilities, "not a log probability"),
-    ("every_request_gets_one_outcome", GivesNotANumber, "not a log probability"),
+    ("every_request_gets_one_outcome", AnswersUnknownRequests, "unknown `request_id`"),
+    ("every_request_gets_one_outcome", ReturnsNumbers, "must be a string"),
+    ("every_request_gets_one_outcome", ReturnsProbabilities, "not a log probability"),
+    ("every_request_gets_one_outcome", ReturnsNan, "not a log probability"),
     ("every_request_gets_one_outcome", KeepsTheStopString, "stop string"),
-    ("greedy_answers_are_reproducible", NeverTheSameAnswer, "a repeated request"),
-    ("answers_do_not_depend_on_the_window", CountsItsPlace, "another order of requests"),
-    ("answers_do_not_depend_on_the_window", CountsItsCompany, "a single request"),
+    ("greedy_answers_are_reproducible", WithChangingAnswers, "a repeated request"),
+    ("answers_do_not_depend_on_the_window", DependsOnPosition, "another order of requests"),
+    ("answers_do_not_depend_on_the_window", DependsOnWindowSize, "a single request"),
     ("repeats_differ_only_with_sampling", VariesGreedyRepeats, "greedy repeats differ"),
-    ("unsupported_requests_fail", PretendsItCan, "must give a `Failure`"),
-    ("tokens_match_the_answer", PromisesTokens, "a method `give_tokens`"),
-    ("tokens_match_the_answer", ForgetsItsTokens, "has no tokens"),
-    ("tokens_match_the_answer", TellsOtherTokens, "form 'nothing of the kind'"),
+    ("unsupported_requests_fail", AnswersUnsupportedRequests, "must give a `Failure`"),
+    ("tokens_match_the_answer", WithoutGiveTokens, "a method `give_tokens`"),
+    ("tokens_match_the_answer", WithoutTokens, "has no tokens"),
+    ("tokens_match_the_answer", WithWrongTokens, "form 'nothing of the kind'"),
 ]
 RAISING = [
-    ("empty_window_gives_no_outcomes", BreaksOnNothing, IndexError),
-    ("unsupported_requests_fail", RaisesWhereItCannot, TypeError),
-    ("close_may_be_called_twice", ClosesOnce, RuntimeError),
+    ("empty_window_gives_no_outcomes", FailsOnEmptyWindow, IndexError),
+    ("unsupported_requests_fail", RaisesOnUnsupportedRequests, TypeError),
+    ("close_may_be_called_twice", FailsOnSecondClose, RuntimeError),
 ]
 CHECKS = {check.__name__: check for check in MODEL_CHECKS}
 

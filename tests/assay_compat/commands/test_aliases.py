@@ -1,4 +1,4 @@
-"""The distribution in `aliases/`, as somebody uses it who never heard of Assay."""
+"""The distribution in `aliases/`, installed and used like lm-eval and lmms-eval."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_new_task_runs_with_the_command_of_the_guide(workspace: Path, source: 
     assert re.search(r"my_task .*accuracy .* 3 +0 +0", done.stdout), done.stdout
 
 
-def test_the_functions_have_their_names(workspace: Path) -> None:
+def test_functions_have_upstream_names(workspace: Path) -> None:
     script = (
         "import json, lm_eval\n"
         "from lm_eval.tasks import TaskManager\n"
@@ -116,13 +116,13 @@ def test_the_functions_have_their_names(workspace: Path) -> None:
     assert json.loads(done.stdout) == [1.0, 1.0]
 
 
-def test_a_mistake_is_said_as_assay_says_it(workspace: Path) -> None:
+def test_user_error_has_assay_format(workspace: Path) -> None:
     done = run(workspace, "lm_eval", "--modle", "embedded")
     assert done.returncode == 2
     assert "error: unrecognized arguments: --modle embedded" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_helpers_that_import_lm_eval_still_find_what_they_need(workspace: Path) -> None:
+def test_helpers_can_import_lm_eval_with_aliases(workspace: Path) -> None:
     folder = workspace / "tasks"
     folder.mkdir()
     (folder / "own.py").write_text(

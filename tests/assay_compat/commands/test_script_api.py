@@ -53,7 +53,7 @@ def test_the_results_have_the_keys_scripts_read(workspace: Path) -> None:
     )
 
 
-def test_an_object_with_their_methods_is_a_model(workspace: Path) -> None:
+def test_object_with_lm_eval_methods_is_a_model(workspace: Path) -> None:
     write_task(workspace / "tasks", "sums", ROWS)
     model = Adder()
     results = simple_evaluate(
@@ -74,7 +74,7 @@ def test_two_objects_never_share_answers(workspace: Path) -> None:
     assert [len(model.asked) for model in models] == [4, 4]
 
 
-def test_likelihoods_come_from_their_method(workspace: Path) -> None:
+def test_likelihood_requests_call_loglikelihood(workspace: Path) -> None:
     task = write_task(
         workspace, "picks", [{"q": "Which?", "gold": 1}], output_type="multiple_choice", doc_to_text="{{q}}",
         doc_to_choice=["long one", "b"], doc_to_target="gold", metric_list=[{"metric": "acc"}], generation_kwargs=None,
@@ -91,7 +91,7 @@ def test_likelihoods_come_from_their_method(workspace: Path) -> None:
         ({"model": object(), "tasks": ["x"]}, "object is not a model"),
     ],
 )
-def test_what_cannot_be_is_said(workspace: Path, arguments: dict[str, Any], what: str) -> None:
+def test_invalid_arguments_are_reported(workspace: Path, arguments: dict[str, Any], what: str) -> None:
     with pytest.raises(InvalidOption, match=what):
         simple_evaluate(**arguments)
 

@@ -37,7 +37,7 @@ from assay_compat.commands import lm_eval, lmms_eval
         ("--help", "run --help"),
     ],
 )
-def test_a_command_of_lm_eval_is_one_of_assay(given: str, words: str) -> None:
+def test_lm_eval_command_is_translated(given: str, words: str) -> None:
     assert " ".join(lm_eval.translate_command(given.split()).arguments) == words
 
 
@@ -57,11 +57,11 @@ def test_a_command_of_lm_eval_is_one_of_assay(given: str, words: str) -> None:
         ("version", "--version"),
     ],
 )
-def test_a_command_of_lmms_eval_is_one_of_assay(workspace: Path, given: str, words: str) -> None:
+def test_lmms_eval_command_is_translated(workspace: Path, given: str, words: str) -> None:
     assert " ".join(lmms_eval.translate_command(given.split()).arguments) == words
 
 
-def test_flags_without_a_meaning_are_taken_and_said() -> None:
+def test_ignored_flags_give_a_note() -> None:
     translated = lm_eval.translate_command(
         "-M x -t a --cache_requests true --check_integrity --write_out".split()
     )
@@ -74,25 +74,25 @@ def test_flags_without_a_meaning_are_taken_and_said() -> None:
 
 
 @pytest.mark.parametrize("given", ["--modle x", "--tasks a --limit", "stray"])
-def test_what_nobody_knows_is_refused(given: str) -> None:
+def test_unknown_flag_is_rejected(given: str) -> None:
     with pytest.raises(InvalidOption):
         lm_eval.translate_command(given.split())
 
 
 @pytest.mark.parametrize("given", ["serve", "--model x --tasks a --frobnicate"])
-def test_what_is_not_offered_is_refused(given: str) -> None:
+def test_unsupported_command_is_rejected(given: str) -> None:
     with pytest.raises(InvalidOption):
         lmms_eval.translate_command(given.split())
 
 
-def test_a_model_in_the_config_file_is_the_model(workspace: Path) -> None:
+def test_model_of_the_config_file_is_used(workspace: Path) -> None:
     (workspace / "a.yaml").write_text("model: dummy\n")
     (workspace / "b.yaml").write_text("limit: 3\n")
     assert lm_eval.translate_command(["--config", "a.yaml"]).arguments == ["run", "--config", "a.yaml"]
     assert lm_eval.translate_command(["--config", "b.yaml"]).arguments[-2:] == ["--model", "hf"]
 
 
-def test_every_flag_that_is_the_same_exists_here() -> None:
+def test_every_translated_flag_exists() -> None:
     known = {f"--{name}" for name, _, _ in list_options()} | {"--config", "--verbosity"}
     for flag in (*lm_eval.FLAGS, *lmms_eval.FLAGS):
         value: object = [] if flag.kind == "many" else "0" if flag.kind == "one" else True

@@ -1,4 +1,4 @@
-"""Foreign names in helper files: `lm_eval.*` without lm_eval, and what third packages lack."""
+"""Import shims for helper files: `lm_eval.*` and `lmms_eval.*` without the packages, `evaluate`, `transformers`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def helper(folder: Path, code: str, name: str = "utils.py") -> Path:
     return folder / name
 
 
-def test_the_names_published_tasks_import_are_there(tmp_path: Path) -> None:
+def test_imports_of_published_lm_eval_tasks_work(tmp_path: Path) -> None:
     module = load_module(
         helper(
             tmp_path,
@@ -80,7 +80,7 @@ def test_the_names_published_tasks_import_are_there(tmp_path: Path) -> None:
     assert (instance.task_name, instance.doc_id, instance.repeats, instance.args) == ("task", 3, 1, ("a", {}))
 
 
-def test_the_names_tasks_of_lmms_eval_import_are_there(tmp_path: Path) -> None:
+def test_imports_of_lmms_eval_tasks_work(tmp_path: Path) -> None:
     module = load_module(
         helper(
             tmp_path,
@@ -115,7 +115,7 @@ def test_the_names_tasks_of_lmms_eval_import_are_there(tmp_path: Path) -> None:
     assert (instance.task_name, instance.doc_id, instance.args) == ("t", 3, ("a",))
 
 
-def test_an_extended_filter_offers_its_searches_to_derived_classes(tmp_path: Path) -> None:
+def test_extended_filter_methods_are_available_to_subclasses(tmp_path: Path) -> None:
     module = load_module(
         helper(
             tmp_path,
@@ -147,7 +147,7 @@ def restored_registries() -> Iterator[None]:
         vars(registry).update(state)
 
 
-def test_what_helpers_register_is_found_by_name(tmp_path: Path, restored_registries: None) -> None:
+def test_registered_components_are_found_by_name(tmp_path: Path, restored_registries: None) -> None:
     load_module(
         helper(
             tmp_path,
@@ -185,7 +185,7 @@ def test_a_task_tree_is_importable_under_its_own_name(tmp_path: Path) -> None:
     assert (module.__name__, module.NUMBER, module.WORD) == ("lm_eval.tasks.b.utils", 5, "near")
 
 
-def test_a_reference_by_full_name_finds_the_tree_its_file_lies_in(tmp_path: Path) -> None:
+def test_full_module_name_finds_its_task_tree(tmp_path: Path) -> None:
     tree = tmp_path / "lmms_eval" / "tasks"
     helper(tree / "far", "def question(doc): return 'far'\n", "asking.py")
     (tree / "near").mkdir()
@@ -193,13 +193,13 @@ def test_a_reference_by_full_name_finds_the_tree_its_file_lies_in(tmp_path: Path
     assert function({}) == "far"
 
 
-def test_what_nobody_has_is_a_missing_package(tmp_path: Path) -> None:
+def test_unknown_import_is_a_missing_package(tmp_path: Path) -> None:
     helper(tmp_path, "from lm_eval.models.huggingface import HFLM\n\ndef question(doc): ...\n")
     with pytest.raises(MissingPackage, match="lm_eval"):
         HelperFunction("utils.question", tmp_path, "t.yaml:1").load()
 
 
-def test_a_name_its_harness_does_not_have_is_named(tmp_path: Path) -> None:
+def test_unknown_harness_module_is_reported(tmp_path: Path) -> None:
     helper(tmp_path, "from lmms_eval.azure_openai_compat import build_client\n\ndef question(doc): ...\n")
     with pytest.raises(
         MissingPackage, match=r"for `lmms_eval\.azure_openai_compat`, needs the package `lmms_eval`"
@@ -210,7 +210,7 @@ def test_a_name_its_harness_does_not_have_is_named(tmp_path: Path) -> None:
 # --- evaluate ---------------------------------------------------------------------------------------
 
 
-def test_evaluate_serves_what_assay_has_and_leaves_the_rest_to_the_package() -> None:
+def test_evaluate_load_uses_assay_metrics_first() -> None:
     module = ModuleType("evaluate")
     module.load = lambda *given, **more: ("real", given, more)  # type: ignore[attr-defined]
     patch_evaluate(module)
@@ -224,7 +224,7 @@ def test_evaluate_serves_what_assay_has_and_leaves_the_rest_to_the_package() -> 
 
 
 @pytest.mark.usefixtures("without")
-def test_evaluate_is_there_without_the_package() -> None:
+def test_evaluate_shim_without_the_package() -> None:
     evaluate = importlib.import_module("evaluate")
     assert evaluate.load("wer", module_type="metric").compute(predictions=["a"], references=["b"]) == 1.0
     with pytest.raises(ModuleNotFoundError, match="`mine` is not served"):
@@ -245,7 +245,7 @@ def best(wanted, given):
 
 
 @pytest.mark.usefixtures("without")
-def test_squad_functions_without_transformers_which_still_looks_missing(tmp_path: Path) -> None:
+def test_squad_functions_without_transformers(tmp_path: Path) -> None:
     module = load_module(helper(tmp_path, SQUAD))
     assert module.best("the cat", "cat") == (1.0, 1)
     with pytest.raises(ModuleNotFoundError):
@@ -253,7 +253,7 @@ def test_squad_functions_without_transformers_which_still_looks_missing(tmp_path
 
 
 @pytest.mark.usefixtures("without")
-def test_another_name_of_transformers_is_missed_as_such(tmp_path: Path) -> None:
+def test_other_names_of_transformers_are_missing(tmp_path: Path) -> None:
     helper(tmp_path, SQUAD + "\nfrom transformers import AutoTokenizer\n")
     with pytest.raises(MissingPackage, match="transformers"):
         HelperFunction("utils.best", tmp_path, "t.yaml:1").load()
@@ -265,14 +265,14 @@ def test_squad_functions_with_transformers(tmp_path: Path) -> None:
     assert importlib.import_module("transformers").__file__
 
 
-def test_a_helper_that_does_not_ask_gets_no_stand_in(tmp_path: Path) -> None:
+def test_shim_is_loaded_only_for_helpers_that_use_it(tmp_path: Path) -> None:
     finder = ThirdPartyFinder(tmp_path)
     with finder.loading(helper(tmp_path, "import json\n")):
         assert finder.find_spec("transformers") is None
     assert finder.find_spec("json") is None
 
 
-def test_nothing_foreign_is_imported_with_assay() -> None:
+def test_import_of_assay_loads_no_shims() -> None:
     code = "import assay, sys; print([name for name in sys.modules if name.startswith(('lm_eval', 'assay_compat', 'evaluate'))])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"

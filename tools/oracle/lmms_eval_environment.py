@@ -35,6 +35,7 @@ class RecordingEnvironment:
         self._cwd = Path.cwd()
         self._stubs = _StubFinder()
         os.environ |= {
+            "HOME": "/root",  # of the recording machine: some requests contain paths below it
             "HF_HOME": str(self.home),
             "OPENAI_API_KEY": "dummy",
             "Deepseek_API": "dummy",  # newer clients refuse an empty key

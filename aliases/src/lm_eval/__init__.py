@@ -1,4 +1,4 @@
-"""The name `lm_eval`, carried out by Assay."""
+"""The package name `lm_eval`, implemented by Assay."""
 
 from assay_compat.commands.script_api import simple_evaluate
 

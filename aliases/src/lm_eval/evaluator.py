@@ -1,4 +1,4 @@
-"""`lm_eval.evaluator`: where scripts import `simple_evaluate` from."""
+"""`lm_eval.evaluator`: the import location of `simple_evaluate`."""
 
 from assay_compat.commands.script_api import simple_evaluate
 

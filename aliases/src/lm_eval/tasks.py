@@ -1,4 +1,4 @@
-"""`lm_eval.tasks`: where scripts import `TaskManager` from. A file, not a folder: folders of that name hold tasks."""
+"""`lm_eval.tasks`: the import location of `TaskManager`. A file, because a folder of this name would contain tasks."""
 
 from assay_compat.commands.script_api import TaskManager
 

@@ -1,4 +1,4 @@
-"""The name `lmms_eval`, carried out by Assay."""
+"""The package name `lmms_eval`, implemented by Assay."""
 
 from assay_compat.commands.script_api import simple_evaluate
 

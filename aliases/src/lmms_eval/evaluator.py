@@ -1,4 +1,4 @@
-"""`lmms_eval.evaluator`: where scripts import `simple_evaluate` from."""
+"""`lmms_eval.evaluator`: the import location of `simple_evaluate`."""
 
 from assay_compat.commands.script_api import simple_evaluate
 

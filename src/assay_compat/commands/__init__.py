@@ -1,1 +1,1 @@
-"""Command lines and functions of the other harnesses, carried out by Assay. The distribution in `aliases/` gives them their names."""
+"""Commands and Python API of lm-eval and lmms-eval, run by Assay. The distribution in `aliases/` installs their names."""

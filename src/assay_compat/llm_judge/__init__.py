@@ -1,1 +1,1 @@
-"""Helpers that judge by themselves, as `lmms_eval.llm_judge` lets them, over Assay's machinery."""
+"""Implementation of `lmms_eval.llm_judge`, which lets task helpers call a judge."""

@@ -1,1 +1,1 @@
-"""Stand-ins for foreign packages. Loaded under the foreign names by `assay_compat.import_finders`."""
+"""Shims for other packages, loaded under their upstream names by `assay_compat.import_finders`."""

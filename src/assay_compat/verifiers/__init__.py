@@ -1,1 +1,1 @@
-"""Take the answer out, then say whether it is right: what `lmms_eval.verifiers` offers."""
+"""Implementation of `lmms_eval.verifiers`: extract an answer and verify it."""

@@ -1,4 +1,4 @@
-"""Shim for Hugging Face's `evaluate` where that package is not installed: `load` for the metrics Assay serves."""
+"""Shim for Hugging Face's `evaluate` if that package is not installed: `load` for the metrics that Assay implements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["load"]
 
 
 def load(path: str, config_name: str | None = None, *_: Any, **__: Any) -> Any:
-    """The metric of a name. What else the real function takes says where to download it, and does not matter here."""
+    """Return a metric by name. The other arguments of the real function configure the download and are ignored."""
     return _load(path, config_name)
 
 

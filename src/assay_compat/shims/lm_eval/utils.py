@@ -1,4 +1,4 @@
-"""Shim for `lm_eval.utils`: what task helpers take from it."""
+"""Shim for `lm_eval.utils`: functions that task helpers use."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _CLOSED_UP = (" n't", "n't"), (" )", ")"), ("( ", "("), ('" ', '"'), (' "', '"')
 
 
 def general_detokenize(string: str) -> str:
-    """Join what a tokenizer of the Penn Treebank kind took apart."""
+    """Join the tokens of a Penn Treebank tokenizer."""
     for apart, together in _CLOSED_UP:
         string = string.replace(apart, together)
     return re.sub(r" (['.,])", r"\1", string)
 
 
 def weighted_f1_score(items: Sequence[tuple[Any, Any]]) -> float:
-    """F1 over (gold, prediction) pairs, classes weighted by their share."""
+    """Return the F1 score over (gold, prediction) pairs, weighted by class frequency."""
     from sklearn.metrics import f1_score
 
     golds, predictions = zip(*items, strict=True)
@@ -30,7 +30,7 @@ def weighted_f1_score(items: Sequence[tuple[Any, Any]]) -> float:
 
 
 def handle_non_serializable(value: Any) -> Any:
-    """A JSON value for what is none."""
+    """Convert a value that JSON does not support."""
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return value.item()
     return list(value) if isinstance(value, set) else str(value)

@@ -1,4 +1,4 @@
-"""Shim for `lmms_eval.utils`: what task helpers take from it."""
+"""Shim for `lmms_eval.utils`: functions that task helpers use."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _UNSAFE = re.compile(r"[\"<>:/|\\?*\[\]]+")
 
 
 def resolve_cache_dir(cache_dir: str, base_dir: str | None = None) -> str:
-    """A folder with `~` and `$VARIABLES` filled in; a relative one below `base_dir`."""
+    """Expand `~` and `$VARIABLES` in a path; relative paths are below `base_dir`."""
     folder = Path(os.path.expandvars(cache_dir)).expanduser()
     return str(folder if base_dir is None else Path(base_dir) / folder)
 
 
 def sanitize_model_name(model_name: str, full_path: bool = False) -> str:
-    """A model's name as a file name: its last two parts, or all of them."""
+    """Return the name of a model as a file name: its last two parts, or all of them."""
     kept = model_name if full_path else "/".join(model_name.split("/")[-2:])
     return _UNSAFE.sub("__", kept)
 
 
 def handle_non_serializable(value: Any) -> Any:
-    """A JSON value for what is none."""
+    """Convert a value that JSON does not support."""
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return value.item()
     return list(value) if isinstance(value, set) else str(value)

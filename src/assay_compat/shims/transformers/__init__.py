@@ -1,4 +1,4 @@
-"""Shim for `transformers`, present only while a helper file is loaded that takes its SQuAD functions."""
+"""Shim for `transformers`, present only while a helper file that uses its SQuAD functions is loaded."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def _keep(registry: Registry[Any], name: str, item: Any) -> None:
 
 
 def register_filter(name: str) -> Callable[[T], T]:
-    """Decorator: a filter class under a name."""
+    """Register a filter class (decorator)."""
 
     def keep(item: T) -> T:
         _keep(FILTERS, name, item)
@@ -40,7 +40,7 @@ def register_filter(name: str) -> Callable[[T], T]:
 
 
 def register_aggregation(name: str) -> Callable[[T], T]:
-    """Decorator: an aggregation function under a name."""
+    """Register an aggregation function (decorator)."""
 
     def keep(item: T) -> T:
         _keep(AGGREGATIONS, name, item)
@@ -50,7 +50,7 @@ def register_aggregation(name: str) -> Callable[[T], T]:
 
 
 def register_metric(**details: Any) -> Callable[[T], T]:
-    """Decorator: a metric function with its aggregation and direction."""
+    """Register a metric function with its aggregation and direction (decorator)."""
 
     def keep(item: T) -> T:
         outputs = details.get("output_type", ())
@@ -68,7 +68,7 @@ def register_metric(**details: Any) -> Callable[[T], T]:
 
 
 def register_model(*names: str) -> Callable[[T], T]:
-    """Decorator: a model class under names."""
+    """Register a model class (decorator)."""
 
     def keep(item: T) -> T:
         for name in names:
@@ -79,15 +79,15 @@ def register_model(*names: str) -> Callable[[T], T]:
 
 
 def get_filter(name: str) -> Any:
-    """The filter class of a name; a class is itself."""
+    """Return a filter class by name; return a class unchanged."""
     return name if callable(name) else FILTERS.get(name)
 
 
 def get_metric(name: str, hf_evaluate_metric: bool = False) -> Any:
-    """The metric function of a name."""
+    """Return a metric function by name."""
     return METRICS.get(name).function
 
 
 def get_aggregation(name: str) -> Any:
-    """The aggregation function of a name."""
+    """Return an aggregation function by name."""
     return AGGREGATIONS.get(name)

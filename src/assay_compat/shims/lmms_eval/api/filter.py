@@ -1,4 +1,4 @@
-"""Shim for `lmms_eval.api.filter`: the class custom filters derive from."""
+"""Shim for `lmms_eval.api.filter`: the base class of custom filters."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class Filter:
         """Takes the arguments of the filter step."""
 
     def apply(self, resps: Any, docs: Any) -> Iterable[Any]:
-        """The responses as they are."""
+        """Return the responses unchanged."""
         return resps  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Shim for `lmms_eval.api.metrics`: what task helpers take from it."""
+"""Shim for `lmms_eval.api.metrics`: functions that task helpers use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["anls", "levenshtein_distance", "mean"]
 
 
 def levenshtein_distance(s1: Sequence[str], s2: Sequence[str]) -> int:
-    """The fewest edits that make one text the other."""
+    """Return the edit distance of two sequences."""
     return edit_distance(s1, s2)
 
 
 def anls(references: Sequence[str], predictions: Sequence[Any], thresh_hold: float = 0.5) -> dict[str, float]:
-    """The similarity to the best reference, under its name."""
+    """Return the similarity to the best reference as `{"anls": value}`."""
     return {"anls": _anls(references=references, predictions=predictions, thresh_hold=thresh_hold)}

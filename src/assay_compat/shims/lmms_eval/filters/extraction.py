@@ -1,4 +1,4 @@
-"""Shim for `lmms_eval.filters.extraction`: filters that task helpers derive their own from."""
+"""Shim for `lmms_eval.filters.extraction`: base classes for filters of task helpers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ExtendedRegexFilter", "Filter", "MultiChoiceRegexFilter", "RegexFilt
 
 
 class RegexFilter(Regex):
-    """The `regex` filter. A class derived from it may look across documents, so it is given all of them."""
+    """The `regex` filter. A subclass may compare documents, so it receives all of them."""
 
     per_document = False
 
@@ -46,7 +46,7 @@ class ExtendedRegexFilter(RegexFilter):
         self.regexes_to_ignore = regexes_to_ignore
 
     def filter_ignores(self, st: str) -> str:
-        """The text without what is to be ignored."""
+        """Remove the ignored parts of a text."""
         for pattern in self.regexes_to_ignore or ():
             st = re.sub(pattern, "", st)
         if self.ignore_case:
@@ -56,7 +56,7 @@ class ExtendedRegexFilter(RegexFilter):
     def find_match(
         self, regex: re.Pattern[str], resp: str, convert_dict: Mapping[str, str] | None = None
     ) -> Any:
-        """One match of a pattern, or what a table makes of it; an empty list where there is none."""
+        """Return one match of a pattern, mapped by `convert_dict`, or an empty list without a match."""
         matches = regex.findall(resp)
         if not matches:
             return matches

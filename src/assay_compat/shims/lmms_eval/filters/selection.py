@@ -1,4 +1,4 @@
-"""Shim for `lmms_eval.filters.selection`: filters that task helpers derive their own from."""
+"""Shim for `lmms_eval.filters.selection`: base classes for filters of task helpers."""
 
 from __future__ import annotations
 

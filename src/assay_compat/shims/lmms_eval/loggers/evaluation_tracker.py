@@ -1,4 +1,4 @@
-"""Shim for `lmms_eval.loggers.evaluation_tracker`: the name of a model among its arguments."""
+"""Shim for `lmms_eval.loggers.evaluation_tracker`: find the name of a model in its arguments."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NAMING = (
 
 
 class GeneralConfigTracker:
-    """Knows which of a model's arguments names it."""
+    """Finds the argument that names a model."""
 
     @staticmethod
     def _get_model_name(model_args: str) -> str:
-        """The value of the first naming argument that occurs in `a=1,b=2`; empty where none does."""
+        """Return the value of the first naming argument in `a=1,b=2`, or an empty string."""
         for key in _NAMING:
             if f"{key}=" in model_args:
                 return model_args.split(f"{key}=")[1].partition(",")[0]

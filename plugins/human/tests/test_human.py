@@ -1,4 +1,4 @@
-"""A person at the terminal, played by a script."""
+"""A person at the terminal, ask_scripted by a script."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from assay_plugin_human.terminal import Terminal
 
 
 class Script:
-    """A terminal at which somebody answers by a list, or by a function of what was last shown."""
+    """A terminal with scripted answers: a list, or a function of the text shown so far."""
 
     def __init__(self, *lines: str | None, by: Callable[[str], str | None] | None = None) -> None:
         self.lines = list(lines)
@@ -46,7 +46,7 @@ class Script:
         return "\n".join(self.seen)
 
 
-class Played(HumanModel):
+class ScriptedHuman(HumanModel):
     def __init__(self, script: Script) -> None:
         super().__init__(who="ada")
         self.script = script
@@ -55,8 +55,8 @@ class Played(HumanModel):
         return self.script
 
 
-def played(script: Script, *requests: Request) -> list[Outcome]:
-    return ask(Played(script), *requests)
+def ask_scripted(script: Script, *requests: Request) -> list[Outcome]:
+    return ask(ScriptedHuman(script), *requests)
 
 
 def generate(text: str = "Hi", document: int = 0, *parts: Part, **settings: Any) -> Generate:
@@ -80,32 +80,32 @@ def probabilities(outcomes: list[Outcome]) -> list[float]:
 
 def test_a_typed_line_is_the_answer_up_to_a_stop_string() -> None:
     script = Script("46 apples. Or so")
-    (outcome,) = played(script, generate("How many?", until=["."]))
+    (outcome,) = ask_scripted(script, generate("How many?", until=["."]))
     assert isinstance(outcome, Response) and outcome.value == "46 apples"
     assert "How many?" in script.text and "document 0" in script.text
 
 
 def test_a_backslash_continues_on_the_next_line() -> None:
-    (outcome,) = played(Script("def f():\\", "    return 1"), generate())
+    (outcome,) = ask_scripted(Script("def f():\\", "    return 1"), generate())
     assert isinstance(outcome, Response) and outcome.value == "def f():\n    return 1"
 
 
 @pytest.mark.parametrize("line", ["skip", " skip ", None])
 def test_a_skipped_question_is_a_failure(line: str | None) -> None:
-    (outcome,) = played(Script(line), generate())
+    (outcome,) = ask_scripted(Script(line), generate())
     assert isinstance(outcome, Failure) and outcome.kind == "skipped"
 
 
 def test_documents_are_asked_in_order() -> None:
     script = Script("zero", "one", "two")
     asked = [generate(f"question {number}", number) for number in (2, 0, 1)]
-    values = [outcome.value for outcome in played(script, *asked) if isinstance(outcome, Response)]
+    values = [outcome.value for outcome in ask_scripted(script, *asked) if isinstance(outcome, Response)]
     assert values == ["two", "zero", "one"]
 
 
 def test_choices_are_shown_together_and_a_number_is_nearly_certain() -> None:
     script = Script("2")
-    outcomes = played(script, *choices(0, ("Sky?", " red"), ("Sky?", " blue"), ("Sky?", " green")))
+    outcomes = ask_scripted(script, *choices(0, ("Sky?", " red"), ("Sky?", " blue"), ("Sky?", " green")))
     assert probabilities(outcomes) == [0.0, 1.0, 0.0]
     greedy = [
         outcome.value.greedy
@@ -118,7 +118,9 @@ def test_choices_are_shown_together_and_a_number_is_nearly_certain() -> None:
 
 
 def test_the_confidence_becomes_the_probability() -> None:
-    outcomes = played(Script("1 70%"), *choices(0, ("Sky?", " blue"), ("Sky?", " red"), ("Sky?", " green")))
+    outcomes = ask_scripted(
+        Script("1 70%"), *choices(0, ("Sky?", " blue"), ("Sky?", " red"), ("Sky?", " green"))
+    )
     assert probabilities(outcomes) == [0.7, 0.15, 0.15]
 
 
@@ -126,20 +128,20 @@ def test_the_confidence_becomes_the_probability() -> None:
 def test_an_invalid_line_is_asked_again(line: str) -> None:
     assert parse_choice(line, 3) is None
     script = Script(line, "3")
-    outcomes = played(script, *choices(0, ("Sky?", "a"), ("Sky?", "b"), ("Sky?", "c")))
+    outcomes = ask_scripted(script, *choices(0, ("Sky?", "a"), ("Sky?", "b"), ("Sky?", "c")))
     assert probabilities(outcomes) == [0.0, 0.0, 1.0]
     assert "type a number from 1 to 3" in script.text
 
 
 def test_skipping_skips_all_choices_of_a_document() -> None:
-    outcomes = played(Script("skip"), *choices(0, ("Sky?", "a"), ("Sky?", "b")))
+    outcomes = ask_scripted(Script("skip"), *choices(0, ("Sky?", "a"), ("Sky?", "b")))
     assert [isinstance(outcome, Failure) for outcome in outcomes] == [True, True]
 
 
 def test_prompts_with_one_continuation_are_numbered() -> None:
     script = Script("2")
     pairs = (("It rains in the house", " so we stay in."), ("It rains outside", " so we stay in."))
-    assert probabilities(played(script, *choices(0, *pairs))) == [0.0, 1.0]
+    assert probabilities(ask_scripted(script, *choices(0, *pairs))) == [0.0, 1.0]
     assert "Which of these continues with: so we stay in." in script.text
     assert "[2] It rains outside" in script.text
 
@@ -147,18 +149,20 @@ def test_prompts_with_one_continuation_are_numbered() -> None:
 def test_choices_without_a_question_are_not_asked() -> None:
     pairs = (("Sky?", "a"), ("Sky?", "b"), ("", "a"), ("", "b"))
     script = Script("1")
-    outcomes = played(script, *choices(0, *pairs))
+    outcomes = ask_scripted(script, *choices(0, *pairs))
     assert probabilities(outcomes) == [1.0, 0.0, 0.5, 0.5]
 
 
 def test_incomplete_choices_fail() -> None:
     asked = choices(0, ("Sky?", "a"), ("Sky?", "b"), ("Sky?", "c"))[1:]
-    outcomes = played(Script(), *asked)
+    outcomes = ask_scripted(Script(), *asked)
     assert all(isinstance(outcome, Failure) and "--refresh" in outcome.message for outcome in outcomes)
 
 
 def test_rolling_likelihoods_fail() -> None:
-    (outcome,) = played(Script(), RollingLikelihood(task="t", document=0, prompt=Prompt.of_text("Once.")))
+    (outcome,) = ask_scripted(
+        Script(), RollingLikelihood(task="t", document=0, prompt=Prompt.of_text("Once."))
+    )
     assert isinstance(outcome, Failure)
     assert "rolling" not in HumanModel().traits.abilities
 
@@ -167,7 +171,7 @@ def test_a_chat_shows_the_roles() -> None:
     said = (Message("system", (Text("Be brief."),)), Message("user", (Text("Sum?"),)))
     request = Generate(task="t", document=0, prompt=Prompt(said, chat=True), settings=Settings({}))
     script = Script("5")
-    played(script, request)
+    ask_scripted(script, request)
     assert "system: Be brief.\nuser: Sum?" in script.text
 
 
@@ -192,7 +196,7 @@ def test_media_are_saved_as_files_until_close(tmp_path: Path) -> None:
 
     clip.write_bytes(b"")
     script = Script(by=look)
-    (outcome,) = played(script, generate("What?", 0, *parts))
+    (outcome,) = ask_scripted(script, generate("What?", 0, *parts))
     assert isinstance(outcome, Response) and found == [True] * 4
     gone = [word.rstrip("]") for word in script.text.split() if word.endswith("red.png]")]
     assert not Path(gone[0]).exists()
@@ -202,7 +206,7 @@ def test_an_unreadable_image_fails_its_question() -> None:
     def load() -> Any:
         raise OSError("broken")
 
-    bad, good = played(Script("fine"), generate("a", 0, Image(digest="x", load=load)), generate("b", 1))
+    bad, good = ask_scripted(Script("fine"), generate("a", 0, Image(digest="x", load=load)), generate("b", 1))
     assert isinstance(bad, Failure) and bad.kind == "bad media"
     assert isinstance(good, Response)
 
@@ -216,11 +220,11 @@ def test_the_person_is_part_of_the_identity() -> None:
 def test_a_run_is_scored_and_resumed(workspace: Path) -> None:
     tasks = [str(write_task(workspace)), str(write_choices(workspace))]
     first = Script("2", "2", "2", "2", "1", "2", "3", "skip", "5", "6")
-    run = assay.run(model=Played(first), tasks=tasks)
+    run = assay.run(model=ScriptedHuman(first), tasks=tasks)
     assert run.journal.count_outcomes("sums") == {"scored": 5, "failed": 1}
     assert run.results["choices"]["acc,none"] == 0.5
     second = Script("4")
-    run = assay.run(model=Played(second), tasks=tasks)
+    run = assay.run(model=ScriptedHuman(second), tasks=tasks)
     assert run.journal.count_outcomes("sums") == {"scored": 6}
     assert run.results["sums"]["exact_match,none"] == 1.0
     assert second.text.count("──") and "document 3" in second.text and "document 2" not in second.text

@@ -17,8 +17,8 @@ from tests.making import write_choices, write_task
 COMMAND = [sys.executable, "-m", "assay", "run", "--model", "human", "--model_args", "who=ada", "--tasks"]
 
 
-class Sitting:
-    """A run in a terminal of its own, and somebody who types."""
+class TerminalSession:
+    """A run in a pseudo-terminal, with typed input."""
 
     def __init__(self, *arguments: str) -> None:
         self.process, self.terminal = pty.fork()
@@ -27,7 +27,7 @@ class Sitting:
         self.seen = ""
 
     def until(self, words: str, seconds: float = 60) -> None:
-        """Wait until something new has been shown."""
+        """Wait until new output contains these words."""
         ends = time.monotonic() + seconds
         shown = ""
         while words not in shown:
@@ -46,11 +46,11 @@ class Sitting:
         os.write(self.terminal, line.encode())
 
     def end(self) -> int:
-        """Read what is left; the exit code."""
+        """Read the remaining output; return the exit code."""
         while True:
             try:
                 data = os.read(self.terminal, 65_536)
-            except OSError:  # how Linux says that nobody is at the other side
+            except OSError:  # Linux raises it when the other side is closed
                 data = b""
             if not data:
                 break
@@ -67,7 +67,7 @@ def home(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # the child becomes another program at once
 def test_a_run_is_interrupted_and_resumed(workspace: Path) -> None:
     tasks = f"{write_choices(workspace, rows=1)},{write_task(workspace)}"
-    first = Sitting(tasks, "--limit", "3")
+    first = TerminalSession(tasks, "--limit", "3")
     first.until("which one?")
     assert "[1] no" in first.seen and "[2] yes" in first.seen
     first.type("2\n")
@@ -79,7 +79,7 @@ def test_a_run_is_interrupted_and_resumed(workspace: Path) -> None:
     os.kill(first.process, signal.SIGINT)
     assert first.end() == 130
 
-    again = Sitting(tasks, "--limit", "3")
+    again = TerminalSession(tasks, "--limit", "3")
     again.until("your answer")
     assert "document 1" in again.seen and "document 0" not in again.seen
     again.type("2\n")

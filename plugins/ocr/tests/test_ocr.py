@@ -32,7 +32,7 @@ def broken_load() -> Any:
 
 
 def draw_lines(*lines: str) -> Pictures.Image:
-    """Black letters on white."""
+    """Return an image with black text on white."""
     picture = Pictures.new("RGB", (420, 20 + 60 * len(lines)), "white")
     pen = ImageDraw.Draw(picture)
     for number, line in enumerate(lines):

@@ -1,4 +1,4 @@
-"""Real sounds to a real model: the speech that the package brings along is written down."""
+"""The real model transcribes the sample of its package."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A proxy that fails a share of the calls to a real server, in eight ways, and keeps the books.
 
-What it sends beside a fault looks like an answer wherever that is possible: whoever believes it has a wrong text.
+What it sends beside a fault looks like an answer where possible, so that accepting it gives a wrong text.
 """
 
 from __future__ import annotations

@@ -259,4 +259,6 @@ def test_a_reply_with_both_kinds_of_scores_is_parsed_by_request() -> None:
         ],
     }
     for piece in (ScoringPrompt("ab", 1), ScoringPrompt([1, 5, 6], 2)):
-        assert parse_scores([piece], {"choices": [choice]}) == [PromptLikelihood(LogProbability(-0.25, True), 3)]
+        assert parse_scores([piece], {"choices": [choice]}) == [
+            PromptLikelihood(LogProbability(-0.25, True), 3)
+        ]

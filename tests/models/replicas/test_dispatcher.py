@@ -30,16 +30,16 @@ def requests(count: int) -> list[Request]:
 
 @dataclass
 class ReplicaFactory:
-    """Hires copies that answer one request per turn of the loop; `poison` ends whoever reads it."""
+    """Starts replicas that answer one request per iteration of the loop; a request in `poison` kills its replica."""
 
     poison: frozenset[int] = frozenset()
     fail_after: int = 10**9
-    """A copy breaks as a whole when it has answered so many."""
+    """A replica raises after this many answers."""
 
     node_dies_after: int = 10**9
     slow: float = 0.0
     each_s: float | None = None
-    """What a copy says that each request took; without it, what it took."""
+    """Reported time per request; None: the measured time."""
 
     concurrency: int = 1
     openings: list[Callable[[], None]] = field(default_factory=list)

@@ -133,7 +133,7 @@ def test_an_unreadable_image_raises_the_same_error_in_the_replica(tmp_path: Path
     gone = to_image_part(path)
     path.unlink()
     (part,) = carried(asking(gone)).prompt.media
-    with pytest.raises(MediaError, match="cannot be read"):
+    with pytest.raises(MediaError, match="cannot read the media file"):
         part.load()
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="not ins
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for `localhost` that nobody signed but itself, and its key."""
+    """Create a self-signed certificate for `localhost` and its key."""
     folder = tmp_path_factory.mktemp("tls")
     file, key = folder / "certificate.pem", folder / "key.pem"
     name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]

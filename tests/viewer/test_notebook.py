@@ -1,4 +1,4 @@
-"""A run in a notebook: tables, data frames, charts, and nothing that a model wrote is ever run."""
+"""A run in a notebook: tables, data frames and charts; model output is escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every cause, made on purpose, is found; and the shares add up to the gap."""
+"""Every cause of a difference is found, and the contributions add up to the difference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Runs = Callable[..., Any]
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Runs:
-    """`runs(answers, keys, **options)`: a run of the sums, each in a folder of its own."""
+    """Return a function that runs the sums in a new folder: `runs(answers, keys, **options)`."""
 
     def run(answers: Any = right_answers, rows: Any = ROWS, keys: Any = None, **options: Any) -> Any:
         number = len(list(tmp_path.iterdir()))

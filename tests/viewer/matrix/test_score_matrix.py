@@ -19,8 +19,8 @@ from assay.viewer.matrix import (
 ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(60)]
 
 
-def knows(share: int) -> Any:
-    """A model that is right about the first `share` documents."""
+def right_for(share: int) -> Any:
+    """Return answers that are right for the first `share` documents."""
 
     def answer(request: Any) -> Any:
         if hasattr(request, "continuation"):
@@ -38,7 +38,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunScoreT
     tasks = [str(write_task(folder, "sums", ROWS)), str(write_choices(folder, rows=4))]
     runs = [
         assay.run(
-            model=make_model(knows(share), name=name),
+            model=make_model(right_for(share), name=name),
             tasks=tasks,
             no_cache=True,
             output_path=str(folder / "out"),

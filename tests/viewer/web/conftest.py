@@ -1,4 +1,4 @@
-"""Two runs and a viewer over them, made once for all tests of the pages."""
+"""Two runs and a viewer, shared by all tests of the pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.viewer.web.serving import Viewer
+    from tests.viewer.web.viewer_server import Viewer
 
     from assay.store.runs.run import Run
 
@@ -22,7 +22,7 @@ collect_ignore_glob = (
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
-    from tests.viewer.web.making_runs import make_runs
+    from tests.viewer.web.sample_runs import make_runs
 
     folder = tmp_path_factory.mktemp("viewed")
     before = os.environ.get("ASSAY_HOME")
@@ -43,7 +43,7 @@ def folder(runs: tuple[Run, Run]) -> Path:
 
 @pytest.fixture(scope="session")
 def viewer(folder: Path) -> Iterator[Viewer]:
-    from tests.viewer.web.serving import serving
+    from tests.viewer.web.viewer_server import serve_runs
 
-    with serving([folder]) as served:
+    with serve_runs([folder]) as served:
         yield served

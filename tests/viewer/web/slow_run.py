@@ -1,4 +1,4 @@
-"""A run that takes its time, in a process of its own: `python slow_run.py TASK OUTPUT HOLD`.
+"""A slow run in its own process: `python slow_run.py TASK OUTPUT HOLD`.
 
 While the file HOLD exists, requests after the first few wait.
 """
@@ -16,7 +16,7 @@ from assay.testing import ScriptedModel
 
 
 class Waiting(ScriptedModel):
-    """Answers some, and the rest when it may."""
+    """Answers the first requests at once and the others when the hold file is removed."""
 
     def __init__(self, hold: Path) -> None:
         super().__init__(lambda request: "2", name="waiting-model", window=4)

@@ -1,9 +1,9 @@
-"""Who is let in, and what every answer says about itself."""
+"""Access control: token, host name, origin, security headers."""
 
 from __future__ import annotations
 
 import pytest
-from tests.viewer.web.serving import TOKEN, Viewer
+from tests.viewer.web.viewer_server import TOKEN, Viewer
 
 from assay.store.runs.run import Run
 from assay.viewer.web.access_control import POLICY

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from tests.making import write_task
-from tests.viewer.web.making_runs import HOSTILE, SUMS, make_video_run
-from tests.viewer.web.serving import Viewer, serving
+from tests.viewer.web.sample_runs import HOSTILE, SUMS, make_video_run
+from tests.viewer.web.viewer_server import Viewer, serve_runs
 
 from assay.store.runs.run import Run
 
@@ -211,7 +211,7 @@ def test_images_and_audio_are_displayed(visit: Visit, runs: Runs, screenshots: P
 def test_a_video_plays(browser: Any, tmp_path: Path, workspace: Path, screenshots: Path) -> None:
     pytest.importorskip("av")
     made = make_video_run(tmp_path)
-    with serving([tmp_path / "runs"]) as viewer:
+    with serve_runs([tmp_path / "runs"]) as viewer:
         visit = Visit(browser, viewer)
         page = visit.open(f"/runs/{made.id}/documents/films/0")
         wait_until(page, "document.querySelector('video')?.duration > 1.5")
@@ -314,7 +314,7 @@ def test_a_running_run_updates_live(browser: Any, tmp_path: Path, screenshots: P
     task, output, hold = write_task(tmp_path / "tasks", "sums", rows), tmp_path / "runs", tmp_path / "hold"
     output.mkdir()
     hold.touch()
-    with serving([output]) as viewer:
+    with serve_runs([output]) as viewer:
         visit = Visit(browser, viewer)
         page = visit.page
         page.wait_for_selector("text=No runs found")

@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from tests.viewer.web.making_runs import HOSTILE, SUMS
-from tests.viewer.web.serving import Viewer, serving
+from tests.viewer.web.sample_runs import HOSTILE, SUMS
+from tests.viewer.web.viewer_server import Viewer, serve_runs
 
 from assay.store.runs.media_files import write_media
 from assay.store.runs.run import Run
@@ -40,7 +40,7 @@ def test_runs_are_sorted_by_the_query(viewer: Viewer, runs: Runs) -> None:
 
 
 def test_the_page_of_a_run_has_scores_outcomes_settings_and_charts(viewer: Viewer, runs: Runs) -> None:
-    page = viewer.settled(f"/runs/{runs[0].id}").text
+    page = viewer.get_when_ready(f"/runs/{runs[0].id}").text
     for said in ("exact_match", "95 % interval", "1 failed", "Full manifest", "Throughput"):
         assert said in page
     assert page.count('<script type="application/json">') >= 2
@@ -51,7 +51,7 @@ def test_the_page_of_a_run_has_scores_outcomes_settings_and_charts(viewer: Viewe
 
 
 def test_scores_are_broken_down_by_category(viewer: Viewer, runs: Runs) -> None:
-    page = viewer.settled(f"/runs/{runs[0].id}/categories?task=sums&field=level").text
+    page = viewer.get_when_ready(f"/runs/{runs[0].id}/categories?task=sums&field=level").text
     assert "even" in page and "odd" in page
     assert "category=level%3Deven" in page
 
@@ -76,27 +76,29 @@ def test_scores_are_broken_down_by_category(viewer: Viewer, runs: Runs) -> None:
 def test_documents_are_filtered_by_every_query_parameter(
     viewer: Viewer, runs: Runs, query: str, found: int
 ) -> None:
-    page = viewer.settled(f"/runs/{runs[0].id}/documents?{query}").text
+    page = viewer.get_when_ready(f"/runs/{runs[0].id}/documents?{query}").text
     assert f'id="found">{found}<' in page
 
 
 def test_the_last_page_shows_the_last_documents(viewer: Viewer, runs: Runs) -> None:
-    page = viewer.settled(f"/runs/{runs[0].id}/documents?task=sums&page=3").text
+    page = viewer.get_when_ready(f"/runs/{runs[0].id}/documents?task=sums&page=3").text
     assert page.count("<tr data-href=") == SUMS - 100
     assert f"/documents/sums/{SUMS - 1}?" in page
     assert (
-        viewer.settled(f"/runs/{runs[0].id}/documents?task=sums&page=99999").text.count("<tr data-href=")
+        viewer.get_when_ready(f"/runs/{runs[0].id}/documents?task=sums&page=99999").text.count(
+            "<tr data-href="
+        )
         == 30
     )
 
 
 def test_documents_without_a_score_sort_last(viewer: Viewer, runs: Runs) -> None:
-    page = viewer.settled(f"/runs/{runs[0].id}/documents?task=sums&sort=score&order=desc&page=3").text
+    page = viewer.get_when_ready(f"/runs/{runs[0].id}/documents?task=sums&sort=score&order=desc&page=3").text
     assert page.index("/documents/sums/124?") < page.index("/documents/sums/23?")
 
 
 def test_a_document_shows_prompt_response_filters_and_verdicts(viewer: Viewer, runs: Runs) -> None:
-    page = viewer.settled(f"/runs/{runs[0].id}/documents/sums/41?task=sums").text
+    page = viewer.get_when_ready(f"/runs/{runs[0].id}/documents/sums/41?task=sums").text
     for said in ("What is 41 + 1?", "I add one to 41.", "2 few-shot examples", "take_first", "exact_match"):
         assert said in page
     assert '<pre class="text">42</pre>' in page
@@ -105,21 +107,21 @@ def test_a_document_shows_prompt_response_filters_and_verdicts(viewer: Viewer, r
 
 
 def test_choices_show_their_log_probabilities(viewer: Viewer, runs: Runs) -> None:
-    page = viewer.settled(f"/runs/{runs[0].id}/documents/choices/1").text
+    page = viewer.get_when_ready(f"/runs/{runs[0].id}/documents/choices/1").text
     assert "-1.0000" in page and "-2.0000" in page
     assert "most likely" in page and "target" in page
 
 
 def test_model_output_is_escaped(viewer: Viewer, runs: Runs) -> None:
-    page = viewer.settled(f"/runs/{runs[0].id}/documents/sums/17").text
+    page = viewer.get_when_ready(f"/runs/{runs[0].id}/documents/sums/17").text
     assert html.escape(HOSTILE).replace("&quot;", "&#34;").replace("&#x27;", "&#39;") in page
     assert "<script>window" not in page and "<img src=x" not in page
-    table = viewer.settled(f"/runs/{runs[0].id}/documents?q=stolen").text
+    table = viewer.get_when_ready(f"/runs/{runs[0].id}/documents?q=stolen").text
     assert 'id="found">1<' in table and "<script>window" not in table
 
 
 def test_tokens_are_coloured_by_probability(viewer: Viewer, runs: Runs) -> None:
-    page = viewer.settled(f"/runs/{runs[0].id}/documents/sums/17").text
+    page = viewer.get_when_ready(f"/runs/{runs[0].id}/documents/sums/17").text
     tokens = page.partition('<section id="tokens">')[2].partition("</section>")[0]
     marks = re.findall(r'<span class="token (p\d)" title="([^"]+)">([^<]*)</span>', tokens)
     assert [(level, title) for level, title, _ in marks] == [
@@ -131,16 +133,16 @@ def test_tokens_are_coloured_by_probability(viewer: Viewer, runs: Runs) -> None:
     texts = [html.unescape(text) for _, _, text in marks]
     assert texts == [HOSTILE[:20], HOSTILE[20:], "↵\n", "∅"]
     assert tokens.count("<tr>") == 5  # the same numbers in a table
-    choices = viewer.settled(f"/runs/{runs[0].id}/documents/choices/1").text
+    choices = viewer.get_when_ready(f"/runs/{runs[0].id}/documents/choices/1").text
     assert "choice 0" in choices and "choice 1" in choices
-    unknown = viewer.settled(f"/runs/{runs[0].id}/documents/sums/18").text
+    unknown = viewer.get_when_ready(f"/runs/{runs[0].id}/documents/sums/18").text
     assert "the run did not store them" in unknown and 'id="tokens"' not in unknown
-    nothing = viewer.settled(f"/runs/{runs[0].id}/documents/sums/23").text
+    nothing = viewer.get_when_ready(f"/runs/{runs[0].id}/documents/sums/23").text
     assert "the run did not store them" not in nothing
 
 
 def test_a_failed_document_shows_the_reason(viewer: Viewer, runs: Runs) -> None:
-    page = viewer.settled(f"/runs/{runs[0].id}/documents/sums/23").text
+    page = viewer.get_when_ready(f"/runs/{runs[0].id}/documents/sums/23").text
     assert "server error" in page and "503 &lt;i&gt;later&lt;/i&gt;" in page
 
 
@@ -190,13 +192,15 @@ def test_media_that_browsers_might_execute_are_not_served(viewer: Viewer, runs: 
 
 def test_the_comparison_page_shows_changed_documents_and_settings(viewer: Viewer, runs: Runs) -> None:
     address = f"/compare?run={runs[0].id}&run={runs[1].id}"
-    page = viewer.settled(address).text
+    page = viewer.get_when_ready(address).text
     for said in ("Documents with different scores", "Different settings", "difference", "revision"):
         assert said in page
     assert "/compare/document?" in page
-    worse = viewer.settled(f"{address}&task=sums&side=worse").text
+    worse = viewer.get_when_ready(f"{address}&task=sums&side=worse").text
     assert 0 < worse.count("<tr data-href=") < page.count("<tr data-href=")
-    one = viewer.settled(f"/compare/document?run={runs[0].id}&run={runs[1].id}&task=sums&document=4").text
+    one = viewer.get_when_ready(
+        f"/compare/document?run={runs[0].id}&run={runs[1].id}&task=sums&document=4"
+    ).text
     assert "<mark>5</mark>" in one
 
 
@@ -221,7 +225,7 @@ def test_tags_are_stored_with_the_run_and_searchable(viewer: Viewer, runs: Runs)
 
 
 def test_the_list_without_runs_explains_how_to_start_one(tmp_path: Path) -> None:
-    with serving([tmp_path]) as empty:
+    with serve_runs([tmp_path]) as empty:
         assert "No runs found" in empty.get("/").text
         assert "No runs found" in empty.get("/compare").text
 
@@ -230,9 +234,9 @@ def test_a_damaged_run_is_listed_with_its_problem(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "journal.sqlite").write_bytes(b"not a database, whatever it is called" * 50)
-    with serving([tmp_path]) as seen:
+    with serve_runs([tmp_path]) as seen:
         assert "damaged" in seen.get("/").text
-        assert seen.settled("/runs/broken").status == 500
+        assert seen.get_when_ready("/runs/broken").status == 500
 
 
 def test_two_runs_with_the_same_name_have_different_keys(tmp_path: Path, runs: Runs) -> None:
@@ -240,11 +244,11 @@ def test_two_runs_with_the_same_name_have_different_keys(tmp_path: Path, runs: R
 
     for name in ("here", "there"):
         shutil.copytree(runs[0].folder, tmp_path / name / runs[0].id)
-    with serving([tmp_path / "here", tmp_path / "there"]) as seen:
+    with serve_runs([tmp_path / "here", tmp_path / "there"]) as seen:
         keys = list(seen.catalog.folders())
         assert len(keys) == 2 and all(key.startswith(f"{runs[0].id}~") for key in keys)
         for key in keys:
-            assert seen.settled(f"/runs/{key}").status == 200
+            assert seen.get_when_ready(f"/runs/{key}").status == 200
 
 
 def test_documents_are_shown_before_the_index_is_built(
@@ -263,7 +267,7 @@ def test_documents_are_shown_before_the_index_is_built(
 
 
 def test_the_stored_index_of_the_newest_run_is_preloaded(viewer: Viewer, runs: Runs, folder: Path) -> None:
-    viewer.settled(f"/runs/{runs[1].id}/documents?q=horse")
+    viewer.get_when_ready(f"/runs/{runs[1].id}/documents?q=horse")
     catalog = RunCatalog([str(folder)])
     catalog.preload_newest_index()
     newest = runs[1].folder.resolve()

@@ -15,8 +15,8 @@ _MODULE = re.compile(r"^(?:\w+\.)+(?=\w+(?::|$))")
 def summarise_reason(why: str) -> str:
     """Return the most informative line with its location; of a traceback, the error and the last line of task code.
 
-    >>> summarise_reason("the media file `a.png` is not there\\n  at task.yaml:6, doc_to_visual")
-    'the media file `a.png` is not there (task.yaml:6, doc_to_visual)'
+    >>> summarise_reason("media file not found: `a.png`\\n  at task.yaml:6, doc_to_visual")
+    'media file not found: `a.png` (task.yaml:6, doc_to_visual)'
     """
     lines = why.strip().splitlines()
     if not lines:

@@ -82,28 +82,30 @@ def collect_document_statistics(
     `field`: the field to group by; None searches for a field that looks like a category, "" groups by none.
     `sample`: how many example documents to choose, some of each kind (wrong, failed, right, …). The seed decides which.
     """
-    wanted = _find_main_metric(run, task)
+    main_metric = _find_main_metric(run, task)
     if field is None:
         field = next(iter(find_category_fields(run, task)), "")
-    pass_ = _Accumulator(
-        seed=seed, sample=sample, higher_is_better=wanted is None or wanted.higher_is_better is not False
+    accumulator = _Accumulator(
+        seed=seed,
+        sample=sample,
+        higher_is_better=main_metric is None or main_metric.higher_is_better is not False,
     )
     with run.journal.report_decode_errors():
         for batch in _iterate_batches(run, task, field):
             verdicts = parse_json(f"[{','.join(row[2] or '[]' for row in batch)}]")
             for row, document_verdicts in zip(batch, verdicts, strict=True):
-                value = _find_score(document_verdicts, wanted) if wanted is not None else None
-                pass_.add(row[0], row[1] or "open", value, row[3] if field else None)
+                value = _find_score(document_verdicts, main_metric) if main_metric is not None else None
+                accumulator.add(row[0], row[1] or "open", value, row[3] if field else None)
     return DocumentStatistics(
         task=task,
-        metric="" if wanted is None else wanted.metric,
-        pipeline="" if wanted is None else wanted.pipeline,
-        histogram=pass_.build_histogram(),
-        field=field if pass_.categories else "",
-        categories=pass_.build_category_marks(),
-        samples=pass_.pick_samples(),
-        share=pass_.share,
-        higher_is_better=pass_.higher_is_better,
+        metric="" if main_metric is None else main_metric.metric,
+        pipeline="" if main_metric is None else main_metric.pipeline,
+        histogram=accumulator.build_histogram(),
+        field=field if accumulator.categories else "",
+        categories=accumulator.build_category_marks(),
+        samples=accumulator.pick_samples(),
+        share=accumulator.share,
+        higher_is_better=accumulator.higher_is_better,
     )
 
 
@@ -155,9 +157,9 @@ def _iterate_batches(run: Run, task: str, field: str) -> Iterator[list[tuple[Any
         yield batch
 
 
-def _find_score(document_verdicts: Sequence[Sequence[Any]], wanted: Estimate) -> float | None:
+def _find_score(document_verdicts: Sequence[Sequence[Any]], main_metric: Estimate) -> float | None:
     for pipeline, metric, kind, value, _ in document_verdicts:
-        if metric == wanted.metric and pipeline == wanted.pipeline and kind == "score":
+        if metric == main_metric.metric and pipeline == main_metric.pipeline and kind == "score":
             found = decode_verdict_value(value)
             return float(found) if isinstance(found, (int, float)) else None
     return None

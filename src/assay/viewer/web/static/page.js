@@ -114,15 +114,15 @@ document.addEventListener("click", (event) => {
 // --- keyboard shortcuts ------------------------------------------------------------------------------
 
 const rows = () => all("[data-rows] tbody tr[data-href]");
-let at = -1;
+let selectedRow = -1;
 
 function move(step) {
   const listed = rows();
   if (!listed.length) return;
-  at = Math.min(Math.max(at + step, 0), listed.length - 1);
-  listed.forEach((row, place) => row.classList.toggle("at", place === at));
-  listed[at].scrollIntoView({ block: "nearest" });
-  select("a.row", listed[at])?.focus({ preventScroll: true });
+  selectedRow = Math.min(Math.max(selectedRow + step, 0), listed.length - 1);
+  listed.forEach((row, place) => row.classList.toggle("selected", place === selectedRow));
+  listed[selectedRow].scrollIntoView({ block: "nearest" });
+  select("a.row", listed[selectedRow])?.focus({ preventScroll: true });
 }
 
 const follow = (relation) => {
@@ -144,7 +144,7 @@ const keys = {
   u: () => follow("up"),
   t: toggleTheme,
   c: copyUrl,
-  x: () => { const box = rows()[at] && select("input[type=checkbox]", rows()[at]); if (box) box.click(); },
+  x: () => { const box = rows()[selectedRow] && select("input[type=checkbox]", rows()[selectedRow]); if (box) box.click(); },
 };
 
 document.addEventListener("keydown", (event) => {
@@ -338,7 +338,7 @@ async function wait(place) {
 }
 
 function ready() {
-  at = -1;
+  selectedRow = -1;
   initLiveForms();
   updateSelectionBar();
   listen();

@@ -1,4 +1,4 @@
-"""A real viewer for tests: uvicorn in a thread, asked over HTTP as a browser would."""
+"""A real viewer for tests: uvicorn in a thread, requested over HTTP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Viewer:
-    """Where the pages are."""
+    """A running viewer."""
 
     port: int
     catalog: RunCatalog
@@ -50,7 +50,7 @@ class Viewer:
     def get(
         self, path: str, *, method: str = "GET", body: str | None = None, cookie: bool = True, **headers: Any
     ) -> Answer:
-        """Ask for an address."""
+        """Request a path."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=30)
         sent = {name.replace("_", "-"): str(value) for name, value in headers.items()}
         if cookie:
@@ -66,8 +66,8 @@ class Viewer:
         finally:
             connection.close()
 
-    def settled(self, path: str) -> Answer:
-        """Ask until the page is no longer being prepared."""
+    def get_when_ready(self, path: str) -> Answer:
+        """Request a path until the page is ready."""
         for _ in range(100):
             answer = self.get(path)
             if answer.status != 202:
@@ -77,8 +77,8 @@ class Viewer:
 
 
 @contextmanager
-def serving(words: Sequence[str | Path]) -> Iterator[Viewer]:
-    """A viewer over some folders."""
+def serve_runs(words: Sequence[str | Path]) -> Iterator[Viewer]:
+    """Serve the runs in some folders."""
     catalog = RunCatalog([str(word) for word in words])
     listening = open_socket(0)
     port = listening.getsockname()[1]

@@ -15,7 +15,7 @@ from assay.store.runs.run import Run
 from assay.testing import ScriptedModel
 
 HOSTILE = "<script>window.stolen = 1</script><img src=x onerror='window.stolen = 2'><b>17</b> & \"18\""
-"""What a model says to make a page do something."""
+"""A response that tries to run a script in a page."""
 
 SUMS = 130
 MEDIA_HELPERS = """
@@ -28,7 +28,7 @@ def doc_to_text(doc):
 
 
 class Speaker(ScriptedModel):
-    """A model that can hear and see, and says what a test wants."""
+    """A scripted model with audio and image input."""
 
     def __init__(self, wrong_every: int, *, name: str) -> None:
         super().__init__(self._say, name=name)
@@ -55,7 +55,7 @@ class Speaker(ScriptedModel):
 
 
 def write_tasks(folder: Path) -> list[str]:
-    """Sums with examples, a filter and categories; choices; a picture and a sound."""
+    """Write tasks: sums with few-shot examples, a filter and categories; choices; an image and an audio file."""
     rows = [
         {
             "question": f"What is {n} + 1?",
@@ -88,7 +88,7 @@ def write_tasks(folder: Path) -> list[str]:
 
 
 def make_video_run(folder: Path) -> Run:
-    """A run about one video, of a kind that browsers play."""
+    """Make a run with one video in a format that browsers play."""
     film = write_video(folder / "grey.mp4", codec="libvpx-vp9")
     task = write_task(
         folder / "tasks", "films", [{"question": "What happens?", "answer": "a tone", "file": str(film)}],
@@ -100,7 +100,7 @@ def make_video_run(folder: Path) -> Run:
 
 
 def make_runs(folder: Path) -> tuple[Run, Run]:
-    """Two runs of the same tasks, the second one a little better."""
+    """Make two runs of the same tasks, the second slightly better."""
     tasks = write_tasks(folder / "tasks")
     made = []
     for name, wrong_every in (("first-model", 4), ("second-model", 9)):

@@ -63,15 +63,13 @@ def main() -> None:
                 **arguments,
             )
 
-            def asked(items: list[Any]) -> list[Any]:
+            def ask(items: list[Any]) -> list[Any]:
                 return [SimpleNamespace(args=item, task_name="t") for item in items]
 
             found[title] = {
-                "likelihoods": model.loglikelihood(asked(PAIRS), disable_tqdm=True),
-                "rolling": model.loglikelihood_rolling(
-                    asked([(text,) for text in ROLLED]), disable_tqdm=True
-                ),
-                "texts": [model.generate_until(asked([one]), disable_tqdm=True)[0] for one in GENERATED],
+                "likelihoods": model.loglikelihood(ask(PAIRS), disable_tqdm=True),
+                "rolling": model.loglikelihood_rolling(ask([(text,) for text in ROLLED]), disable_tqdm=True),
+                "texts": [model.generate_until(ask([one]), disable_tqdm=True)[0] for one in GENERATED],
             }
     RECORDED.write_text(json.dumps(found, ensure_ascii=True, indent=1), encoding="utf-8")
 

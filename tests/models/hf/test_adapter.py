@@ -31,7 +31,7 @@ def value(outcome: Outcome) -> Any:
     return outcome.value
 
 
-def by_hand(kind: str, tokens: list[int], count: int) -> LogProbability:
+def compute_expected(kind: str, tokens: list[int], count: int) -> LogProbability:
     """Return the log probability of the last `count` tokens from one forward pass."""
     from transformers import AutoModelForCausalLM
 
@@ -57,8 +57,8 @@ def close(found: Any, expected: LogProbability) -> bool:
 def test_a_likelihood_equals_one_forward_pass(kind: str) -> None:
     found = ask(tiny_checkpoint(kind), [likelihood("the sky is", " blue"), likelihood("", "the")])
     whole = encode("the sky is blue")
-    assert close(value(found[0]), by_hand(kind, whole, len(whole) - len(encode("the sky is"))))
-    assert close(value(found[1]), by_hand(kind, encode("the"), len(encode("the")) - 1))
+    assert close(value(found[0]), compute_expected(kind, whole, len(whole) - len(encode("the sky is"))))
+    assert close(value(found[1]), compute_expected(kind, encode("the"), len(encode("the")) - 1))
 
 
 def test_a_greedy_continuation_is_reported_as_greedy() -> None:
@@ -76,7 +76,7 @@ def test_a_long_text_is_scored_in_windows() -> None:
     while done < len(tokens):
         end = min(done + 32, len(tokens))
         inputs = [0, *tokens[:end]] if done == 0 else tokens[max(end - 33, 0) : end]
-        total += by_hand("llama", inputs, end - done).total
+        total += compute_expected("llama", inputs, end - done).total
         done = end
     assert len(tokens) > 64
     assert value(found).total == pytest.approx(total, abs=1e-3)
@@ -89,7 +89,7 @@ def test_an_empty_text_has_log_probability_zero() -> None:
 def test_a_long_context_is_truncated_on_the_left() -> None:
     (found,) = ask(tiny_checkpoint(), [likelihood("the sky is " * 30, "blue")], max_length=20)
     count = len(encode(" blue", add_special_tokens=False))
-    assert close(value(found), by_hand("llama", encode("the sky is " * 30 + "blue")[-21:], count))
+    assert close(value(found), compute_expected("llama", encode("the sky is " * 30 + "blue")[-21:], count))
 
 
 def test_an_unanswerable_request_is_a_failure() -> None:

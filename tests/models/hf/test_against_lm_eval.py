@@ -24,18 +24,18 @@ LIMITED = [title for title in ARGUMENTS if title != "t5"]
 
 
 @pytest.fixture(scope="module")
-def recorded() -> dict[str, Any]:
+def recording() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
     return found
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory, recorded: dict[str, Any]) -> dict[str, Path]:
+def folders(tmp_path_factory: pytest.TempPathFactory, recording: dict[str, Any]) -> dict[str, Path]:
     """Return the checkpoints of the recording, with its tokenizer."""
     made = {}
     for title in ARGUMENTS:
-        made[title] = make_checkpoint(tmp_path_factory.mktemp("recorded") / "model", title.split()[0])
-        (made[title] / "tokenizer.json").write_text(json.dumps(recorded["tokenizer"]))
+        made[title] = make_checkpoint(tmp_path_factory.mktemp("recording") / "model", title.split()[0])
+        (made[title] / "tokenizer.json").write_text(json.dumps(recording["tokenizer"]))
     return made
 
 
@@ -46,21 +46,24 @@ def answers(folder: Path, title: str, requests: list[Request], **more: Any) -> l
 
 
 @pytest.mark.parametrize("title", ARGUMENTS)
-def test_likelihoods_equal_lm_eval(title: str, folders: dict[str, Path], recorded: dict[str, Any]) -> None:
+def test_likelihoods_equal_lm_eval(title: str, folders: dict[str, Path], recording: dict[str, Any]) -> None:
     requests: list[Request] = [likelihood(*pair) for pair in PAIRS]
     requests += [rolling(text) for text in ROLLED]
-    expected = [*recorded[title]["likelihoods"], *[(total, None) for total in recorded[title]["rolling"]]]
+    expected = [
+        *recording[title]["likelihoods"],
+        *[(total, None) for total in recording[title]["rolling"]],
+    ]
     for found, (total, greedy) in zip(answers(folders[title], title, requests), expected, strict=True):
         assert found.total == pytest.approx(total, abs=1e-4, rel=1e-6)
         assert greedy is None or found.greedy is greedy
 
 
 @pytest.mark.parametrize("title", LIMITED)
-def test_texts_equal_lm_eval(title: str, folders: dict[str, Path], recorded: dict[str, Any]) -> None:
+def test_texts_equal_lm_eval(title: str, folders: dict[str, Path], recording: dict[str, Any]) -> None:
     requests: list[Request] = [
         Generate(task="t", document=at, prompt=Prompt.of_text(text), settings=Settings(settings))
         for at, (text, settings) in enumerate(GENERATED)
     ]
     for batch_size in (1, 4):
         found = answers(folders[title], title, requests, batch_size=batch_size)
-        assert found == recorded[title]["texts"]
+        assert found == recording[title]["texts"]

@@ -26,7 +26,7 @@ weights = pytest.mark.skipif(
 STORY = "Once upon a time there was a little girl who lived near a forest. "
 
 
-class Asked:
+class OpenModel:
     """One open model for the whole module, called in its own event loop."""
 
     def __init__(self, **arguments: Any) -> None:
@@ -47,8 +47,8 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def smollm2() -> Iterator[Asked]:
-    asked = Asked(n_ctx=64)
+def smollm2() -> Iterator[OpenModel]:
+    asked = OpenModel(n_ctx=64)
     yield asked
     asked.close()
 
@@ -74,7 +74,7 @@ def total(outcome: Outcome) -> float:
 
 
 @weights
-def test_a_question_in_a_chat_is_answered(smollm2: Asked) -> None:
+def test_a_question_in_a_chat_is_answered(smollm2: OpenModel) -> None:
     (outcome,) = smollm2(generate("What is 2+3?", chat=True, max_gen_toks=16))
     answer = response(outcome)
     assert (answer.value, answer.finish) == ("2 + 3 = 5", "stop")
@@ -84,7 +84,7 @@ def test_a_question_in_a_chat_is_answered(smollm2: Asked) -> None:
 
 
 @weights
-def test_the_template_renders_like_llama_cpp(smollm2: Asked) -> None:
+def test_the_template_renders_like_llama_cpp(smollm2: OpenModel) -> None:
     asked = generate("Name a color.", chat=True, max_gen_toks=6)
     (outcome,) = smollm2(asked)
     engine = smollm2.model.engine
@@ -100,7 +100,7 @@ def test_the_template_renders_like_llama_cpp(smollm2: Asked) -> None:
 
 
 @weights
-def test_a_plain_prompt_uses_no_template(smollm2: Asked) -> None:
+def test_a_plain_prompt_uses_no_template(smollm2: OpenModel) -> None:
     asked = generate("The capital of France is", max_gen_toks=1)
     (outcome,) = smollm2(asked)
     assert response(outcome).value == " Paris"
@@ -109,7 +109,7 @@ def test_a_plain_prompt_uses_no_template(smollm2: Asked) -> None:
 
 
 @weights
-def test_answers_end_at_a_stop_string_or_the_limit_with_the_finish_reason(smollm2: Asked) -> None:
+def test_answers_end_at_a_stop_string_or_the_limit_with_the_finish_reason(smollm2: OpenModel) -> None:
     text = "Count: one, two, three, four,"
     whole, stopped, short, none = smollm2(
         generate(text, max_gen_toks=10),
@@ -124,7 +124,7 @@ def test_answers_end_at_a_stop_string_or_the_limit_with_the_finish_reason(smollm
 
 
 @weights
-def test_sampled_answers_repeat_with_their_seed_and_differ_between_repeats(smollm2: Asked) -> None:
+def test_sampled_answers_repeat_with_their_seed_and_differ_between_repeats(smollm2: OpenModel) -> None:
     sampled = [generate(STORY, repeat=repeat, do_sample=True, max_gen_toks=6) for repeat in range(3)]
     first, again = smollm2(*sampled), smollm2(*sampled[::-1])[::-1]
     values = [response(outcome).value for outcome in first]
@@ -133,7 +133,7 @@ def test_sampled_answers_repeat_with_their_seed_and_differ_between_repeats(smoll
 
 
 @weights
-def test_log_probabilities_are_those_of_the_next_token(smollm2: Asked) -> None:
+def test_log_probabilities_are_those_of_the_next_token(smollm2: OpenModel) -> None:
     """The probabilities of the hundred most likely next tokens add up to almost one."""
     engine = smollm2.model.engine
     assert engine is not None
@@ -150,7 +150,7 @@ def test_log_probabilities_are_those_of_the_next_token(smollm2: Asked) -> None:
 
 
 @weights
-def test_a_continuation_is_as_likely_as_its_tokens_one_after_the_other(smollm2: Asked) -> None:
+def test_a_continuation_is_as_likely_as_its_tokens_one_after_the_other(smollm2: OpenModel) -> None:
     whole, first, second = smollm2(
         likelihood("The capital of France is", " Paris."),
         likelihood("The capital of France is", " Paris"),
@@ -162,7 +162,7 @@ def test_a_continuation_is_as_likely_as_its_tokens_one_after_the_other(smollm2: 
 
 
 @weights
-def test_a_text_as_a_whole_is_as_likely_as_its_tokens_after_the_start_token(smollm2: Asked) -> None:
+def test_a_text_as_a_whole_is_as_likely_as_its_tokens_after_the_start_token(smollm2: OpenModel) -> None:
     text = "The cat sat on the mat."
     (rolling,) = smollm2(RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(text)))
     (pair,) = smollm2(likelihood("", text))
@@ -170,7 +170,7 @@ def test_a_text_as_a_whole_is_as_likely_as_its_tokens_after_the_start_token(smol
 
 
 @weights
-def test_a_text_longer_than_the_context_is_scored_in_windows(smollm2: Asked) -> None:
+def test_a_text_longer_than_the_context_is_scored_in_windows(smollm2: OpenModel) -> None:
     outcome = smollm2(RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(STORY * 5)))[0]
     usage = response(outcome).usage
     assert usage is not None and usage.input_tokens > 64
@@ -178,7 +178,7 @@ def test_a_text_longer_than_the_context_is_scored_in_windows(smollm2: Asked) -> 
 
 
 @weights
-def test_a_long_prompt_is_truncated_on_the_left(smollm2: Asked) -> None:
+def test_a_long_prompt_is_truncated_on_the_left(smollm2: OpenModel) -> None:
     end = "\nQuestion: What is the capital of France?\nAnswer: The capital of France is"
     long, short = smollm2(
         generate(STORY * 20 + end, max_gen_toks=4), generate("Anything. " + end, max_gen_toks=4)
@@ -189,7 +189,7 @@ def test_a_long_prompt_is_truncated_on_the_left(smollm2: Asked) -> None:
 
 
 @weights
-def test_a_request_that_cannot_fit_is_a_failure(smollm2: Asked) -> None:
+def test_a_request_that_cannot_fit_is_a_failure(smollm2: OpenModel) -> None:
     too_much, too_long, good = smollm2(
         generate("Hi", max_gen_toks=64), likelihood("Hi", STORY * 6), generate("Hi", max_gen_toks=1)
     )
@@ -208,7 +208,7 @@ def test_cache_batch_and_order_do_not_change_answers() -> None:
     ]  # fmt: skip
     found = []
     for arguments, order in (({"cache_prompt": False}, 1), ({"batch_size": 2}, -1)):
-        asked = Asked(n_ctx=64, **arguments)
+        asked = OpenModel(n_ctx=64, **arguments)
         found.append({outcome.request_id: response(outcome).value for outcome in asked(*requests[::order])})
         assert [response(asked(chat)[0]).value for _ in range(2)] == [found[-1][chat.id]] * 2
         asked.close()
@@ -217,7 +217,7 @@ def test_cache_batch_and_order_do_not_change_answers() -> None:
 
 @weights
 def test_reasoning_is_separated_from_the_answer() -> None:
-    asked = Asked(n_ctx=128, think_end_token=" five,")
+    asked = OpenModel(n_ctx=128, think_end_token=" five,")
     (outcome,) = asked(generate("Count: one, two, three, four,", max_gen_toks=12, until=[",", " seven"]))
     asked.close()
     assert response(outcome).reasoning == ""

@@ -28,20 +28,20 @@ FACTS: dict[str, tuple[int, Any]] = {
 _FORMS = {4: "<I", 6: "<f", 7: "<?"}
 
 
-def packed(kind: int, value: Any) -> bytes:
+def pack_value(kind: int, value: Any) -> bytes:
     if kind == 8:
         data = value.encode()
         return struct.pack("<Q", len(data)) + bytes(data)
     if kind == 9:
         inner, values = value
-        return struct.pack("<IQ", inner, len(values)) + b"".join(packed(inner, one) for one in values)
+        return struct.pack("<IQ", inner, len(values)) + b"".join(pack_value(inner, one) for one in values)
     return struct.pack(_FORMS[kind], value)
 
 
 def gguf(facts: dict[str, tuple[int, Any]], version: int = 3) -> bytes:
     head = b"GGUF" + struct.pack("<IQQ", version, 0, len(facts))
     return head + b"".join(
-        packed(8, name) + struct.pack("<I", kind) + packed(kind, value)
+        pack_value(8, name) + struct.pack("<I", kind) + pack_value(kind, value)
         for name, (kind, value) in facts.items()
     )
 
@@ -88,7 +88,7 @@ WHOLE = gguf(FACTS)
         (WHOLE[:20], "invalid GGUF file"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**60), "too many metadata entries"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 2**60), "text too long"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + packed(8, "a") + struct.pack("<I", 77), "type 77"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + pack_value(8, "a") + struct.pack("<I", 77), "type 77"),
     ],
 )
 def test_an_invalid_file_is_an_error_with_a_reason(tmp_path: Path, content: bytes, message: str) -> None:

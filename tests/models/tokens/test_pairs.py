@@ -22,7 +22,7 @@ from assay.models.tokens import (
 BOS = 1
 
 
-class Words:
+class WordTokenizer:
     """A tokenizer whose tokens are words with the preceding space; `calls` counts its calls."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Words:
 
 
 def encoder(**changes: object) -> TextEncoder:
-    return TextEncoder(**{"encode": Words(), "prefix_token": BOS, "prefix_text": "<s>", **changes})  # type: ignore[arg-type]
+    return TextEncoder(**{"encode": WordTokenizer(), "prefix_token": BOS, "prefix_text": "<s>", **changes})  # type: ignore[arg-type]
 
 
 def test_the_continuation_starts_after_the_tokens_of_the_context() -> None:
@@ -91,7 +91,7 @@ def test_an_empty_continuation_is_an_error(context: str, continuation: str) -> N
 
 
 def test_one_bad_pair_does_not_fail_the_others_and_the_tokenizer_is_called_once() -> None:
-    words = Words()
+    words = WordTokenizer()
     found = encode_pairs([("a", " b"), ("a", ""), ("a", " c")], encoder(encode=words))
     assert [type(one) for one in found] == [Pair, Unanswerable, Pair]
     assert words.calls == 1

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS
 
-__all__ = ["embedded_for_vllm"]
+__all__ = ["make_embedded_checkpoint"]
 
 
-def embedded_for_vllm(folder: Path) -> Path:
+def make_embedded_checkpoint(folder: Path) -> Path:
     from safetensors.numpy import load_file, save_file
 
     shutil.copytree(SHIPPED_WEIGHTS, folder, dirs_exist_ok=True)

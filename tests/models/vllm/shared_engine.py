@@ -36,11 +36,11 @@ class SharedModel:
     async def collect(self, window: Sequence[Request]) -> list[Outcome]:
         return [outcome async for outcome in self.model.answer(window)]
 
-    def lent(self) -> VllmModel:
+    def make_view(self) -> VllmModel:
         """Return a new model that uses this engine; opening and closing it has no cost."""
         shared, loop = self, self._loop
 
-        class Lent(type(self.model)):  # type: ignore[misc]
+        class SharedView(type(self.model)):  # type: ignore[misc]
             async def open(self) -> None: ...
 
             async def close(self) -> None: ...
@@ -53,7 +53,7 @@ class SharedModel:
                 for outcome in await asyncio.wrap_future(asked):
                     yield outcome
 
-        return Lent(**self.model.given)  # type: ignore[attr-defined]
+        return SharedView(**self.model.given)  # type: ignore[attr-defined]
 
 
 @contextmanager

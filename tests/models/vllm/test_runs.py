@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.models.remote.vllm_server import ON_A_PROCESSOR
-from tests.models.vllm.checkpoints import embedded_for_vllm
+from tests.models.vllm.checkpoints import make_embedded_checkpoint
 
 import assay
 
@@ -30,7 +30,7 @@ TASKS = ("quickstart_addition", "quickstart_shapes", "quickstart_facts")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return embedded_for_vllm(tmp_path_factory.mktemp("runs") / "embedded")
+    return make_embedded_checkpoint(tmp_path_factory.mktemp("runs") / "embedded")
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
@@ -40,15 +40,15 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def said(run: Any, task: str) -> list[Any]:
+def read_answers(run: Any, task: str) -> list[Any]:
     """Return the answers to each document."""
     return [(one["doc_id"], one["resps"]) for one in run.documents(task)]
 
 
-def alike(one: Any, other: Any) -> bool:
+def are_equal(one: Any, other: Any) -> bool:
     """Compare answers; likelihoods to a thousandth."""
     if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(alike, one, other))
+        return len(one) == len(other) and all(map(are_equal, one, other))
     return bool(one == pytest.approx(other, abs=1e-3)) if isinstance(one, float) else bool(one == other)
 
 
@@ -64,7 +64,7 @@ def test_a_run_equals_a_run_of_the_embedded_model(folder: Path, workspace: Path)
     assert ours.failed_requests()[0] == 0
     assert ours.results == theirs.results
     for task in TASKS:
-        assert alike(said(ours, task), said(theirs, task)), task
+        assert are_equal(read_answers(ours, task), read_answers(theirs, task)), task
 
 
 @pytest.mark.ray
@@ -81,7 +81,7 @@ def test_two_replicas_answer_like_one(folder: Path, workspace: Path) -> None:
     assert ours.failed_requests()[0] == 0
     assert ours.results == theirs.results
     for task in tasks:
-        assert alike(said(ours, task), said(theirs, task)), task
+        assert are_equal(read_answers(ours, task), read_answers(theirs, task)), task
 
 
 def test_an_unknown_argument_is_an_error_before_loading(folder: Path, workspace: Path) -> None:

@@ -9,7 +9,7 @@ from assay.core.requests import Generate, Settings
 from assay.models.vllm.sampling import SamplingPlan, build_sampling
 
 
-def asked(settings: dict[str, Any], *, repeat: int = 0, text: str = "Hi", **others: Any) -> SamplingPlan:
+def sample(settings: dict[str, Any], *, repeat: int = 0, text: str = "Hi", **others: Any) -> SamplingPlan:
     request = Generate(
         task="t", document=0, prompt=Prompt.of_text(text), settings=Settings(settings), repeat=repeat
     )
@@ -17,7 +17,7 @@ def asked(settings: dict[str, Any], *, repeat: int = 0, text: str = "Hi", **othe
 
 
 def parameters(settings: dict[str, Any], **others: Any) -> dict[str, Any]:
-    return dict(asked(settings, **others).parameters)
+    return dict(sample(settings, **others).parameters)
 
 
 def test_default_settings_are_greedy_until_the_end_token() -> None:
@@ -69,12 +69,12 @@ def test_greedy_answers_need_no_seed() -> None:
 
 
 def test_with_thinking_stop_strings_only_cut_the_answer() -> None:
-    made = asked({"until": ["\n\n"]}, thinks=True)
+    made = sample({"until": ["\n\n"]}, thinks=True)
     assert made.parameters["stop"] == ["</s>"] and made.stops == ("\n\n", "</s>")
 
 
 def test_the_lmms_eval_preset_ignores_stops_and_raises_the_token_limit() -> None:
-    made = asked({"until": ["\n\n"], "max_new_tokens": 16}, uses_stops=False, min_token_limit=4096)
+    made = sample({"until": ["\n\n"], "max_new_tokens": 16}, uses_stops=False, min_token_limit=4096)
     assert made.stops == ("</s>",) and made.parameters["max_tokens"] == 4096
     assert parameters({"max_new_tokens": 9000}, min_token_limit=4096)["max_tokens"] == 9000
     assert parameters({"do_sample": True}, top_p=0.95)["top_p"] == 0.95

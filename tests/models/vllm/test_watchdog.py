@@ -25,7 +25,7 @@ time.sleep(60)
 """
 
 
-def lives(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -33,25 +33,25 @@ def lives(pid: int) -> bool:
         return False
 
 
-def gone(pid: int, within_s: float = 20) -> bool:
+def wait_until_gone(pid: int, within_s: float = 20) -> bool:
     until = time.monotonic() + within_s
-    while lives(pid) and time.monotonic() < until:
+    while is_alive(pid) and time.monotonic() < until:
         time.sleep(0.05)
-    return not lives(pid)
+    return not is_alive(pid)
 
 
 def test_a_child_is_ended_when_its_parent_is_killed() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     child, watchdog = (int(part) for part in parent.stdout.readline().split())
-    assert lives(child)
+    assert is_alive(child)
     time.sleep(0.5)  # the watchdog has to have seen the child
     parent.kill()
     parent.communicate()
     try:
-        assert gone(child) and gone(watchdog)
+        assert wait_until_gone(child) and wait_until_gone(watchdog)
     finally:
-        if lives(child):
+        if is_alive(child):
             os.kill(child, signal.SIGKILL)
 
 

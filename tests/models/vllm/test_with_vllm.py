@@ -69,7 +69,7 @@ def hf_answers(requests: Sequence[Request]) -> dict[str, Outcome]:
     return asyncio.run(work())
 
 
-def writing(text: str | Prompt, settings: dict[str, Any] | None = None, repeat: int = 0) -> Generate:
+def make_generate(text: str | Prompt, settings: dict[str, Any] | None = None, repeat: int = 0) -> Generate:
     prompt = Prompt.of_text(text) if isinstance(text, str) else text
     return Generate(task="t", document=0, prompt=prompt, settings=Settings(settings or GREEDY), repeat=repeat)
 
@@ -103,7 +103,7 @@ def test_likelihoods_equal_transformers_and_share_contexts(engine: SharedModel, 
 
 
 def test_a_greedy_continuation_is_reported_as_greedy(engine: SharedModel, contexts: list[str]) -> None:
-    wrote = writing(contexts[3], {"max_gen_toks": 3, "do_sample": False})
+    wrote = make_generate(contexts[3], {"max_gen_toks": 3, "do_sample": False})
     [written] = responses(engine.ask([wrote]), [wrote])
     asked = Likelihood(
         task="t", document=0, prompt=Prompt.of_text(contexts[3]), continuation=str(written.value)
@@ -134,7 +134,7 @@ def test_greedy_texts_equal_transformers(engine: SharedModel, contexts: list[str
         {"max_gen_toks": 1},
     ]
     prompts: list[str | Prompt] = [*contexts[1:], chat, going_on]
-    requests = [writing(text, some) for text in prompts for some in settings]
+    requests = [make_generate(text, some) for text in prompts for some in settings]
     ours, theirs = responses(engine.ask(requests), requests), responses(hf_answers(requests), requests)
     assert [_whole(one) for one in ours] == [_whole(one) for one in theirs]
     assert [one.finish for one in ours] == [one.finish for one in theirs]
@@ -142,7 +142,7 @@ def test_greedy_texts_equal_transformers(engine: SharedModel, contexts: list[str
 
 def test_sampled_repeats_differ_and_are_reproducible(engine: SharedModel) -> None:
     sampled = {"max_gen_toks": 12, "do_sample": True, "temperature": 1.0, "top_p": 0.9, "min_p": 0.01}
-    requests = [writing("the sky", sampled, repeat) for repeat in range(4)]
+    requests = [make_generate("the sky", sampled, repeat) for repeat in range(4)]
     first, again = (
         [one.value for one in responses(engine.ask(window), requests)]
         for window in (requests, requests[::-1])
@@ -152,14 +152,14 @@ def test_sampled_repeats_differ_and_are_reproducible(engine: SharedModel) -> Non
 
 def test_an_unanswerable_request_fails_alone(engine: SharedModel) -> None:
     bad: list[Request] = [
-        writing("the sky", {"max_gen_toks": 5000}),
-        writing("the sky", {"max_gen_toks": 4, "flavour": "mild"}),
-        writing("the sky", {"max_gen_toks": 4, "num_beams": 3}),
+        make_generate("the sky", {"max_gen_toks": 5000}),
+        make_generate("the sky", {"max_gen_toks": 4, "flavour": "mild"}),
+        make_generate("the sky", {"max_gen_toks": 4, "num_beams": 3}),
         Likelihood(task="t", document=0, prompt=Prompt.of_text("a"), continuation="x " * 600),
     ]
     good: list[Request] = [
-        writing("the sky is", {"max_gen_toks": 4}),
-        writing("blue " * 900, {"max_gen_toks": 4}),
+        make_generate("the sky is", {"max_gen_toks": 4}),
+        make_generate("blue " * 900, {"max_gen_toks": 4}),
     ]
     outcomes = engine.ask([*bad, *good])
     failures = [outcomes[request.id] for request in bad]
@@ -172,7 +172,7 @@ def test_an_unanswerable_request_fails_alone(engine: SharedModel) -> None:
 
 @pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
 def test_it_passes_the_model_contract(check: Callable[..., None], engine: SharedModel) -> None:
-    check(engine.lent)
+    check(engine.make_view)
 
 
 def test_its_identity_contains_engine_dtype_and_weights(engine: SharedModel) -> None:
@@ -183,7 +183,7 @@ def test_its_identity_contains_engine_dtype_and_weights(engine: SharedModel) -> 
 def test_a_dead_engine_is_an_error(
     engine: SharedModel,
 ) -> None:  # last, because it stops the engine
-    requests = [writing(f"the sky {at}", {"max_gen_toks": 200, "ignore_eos": True}) for at in range(8)]
+    requests = [make_generate(f"the sky {at}", {"max_gen_toks": 200, "ignore_eos": True}) for at in range(8)]
     for process in multiprocessing.active_children():
         if "engine" in process.name.lower() and process.pid is not None:
             os.kill(process.pid, signal.SIGKILL)

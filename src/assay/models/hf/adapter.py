@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, ClassVar
 
 from assay.core.errors import InvalidOption, MissingPackage
@@ -26,6 +25,7 @@ from assay.core.responses import Outcome
 from assay.models.hf.arguments import parse_arguments
 from assay.models.hf.backend import Backend, InterruptibleBackend, TokenReportingBackend
 from assay.models.hf.loading.checkpoint import Checkpoint
+from assay.models.hf.loading.tokenizer import read_template
 from assay.models.hf.multimodal.options import MediaOptions, split_media_options
 from assay.models.presets import DEFAULT_PRESET, ModelPreset
 
@@ -141,7 +141,7 @@ class HfModel:
         for name, other in others.items():
             found |= {f"{name}.{key}": value for key, value in other.identify().items()}
         if arguments.chat_template:
-            found["chat_template"] = digest_text(_read_template(arguments.chat_template))
+            found["chat_template"] = digest_text(read_template(arguments.chat_template))
         return {**found, **arguments.to_identity(), **self.backend.to_identity()}
 
     def _resolve_dtype(self) -> str:
@@ -230,12 +230,3 @@ def _check_packages() -> None:
     for package in ("torch", "transformers"):
         if find_spec(package) is None:
             raise MissingPackage.of(package, "the model `hf`", extra="hf", where="--model")
-
-
-def _read_template(template: str) -> str:
-    """Return the content of a template file, or the argument itself if it is not a file."""
-    try:
-        path = Path(template)
-        return path.read_text(encoding="utf-8") if path.is_file() else template
-    except OSError:  # template text that is not a valid file name
-        return template

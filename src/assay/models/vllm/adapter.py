@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import UnsupportedRequest
@@ -16,7 +15,7 @@ from assay.core.requests import Request
 from assay.core.responses import Failure, Outcome
 from assay.models.hf.loading.checkpoint import Checkpoint
 from assay.models.hf.loading.modalities import find_media_abilities, is_speech_to_text
-from assay.models.hf.loading.tokenizer import CheckpointTokenizer
+from assay.models.hf.loading.tokenizer import CheckpointTokenizer, read_template
 from assay.models.vllm.arguments import parse_arguments
 from assay.models.vllm.engine import VllmEngine, vllm_version
 
@@ -124,7 +123,7 @@ class VllmModel:
                 other = Checkpoint(source, revision).identify()
                 found |= {f"{name}.{key}": value for key, value in other.items()}
         if arguments.chat_template:
-            found["chat_template"] = digest_text(_read_template(arguments.chat_template))
+            found["chat_template"] = digest_text(read_template(arguments.chat_template))
         return found
 
     def describe_dtype(self) -> str:
@@ -231,12 +230,3 @@ class VllmGenerateModel(VllmChatModel):
     """`vllm_chat` with videos as videos, not as frames, if the checkpoint reads videos."""
 
     _videos_as_frames = False
-
-
-def _read_template(template: str) -> str:
-    """Return the content of a template file, or the argument itself if it is not a file."""
-    try:
-        path = Path(template)
-        return path.read_text(encoding="utf-8") if path.is_file() else template
-    except OSError:  # template text that is not a valid file name
-        return template

@@ -77,7 +77,7 @@ def write_gguf(path: Path, source: Path) -> None:
             if part in name:
                 rotated = numbers.reshape(count, 2, -1, numbers.shape[1]).swapaxes(1, 2)
                 numbers = np.ascontiguousarray(rotated.reshape(numbers.shape))
-        writer.add_tensor(_renamed(name), numbers)
+        writer.add_tensor(_to_llama_cpp_name(name), numbers)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -89,7 +89,7 @@ def _merges(words: Any) -> list[str]:
     return [" ".join(pair) if isinstance(pair, list) else pair for pair in state["model"]["merges"]]
 
 
-def _renamed(name: str) -> str:
+def _to_llama_cpp_name(name: str) -> str:
     for ours, theirs in {
         "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output", "model.layers.": "blk.",
         "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",

@@ -34,7 +34,7 @@ def checkpoint(kind: str) -> str:
     return str(tiny(kind))
 
 
-def asked_of(kind: str) -> list[Request]:
+def make_requests(kind: str) -> list[Request]:
     """Return requests of every kind that the checkpoint supports, of different lengths and sizes."""
     prompts = [chat("Hello you"), chat("Hi"), plain("The sky is")]
     if kind in SEEING:
@@ -52,7 +52,7 @@ def asked_of(kind: str) -> list[Request]:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_answers_do_not_depend_on_the_batch(kind: str) -> None:
-    requests = asked_of(kind)
+    requests = make_requests(kind)
     alone, together = (
         values(ask(HfModel(pretrained=checkpoint(kind), batch_size=size), requests)) for size in (1, 5)
     )

@@ -17,7 +17,7 @@ from assay.testing import example_requests
 pytestmark = pytest.mark.torch
 
 
-def colored(name: str, rgb: tuple[int, int, int]) -> Image:
+def make_image(name: str, rgb: tuple[int, int, int]) -> Image:
     def load() -> Any:
         from PIL import Image as Pictures
 
@@ -26,7 +26,7 @@ def colored(name: str, rgb: tuple[int, int, int]) -> Image:
     return Image(digest=name, load=load)
 
 
-RED, BLUE = colored("red", (220, 20, 20)), colored("blue", (20, 20, 220))
+RED, BLUE = make_image("red", (220, 20, 20)), make_image("blue", (20, 20, 220))
 SAID = (Message("system", (Text("Be brief."),)), Message("user", (RED, Text("What color is it?"))))
 PROMPTS = [
     chat(RED, "What color is it?"),
@@ -85,18 +85,18 @@ def test_the_preview_is_the_rendered_template() -> None:
 def test_traits_and_identity_come_from_the_small_files() -> None:
     model = HfModel(pretrained=str(SHIPPED_WEIGHTS))
     assert {"image", "video", "generate", "likelihood", "rolling", "chat"} == model.traits.abilities
-    facts = asyncio.run(_identify(model))
-    assert facts["media.frames"] == "32" and facts["weights_sha256"] and facts["processor_sha256"]
+    identity = asyncio.run(_identify(model))
+    assert identity["media.frames"] == "32" and identity["weights_sha256"] and identity["processor_sha256"]
 
 
 def test_image_settings_change_the_identity() -> None:
-    def facts(**arguments: Any) -> dict[str, str]:
+    def read_identity(**arguments: Any) -> dict[str, str]:
         return asyncio.run(_identify(HfModel(pretrained=str(SHIPPED_WEIGHTS), **arguments)))
 
-    plain_facts = facts()
+    default_identity = read_identity()
     for change in ({"max_pixels": 1000}, {"max_num_frames": 4}, {"system_prompt": "Hi."}, {"fps": 2}):
-        assert facts(**change) != plain_facts, change
-    assert facts(use_cache=False) == facts(batch_size=7) == plain_facts
+        assert read_identity(**change) != default_identity, change
+    assert read_identity(use_cache=False) == read_identity(batch_size=7) == default_identity
 
 
 async def _identify(model: HfModel) -> dict[str, str]:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.torch
 SEEN = "<|vision_start|><|image_pad|><|vision_end|>"
 
 
-def shown(prompt: Prompt, name: str = "", **arguments: Any) -> str:
+def render_preview(prompt: Prompt, name: str = "", **arguments: Any) -> str:
     kind = make_preset_class(name) if name else HfModel
     text = kind(pretrained=str(tiny("qwen2_5_vl")), **arguments).preview(write(prompt))
     return text.replace(SEEN, "[P]").replace(SEEN.replace("image", "video"), "[V]").replace("<|im_", "<")
@@ -48,26 +48,26 @@ def user(text: str) -> str:
     ],
 )
 def test_chats_use_the_template(parts: tuple[Part | str, ...], arguments: Any, text: str) -> None:
-    assert shown(chat(*parts), **arguments) == text
+    assert render_preview(chat(*parts), **arguments) == text
 
 
 def test_a_plain_prompt_is_the_concatenation_of_its_parts() -> None:
-    assert shown(plain(picture(1), "So: ")) == "[P]So: "
-    assert shown(plain(picture(1), "Look <image> here")) == "Look [P] here"
+    assert render_preview(plain(picture(1), "So: ")) == "[P]So: "
+    assert render_preview(plain(picture(1), "Look <image> here")) == "Look [P] here"
 
 
 def test_presets_always_use_the_template_for_media() -> None:
-    assert shown(plain(picture(1), "So: "), "llava_hf") == user("[P]So: ")
-    assert shown(plain("So: "), "llava_hf") == "So: "
-    assert shown(chat(picture(1), "Here <image>"), "qwen2_5_vl") == user("[P]Here ")
+    assert render_preview(plain(picture(1), "So: "), "llava_hf") == user("[P]So: ")
+    assert render_preview(plain("So: "), "llava_hf") == "So: "
+    assert render_preview(chat(picture(1), "Here <image>"), "qwen2_5_vl") == user("[P]Here ")
     system = "<start|>system\nYou are a helpful assistant.<end|>\n"
-    assert shown(chat(picture(1), "So"), "qwen3_vl") == system + user("[P]So")
-    assert shown(chat(picture(1), "So"), "qwen3_vl", system_prompt="") == user("[P]So")
+    assert render_preview(chat(picture(1), "So"), "qwen3_vl") == system + user("[P]So")
+    assert render_preview(chat(picture(1), "So"), "qwen3_vl", system_prompt="") == user("[P]So")
 
 
 def test_the_system_message_of_the_task_is_not_duplicated() -> None:
     said = (Message("system", (Text("Mine."),)), Message("user", (Text("Hi"),)))
-    assert shown(Prompt(said, chat=True), system_prompt="Yours.").count("system") == 1
+    assert render_preview(Prompt(said, chat=True), system_prompt="Yours.").count("system") == 1
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from assay.models.hf.preset_models import make_preset_class
 pytestmark = pytest.mark.torch
 
 
-def seeing(**arguments: Any) -> HfModel:
+def make_model(**arguments: Any) -> HfModel:
     return HfModel(pretrained=str(tiny("qwen2_5_vl")), **arguments)
 
 
@@ -46,14 +46,14 @@ def test_an_unreadable_medium_fails_only_its_requests() -> None:
         write(chat(bad, "What?"), 1),
         *choices(chat(bad, "So"), " a"),
     ]
-    fine, *failed = ask(seeing(batch_size=4), requests)
+    fine, *failed = ask(make_model(batch_size=4), requests)
     assert isinstance(fine, Response)
     for outcome in failed:
         assert isinstance(outcome, Failure) and outcome.kind == "bad media" and "cut off" in outcome.message
 
 
 def test_an_unsupported_medium_is_a_failure_with_a_reason() -> None:
-    [outcome] = ask(seeing(), [write(chat(sound(1), "What?"))])
+    [outcome] = ask(make_model(), [write(chat(sound(1), "What?"))])
     assert isinstance(outcome, Failure) and outcome.kind == "bad media"
     assert outcome.message == "the checkpoint supports image, video, not audio"
 
@@ -61,7 +61,7 @@ def test_an_unsupported_medium_is_a_failure_with_a_reason() -> None:
 def test_an_image_that_the_processor_rejects_fails_only_its_request() -> None:
     thin = picture(9, width=4000, height=4)
     outcomes = ask(
-        seeing(batch_size=3), [write(chat(one, "?"), at) for at, one in enumerate((picture(1), thin))]
+        make_model(batch_size=3), [write(chat(one, "?"), at) for at, one in enumerate((picture(1), thin))]
     )
     assert isinstance(outcomes[0], Response)
     assert isinstance(outcomes[1], Failure) and "aspect ratio" in outcomes[1].message
@@ -69,7 +69,7 @@ def test_an_image_that_the_processor_rejects_fails_only_its_request() -> None:
 
 def test_a_prompt_with_media_that_does_not_fit_is_a_failure() -> None:
     requests = [write(chat(picture(1), "word " * 40)), write(chat("word " * 40))]
-    outcomes = ask(seeing(max_length=100), requests)
+    outcomes = ask(make_model(max_length=100), requests)
     assert isinstance(outcomes[0], Failure) and "the context length is 100" in outcomes[0].message
     assert isinstance(outcomes[1], Response)  # a text is truncated on the left
     assert outcomes[1].usage is not None and outcomes[1].usage.input_tokens <= 94
@@ -101,15 +101,15 @@ class SmallMemory:
 
 def test_a_batch_that_is_too_large_is_halved_without_losing_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = [write(chat(picture(at), "What?"), at) for at in range(7)]
-    before = values(ask(seeing(), requests))
+    before = values(ask(make_model(), requests))
     memory = SmallMemory(monkeypatch, 2)
-    assert values(ask(seeing(batch_size=6), requests)) == before
+    assert values(ask(make_model(batch_size=6), requests)) == before
     assert max(memory.sizes) == 6 and memory.sizes[-1] <= 2
 
 
 def test_fewer_choices_are_scored_at_once_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = choices(chat(picture(1), "Pick:"), *(f" choice {at}" for at in range(9)))
-    before = [value.total for value in values(ask(seeing(), requests))]
+    before = [value.total for value in values(ask(make_model(), requests))]
     tried: list[int] = []
     original = MultimodalEngine.compute_continuations
 
@@ -122,26 +122,26 @@ def test_fewer_choices_are_scored_at_once_when_memory_runs_out(monkeypatch: pyte
         return original(engine, batch, rows, *others)
 
     monkeypatch.setattr(MultimodalEngine, "compute_continuations", compute_continuations)
-    after = [value.total for value in values(ask(seeing(), requests))]
+    after = [value.total for value in values(ask(make_model(), requests))]
     assert after == pytest.approx(before, abs=1e-4) and max(tried) > 3
 
 
 def test_one_request_that_is_too_large_alone_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     SmallMemory(monkeypatch, 0)
-    outcomes = ask(seeing(batch_size=2), [write(chat(picture(at), "What?"), at) for at in range(2)])
+    outcomes = ask(make_model(batch_size=2), [write(chat(picture(at), "What?"), at) for at in range(2)])
     assert [outcome.kind for outcome in outcomes if isinstance(outcome, Failure)] == ["out of memory"] * 2
 
 
 def test_the_choices_of_an_image_share_one_prefill(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = seeing(batch_size=2)
+    model = make_model(batch_size=2)
     read: list[int] = []
     original = MultimodalEngine.prefill
 
-    def counting(engine: MultimodalEngine, batch: Batch, **arguments: Any) -> Any:
+    def count_prefill(engine: MultimodalEngine, batch: Batch, **arguments: Any) -> Any:
         read.append(len(batch.lengths))
         return original(engine, batch, **arguments)
 
-    monkeypatch.setattr(MultimodalEngine, "prefill", counting)
+    monkeypatch.setattr(MultimodalEngine, "prefill", count_prefill)
     prompts = [chat(picture(at, 60, 60), "Pick one:") for at in range(4)]
     texts = (" a", " red one", " b c", " d")
     requests = [one for at, prompt in enumerate(prompts) for one in choices(prompt, *texts, document=at)]
@@ -165,36 +165,38 @@ def test_shared_prompts_score_like_unshared_ones(kind: str, monkeypatch: pytest.
 
 def test_a_checkpoint_without_prefix_sharing_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = choices(chat(picture(1), "Pick:"), " red one", " b c")
-    before = values(ask(seeing(), requests))
+    before = values(ask(make_model(), requests))
 
-    def forgetful(engine: MultimodalEngine, batch: Batch, continuations: Sequence[Any], max_rows: int) -> Any:
+    def score_wrongly(
+        engine: MultimodalEngine, batch: Batch, continuations: Sequence[Any], max_rows: int
+    ) -> Any:
         return [[LogProbability(-1.0) for _ in some] for some in continuations]
 
-    monkeypatch.setattr(MultimodalEngine, "score_shared", forgetful)
-    totals = [value.total for value in values(ask(seeing(), requests))]
+    monkeypatch.setattr(MultimodalEngine, "score_shared", score_wrongly)
+    totals = [value.total for value in values(ask(make_model(), requests))]
     assert totals == pytest.approx([value.total for value in before], abs=1e-4)
 
 
 def test_sampled_repeats_differ_and_are_reproducible() -> None:
     settings: dict[str, Any] = {"do_sample": True, "temperature": 1.5, "max_gen_toks": 8}
     requests = [write(chat(picture(1), "What?"), repeat=repeat, **settings) for repeat in range(4)]
-    first = values(ask(seeing(batch_size=4), requests))
+    first = values(ask(make_model(batch_size=4), requests))
     assert len(set(first)) > 1
-    assert values(ask(seeing(batch_size=1), requests)) == first
-    assert values(ask(seeing(batch_size=4, seed=7), requests)) != first
+    assert values(ask(make_model(batch_size=1), requests)) == first
+    assert values(ask(make_model(batch_size=4, seed=7), requests)) != first
 
 
 def test_greedy_repeats_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = SmallMemory(monkeypatch, 9)
-    outcomes = ask(seeing(batch_size=4), [write(chat(picture(1), "?"), repeat=at) for at in range(3)])
+    outcomes = ask(make_model(batch_size=4), [write(chat(picture(1), "?"), repeat=at) for at in range(3)])
     assert len(set(values(outcomes))) == 1 and memory.sizes == [1]
 
 
 def test_an_answer_ends_before_its_stop_string() -> None:
     request = write(chat(picture(1), "What?"), max_gen_toks=12)
-    [whole] = values(ask(seeing(), [request]))
+    [whole] = values(ask(make_model(), [request]))
     stop = next(letter for letter in whole if letter not in "\ufffd" and whole.index(letter))
-    [outcome] = ask(seeing(), [write(chat(picture(1), "What?"), max_gen_toks=12, until=[stop])])
+    [outcome] = ask(make_model(), [write(chat(picture(1), "What?"), max_gen_toks=12, until=[stop])])
     assert isinstance(outcome, Response) and outcome.finish == "stop"
     assert outcome.value == whole.partition(stop)[0]
 
@@ -204,7 +206,7 @@ def test_an_old_version_of_transformers_is_an_error(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(transformers, "__version__", "4.57.1")
     with pytest.raises(MissingPackage, match=r"need transformers 5 or later; 4\.57\.1 is installed"):
-        seeing().preview(write(chat("Hi")))
+        make_model().preview(write(chat("Hi")))
 
 
 def test_presets_ignore_the_default_stop_string_of_lmms_eval() -> None:
@@ -214,21 +216,21 @@ def test_presets_ignore_the_default_stop_string_of_lmms_eval() -> None:
 
 def test_without_a_cache_the_answers_are_the_same() -> None:
     requests = [write(chat(picture(1), "What?")), write(chat(video(1), "What?"))]
-    assert values(ask(seeing(use_cache=False), requests)) == values(ask(seeing(), requests))
+    assert values(ask(make_model(use_cache=False), requests)) == values(ask(make_model(), requests))
 
 
 def test_a_rolling_text_is_scored_in_windows() -> None:
     text = "The cat sat on the mat and looked at the moon."
     request = RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(text))
-    long, short = (values(ask(seeing(max_length=size), [request]))[0].total for size in (400, 16))
+    long, short = (values(ask(make_model(max_length=size), [request]))[0].total for size in (400, 16))
     assert long < 0 and short < 0 and long != short
 
 
 def test_reasoning_is_separated_from_the_answer() -> None:
     request = write(chat(picture(1), "What?"), max_gen_toks=12)
-    [whole] = values(ask(seeing(), [request]))
+    [whole] = values(ask(make_model(), [request]))
     mark = next(letter for letter in whole[1:-1] if letter.isprintable() and letter not in "\ufffd0123456789")
-    [outcome] = ask(seeing(think_end_token=mark), [request])
+    [outcome] = ask(make_model(think_end_token=mark), [request])
     assert isinstance(outcome, Response)
     assert (outcome.reasoning, outcome.value) == (
         whole.rpartition(mark)[0],
@@ -238,7 +240,7 @@ def test_reasoning_is_separated_from_the_answer() -> None:
 
 def test_a_started_answer_continues_after_the_template() -> None:
     said = (Message("user", (picture(1), Text("What?"))), Message("assistant", (Text("It is"),)))
-    assert seeing().preview(write(Prompt(said, chat=True))).endswith("<|im_start|>assistant\nIt is")
+    assert make_model().preview(write(Prompt(said, chat=True))).endswith("<|im_start|>assistant\nIt is")
 
 
 def test_audio_clips_are_transcribed_one_by_one() -> None:

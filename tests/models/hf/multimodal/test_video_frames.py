@@ -65,12 +65,12 @@ def test_video_processors_agree_with_torchvision() -> None:
         theirs: Any = getattr(importlib.import_module("transformers"), name)()
         clip = [picture(at, 320, 240).load().resize((640, 480)) for at in range(4)]
         one, other = theirs([clip], do_sample_frames=False, return_tensors="pt"), make({})([clip])
-        for key in maker_inputs(make):
+        for key in read_input_names(make):
             assert one[key].shape == other[key].shape
             assert float((one[key].float() - other[key].float()).abs().mean()) < 0.01
 
 
-def maker_inputs(make: Any) -> tuple[str, ...]:
+def read_input_names(make: Any) -> tuple[str, ...]:
     return tuple(make.model_input_names)
 
 

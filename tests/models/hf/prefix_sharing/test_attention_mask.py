@@ -13,27 +13,27 @@ from assay.models.hf.prefix_sharing.prefix_tree import Node, NodeSlice
 LEAST = -1e30
 
 
-def forest(seed: int) -> list[NodeSlice]:
+def make_random_slices(seed: int) -> list[NodeSlice]:
     """Return slices of random lengths, each continuing the past or an earlier slice."""
     draw = random.Random(seed)
-    pieces: list[NodeSlice] = []
+    slices: list[NodeSlice] = []
     offset = 0
     for number in range(draw.randint(1, 12)):
         length = draw.choice([1, 2, 5, 40, 90])
         node = Node(np.zeros(length, np.int32), 0)
         parent = draw.choice([-1, number - 1, draw.randrange(-1, number)])
-        pieces.append(NodeSlice(node, 0, length, offset, parent))
+        slices.append(NodeSlice(node, 0, length, offset, parent))
         offset += length
-    return pieces
+    return slices
 
 
-def sees(pieces: list[NodeSlice], row: int, column: int) -> bool:
+def attends(slices: list[NodeSlice], row: int, column: int) -> bool:
     """The definition: the same slice up to the token itself, or a slice that it continues."""
-    of = [number for number, piece in enumerate(pieces) for _ in range(piece.high)]
+    of = [number for number, piece in enumerate(slices) for _ in range(piece.high)]
     at = of[row]
     if at == of[column]:
         return column <= row
-    while (at := pieces[at].parent) >= 0:
+    while (at := slices[at].parent) >= 0:
         if at == of[column]:
             return True
     return False
@@ -41,22 +41,22 @@ def sees(pieces: list[NodeSlice], row: int, column: int) -> bool:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_token_attends_to_the_past_its_ancestors_and_itself(seed: int) -> None:
-    pieces, before = forest(seed), seed % 3 * 7
-    mask = build_mask(pieces, before, LEAST)
+    slices, before = make_random_slices(seed), seed % 3 * 7
+    mask = build_mask(slices, before, LEAST)
     total = len(mask)
     assert mask.shape == (total, before + total)
     assert not mask[:, :before].any()
     draw = random.Random(seed)
     for _ in range(2000):
         row, column = draw.randrange(total), draw.randrange(total)
-        assert (mask[row, before + column] == 0) == sees(pieces, row, column)
+        assert (mask[row, before + column] == 0) == attends(slices, row, column)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_blocks_contain_every_token_once_and_all_its_keys(seed: int) -> None:
-    pieces = forest(seed)
-    mask = build_mask(pieces, 30, LEAST)
-    blocks = split_into_blocks(pieces, mask, 16)
+    slices = make_random_slices(seed)
+    mask = build_mask(slices, 30, LEAST)
+    blocks = split_into_blocks(slices, mask, 16)
     assert [row for block in blocks for row in range(block.low, block.high)] == list(range(len(mask)))
     for block in blocks:
         held = np.zeros(mask.shape[1], dtype=bool)
@@ -68,18 +68,18 @@ def test_blocks_contain_every_token_once_and_all_its_keys(seed: int) -> None:
 
 def test_siblings_and_later_tokens_are_masked() -> None:
     nodes = [Node(np.zeros(128, np.int32), 0) for _ in range(2)]
-    pieces = [NodeSlice(node, 0, 128, 128 * at, -1) for at, node in enumerate(nodes)]
-    mask = build_mask(pieces, 0, LEAST)
-    assert [(block.low, block.high, block.spans) for block in split_into_blocks(pieces, mask, 64)] == [
+    slices = [NodeSlice(node, 0, 128, 128 * at, -1) for at, node in enumerate(nodes)]
+    mask = build_mask(slices, 0, LEAST)
+    assert [(block.low, block.high, block.spans) for block in split_into_blocks(slices, mask, 64)] == [
         (0, 64, ((0, 64),)), (64, 128, ((0, 128),)), (128, 192, ((128, 192),)), (192, 256, ((128, 256),)),
     ]  # fmt: skip
-    after = split_into_blocks(pieces, build_mask(pieces, 100, LEAST), 64)
+    after = split_into_blocks(slices, build_mask(slices, 100, LEAST), 64)
     assert after[-2].spans == ((0, 100), (228, 292))
 
 
 def test_a_chain_needs_no_mask() -> None:
-    pieces = forest(3)
-    chain = [NodeSlice(one.node, one.low, one.high, one.offset, at - 1) for at, one in enumerate(pieces)]
+    slices = make_random_slices(3)
+    chain = [NodeSlice(one.node, one.low, one.high, one.offset, at - 1) for at, one in enumerate(slices)]
     assert is_chain(chain)
     mask = build_mask(chain, 0, LEAST)
     assert (np.triu(mask, 1) == mask).all() and (mask[np.triu_indices(len(mask), 1)] == LEAST).all()

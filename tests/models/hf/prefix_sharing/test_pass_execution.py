@@ -29,13 +29,13 @@ def load(kind: str, **options: Any) -> Any:
     return AutoModelForCausalLM.from_pretrained(tiny_checkpoint(kind), **options).eval()
 
 
-def shared_scores(
+def score_with_sharing(
     pairs: list[Pair], runner: ModelRunner, budget: BatchBudget, rows: int = ROWS
 ) -> list[ScoredPair]:
     return list(score_shared(pairs, plan_scoring(pairs, runner, budget, max_logit_rows=rows), runner))
 
 
-def random_tree(seed: int) -> list[Pair]:
+def make_random_pairs(seed: int) -> list[Pair]:
     """Return pairs with few-shot prefixes of several lengths, contexts that share prefixes, choices and repeats."""
     draw = random.Random(seed)
 
@@ -55,26 +55,26 @@ def random_tree(seed: int) -> list[Pair]:
 def test_random_trees_score_like_unshared_sequences(kind: str) -> None:
     runner = ModelRunner(load(kind))
     for seed in range(3):
-        pairs = random_tree(seed)
-        plain = {index: rest for index, *rest in score_unshared(pairs, runner, BatchBudget(2000))}
+        pairs = make_random_pairs(seed)
+        unshared = {index: rest for index, *rest in score_unshared(pairs, runner, BatchBudget(2000))}
         for size in (16, 100, 4096):
             shared = {
-                index: rest for index, *rest in shared_scores(pairs, runner, BatchBudget(size), rows=40)
+                index: rest for index, *rest in score_with_sharing(pairs, runner, BatchBudget(size), rows=40)
             }
-            assert set(shared) == set(plain) == set(range(len(pairs)))
-            assert max(abs(shared[at][0] - plain[at][0]) for at in plain) < 1e-4
-            assert all(shared[at][1] == plain[at][1] for at in plain)
+            assert set(shared) == set(unshared) == set(range(len(pairs)))
+            assert max(abs(shared[at][0] - unshared[at][0]) for at in unshared) < 1e-4
+            assert all(shared[at][1] == unshared[at][1] for at in unshared)
 
 
 def test_no_shared_token_is_computed_twice() -> None:
-    runner = Counting(load("llama"))
+    runner = CountingRunner(load("llama"))
     prefix = list(range(100))
     pairs = [Pair([*prefix, 200 + at], [at, at + 1]) for at in range(50)]
-    shared_scores(pairs, runner, BatchBudget(64))
+    score_with_sharing(pairs, runner, BatchBudget(64))
     assert runner.tokens == 100 + 50 * 2
 
 
-class Counting(ModelRunner):
+class CountingRunner(ModelRunner):
     """Counts the tokens of its inputs."""
 
     tokens = 0
@@ -84,7 +84,7 @@ class Counting(ModelRunner):
         return super().forward(wanted=wanted, **inputs)
 
 
-class Small(ModelRunner):
+class SmallMemoryRunner(ModelRunner):
     """A device with little memory: passes of more than a few tokens do not fit."""
 
     most = 20
@@ -99,19 +99,23 @@ class Small(ModelRunner):
 
 def test_out_of_memory_halves_the_budget_without_losing_scores() -> None:
     model = load("llama")
-    pairs = random_tree(1)
-    plain = {index: total for index, total, _ in score_unshared(pairs, ModelRunner(model), BatchBudget(2000))}
-    small = Small(model)
-    found = {index: total for index, total, _ in shared_scores(pairs, small, BatchBudget(512, minimum=4))}
+    pairs = make_random_pairs(1)
+    unshared = {
+        index: total for index, total, _ in score_unshared(pairs, ModelRunner(model), BatchBudget(2000))
+    }
+    small = SmallMemoryRunner(model)
+    found = {
+        index: total for index, total, _ in score_with_sharing(pairs, small, BatchBudget(512, minimum=4))
+    }
     assert small.refused > 0
-    assert max(abs(found[at] - plain[at]) for at in plain) < 1e-4
+    assert max(abs(found[at] - unshared[at]) for at in unshared) < 1e-4
 
 
 def test_insufficient_memory_is_an_error_not_a_loop() -> None:
-    small = Small(load("llama"))
+    small = SmallMemoryRunner(load("llama"))
     small.most = 0
     with pytest.raises(torch.OutOfMemoryError):
-        shared_scores(random_tree(1), small, BatchBudget(64))
+        score_with_sharing(make_random_pairs(1), small, BatchBudget(64))
 
 
 @pytest.mark.parametrize(
@@ -129,11 +133,11 @@ def test_a_sliding_window_longer_than_the_context_allows_prefix_sharing() -> Non
 
 
 def test_a_model_that_ignores_the_mask_is_detected() -> None:
-    class Deaf(ModelRunner):
+    class MaskIgnoringRunner(ModelRunner):
         def forward(self, *, wanted: Any = None, **inputs: Any) -> Any:
             return super().forward(wanted=wanted, **{**inputs, "attention_mask": None})
 
-    assert not can_share_prefixes(Deaf(load("llama")), 512)
+    assert not can_share_prefixes(MaskIgnoringRunner(load("llama")), 512)
 
 
 def test_logits_are_computed_only_where_needed() -> None:

@@ -83,21 +83,21 @@ def test_greedy_repeats_are_generated_once_and_sampled_ones_share_their_prompt(
     passes: list[tuple[int, int]] = []
     forward = ModelRunner.forward
 
-    def counted(self: ModelRunner, **inputs: Any) -> Any:
+    def count_pass(self: ModelRunner, **inputs: Any) -> Any:
         passes.append(tuple(inputs["input_ids"].shape))
         return forward(self, **inputs)
 
-    def asked(**settings: Any) -> list[str]:
+    def generate_repeats(**settings: Any) -> list[str]:
         model = HfModel(pretrained=str(tiny_checkpoint()), batch_size=8)
         model.backend.load()
         passes.clear()
         requests = [generate(PROMPTS[0], repeat=repeat, **settings) for repeat in range(6)]
         return texts(ask(tiny_checkpoint(), requests, model=model))
 
-    monkeypatch.setattr(ModelRunner, "forward", counted)
-    assert len(set(asked())) == 1
+    monkeypatch.setattr(ModelRunner, "forward", count_pass)
+    assert len(set(generate_repeats())) == 1
     assert passes[1:] == [(1, 1)] * 11  # twelve tokens: the first from the prompt, then one row, step by step
-    assert len(set(asked(do_sample=True, temperature=1.0))) > 1
+    assert len(set(generate_repeats(do_sample=True, temperature=1.0))) > 1
     assert passes[0][1] > 30 and all(columns == 1 for _, columns in passes[1:])
 
 
@@ -155,7 +155,7 @@ def test_out_of_memory_during_generation_loses_no_answer(monkeypatch: pytest.Mon
     expected = texts(ask(tiny_checkpoint(), requests))
     forward, refused = ModelRunner.forward, []
 
-    def small(self: ModelRunner, **inputs: Any) -> Any:
+    def fail_with_many_rows(self: ModelRunner, **inputs: Any) -> Any:
         rows, columns = inputs["input_ids"].shape
         cache = inputs.get("past_key_values")
         if columns == 1 and cache is not None and rows > 2 and cache.get_seq_length() > 20:
@@ -165,7 +165,7 @@ def test_out_of_memory_during_generation_loses_no_answer(monkeypatch: pytest.Mon
 
     model = HfModel(pretrained=str(tiny_checkpoint()), batch_size=5)
     model.backend.load()
-    monkeypatch.setattr(ModelRunner, "forward", small)
+    monkeypatch.setattr(ModelRunner, "forward", fail_with_many_rows)
     assert texts(ask(tiny_checkpoint(), requests, model=model)) == expected
     assert refused
 

@@ -14,7 +14,7 @@ from assay.models.hf.loading.checkpoint import Checkpoint
 from assay.models.hf.loading.weights import explain_loading_errors
 from assay.models.tokens import TextEncoder, Unanswerable
 
-__all__ = ["CheckpointTokenizer", "find_chat_template", "load_tokenizer", "render_chat"]
+__all__ = ["CheckpointTokenizer", "find_chat_template", "load_tokenizer", "read_template", "render_chat"]
 
 
 class CheckpointTokenizer:
@@ -199,3 +199,12 @@ def find_chat_template(requested: str | None, tokenizer: Any) -> str | None:
         if named
         else "the tokenizer has only its default template",
     )
+
+
+def read_template(template: str) -> str:
+    """Return the content of a template file, or the argument itself if it is not a file."""
+    try:
+        path = Path(template)
+        return path.read_text(encoding="utf-8") if path.is_file() else template
+    except OSError:  # template text that is not a valid file name
+        return template

@@ -69,9 +69,7 @@ def explain_loading_errors(source: str) -> Iterator[None]:
     except AssayError:
         raise
     except ImportError as error:
-        raise MissingPackage(
-            f"cannot load `{source}`: {_first_line(error)}", where="--model_args"
-        ) from error
+        raise MissingPackage(f"cannot load `{source}`: {_first_line(error)}", where="--model_args") from error
     except (
         SafetensorError, OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError,
     ) as error:  # fmt: skip

@@ -218,9 +218,7 @@ class TextBackend:
         log_probabilities: list[list[float]] = [[] for _ in encoded.pairs] if self.reports_tokens else []
         on_tokens = partial(_record_log_probabilities, log_probabilities) if log_probabilities else None
         started = time.perf_counter()
-        for index, total, is_greedy in self.engine.score(
-            encoded.pairs, encoded.scoring_plan, on_tokens
-        ):
+        for index, total, is_greedy in self.engine.score(encoded.pairs, encoded.scoring_plan, on_tokens):
             owner = encoded.owners[index]
             totals[owner] += total
             greedy[owner] &= is_greedy

@@ -49,7 +49,7 @@ def test_a_perfect_judge_is_worth_all_its_labels() -> None:
     truth, _ = labels_and_judge(draw, 5000, 1.0, 0.0)
     found = estimate_calibrated_mean(truth[:50], truth[:50], truth[50:])
     assert found.weight == pytest.approx(1.0, abs=0.05)
-    assert found.equivalent_labels > 2000
+    assert found.worth > 2000
 
 
 def test_with_a_label_for_every_document_the_judge_adds_nothing() -> None:

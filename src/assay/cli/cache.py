@@ -141,7 +141,7 @@ def prune_command(
         click.echo(json.dumps({**asdict(pruned), "dry_run": dry_run}, indent=2))
         return
     verb = "would be removed" if dry_run else "removed"
-    freed = f", {format_bytes(pruned.freed_bytes)} freed" if pruned.freed_bytes else ""
+    freed = f", {format_bytes(pruned.freed)} freed" if pruned.freed else ""
     click.echo(f"{pruned.responses} responses {verb}{freed}")
 
 

@@ -79,7 +79,7 @@ def _print(report: JudgeCalibration) -> None:
         (
             "combined",
             f"{found.value:.4f} ± {found.stderr:.4f}  [{found.interval.low:.4f}, {found.interval.high:.4f}],"
-            f" equivalent to {found.equivalent_labels:.0f} labels",
+            f" equivalent to {found.worth:.0f} labels",
         ),
         ("agreement", f"{report.agreement:.2f}{kappa}; judge bias {report.bias:+.4f}"),
     ]

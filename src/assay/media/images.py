@@ -19,15 +19,15 @@ def is_image(value: Any) -> bool:
     return hasattr(value, "tobytes") and hasattr(value, "mode") and hasattr(value, "size")
 
 
-def count_pixel_bytes(picture: Any) -> int:
+def count_pixel_bytes(image: Any) -> int:
     """Return the memory of the pixels: Pillow uses four bytes for modes with more than one channel.
 
     >>> from PIL import Image
     >>> count_pixel_bytes(Image.new("RGB", (10, 20)))
     800
     """
-    width, height = picture.size
-    return int(width * height * _BYTES_PER_PIXEL.get(picture.mode, 4))
+    width, height = image.size
+    return int(width * height * _BYTES_PER_PIXEL.get(image.mode, 4))
 
 
 def decode_image(source: MediaFile) -> Any:
@@ -42,8 +42,8 @@ def decode_image(source: MediaFile) -> Any:
     if not data:
         raise MediaError("cannot read the image: the file is empty", where=source.name)
     try:
-        picture = PilImage.open(io.BytesIO(data))
-        picture.load()
+        image = PilImage.open(io.BytesIO(data))
+        image.load()
     except (
         PilImage.DecompressionBombError,
         PilImage.DecompressionBombWarning,  # if warnings are errors
@@ -57,7 +57,7 @@ def decode_image(source: MediaFile) -> Any:
         if "cannot identify image file" in shown:
             shown = "unknown image format"
         raise MediaError(f"cannot read the image: {shown}", where=source.name) from None
-    return picture
+    return image
 
 
 def image_from_array(array: Any, *, where: str = "") -> Any:

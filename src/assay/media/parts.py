@@ -75,9 +75,9 @@ def _select_from_list(given: Sequence[Any], selection: FrameSelection, where: st
     numbers = spread_evenly(len(given), limit)
     if not numbers:
         raise MediaError("the video has no frames", where=where)
-    pictures = [given[number] for number in numbers]
+    images = [given[number] for number in numbers]
     return Clip(
-        tuple(one if is_image(one) else image_from_array(one, where=where) for one in pictures),
+        tuple(one if is_image(one) else image_from_array(one, where=where) for one in images),
         tuple(float(number) for number in numbers),
     )
 

@@ -56,10 +56,10 @@ def extract_frames(source: MediaFile, selection: FrameSelection) -> Clip:
         found = dict(_decode(av, source, index, selected))
     except (av.FFmpegError, OSError, ValueError, EOFError) as error:
         raise MediaError(f"cannot read the video: {error}", where=source.name) from None
-    kept = [number for number in selected if number in found]
-    if not kept:
+    decoded = [number for number in selected if number in found]
+    if not decoded:
         raise MediaError("cannot read the video: no frame can be decoded", where=source.name)
-    return Clip(tuple(found[number] for number in kept), tuple(times[number] for number in kept))
+    return Clip(tuple(found[number] for number in decoded), tuple(times[number] for number in decoded))
 
 
 def select_frames(times: Sequence[float], selection: FrameSelection) -> list[int]:

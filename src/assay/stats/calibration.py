@@ -39,7 +39,7 @@ class CalibratedMean:
     labels_stderr: float
     """Mean and standard error of the labels alone."""
 
-    equivalent_labels: float
+    worth: float
     """Number of labels that would give the same precision without the judge."""
 
 
@@ -84,7 +84,7 @@ def estimate_calibrated_mean(
         judged=count if others is same else count + more,
         labels_alone=float(truth.mean()),
         labels_stderr=math.sqrt(alone),
-        equivalent_labels=count * alone / error**2 if error > 0 else float(count),
+        worth=count * alone / error**2 if error > 0 else float(count),
     )
 
 

@@ -1,9 +1,9 @@
-"""Intervals for one number: what the mean of a metric could be, were the documents drawn anew.
+"""Confidence intervals of a mean.
 
-A standard error times 1.96 is an interval for many independent documents. These are for the others: few documents
-(Wilson, Beta), questions that share a text (clusters), scores that are not 0 or 1 (Student's t). After Miller,
-"Adding Error Bars to Evals" (arXiv 2411.00640) and Bowyer et al., "Position: Don't Use the CLT in LLM Evals With Fewer
-Than a Few Hundred Datapoints" (arXiv 2503.01747).
+The normal approximation (1.96 standard errors) needs many independent documents. These intervals also fit few documents
+(Wilson), clustered documents, and scores other than 0 and 1 (Student's t). See Miller, "Adding Error Bars to Evals"
+(arXiv 2411.00640) and Bowyer et al., "Position: Don't Use the CLT in LLM Evals With Fewer Than a Few Hundred Datapoints"
+(arXiv 2503.01747).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = [
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 Clusters = Sequence[Any] | NDArray[Any]
-"""The cluster each document belongs to: any names, or numbers."""
+"""The cluster of each document: names or integer codes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Where a number probably is, and by which method that was found."""
+    """A confidence interval and its method."""
 
     low: float
     high: float
@@ -49,7 +49,7 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Half its length: the number behind a ±."""
+        """Half the width: the number after ±."""
         return (self.high - self.low) / 2
 
 
@@ -60,14 +60,14 @@ def mean_interval(
     level: float = 0.95,
     limits: tuple[float, float] | None = None,
 ) -> Interval:
-    """The interval of a mean by the method that fits: clustered where documents belong together, Wilson's for 0 and 1,
-    Student's t for the rest. `limits` are what no score can be below and above, where somebody knows.
+    """Return the interval of a mean: clustered if there are clusters, Wilson for scores of 0 and 1, else Student's t.
+    `limits` is the range of possible scores, if known.
 
     >>> mean_interval([1, 1, 1, 1, 1]).method
     'wilson'
 
     Raises:
-        AssayError: All documents are of one cluster, or there are too few: nobody can tell.
+        AssayError: There are fewer than two documents or clusters.
     """
     numbers = np.asarray(values, dtype=np.float64)
     binary = is_binary(numbers)

@@ -183,16 +183,16 @@ class RepeatTable:
             for metric, scores in one.scores.items():
                 if len(scores) > 1:
                     found.setdefault((one.pipeline, metric), []).append((one.document, scores, one.answers))
-        made = {}
+        tables = {}
         for key, rows in found.items():
             ((usual, _),) = Counter(len(scores) for _, scores, _ in rows).most_common(1)
-            kept = [row for row in rows if len(row[1]) == usual]
-            made[key] = cls(
-                documents=[document for document, _, _ in kept],
-                scores=np.array([scores for _, scores, _ in kept], dtype=np.float64),
-                answers=np.array([answers for _, _, answers in kept], dtype=np.intp),
+            complete = [row for row in rows if len(row[1]) == usual]
+            tables[key] = cls(
+                documents=[document for document, _, _ in complete],
+                scores=np.array([scores for _, scores, _ in complete], dtype=np.float64),
+                answers=np.array([answers for _, _, answers in complete], dtype=np.intp),
             )
-        return made
+        return tables
 
 
 def compute_repeat_metrics(table: RepeatTable) -> dict[str, Floats]:

@@ -418,3 +418,76 @@ def test_reading_where_there_is_no_run_is_refused(tmp_path: Path) -> None:
 def test_only_tables_can_be_counted(journal: Journal) -> None:
     with pytest.raises(ValueError, match="facts; DROP"):
         journal.count_rows("facts; DROP TABLE facts")
+
+
+# --- queries for results and pages -----------------------------------------------------------------
+
+
+@pytest.fixture
+def finished(journal: Journal) -> Journal:
+    """A journal with three documents of one task: scored, failed, failed for the same reason."""
+    request = Generate(task="a", document=0, prompt=PROMPT, settings=Settings())
+    journal.add_documents(
+        [
+            (
+                Document(task="a", index=index, fields={"topic": {"name": index}}),
+                None,
+                [request],
+                [f"f{index}"],
+            )
+            for index in range(3)
+        ]
+    )
+    usage = Usage(1, 1, cost_usd=0.5)
+    journal.add_responses([("f0", Response(request_id="f0", value="4", usage=usage))], source="model")
+    journal.add_responses([("f1", Response(request_id="f1", value="5"))], source="cache")
+    score = Score(document=0, metric="acc", pipeline="none", value=1.0)
+    outcomes = [(0, "scored", ""), (1, "failed", "timeout"), (2, "failed", "timeout")]
+    journal.add_judged("a", outcomes, [], [score]).result()
+    return journal
+
+
+def test_outcomes_are_read_in_order_and_filtered(finished: Journal) -> None:
+    assert list(finished.read_outcomes("a")) == [
+        (0, "scored", ""),
+        (1, "failed", "timeout"),
+        (2, "failed", "timeout"),
+    ]
+    assert [document for document, *_ in finished.read_outcomes("a", only="failed")] == [1, 2]
+    assert [document for document, *_ in finished.read_outcomes("a", exclude="failed")] == [0]
+    assert not list(finished.read_outcomes("another task"))
+
+
+def test_reasons_are_grouped_with_their_first_document(finished: Journal) -> None:
+    assert finished.read_outcome_reasons("a", limit=5) == [(1, 2, "failed", "timeout")]
+    assert finished.count_all_outcomes() == {"scored": 1, "failed": 2}
+
+
+def test_responses_and_costs_are_counted_by_source(finished: Journal) -> None:
+    assert finished.count_cached_responses() == (1, 2)
+    assert finished.count_response_rows() == 2
+    assert finished.sum_costs() == (0.5, 1)
+    ((_, *counts),) = finished.count_responses_over_time(per_second=0)
+    assert counts == [1, 1, 0]
+
+
+def test_a_page_of_documents_says_whether_there_are_more(finished: Journal) -> None:
+    assert finished.read_document_rows(limit=2, offset=0) == ([0, 1], True)
+    assert finished.read_document_rows(limit=2, offset=2) == ([2], False)
+    assert finished.read_task_offsets() == {0: "a"}
+
+
+def test_fields_are_read_with_verdicts(finished: Journal) -> None:
+    assert [json.loads(fields) for fields in finished.read_fields("a", limit=1)] == [{"topic": {"name": 0}}]
+    rows = list(finished.read_verdicts_with_field("a", "topic.name"))
+    assert [(document, outcome, value) for document, outcome, _, value in rows] == [
+        (0, "scored", 0),
+        (1, "failed", 1),
+        (2, "failed", 2),
+    ]
+
+
+def test_a_run_is_finished_when_its_end_is_stored(finished: Journal) -> None:
+    assert not finished.is_finished()
+    finished.set_facts({"ended": 1.0}).result()
+    assert finished.is_finished()

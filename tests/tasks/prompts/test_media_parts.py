@@ -57,14 +57,14 @@ def test_bytes_and_a_file_with_the_same_content_have_the_same_name(write: Write)
 def test_a_picture_is_decoded_only_when_it_is_needed(write: Write) -> None:
     part = to_image_part(write("x.png", b"not a picture"))
     assert part.digest
-    with pytest.raises(DatasetError, match="cannot be read") as caught:
+    with pytest.raises(DatasetError, match="cannot read the image") as caught:
         part.load()
     assert caught.value.where.endswith("x.png")
 
 
 @pytest.mark.parametrize("data", [b"", b"GIF89a", png()[:40], b"\x89PNG\r\n\x1a\n" + b"\x00" * 50])
 def test_a_broken_picture_is_refused_with_its_place(data: bytes) -> None:
-    with pytest.raises(DatasetError, match="picture cannot be read") as caught:
+    with pytest.raises(DatasetError, match="cannot read the image") as caught:
         to_image_part(data, where="a.yaml:5").load()
     assert caught.value.where == "a.yaml:5"
 
@@ -80,7 +80,7 @@ def test_whatever_is_wrong_with_a_picture_only_our_errors_come_out(at: int, valu
 
 def test_a_picture_too_large_to_be_true_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pictures, "MAX_IMAGE_PIXELS", 2)
-    with pytest.raises(DatasetError, match="picture cannot be read"):
+    with pytest.raises(DatasetError, match="cannot read the image"):
         to_image_part(png()).load()
 
 

@@ -40,7 +40,7 @@ class PruneResult:
     """What was deleted, or would be deleted in a dry run."""
 
     responses: int
-    freed_bytes: int
+    freed: int
     """Reduction of the file size; 0 while a run uses the cache, which then reuses the space."""
 
 
@@ -65,7 +65,7 @@ def prune_cache(
         OutputError: The file cannot be written.
     """
     if not path.exists():
-        return PruneResult(responses=0, freed_bytes=0)
+        return PruneResult(responses=0, freed=0)
     conditions, arguments = ["1"], []
     if before is not None:
         conditions.append("at < ?")
@@ -79,7 +79,7 @@ def prune_cache(
             values: list[Any] = [*arguments, *selected]
             ((count,),) = connection.execute(f"SELECT count(*) FROM responses WHERE {where}", values)
             if dry_run or not count:
-                return PruneResult(responses=count, freed_bytes=0)
+                return PruneResult(responses=count, freed=0)
             return _delete(connection, path, where, values)
     except sqlite3.Error as error:
         raise OutputError(f"cannot prune the response cache: {error}", where=str(path)) from None
@@ -105,4 +105,4 @@ def _delete(connection: sqlite3.Connection, path: Path, where: str, values: list
         connection.execute("PRAGMA busy_timeout=1000")
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return PruneResult(responses=removed, freed_bytes=max(0, size - path.stat().st_size))
+    return PruneResult(responses=removed, freed=max(0, size - path.stat().st_size))

@@ -93,12 +93,12 @@ class Columns:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays to store."""
-        kept: dict[str, NDArray[Any]] = {
+        arrays: dict[str, NDArray[Any]] = {
             name: getattr(self, name) for name in ("ids", "task", "position", "outcome", "scores", "length")
         }
-        for at, category in enumerate(self.categories.values()):
-            kept[f"category{at}"] = category.codes
-        return kept
+        for number, category in enumerate(self.categories.values()):
+            arrays[f"category{number}"] = category.codes
+        return arrays
 
     def to_metadata(self) -> dict[str, Any]:
         """Return everything but the arrays, as JSON types."""
@@ -112,8 +112,8 @@ class Columns:
     def from_stored(cls, names: dict[str, Any], numbers: Any) -> Columns:
         """Restore columns from `to_metadata` and `to_arrays`."""
         categories = {
-            name: Category({value: code for code, value in enumerate(values)}, numbers[f"category{at}"])
-            for at, (name, values) in enumerate(names["categories"].items())
+            name: Category({value: code for code, value in enumerate(values)}, numbers[f"category{number}"])
+            for number, (name, values) in enumerate(names["categories"].items())
         }
         return cls(
             tasks=names["tasks"],

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.home import assay_home
-from assay.store.index import columns as kept
-from assay.store.index.columns import MAX_METRICS, OUTCOMES, Columns
+from assay.store.index.columns import MAX_METRICS, OUTCOMES, Columns, read_columns, write_columns
 from assay.store.index.row_reader import FingerprintIndex, Row, RowReader
 from assay.store.index.text_search import TextIndex
 from assay.store.journal.journal import Journal
@@ -88,7 +87,7 @@ class DocumentIndex:
 
     def load(self) -> bool:
         """Load the stored index if it belongs to this journal file; return whether it does."""
-        found = kept.read_columns(self.folder / "columns.npz")
+        found = read_columns(self.folder / "columns.npz")
         if found is None:
             return False
         names, numbers = found
@@ -139,7 +138,7 @@ class DocumentIndex:
                 "vocabulary": np.frombuffer(self.texts.encode_vocabulary(), dtype=np.uint8),
             }
         self.folder.mkdir(parents=True, exist_ok=True)
-        kept.write_columns(self.folder / "columns.npz", names, numbers)
+        write_columns(self.folder / "columns.npz", names, numbers)
 
     def _digest(self) -> str:
         ((digest,),) = list(self.journal.query("SELECT value FROM facts WHERE key = 'digest'")) or [("",)]
@@ -226,10 +225,10 @@ class DocumentIndex:
             if not changed:
                 continue
             rows = list(self.journal.query(_SELECT_UPDATED.format(",".join(map(str, changed)))))
-            made, texts = reader.read_columns(task, first, rows)
+            added, texts = reader.read_columns(task, first, rows)
             at = np.array([places[row[0]] for row in rows], dtype=np.int64)
             with self.lock:
-                self.columns = self.columns.replace_rows(at, made)
+                self.columns = self.columns.replace_rows(at, added)
                 self.texts.discard_rows(at)
                 self.texts.append(at.tolist(), texts)
                 self.version += 1
@@ -247,11 +246,11 @@ class DocumentIndex:
         waiting: list[Columns] = []
         ready = 0
         for rows in self._read_new_rows(known, newest, first, last):
-            made, texts = reader.read_columns(task, first, rows)
+            added, texts = reader.read_columns(task, first, rows)
             with self.lock:
                 start = len(self.columns) + ready
                 self.texts.append(list(range(start, start + len(rows))), texts)
-            waiting.append(made)
+            waiting.append(added)
             ready += len(rows)
             if progress is not None:
                 progress(len(self.columns) + ready)

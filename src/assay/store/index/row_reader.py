@@ -86,7 +86,7 @@ class RowReader:
         texts, lengths = self._read_texts(rows, fields)
         self._read_scores(task, rows, scores)
         ids = np.fromiter((row[0] for row in rows), np.int64, count)
-        made = Columns(
+        columns = Columns(
             tasks=list(self.tasks),
             metrics=self.metrics,
             ids=ids,
@@ -97,7 +97,7 @@ class RowReader:
             length=np.array(lengths, dtype=np.int32),
             categories=self._read_categories(fields),
         )
-        return made, texts
+        return columns, texts
 
     def _read_scores(self, task: str, rows: Sequence[Row], scores: NDArray[np.float64]) -> None:
         listed = self.metrics.setdefault(task, [])

@@ -299,12 +299,12 @@ class Journal:
     def _filter_stored(self, fingerprints: Sequence[str]) -> list[str]:
         """Return the fingerprints that have a stored or pending response."""
         known = self._load_response_index()
-        kept = [name for name in fingerprints if known.is_recent(name)]
+        stored = [name for name in fingerprints if known.is_recent(name)]
         if known.has_older:
-            wanted = set(fingerprints).difference(kept)
+            wanted = set(fingerprints).difference(stored)
             found = self._read_rows(list(wanted), "SELECT fingerprint FROM answered")
-            kept += {name for (name,) in found if name in wanted}
-        return kept
+            stored += {name for (name,) in found if name in wanted}
+        return stored
 
     def _read_rows(self, fingerprints: Sequence[str], select: str) -> Iterator[tuple[Any, ...]]:
         numbers = self._load_response_index().find_candidate_rows(fingerprints)
@@ -339,8 +339,8 @@ class Journal:
         with self.report_decode_errors():
             for document, content in self.query(query, (task,)):
                 for pipeline, metric, kind, value, _ in read(content):
-                    kept = value if type(value) is float else rows.decode_verdict_value(value)
-                    yield pipeline, metric, document, kind, kept
+                    decoded = value if type(value) is float else rows.decode_verdict_value(value)
+                    yield pipeline, metric, document, kind, decoded
 
     def read_repeats(self, task: str) -> Iterator[RepeatScores]:
         """Yield the repeat scores in document order."""

@@ -185,8 +185,8 @@ def test_nothing_outlives_assay(box: Box, alive: Alive) -> None:
     """The process that asked is killed: the sandbox notices and ends the program."""
     word = secrets.token_hex(8)
     code = (
-        "import asyncio, sys\nfrom assay.core.programs import Bounds, Program\nfrom assay.sandboxes import make_sandbox\n"
-        "program = Program(source=sys.argv[1], bounds=Bounds(time_s=60))\n"
+        "import asyncio, sys\nfrom assay.core.programs import Program, ResourceLimits\nfrom assay.sandboxes import make_sandbox\n"
+        "program = Program(source=sys.argv[1], limits=ResourceLimits(time_s=60))\n"
         f"asyncio.run(make_sandbox({box.sandbox.name!r}, {{}}).execute(program))"
     )
     source = DAEMON.format(word=word, then="time.sleep(60)")

@@ -14,7 +14,6 @@ from assay.core.program_executor import execute_programs, use_executor
 from assay.core.programs import Execution, IsolationReport, Program, ResourceLimits
 from assay.sandboxes import SANDBOXES
 from assay.sandboxes.program_runner import ProgramRunner, allow_programs, programs_for_run
-from assay.user_code.executor import Executor
 
 
 class Counting:
@@ -48,7 +47,7 @@ def programs_of(count: int) -> list[Program]:
 
 
 def test_programs_run_several_at_once_and_come_back_in_order(counting: type[Counting]) -> None:
-    programs = ProgramRunner("counting", at_once=3)
+    programs = ProgramRunner("counting", max_concurrent=3)
     with use_executor(programs):
         done = execute_programs(programs_of(10))
     programs.close()
@@ -117,24 +116,6 @@ def test_closing_ends_what_is_running() -> None:
     assert len(found) == 1 and not isinstance(found[0], AssayError)
 
 
-def test_others_may_go_on_while_somebody_waits(counting: type[Counting]) -> None:
-    from collections.abc import Iterator
-    from contextlib import contextmanager
-
-    order: list[str] = []
-
-    @contextmanager
-    def pause() -> Iterator[None]:
-        order.append("down")
-        yield
-        order.append("up")
-
-    with allow_programs("counting") as programs:
-        programs.pause = pause
-        execute_programs(programs_of(2))
-    assert order == ["down", "up"]
-
-
 def test_helper_code_of_one_run_executes_nothing_in_the_sandbox_of_another(counting: type[Counting]) -> None:
     other, refuses = threading.Event(), ProgramRunner("counting")
     refuses.allowed = False
@@ -146,16 +127,12 @@ def test_helper_code_of_one_run_executes_nothing_in_the_sandbox_of_another(count
             over.wait(20)
 
     async def one_run() -> list[Execution]:
-        foreign = Executor()
         with allow_programs("counting"):
             threading.Thread(target=another_run, daemon=True).start()
             await asyncio.to_thread(other.wait, 20)
             try:
-                return await foreign.run(
-                    lambda: foreign.each(lambda _: execute_programs(programs_of(1))[0], [0, 1])
-                )
+                return await asyncio.to_thread(execute_programs, programs_of(2))
             finally:
                 over.set()
-                foreign.close()
 
     assert [done.succeeded for done in asyncio.run(one_run())] == [True, True]

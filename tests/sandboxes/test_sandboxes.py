@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -17,9 +14,6 @@ from assay.core.errors import InvalidOption, UnknownName
 from assay.core.ports import Sandbox
 from assay.core.programs import Execution, IsolationReport, Program, ResourceLimits, SandboxError
 from assay.sandboxes import SANDBOXES, STRONGEST_FIRST, choose_sandbox, make_sandbox
-from assay.sandboxes.docker import docker_command
-from assay.sandboxes.launch_spec import build_launch_spec, readable_folders
-from assay.sandboxes.process import LaunchRequest, run_launcher
 
 # --- a program runs ---------------------------------------------------------------------------------
 
@@ -60,7 +54,7 @@ def test_a_command_that_is_not_there_is_not_the_programs_fault(box: Box) -> None
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x"])
 def test_a_file_outside_of_the_folder_is_refused(box: Box, name: str) -> None:
-    with pytest.raises(SandboxError, match="outside of the program's folder"):
+    with pytest.raises(SandboxError, match="outside the program's folder"):
         box.execute(Program(source="pass", files={name: b""}))
 
 
@@ -99,7 +93,7 @@ def test_what_is_claimed_was_tried(box: Box) -> None:
 def test_the_built_in_ones_are_known_and_take_their_arguments() -> None:
     assert {*STRONGEST_FIRST, "docker"} <= {*SANDBOXES.names()}
     assert isinstance(make_sandbox("docker", {"image": "mine"}), Sandbox)
-    with pytest.raises(InvalidOption, match="does not take these arguments"):
+    with pytest.raises(InvalidOption, match="invalid arguments for the sandbox"):
         make_sandbox("limits", {"image": "mine"})
     with pytest.raises(
         UnknownName, match=r"no sandbox is called `bubblewarp`(.|\n)*`bubblewrap`.*ls sandboxes"
@@ -132,49 +126,6 @@ def test_the_strongest_that_works_is_chosen(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 # --- what is told -----------------------------------------------------------------------------------
-
-
-def test_an_order_holds_bounds_and_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SOME_API_KEY", "secret")
-    program = Program(source="pass", limits=ResourceLimits(processes=5))
-    order = json.loads(
-        build_launch_spec(program, mode="limits", folder="/box", pipes=(3, 4), shared_tasks=10)
-    )
-    assert "secret" not in json.dumps(order)
-    assert order["command"] == [sys.executable, "-I", "-X", "utf8", "program.py"]
-    assert (order["bounds"]["processes"], order["most_processes"]) == (15, 5)
-
-
-def test_the_interpreter_can_be_read_and_the_home_folder_cannot() -> None:
-    folders = [Path(path) for path in readable_folders()]
-    assert any(Path(os.__file__).is_relative_to(folder) for folder in folders)
-    assert not any(Path.home().is_relative_to(folder) for folder in folders)
-
-
-def test_a_container_has_no_network_no_rights_and_the_same_bounds() -> None:
-    program = Program(source="pass", limits=ResourceLimits(memory_bytes=1000, file_bytes=500, processes=7))
-    command = docker_command(program, "python:3.11-slim", tool="podman", runtime="runsc")
-    assert command[:2] == ["podman", "run"]
-    assert command[-1] == "python:3.11-slim"
-    assert {
-        "--rm", "--interactive", "--pull=never", "--network=none", "--read-only", "--cap-drop=ALL", "--memory=1000",
-        "--memory-swap=1000", "--pids-limit=8", "--user=65534:65534", "--security-opt=no-new-privileges",
-        "--runtime=runsc",
-    } <= {*command}  # fmt: skip
-    assert any(word.startswith("--tmpfs=/box:") and "size=500" in word for word in command)
-
-
-def test_a_launcher_that_says_nothing_is_not_a_result() -> None:
-    how = LaunchRequest(
-        sandbox="x", command=("true",), order=lambda pipes: b"{}", program=Program(source="pass")
-    )
-    with pytest.raises(SandboxError, match="ended without a word"):
-        asyncio.run(run_launcher(how))
-    how = LaunchRequest(
-        sandbox="x", command=("no-such-command",), order=lambda pipes: b"", program=Program(source="pass")
-    )
-    with pytest.raises(SandboxError, match="cannot be started"):
-        asyncio.run(run_launcher(how))
 
 
 @pytest.mark.parametrize("field", ResourceLimits.__slots__)

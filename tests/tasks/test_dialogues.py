@@ -318,7 +318,7 @@ def test_a_full_trace_holds_every_step_as_it_was(make_task: MakeTask) -> None:
     ("config", "said"),
     [
         ({"doc_to_text": "{{q}}"}, "needs a function as `doc_to_text`"),
-        ({"doc_to_text": lambda doc: "x"}, "is not told of the rounds before"),
+        ({"doc_to_text": lambda doc: "x"}, "does not accept arguments about previous rounds"),
     ],
 )
 def test_a_dialogue_whose_rounds_nothing_makes_is_a_mistake(

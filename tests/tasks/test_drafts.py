@@ -67,7 +67,7 @@ def test_the_right_choice_is_found_by_text_number_or_letter(answers: list[Any], 
 
 def test_an_answer_that_is_no_choice_is_said() -> None:
     rows: Rows = [{"q": "?", "options": ["a", "b"], "gold": "neither"}]
-    with pytest.raises(InvalidOption, match="does not say which of the choices is right"):
+    with pytest.raises(InvalidOption, match="does not identify one of the choices"):
         draft_task(rows, ColumnRoles(question="q", answer="gold", choices=("options",)))
 
 
@@ -101,7 +101,7 @@ def test_awkward_names_become_names_templates_can_say() -> None:
     [
         ([], {}, "no documents"),
         ([{"n": 3}], {}, "no column looks like a question"),
-        ([{"q": "?"}], {"answer": "gold"}, "there is no column `gold`"),
+        ([{"q": "?"}], {"answer": "gold"}, "no column `gold`"),
     ],
 )
 def test_what_cannot_be_guessed_is_said(rows: Rows, said: dict[str, str], what: str) -> None:

@@ -153,7 +153,7 @@ def _likely() -> Any:
 
 
 def test_without_the_flag_it_is_refused_and_the_flag_is_named(workspace: Path) -> None:
-    with pytest.raises(UnsupportedRequest, match="does not do likelihood") as caught:
+    with pytest.raises(UnsupportedRequest, match="does not support likelihood") as caught:
         planned(ScriptedModel(abilities=WRITER), tasks=[str(write_choices(workspace))])
     assert "--mc_as_generation asks for the letter of a choice instead" in caught.value.hint
 
@@ -162,12 +162,12 @@ def test_a_task_whose_own_code_judges_is_refused(workspace: Path) -> None:
     path = write_choices(
         workspace, helpers="def judge(doc, results): return {}\n", process_results=Function("utils.judge")
     )
-    with pytest.raises(UnsupportedRequest, match="its own code judges log-probabilities"):
+    with pytest.raises(UnsupportedRequest, match="its `process_results` expects log-probabilities"):
         prompts(path)
 
 
 def test_a_target_outside_the_choices_is_said(workspace: Path) -> None:
-    with pytest.raises(AssayError, match="the target 7 is none of the 2 choices"):
+    with pytest.raises(AssayError, match="the target 7 is not one of the 2 choices"):
         prompts(write_choices(workspace, doc_to_target="7"))
 
 
@@ -176,4 +176,4 @@ def test_other_tasks_of_the_run_are_asked_as_ever(workspace: Path) -> None:
     plain = planned(ScriptedModel(), tasks=[str(path)])
     flagged = planned(ScriptedModel(), tasks=[str(path)], mc_as_generation=True)
     assert flagged.run_id != plain.run_id
-    assert flagged.warnings == plain.warnings
+    assert flagged.notes == plain.notes

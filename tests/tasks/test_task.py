@@ -103,7 +103,7 @@ def test_rolling_asks_the_target_alone(make_task: MakeTask) -> None:
 
 @pytest.mark.parametrize("output_type", ["loglikelihood", "loglikelihood_rolling"])
 def test_a_target_that_is_not_text_is_refused(make_task: MakeTask, output_type: str) -> None:
-    with pytest.raises(TaskError, match="`doc_to_target` must give a text"):
+    with pytest.raises(TaskError, match="`doc_to_target` must return text"):
         rendered(make_task([{"q": "x", "a": 5}], output_type=output_type))
 
 
@@ -333,14 +333,14 @@ def test_num_fewshot_of_the_user_wins_except_over_a_zero(
 @pytest.mark.parametrize(
     ("config", "kind", "message"),
     [
-        ({"num_fewshot": 9, "fewshot_split": "train"}, TaskError, "9 few-shot examples are wanted"),
+        ({"num_fewshot": 9, "fewshot_split": "train"}, TaskError, "the task needs 9 few-shot examples"),
         ({"num_fewshot": 1, "fewshot_split": "gone"}, DatasetError, "no split `gone`"),
         ({"num_fewshot": 1, "fewshot_config": {"samples": []}}, TaskError, "the pool has 0"),
         ({"num_fewshot": 1, "fewshot_config": {"sampler": "balanced"}}, TaskError, "`balanced`"),
-        ({"num_fewshot": 1, "fewshot_config": {"sampler": lambda: 1}}, TaskError, "must be named"),
-        ({"num_fewshot": 1, "doc_to_target": "{{missing}}"}, TaskError, "names `missing`"),
-        ({"doc_to_text": "{{missing}}"}, TaskError, "names `missing`"),
-        ({"doc_to_text": 5}, TaskError, "`doc_to_text` must give a text here"),
+        ({"num_fewshot": 1, "fewshot_config": {"sampler": lambda: 1}}, TaskError, "must be a name"),
+        ({"num_fewshot": 1, "doc_to_target": "{{missing}}"}, TaskError, "uses `missing`"),
+        ({"doc_to_text": "{{missing}}"}, TaskError, "uses `missing`"),
+        ({"doc_to_text": 5}, TaskError, "`doc_to_text` must return text here"),
     ],
 )
 def test_what_cannot_be_rendered_says_why(

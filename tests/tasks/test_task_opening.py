@@ -52,5 +52,5 @@ def test_a_class_needs_a_layer_that_knows_it(
     spec = load_task(write("t.yaml", "task: t\nclass: !function task.Mine\nrecipe: anything\ntag: x\n"))
     assert (spec.name, spec.tags, spec.config["recipe"]) == ("t", ("x",), "anything")
     monkeypatch.setattr(task_module, "compatibility_layers", lambda: ())
-    with pytest.raises(TaskError, match="not a class of a task"):
+    with pytest.raises(TaskError, match="not a task class"):
         open_task(spec)

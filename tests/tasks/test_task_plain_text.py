@@ -99,7 +99,7 @@ def test_whatever_is_more_than_plain_takes_the_long_way(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"doc_to_text": "a"}, "`doc_to_text` must give a text here, not 0"),
+        ({"doc_to_text": "a"}, "`doc_to_text` must return text here, not 0"),
         ({**CHOICE, "doc_to_choice": "none"}, "the document has no choices"),
     ],
     ids=["a number for a question", "no choices"],

@@ -1,4 +1,4 @@
-"""Where untrusted code runs: Program -> Execution. Knows nothing of who wrote a program and what it is worth."""
+"""Sandboxes run untrusted programs: Program -> Execution. They know nothing of models and scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assay.core.registry import Registry
 __all__ = ["SANDBOXES", "STRONGEST_FIRST", "choose_sandbox", "make_sandbox"]
 
 SANDBOXES: Registry[Callable[..., Sandbox]] = Registry("sandbox", plural="sandboxes")
-"""Name -> a class or function that takes the sandbox's arguments."""
+"""The sandboxes by name: a class or function that accepts the arguments of the sandbox."""
 
 SANDBOXES.add_lazy("bubblewrap", "assay.sandboxes.bubblewrap:BubblewrapSandbox")
 SANDBOXES.add_lazy("docker", "assay.sandboxes.docker:DockerSandbox")
@@ -22,31 +22,31 @@ SANDBOXES.add_lazy("limits", "assay.sandboxes.limits:LimitsSandbox")
 SANDBOXES.add_lazy("namespaces", "assay.sandboxes.namespaces:NamespacesSandbox")
 
 STRONGEST_FIRST = ("bubblewrap", "namespaces", "limits")
-"""What `auto` tries. Docker needs an image, so it is chosen by name."""
+"""The sandboxes that `auto` tries. Docker needs an image, so it must be selected by name."""
 
 
 def make_sandbox(name: str, arguments: Mapping[str, Any]) -> Sandbox:
-    """A sandbox with its arguments; nothing is started.
+    """Create a sandbox without starting anything.
 
     Raises:
-        UnknownName: No sandbox is called that.
-        InvalidOption: It does not take these arguments.
+        UnknownName: The sandbox does not exist.
+        InvalidOption: The sandbox does not accept these arguments.
     """
     factory = SANDBOXES.get(name, where="--sandbox")
     try:
         inspect.signature(factory).bind(**arguments)
     except TypeError as error:
         raise InvalidOption(
-            f"the sandbox `{name}` does not take these arguments: {error}", where="--sandbox_args"
+            f"invalid arguments for the sandbox `{name}`: {error}", where="--sandbox_args"
         ) from None
     return factory(**arguments)
 
 
 async def choose_sandbox(name: str, arguments: Mapping[str, Any]) -> tuple[Sandbox, IsolationReport]:
-    """The sandbox of a name, or with `auto` the strongest that works here, and what it isolates.
+    """Return a sandbox and its isolation report. `auto` selects the strongest sandbox that works.
 
     Raises:
-        InvalidOption: It does not work on this machine.
+        InvalidOption: The sandbox does not work on this machine.
     """
     why: list[str] = []
     for candidate in STRONGEST_FIRST if name == "auto" else (name,):

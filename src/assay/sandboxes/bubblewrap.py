@@ -1,4 +1,4 @@
-"""`bubblewrap`: the isolation of `namespaces`, set up by the tool that desktop applications are confined with."""
+"""`bubblewrap`: the isolation of `namespaces`, set up by `bwrap`."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class BubblewrapSandbox:
 
     async def inspect(self) -> IsolationReport:
         if shutil.which("bwrap") is None:
-            raise SandboxError("`bwrap` is not installed", hint="the package is called `bubblewrap`")
+            raise SandboxError("`bwrap` is not installed", hint="install the package `bubblewrap`")
         return await inspect_sandbox(
             self.name,
             self.execute,
-            kept=("the number of processes", "the sum of its files"),
+            isolated=("the number of processes", "the sum of its files"),
             visible=readable_folders(self._python),
         )
 
     async def execute(self, program: Program) -> Execution:
         user = pick_unused_user()
-        order = partial(
+        spec = partial(
             build_launch_spec, program, mode="inside", folder="/box", uid=user, interpreter=self._python
         )
         command = bubblewrap_command(program, self._python, root=user is not None)
@@ -51,14 +51,14 @@ class BubblewrapSandbox:
             LaunchRequest(
                 sandbox=self.name,
                 command=(*command, sys.executable, *launcher_arguments()),
-                order=lambda pipes: order(pipes=pipes),
+                build_spec=lambda pipes: spec(pipes=pipes),
                 program=program,
             )
         )
 
 
 def bubblewrap_command(program: Program, python: str, *, root: bool) -> list[str]:
-    """The tool and its options. As root it needs no user namespace, and may become another user inside."""
+    """Return the `bwrap` command. As root it needs no user namespace and can become another user."""
     command = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--as-pid-1"]
     for kind in ("pid", "net", "ipc", "uts"):
         command.append(f"--unshare-{kind}")
@@ -66,34 +66,34 @@ def bubblewrap_command(program: Program, python: str, *, root: bool) -> list[str
         command += [
             "--cap-drop",
             "ALL",
-        ]  # but what the launcher needs to become, and to look at, another user
+        ]  # except those that the launcher needs to become and to inspect another user
         for name in ("CAP_SETUID", "CAP_SETGID", "CAP_SYS_PTRACE"):
             command += ["--cap-add", name]
     else:
         command += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
-        command += ["--disable-userns"] if _knows("--disable-userns") else []
-    shown = list(dict.fromkeys([*readable_folders(python), *readable_folders()]))
-    for folder in _ways(shown):  # the tool would close them to other users
-        command += [*(["--perms", "0755"] if _knows("--perms") else []), "--dir", folder]
-    for path in shown:
+        command += ["--disable-userns"] if _supports("--disable-userns") else []
+    visible = list(dict.fromkeys([*readable_folders(python), *readable_folders()]))
+    for folder in _list_parents(visible):  # `bwrap` would create them without access for other users
+        command += [*(["--perms", "0755"] if _supports("--perms") else []), "--dir", folder]
+    for path in visible:
         command += ["--ro-bind", path, path]
     for link, target in link_targets().items():
         command += ["--symlink", target, link]
     command += ["--proc", "/proc", "--dev", "/dev"]
-    command += ["--size", str(program.limits.file_bytes)] if _knows("--size") else []
-    command += [*(["--perms", "1777"] if _knows("--perms") else []), "--tmpfs", "/box"]
-    if "/tmp" not in (*shown, *_ways(shown)):
+    command += ["--size", str(program.limits.file_bytes)] if _supports("--size") else []
+    command += [*(["--perms", "1777"] if _supports("--perms") else []), "--tmpfs", "/box"]
+    if "/tmp" not in (*visible, *_list_parents(visible)):
         command += ["--symlink", "box", "/tmp"]
     return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/box", "--"]
 
 
-def _ways(paths: Sequence[str]) -> list[str]:
-    """The folders that lead to these."""
+def _list_parents(paths: Sequence[str]) -> list[str]:
+    """Return the parent folders of these paths."""
     return sorted({str(folder) for path in paths for folder in Path(path).parents} - {"/"})
 
 
 @cache
-def _knows(option: str) -> bool:
-    """Whether this version of the tool has an option."""
-    told = subprocess.run(["bwrap", "--help"], capture_output=True, text=True, check=False)
-    return option in told.stdout + told.stderr
+def _supports(option: str) -> bool:
+    """Return whether this version of `bwrap` supports an option."""
+    help_text = subprocess.run(["bwrap", "--help"], capture_output=True, text=True, check=False)
+    return option in help_text.stdout + help_text.stderr

@@ -1,4 +1,4 @@
-"""`docker`: a container per program, from an image the user names. Chosen only by name, because it needs an image."""
+"""`docker`: one container per program. Selected only by name, because it needs an image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DockerSandbox", "docker_command"]
 
 
 class DockerSandbox:
-    """Docker (or another tool that takes its options): a fresh container without network for each program."""
+    """Docker, or a tool with the same options: a new container without network for each program."""
 
     name = "docker"
 
@@ -25,17 +25,17 @@ class DockerSandbox:
         if shutil.which(self._tool) is None:
             raise SandboxError(f"`{self._tool}` is not installed")
         return await inspect_sandbox(
-            self.name, self.execute, kept=("the number of processes", "the sum of its files")
+            self.name, self.execute, isolated=("the number of processes", "the sum of its files")
         )
 
     async def execute(self, program: Program) -> Execution:
-        order = partial(build_launch_spec, program, mode="inside", folder="/box", interpreter="python3")
+        spec = partial(build_launch_spec, program, mode="inside", folder="/box", interpreter="python3")
         command = docker_command(program, self._image, tool=self._tool, runtime=self._runtime)
         return await run_launcher(
             LaunchRequest(
                 sandbox=self.name,
                 command=(*command, "python3", *launcher_arguments()),
-                order=lambda pipes: order(pipes=pipes),
+                build_spec=lambda pipes: spec(pipes=pipes),
                 program=program,
                 pipes=False,
                 start_s=30.0,
@@ -44,7 +44,7 @@ class DockerSandbox:
 
 
 def docker_command(program: Program, image: str, *, tool: str = "docker", runtime: str = "") -> list[str]:
-    """The tool and its options: nothing writable but a bounded folder, no rights, no network, no images fetched."""
+    """Return the `docker run` command: one writable folder of limited size, no capabilities, no network, no pull."""
     bounds = program.limits
     return [
         tool,

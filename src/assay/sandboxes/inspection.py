@@ -1,4 +1,4 @@
-"""What a sandbox isolates, found by running a program that tries to get out. Claims are measured, not believed."""
+"""Inspect a sandbox: run a program that tries to escape, and report what is isolated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assay.core.programs import Execution, IsolationReport, Program, ResourceLim
 
 __all__ = ["inspect_sandbox"]
 
-_ATTEMPT = """
+_ESCAPE_PROGRAM = """
 import json, os, socket, sys
 given, found = json.load(sys.stdin), {}
 def attempt(name, work):
@@ -42,21 +42,23 @@ attempt("network", lambda: socket.create_connection(("127.0.0.1", given["port"])
 print(json.dumps(found))
 """
 
-_BOUNDED = "time, memory, output and file size"
+_LIMITED = "time, memory, output and file size"
 
 
 async def inspect_sandbox(
     name: str,
     execute: Callable[[Program], Awaitable[Execution]],
     *,
-    kept: Sequence[str] = (),
-    open: Sequence[str] = (),
+    isolated: Sequence[str] = (),
+    not_isolated: Sequence[str] = (),
     visible: Sequence[str] = (),
 ) -> IsolationReport:
-    """Run the attempt; `kept` and `open` are what it cannot find out, `visible` the folders it may see.
+    """Run the escape program and report the result.
+
+    `isolated` and `not_isolated` add what the program cannot test. `visible` are the folders that it may read.
 
     Raises:
-        SandboxError: The sandbox does not run programs here.
+        SandboxError: The sandbox does not work on this machine.
     """
     outside = Path(tempfile.gettempdir()) / f"assay-{uuid.uuid4().hex}"
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -68,15 +70,17 @@ async def inspect_sandbox(
             "port": server.getsockname()[1],
         }
         bounds = ResourceLimits(time_s=20.0)
-        tried = await execute(Program(source=_ATTEMPT, stdin=json.dumps(given).encode(), limits=bounds))
+        execution = await execute(
+            Program(source=_ESCAPE_PROGRAM, stdin=json.dumps(given).encode(), limits=bounds)
+        )
     written = outside.exists()
     outside.unlink(missing_ok=True)
-    if not tried.succeeded:
+    if not execution.succeeded:
         raise SandboxError(
-            f"the sandbox `{name}` does not work here: a simple program ended with {tried.exit_reason} "
-            f"{tried.exit_code}: {tried.stderr.strip()[-300:]}"
+            f"the sandbox `{name}` does not work here: a simple program ended with {execution.exit_reason} "
+            f"{execution.exit_code}: {execution.stderr.strip()[-300:]}"
         )
-    found = json.loads(tried.stdout)
+    found = json.loads(execution.stdout)
     escapes = {
         "network": bool(found["network"]),
         "files of the home folder": _sees_home(found["home"], visible),
@@ -86,13 +90,13 @@ async def inspect_sandbox(
     }
     return IsolationReport(
         sandbox=name,
-        isolated=(*(what for what, escaped in escapes.items() if not escaped), *kept, _BOUNDED),
-        not_isolated=(*(what for what, escaped in escapes.items() if escaped), *open),
+        isolated=(*(what for what, escaped in escapes.items() if not escaped), *isolated, _LIMITED),
+        not_isolated=(*(what for what, escaped in escapes.items() if escaped), *not_isolated),
     )
 
 
 def _own_command() -> str:
-    """Something that tells our process from another with the same number in another namespace."""
+    """Return our command line, which identifies our process among equal process ids in other namespaces."""
     try:
         return Path("/proc/self/cmdline").read_bytes().decode("utf-8", "replace")
     except OSError:
@@ -100,10 +104,10 @@ def _own_command() -> str:
 
 
 def _sees_home(listed: Any, visible: Sequence[str]) -> bool:
-    """More of the home folder than the way to the interpreter."""
+    """Return whether the program sees more of the home folder than the path to the interpreter."""
     if not listed:
         return False
     home = Path.home()
     below = [Path(path) for path in visible if Path(path).is_relative_to(home) and Path(path) != home]
-    way = {path.relative_to(home).parts[0] for path in below}
-    return bool(set(listed) - way)
+    expected = {path.relative_to(home).parts[0] for path in below}
+    return bool(set(listed) - expected)

@@ -1,6 +1,6 @@
-"""What the launcher asks of the kernel: namespaces, another root folder, another user, limits, a filter of calls.
+"""Isolate the current process: namespaces, a new root file system, another user, resource limits, a seccomp filter.
 
-Like the launcher, never imported: its source is handed to a fresh interpreter. Standard library only.
+Never imported: like the launcher, its source runs in a new interpreter. Uses the standard library only.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 24, 36, 38
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-class Refused(Exception):
-    """The kernel does not let us: the sandbox does not work here."""
+class IsolationError(Exception):
+    """The kernel refused an operation, so the sandbox does not work on this machine."""
 
 
-def call(what: str, result: int) -> int:
-    """The result of a C function, or what went wrong."""
+def check_result(what: str, result: int) -> int:
+    """Return the result of a C function, or raise its error."""
     if result < 0:
-        raise Refused(f"{what}: {os.strerror(ctypes.get_errno())}")
+        raise IsolationError(f"{what}: {os.strerror(ctypes.get_errno())}")
     return result
 
 
-def prctl(option: int, argument: int) -> None:
-    """Linux only, and never a reason to stop."""
+def set_process_option(option: int, argument: int) -> None:
+    """Call prctl(2) on Linux. Errors are ignored."""
     if LINUX:
         LIBC.prctl(option, ctypes.c_ulong(argument), 0, 0, 0)
 
@@ -42,17 +42,17 @@ def prctl(option: int, argument: int) -> None:
 # --- namespaces ---------------------------------------------------------------------------------------------------
 
 
-def unshare(order: dict[str, Any]) -> None:
-    """Namespaces of our own: with root's rights, else through a user namespace."""
+def enter_namespaces(spec: dict[str, Any]) -> None:
+    """Enter new namespaces, as root or through a user namespace."""
     kinds = NEWNS | NEWPID | NEWNET | NEWIPC | NEWUTS
     if os.geteuid() == 0:
         if LIBC.unshare(kinds) == 0:
             return
-        drop(order)  # a root without rights, as in a container: do as an ordinary user does
+        drop_privileges(spec)  # root without capabilities, as in a container: continue as an ordinary user
     user, group = os.getuid(), os.getgid()
-    call("unshare", LIBC.unshare(kinds | NEWUSER))
-    order["uid"] = None
-    prctl(PR_SET_DUMPABLE, 1)  # after a change of user, the files below would belong to root
+    check_result("unshare", LIBC.unshare(kinds | NEWUSER))
+    spec["uid"] = None
+    set_process_option(PR_SET_DUMPABLE, 1)  # after a change of user, the files below belong to root
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"65534 {user} 1"),
@@ -66,64 +66,66 @@ def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> No
     """mount(2)."""
     texts = [text.encode() if text else None for text in (source, target, kind)]
     done = LIBC.mount(*texts, ctypes.c_ulong(flags), data.encode() if data else None)
-    call(f"mount {target}", done)
+    check_result(f"mount {target}", done)
 
 
-def bind(source: str, target: str) -> None:
-    """Show a file or folder of the machine, for reading only."""
+def bind_read_only(source: str, target: str) -> None:
+    """Bind-mount a file or folder read-only."""
     mount(source, target, "", MS_BIND | MS_REC)
     wanted = (ctypes.c_uint64 * 4)(
         MS_RDONLY | MS_NOSUID | (0 if source.startswith("/old/dev/") else MS_NODEV)
     )
     recursive = ctypes.c_uint(0x8000)
     if LIBC.syscall(442, -100, target.encode(), recursive, ctypes.byref(wanted), ctypes.c_size_t(32)) < 0:
-        kept = os.statvfs(target).f_flag & (MS_NOSUID | MS_NODEV | 8 | 1024 | 2048)  # locked flags stay
-        mount("", target, "", MS_BIND | MS_REMOUNT | MS_RDONLY | kept)
+        mount_flags = os.statvfs(target).f_flag & (
+            MS_NOSUID | MS_NODEV | 8 | 1024 | 2048
+        )  # keep locked flags
+        mount("", target, "", MS_BIND | MS_REMOUNT | MS_RDONLY | mount_flags)
 
 
-def new_root(order: dict[str, Any]) -> None:
-    """A file system that holds the interpreter, the system's libraries, a few devices, and an empty folder."""
+def enter_new_root(spec: dict[str, Any]) -> None:
+    """Enter a root file system with the interpreter, the system libraries, a few devices and an empty folder."""
     mount("", "/", "", MS_REC | MS_PRIVATE)
-    stage = order["stage"]
+    stage = spec["stage"]
     mount("tmpfs", stage, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
     for name in ("new", "old"):
         os.mkdir(f"{stage}/{name}")
     mount(f"{stage}/new", f"{stage}/new", "", MS_BIND)
-    call("pivot_root", LIBC.pivot_root(stage.encode(), f"{stage}/old".encode()))
+    check_result("pivot_root", LIBC.pivot_root(stage.encode(), f"{stage}/old".encode()))
     os.chdir("/")
-    for link, target in order["links"].items():
+    for link, target in spec["links"].items():
         os.makedirs(os.path.dirname(f"/new{link}"), exist_ok=True)
         os.symlink(target, f"/new{link}")
     for path in [
-        *order["readable"],
+        *spec["readable"],
         *(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")),
     ]:
-        show(path)
+        expose_path(path)
     for name in ("box", "proc", "etc", "dev"):
         os.makedirs(f"/new/{name}", exist_ok=True)
     with open("/new/etc/passwd", "w") as file:
-        user = order["uid"] or 65534
+        user = spec["uid"] or 65534
         file.write(f"nobody:x:{user}:{user}:nobody:/box:/bin/sh\n")
     for name in ("tmp", "dev/shm"):
-        if not os.path.exists(f"/new/{name}"):  # the interpreter may live in /tmp
+        if not os.path.exists(f"/new/{name}"):  # the interpreter may be in /tmp
             os.symlink("/box", f"/new/{name}")
-    owner = order["uid"] if order["uid"] is not None else os.getuid()
-    size = f"size={order['bounds']['file_bytes']},nr_inodes=20000,mode=700,uid={owner},gid={owner}"
+    owner = spec["uid"] if spec["uid"] is not None else os.getuid()
+    size = f"size={spec['bounds']['file_bytes']},nr_inodes=20000,mode=700,uid={owner},gid={owner}"
     mount("tmpfs", "/new/box", "tmpfs", MS_NOSUID | MS_NODEV, size)
     try:
         mount("proc", "/new/proc", "proc", MS_NOSUID | MS_NODEV | 8)
-    except Refused:
-        pass  # inside some containers; without it, there is even less to see
+    except IsolationError:
+        pass  # not possible in some containers; the program then sees even less
     mount("", "/new", "", MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
-    call("umount", LIBC.umount2(b"/old", MNT_DETACH))
+    check_result("umount", LIBC.umount2(b"/old", MNT_DETACH))
     os.chdir("/new")
-    call("pivot_root", LIBC.pivot_root(b".", b"."))
-    call("umount", LIBC.umount2(b".", MNT_DETACH))
+    check_result("pivot_root", LIBC.pivot_root(b".", b"."))
+    check_result("umount", LIBC.umount2(b".", MNT_DETACH))
     os.chdir("/box")
 
 
-def show(path: str) -> None:
-    """One file or folder of the machine, at its own place."""
+def expose_path(path: str) -> None:
+    """Make a file or folder of the machine readable under the same path."""
     source, target = f"/old{path}", f"/new{path}"
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
@@ -133,23 +135,23 @@ def show(path: str) -> None:
             pass
     else:
         return
-    bind(source, target)
+    bind_read_only(source, target)
 
 
-def raise_loopback() -> None:
-    """An interface that leads nowhere but back, so that programs which talk to themselves work."""
-    door = LIBC.socket(2, 2, 0)
-    asked = ctypes.create_string_buffer(b"lo".ljust(16, b"\0") + (1).to_bytes(2, sys.byteorder), 40)
-    LIBC.ioctl(door, ctypes.c_ulong(0x8914), asked)
-    os.close(door)
+def enable_loopback() -> None:
+    """Enable the loopback interface, for programs that connect to themselves."""
+    descriptor = LIBC.socket(2, 2, 0)
+    request = ctypes.create_string_buffer(b"lo".ljust(16, b"\0") + (1).to_bytes(2, sys.byteorder), 40)
+    LIBC.ioctl(descriptor, ctypes.c_ulong(0x8914), request)
+    os.close(descriptor)
 
 
 # --- the process ---------------------------------------------------------------------------------------------------
 
 
-def drop(order: dict[str, Any]) -> None:
-    """Become a user that owns nothing."""
-    user = order["uid"]
+def drop_privileges(spec: dict[str, Any]) -> None:
+    """Become an unprivileged user."""
+    user = spec["uid"]
     if user is None or os.geteuid() != 0:
         return
     try:
@@ -162,14 +164,14 @@ def drop(order: dict[str, Any]) -> None:
             os.setresuid(candidate, candidate, candidate)
         except OSError as problem:
             if candidate == 65534:
-                raise Refused(f"setuid: {problem}") from None
+                raise IsolationError(f"setuid: {problem}") from None
         else:
-            order["uid"] = candidate
+            spec["uid"] = candidate
             return
 
 
-def limit(bounds: dict[str, Any]) -> None:
-    """Resource limits. Hard ones: what is given up cannot be taken back."""
+def set_resource_limits(bounds: dict[str, Any]) -> None:
+    """Set hard resource limits, which the program cannot raise."""
     seconds = int(bounds["time_s"]) + 3
     wanted = {
         "AS": bounds["memory_bytes"],
@@ -181,33 +183,33 @@ def limit(bounds: dict[str, Any]) -> None:
         "MSGQUEUE": 0,
         "MEMLOCK": 0,
     }
-    for name, most in wanted.items():
+    for name, maximum in wanted.items():
         kind = getattr(resource, f"RLIMIT_{name}", None)
         if kind is None:
             continue
         _, hard = resource.getrlimit(kind)
-        most = int(most) if hard == resource.RLIM_INFINITY else min(int(most), hard)
+        maximum = int(maximum) if hard == resource.RLIM_INFINITY else min(int(maximum), hard)
         try:
-            resource.setrlimit(kind, (most - (name == "CPU"), most))
+            resource.setrlimit(kind, (maximum - (name == "CPU"), maximum))
         except (ValueError, OSError):
             if name in ("CPU", "FSIZE"):
                 raise
 
 
-def refuse_calls(order: dict[str, Any]) -> None:
-    """A filter of system calls: none that reach into other processes or the kernel, no network where that is shared."""
-    table = order["refused_calls"].get(os.uname().machine)
+def install_seccomp_filter(spec: dict[str, Any]) -> None:
+    """Install a seccomp filter that denies the system calls in `denied_calls`."""
+    table = spec["denied_calls"].get(os.uname().machine)
     if not LINUX or table is None:
         return
     architecture, numbers = table
     steps = [(0x20, 0, 0, 4), (0x15, 1, 0, architecture), (0x06, 0, 0, 0x80000000), (0x20, 0, 0, 0)]
-    if os.uname().machine == "x86_64":  # the other numbering of the same calls
+    if os.uname().machine == "x86_64":  # deny the x32 numbers of the same calls
         steps += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, 0x00050000 | errno.EPERM)]
     for number in numbers:
         steps += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | errno.EPERM)]
     steps.append((0x06, 0, 0, 0x7FFF0000))
     code = b"".join(struct.pack("HBBI", *step) for step in steps)
-    kept = ctypes.create_string_buffer(code)
-    program = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(kept))
+    mount_flags = ctypes.create_string_buffer(code)
+    program = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(mount_flags))
     filled = ctypes.create_string_buffer(program)
     LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(2), ctypes.c_void_p(ctypes.addressof(filled)), 0, 0)

@@ -1,4 +1,4 @@
-"""What the launcher is told: which folders a program may see, which calls are refused, who it runs as."""
+"""The launch specification: readable folders, denied system calls, user and limits of a sandboxed program."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ __all__ = [
 ]
 
 _SOURCES = [Path(__file__).with_name(name) for name in ("isolation.py", "launcher.py")]
-_FEED = "import sys\nfor text in sys.argv[1:]: exec(compile(text, 'launcher', 'exec'))"
-_REACHING = {  # into other processes or into the kernel
+_BOOTSTRAP = "import sys\nfor text in sys.argv[1:]: exec(compile(text, 'launcher', 'exec'))"
+_DENIED_CALLS = {  # other processes or the kernel
     "x86_64": (0xC000003E, [101, 155, 165, 166, 175, 246, 248, 249, 250, 272, 298, 304, 308, 310, 311, 313, 321, 323, 425, 438]),
     "aarch64": (0xC00000B7, [39, 40, 41, 97, 104, 105, 117, 217, 218, 219, 241, 265, 268, 270, 271, 273, 280, 282, 425, 438]),
 }  # fmt: skip
-"""Architecture of the kernel's filter, and the numbers of: ptrace, pivot_root, mount, umount2, init_module,
+"""The seccomp architecture and the numbers of: ptrace, pivot_root, mount, umount2, init_module,
 kexec_load, add_key, request_key, keyctl, unshare, perf_event_open, open_by_handle_at, setns, process_vm_readv and
 -writev, finit_module, bpf, userfaultfd, io_uring_setup, pidfd_getfd."""
 
-_SOCKET = {"x86_64": [41], "aarch64": [198]}
-_SIGNALS = {"x86_64": [62, 129, 200, 234, 297, 424], "aarch64": [129, 130, 131, 138, 240, 424]}
-"""kill, rt_sigqueueinfo, tkill, tgkill, rt_tgsigqueueinfo, pidfd_send_signal: refused where the program is the same
-user as we are, because it could end us and everything else of ours."""
+_SOCKET_CALLS = {"x86_64": [41], "aarch64": [198]}
+_SIGNAL_CALLS = {"x86_64": [62, 129, 200, 234, 297, 424], "aarch64": [129, 130, 131, 138, 240, 424]}
+"""kill, rt_sigqueueinfo, tkill, tgkill, rt_tgsigqueueinfo, pidfd_send_signal: denied if the program runs as our user,
+because it could kill our processes."""
 
-_FIRST_USER = 1_879_048_192
-"""Users above belong to nobody: no distribution hands them out."""
+_FIRST_UNUSED_USER = 1_879_048_192
+"""The first of the user ids that no distribution assigns."""
 
 
 @cache
 def launcher_arguments() -> tuple[str, ...]:
-    """The arguments of an interpreter that launches programs."""
-    return ("-I", "-S", "-c", _FEED, *(path.read_text("utf-8") for path in _SOURCES))
+    """Return the arguments of an interpreter that runs the launcher."""
+    return ("-I", "-S", "-c", _BOOTSTRAP, *(path.read_text("utf-8") for path in _SOURCES))
 
 
 def pick_unused_user() -> int | None:
-    """A user that no other process has, where we may choose one."""
+    """Return a user id that no other process uses, or None if we are not root."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         return None
-    return _FIRST_USER + random.SystemRandom().randrange(1 << 24)
+    return _FIRST_UNUSED_USER + random.SystemRandom().randrange(1 << 24)
 
 
 @cache
 def readable_folders(interpreter: str = sys.executable) -> tuple[str, ...]:
-    """What a program needs to run: the system's libraries and tools, the interpreter and its packages."""
+    """Return the folders that a program may read: system libraries and tools, the interpreter and its packages."""
     wanted = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"]
     wanted += [
         f"/etc/{name}" for name in ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
@@ -73,7 +73,7 @@ def readable_folders(interpreter: str = sys.executable) -> tuple[str, ...]:
 
 
 def interpreter_folders(interpreter: str) -> list[str]:
-    """Where an interpreter and its packages are."""
+    """Return the folders of an interpreter and its packages."""
     if interpreter != sys.executable:
         return [str(Path(interpreter).resolve().parent.parent), str(Path(interpreter).parent.parent)]
     paths = sysconfig.get_paths()
@@ -88,14 +88,14 @@ def interpreter_folders(interpreter: str) -> list[str]:
 
 
 def is_readable_by_all(interpreter: str) -> bool:
-    """Another user can run it: no folder on the way is closed to others."""
+    """Return whether other users can run the interpreter: every folder on its path is open to them."""
     places = [Path(interpreter).resolve(), *map(Path, interpreter_folders(interpreter))]
     return all(folder.stat().st_mode & 0o5 for place in places for folder in (place, *place.parents))
 
 
 @cache
 def link_targets() -> dict[str, str]:
-    """Links at the top of the file system, such as `/lib` to `/usr/lib`."""
+    """Return the links in the root folder, such as `/lib` to `/usr/lib`."""
     names = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
     return {name: str(Path(name).readlink()) for name in names if Path(name).is_symlink()}
 
@@ -103,49 +103,53 @@ def link_targets() -> dict[str, str]:
 def build_launch_spec(
     program: Program, *, mode: str, folder: str, pipes: tuple[int, int], **more: Any
 ) -> bytes:
-    """The launcher's message. `more` replaces what is said for programs in general."""
+    """Build the launch specification as JSON. `more` overrides the defaults."""
     bounds = program.limits
     limits = {name: getattr(bounds, name) for name in bounds.__slots__}
-    limits["processes"] += more.pop("shared_tasks", 0)  # the kernel counts what the user has already
+    limits["processes"] += more.pop("shared_tasks", 0)  # the kernel counts the existing processes of the user
     interpreter = more.pop("interpreter", sys.executable)
-    word, *rest = program.command
-    order: dict[str, Any] = {
+    executable, *rest = program.command
+    spec: dict[str, Any] = {
         "mode": mode,
         "folder": folder,
         "status": pipes[0],
         "control": pipes[1],
-        "command": [interpreter if word == "python" else word, *rest],
-        "environment": _environment(folder),
+        "command": [interpreter if executable == "python" else executable, *rest],
+        "environment": _build_environment(folder),
         "files": {
             name: base64.b64encode(content).decode() for name, content in program.files_with_source.items()
         },
         "stdin": base64.b64encode(program.stdin).decode(),
         "bounds": limits,
-        "refused_calls": _refused(
+        "denied_calls": _list_denied_calls(
             network=mode == "limits", signals=mode == "limits" and more.get("uid") is None
         ),
         "readable": [],
         "links": {},
         "uid": None,
         "own_user": False,
-        "most_processes": bounds.processes,
+        "max_processes": bounds.processes,
     }
-    order.update(more)
-    return json.dumps(order).encode()
+    spec.update(more)
+    return json.dumps(spec).encode()
 
 
-def _environment(folder: str) -> dict[str, str]:
-    """Nothing of ours, so no keys; one thread per program, because several run at once."""
+def _build_environment(folder: str) -> dict[str, str]:
+    """Return the environment variables: none of ours, so no secrets, and one thread per program."""
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     path = f"{Path(sys.executable).parent}:{os.defpath}"
     return {"PATH": path, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", **dict.fromkeys(threads, "1")}
 
 
-def _refused(*, network: bool, signals: bool) -> dict[str, tuple[int, list[int]]]:
+def _list_denied_calls(*, network: bool, signals: bool) -> dict[str, tuple[int, list[int]]]:
     return {
         machine: (
             architecture,
-            [*numbers, *(_SOCKET[machine] if network else ()), *(_SIGNALS[machine] if signals else ())],
+            [
+                *numbers,
+                *(_SOCKET_CALLS[machine] if network else ()),
+                *(_SIGNAL_CALLS[machine] if signals else ()),
+            ],
         )
-        for machine, (architecture, numbers) in _REACHING.items()
+        for machine, (architecture, numbers) in _DENIED_CALLS.items()
     }

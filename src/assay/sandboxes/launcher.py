@@ -1,11 +1,11 @@
-"""Runs inside the new process, before the program and then beside it: isolates, bounds, starts, watches, cleans up.
+"""The launcher process of a sandboxed program: isolates itself, starts the program, enforces limits and cleans up.
 
-Never imported: its source, after that of `kernel.py`, is handed to a fresh interpreter, so that it also works where
-Assay is not installed or not mounted. Standard library only, and little of it: each program waits for this to start.
-One JSON message on standard input says what to do; JSON lines on the status pipe say what happened.
+Never imported: its source runs in a new interpreter, after that of `isolation.py`, so that it works where Assay is not
+installed or not mounted. It uses little of the standard library, because each program waits for it to start. It reads
+one JSON launch specification from standard input and writes JSON lines to the status pipe.
 
     Assay -> supervisor -> program             resource limits only
-    Assay -> supervisor -> init -> program     namespaces; init is process 1 in there: when it ends, all end
+    Assay -> supervisor -> init -> program     namespaces; when init (process 1) exits, the kernel kills all others
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-if TYPE_CHECKING:  # in the fresh interpreter these are there already
+if TYPE_CHECKING:  # defined in the new interpreter already
     from assay.sandboxes.isolation import (
         LINUX,
         PR_CAPBSET_DROP,
         PR_SET_CHILD_SUBREAPER,
         PR_SET_NO_NEW_PRIVS,
         PR_SET_PDEATHSIG,
-        Refused,
-        drop,
-        limit,
-        new_root,
-        prctl,
-        raise_loopback,
-        refuse_calls,
-        unshare,
+        IsolationError,
+        drop_privileges,
+        enable_loopback,
+        enter_namespaces,
+        enter_new_root,
+        install_seccomp_filter,
+        set_process_option,
+        set_resource_limits,
     )
 
 POLL_S = 0.05
@@ -43,100 +43,102 @@ POLL_S = 0.05
 
 
 def write_files(files: dict[str, str]) -> None:
-    """The program's files, into its folder."""
+    """Write the program's files to its folder."""
     for name, content in files.items():
         path = os.path.normpath(name)
         if os.path.isabs(path) or path.startswith(".."):
-            raise Refused(f"the file `{name}` is outside of the program's folder")
+            raise IsolationError(f"the file `{name}` is outside the program's folder")
         if os.path.dirname(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
             file.write(base64.b64decode(content))
 
 
-def become(order: dict[str, Any]) -> NoReturn:
-    """Turn into the program; what fails before is told on the status pipe."""
+def exec_program(spec: dict[str, Any]) -> NoReturn:
+    """Replace this process with the program. Report errors before that on the status pipe."""
     try:
         os.setsid()
-        drop(order)
-        if os.geteuid() == 0 and LINUX:  # the interpreter is root's alone: at least without root's rights
+        drop_privileges(spec)
+        if (
+            os.geteuid() == 0 and LINUX
+        ):  # only root can read the interpreter: at least drop root's capabilities
             for number in range(64):
-                prctl(PR_CAPBSET_DROP, number)
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
-        write_files(order["files"])
-        write_files({".stdin": order["stdin"]})
+                set_process_option(PR_CAPBSET_DROP, number)
+        set_process_option(PR_SET_NO_NEW_PRIVS, 1)
+        write_files(spec["files"])
+        write_files({".stdin": spec["stdin"]})
         os.dup2(os.open(".stdin", os.O_RDONLY), 0)
         os.unlink(".stdin")
         for name in (signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
             signal.signal(name, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        limit(order["bounds"])
-        refuse_calls(order)
-        os.execvpe(order["command"][0], order["command"], order["environment"])
-    except (Refused, OSError, ValueError) as problem:
-        tell(order, {"refused": f"{problem}"})
+        set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)
+        set_resource_limits(spec["bounds"])
+        install_seccomp_filter(spec)
+        os.execvpe(spec["command"][0], spec["command"], spec["environment"])
+    except (IsolationError, OSError, ValueError) as problem:
+        report(spec, {"refused": f"{problem}"})
     os._exit(127)
 
 
 # --- watching -----------------------------------------------------------------------------------------------------
 
 
-def tell(order: dict[str, Any], fact: dict[str, Any]) -> None:
-    """One line on the status pipe."""
-    if order["status"] >= 0:
-        os.write(order["status"], (json.dumps(fact) + "\n").encode())
+def report(spec: dict[str, Any], fact: dict[str, Any]) -> None:
+    """Write one JSON line to the status pipe."""
+    if spec["status"] >= 0:
+        os.write(spec["status"], (json.dumps(fact) + "\n").encode())
 
 
-def watch(order: dict[str, Any], child: int, everybody: bool) -> dict[str, Any]:
-    """Wait for the program's end, or make it end when it is past its time or its memory."""
-    ends = time.monotonic() + order["bounds"]["time_s"]
-    most = order["bounds"]["memory_bytes"]
+def watch_program(spec: dict[str, Any], child: int, all_in_namespace: bool) -> dict[str, Any]:
+    """Wait for the program to exit, or report that it exceeded a limit."""
+    deadline = time.monotonic() + spec["bounds"]["time_s"]
+    max_bytes = spec["bounds"]["memory_bytes"]
     while True:
-        pid, status = os.waitpid(-1 if everybody else child, os.WNOHANG)
+        pid, status = os.waitpid(-1 if all_in_namespace else child, os.WNOHANG)
         if pid == child:
             code = os.waitstatus_to_exitcode(status)
             return {"exit": code} if code >= 0 else {"signal": -code}
         if pid:
             continue
-        if stopped(order):
+        if is_stop_requested(spec):
             return {"ended": "stopped"}
-        if time.monotonic() > ends:
+        if time.monotonic() > deadline:
             return {"ended": "time"}
         if LINUX:
-            alive = processes(everybody)
-            if memory_of(alive, most) > most:
+            alive = list_processes(all_in_namespace)
+            if measure_memory(alive, max_bytes) > max_bytes:
                 return {"ended": "memory"}
-            if len(alive) > order["most_processes"]:
+            if len(alive) > spec["max_processes"]:
                 return {"ended": "processes"}
-        pause(POLL_S)
+        wait_for_child(POLL_S)
 
 
-def stopped(order: dict[str, Any]) -> bool:
-    """Assay asked for an end, or is no more: both close the control pipe."""
-    if order["stop"] or order["control"] < 0:
-        return bool(order["stop"])
+def is_stop_requested(spec: dict[str, Any]) -> bool:
+    """Return whether Assay requested a stop or exited. Both close the control pipe."""
+    if spec["stop"] or spec["control"] < 0:
+        return bool(spec["stop"])
     try:
-        return os.read(order["control"], 1) == b""
+        return os.read(spec["control"], 1) == b""
     except BlockingIOError:
         return False
 
 
-def pause(seconds: float) -> None:
-    """Sleep, but not past the end of a child."""
+def wait_for_child(seconds: float) -> None:
+    """Sleep until a child exits, at most for `seconds`."""
     if hasattr(signal, "sigtimedwait"):
         signal.sigtimedwait([signal.SIGCHLD], seconds)
     else:
         time.sleep(seconds / 5)
 
 
-def processes(everybody: bool) -> list[int]:
-    """The program and what it started: everybody else in our own process namespace, or our descendants."""
+def list_processes(all_in_namespace: bool) -> list[int]:
+    """Return the processes of the program: all others in the process namespace, or our descendants."""
     try:
         numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return []
-    if everybody:
+    if all_in_namespace:
         return [number for number in numbers if number != os.getpid()]
     children: dict[int, list[int]] = {}
     for number in numbers:
@@ -152,16 +154,16 @@ def processes(everybody: bool) -> list[int]:
     return found
 
 
-def memory_of(numbers: list[int], most: int) -> int:
-    """Bytes in use by all of them; what they share is looked at closely only when the rough sum is past the bound."""
-    rough = {number: own_memory(number) for number in numbers}
-    if sum(rough.values()) <= most or len(numbers) == 1:
+def measure_memory(numbers: list[int], max_bytes: int) -> int:
+    """Return the memory in use by all processes. Reads shared pages exactly only if the rough sum exceeds the limit."""
+    rough = {number: read_private_memory(number) for number in numbers}
+    if sum(rough.values()) <= max_bytes or len(numbers) == 1:
         return sum(rough.values())
-    return sum(fair_share(number, otherwise) for number, otherwise in rough.items())
+    return sum(read_proportional_memory(number, otherwise) for number, otherwise in rough.items())
 
 
-def own_memory(number: int) -> int:
-    """Bytes of one process that come from no file; what it shares with a process it was copied from counts in full."""
+def read_private_memory(number: int) -> int:
+    """Return the anonymous memory of a process. Pages shared with a forked process count in full."""
     try:
         with open(f"/proc/{number}/statm") as file:
             words = file.read().split()
@@ -170,8 +172,8 @@ def own_memory(number: int) -> int:
         return 0
 
 
-def fair_share(number: int, otherwise: int) -> int:
-    """Bytes of one process, with pages it shares counted in part."""
+def read_proportional_memory(number: int, otherwise: int) -> int:
+    """Return the proportional memory of a process, in which shared pages count in part."""
     try:
         with open(f"/proc/{number}/smaps_rollup") as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
@@ -179,13 +181,13 @@ def fair_share(number: int, otherwise: int) -> int:
         return otherwise
 
 
-def end_all(order: dict[str, Any], child: int) -> None:
-    """End whatever is left. As its own user in one stroke where that user is nobody else's; else one by one."""
-    if order["own_user"] and os.geteuid() == 0 and order["uid"] not in (None, 65534):
+def kill_all(spec: dict[str, Any], child: int) -> None:
+    """Kill all remaining processes: at once as their own user if that user is unique, otherwise one by one."""
+    if spec["own_user"] and os.geteuid() == 0 and spec["uid"] not in (None, 65534):
         pid = os.fork()
         if pid == 0:
             try:
-                os.setresuid(order["uid"], order["uid"], order["uid"])
+                os.setresuid(spec["uid"], spec["uid"], spec["uid"])
                 os.kill(-1, signal.SIGKILL)
             except OSError:
                 pass
@@ -197,8 +199,11 @@ def end_all(order: dict[str, Any], child: int) -> None:
         pass
     until = time.monotonic() + 5
     while time.monotonic() < until:
-        left = processes(everybody=False) if LINUX else []
-        for how in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: what is stopped starts nothing new
+        left = list_processes(all_in_namespace=False) if LINUX else []
+        for how in (
+            signal.SIGSTOP,
+            signal.SIGKILL,
+        ):  # stop first, because a stopped process starts nothing new
             for number in left:
                 try:
                     os.kill(number, how)
@@ -215,57 +220,57 @@ def end_all(order: dict[str, Any], child: int) -> None:
 # --- the parts ----------------------------------------------------------------------------------------------------
 
 
-def supervise(order: dict[str, Any], everybody: bool) -> dict[str, Any]:
-    """Start the program, wait, end what is left of it."""
+def supervise(spec: dict[str, Any], all_in_namespace: bool) -> dict[str, Any]:
+    """Start the program, wait for it, and kill what remains."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-    tell(order, {"started": True})
+    report(spec, {"started": True})
     child = os.fork()
     if child == 0:
-        become(order)
-    fact = watch(order, child, everybody)
-    if not everybody:
-        end_all(order, child)
+        exec_program(spec)
+    fact = watch_program(spec, child, all_in_namespace)
+    if not all_in_namespace:
+        kill_all(spec, child)
     return fact
 
 
-def run_init(order: dict[str, Any]) -> NoReturn:
-    """Process 1 of the namespaces. When it exits, the kernel ends everything else in there."""
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def run_init(spec: dict[str, Any]) -> NoReturn:
+    """Run process 1 of the namespaces. When it exits, the kernel kills all other processes in them."""
+    set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
-        new_root(order)
-        raise_loopback()
-        tell(order, supervise(order, everybody=True))
-    except (Refused, OSError) as problem:
-        tell(order, {"refused": f"{problem}"})
+        enter_new_root(spec)
+        enable_loopback()
+        report(spec, supervise(spec, all_in_namespace=True))
+    except (IsolationError, OSError) as problem:
+        report(spec, {"refused": f"{problem}"})
     os._exit(0)
 
 
 def main() -> None:
-    """Read the order and carry it out."""
-    order = json.loads(sys.stdin.buffer.read())
-    order["stop"] = []
+    """Read the launch specification and run it."""
+    spec = json.loads(sys.stdin.buffer.read())
+    spec["stop"] = []
     for name in ("status", "control"):
-        if order[name] >= 0:
-            os.set_inheritable(order[name], False)
-            os.set_blocking(order[name], False)
-    signal.signal(signal.SIGTERM, lambda *_: order["stop"].append(True))
-    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if spec[name] >= 0:
+            os.set_inheritable(spec[name], False)
+            os.set_blocking(spec[name], False)
+    signal.signal(signal.SIGTERM, lambda *_: spec["stop"].append(True))
+    set_process_option(PR_SET_PDEATHSIG, signal.SIGTERM)
     try:
-        if order["mode"] == "namespaces":
-            unshare(order)
+        if spec["mode"] == "namespaces":
+            enter_namespaces(spec)
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM])
             init = os.fork()
             if init == 0:
-                run_init(order)
-            if order["stop"] or signal.sigwait([signal.SIGCHLD, signal.SIGTERM]) == signal.SIGTERM:
+                run_init(spec)
+            if spec["stop"] or signal.sigwait([signal.SIGCHLD, signal.SIGTERM]) == signal.SIGTERM:
                 os.kill(init, signal.SIGKILL)
-            os.waitpid(init, 0)  # returns when the kernel has ended everybody in there
+            os.waitpid(init, 0)  # returns when the kernel has killed all processes in the namespaces
         else:
-            prctl(PR_SET_CHILD_SUBREAPER, 1)
-            os.chdir(order["folder"])
-            tell(order, supervise(order, everybody=order["mode"] == "inside"))
-    except (Refused, OSError) as problem:
-        tell(order, {"refused": f"{problem}"})
+            set_process_option(PR_SET_CHILD_SUBREAPER, 1)
+            os.chdir(spec["folder"])
+            report(spec, supervise(spec, all_in_namespace=spec["mode"] == "inside"))
+    except (IsolationError, OSError) as problem:
+        report(spec, {"refused": f"{problem}"})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`limits`: resource limits and a filter of system calls, for machines that allow nothing better."""
+"""`limits`: resource limits and a seccomp filter, for machines without namespaces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["LimitsSandbox", "count_tasks"]
 
 
 class LimitsSandbox:
-    """Limits on time, memory, files and processes; no namespaces. As root, each program is a user of its own."""
+    """Limits on time, memory, files and processes, without namespaces. As root, each program has its own user."""
 
     name = "limits"
 
@@ -31,27 +31,27 @@ class LimitsSandbox:
         self._python = python
 
     async def inspect(self) -> IsolationReport:
-        _need_posix(self.name)
+        _require_posix(self.name)
         if self._user() is not None:
-            told: tuple[str, ...] = ()
+            shared: tuple[str, ...] = ()
         elif os.geteuid() == 0:
-            told = ("root's own files (the interpreter is in a folder that is root's alone)",)
+            shared = ("root's own files (the interpreter is in a folder that only root can read)",)
         else:
-            told = ("the number of processes of this user, which all programs share",)
+            shared = ("the number of processes of this user, which all programs share",)
         return await inspect_sandbox(
             self.name,
             self.execute,
-            kept=() if told else ("the number of processes",),
-            open=("files that everybody may read", "the sum of its files", *told),
+            isolated=() if shared else ("the number of processes",),
+            not_isolated=("files that everybody may read", "the sum of its files", *shared),
         )
 
     async def execute(self, program: Program) -> Execution:
         user = self._user()
-        folder = tempfile.mkdtemp(prefix="assay-program-", dir=_place(user))
+        folder = tempfile.mkdtemp(prefix="assay-program-", dir=_program_parent(user))
         try:
             if user is not None:
                 os.chown(folder, user, user)
-            order = partial(
+            spec = partial(
                 build_launch_spec,
                 program,
                 mode="limits",
@@ -65,7 +65,7 @@ class LimitsSandbox:
                 LaunchRequest(
                     sandbox=self.name,
                     command=(sys.executable, *launcher_arguments()),
-                    order=lambda pipes: order(pipes=pipes),
+                    build_spec=lambda pipes: spec(pipes=pipes),
                     program=program,
                 )
             )
@@ -76,8 +76,8 @@ class LimitsSandbox:
         return pick_unused_user() if is_readable_by_all(self._python) else None
 
 
-def _place(user: int | None) -> str:
-    """Where programs get their folder: for another user, somewhere it can get to."""
+def _program_parent(user: int | None) -> str:
+    """Return the parent of program folders, which another user must be able to reach."""
     usual = tempfile.gettempdir()
     if user is None:
         return usual
@@ -87,7 +87,7 @@ def _place(user: int | None) -> str:
 
 
 def count_tasks() -> int:
-    """Processes and threads this user has: the kernel counts all of them against the limit."""
+    """Count the processes and threads of this user, which all count against the kernel's limit."""
     count, mine = 0, os.getuid()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -98,6 +98,6 @@ def count_tasks() -> int:
     return count
 
 
-def _need_posix(name: str) -> None:
+def _require_posix(name: str) -> None:
     if not hasattr(os, "fork"):
         raise SandboxError(f"the sandbox `{name}` needs a POSIX system", hint="use --sandbox docker")

@@ -1,4 +1,4 @@
-"""`namespaces`: a file system, process table and network of its own, from the Linux kernel alone."""
+"""`namespaces`: a separate file system, process table and network, with the Linux kernel alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["NamespacesSandbox"]
 
 
 class NamespacesSandbox:
-    """Linux namespaces: no network, no other processes, no files but the interpreter's; needs nothing installed."""
+    """Linux namespaces: no network, no other processes, only the interpreter's files. Needs no other program."""
 
     name = "namespaces"
 
@@ -34,12 +34,12 @@ class NamespacesSandbox:
         return await inspect_sandbox(
             self.name,
             self.execute,
-            kept=("the number of processes", "the sum of its files"),
+            isolated=("the number of processes", "the sum of its files"),
             visible=readable_folders(self._python),
         )
 
     async def execute(self, program: Program) -> Execution:
-        order = partial(
+        spec = partial(
             build_launch_spec,
             program,
             mode="namespaces",
@@ -54,7 +54,7 @@ class NamespacesSandbox:
             LaunchRequest(
                 sandbox=self.name,
                 command=(sys.executable, *launcher_arguments()),
-                order=lambda pipes: order(pipes=pipes),
+                build_spec=lambda pipes: spec(pipes=pipes),
                 program=program,
             )
         )

@@ -1,4 +1,4 @@
-"""One launcher process: started, fed its order, read up to a bound, ended in time."""
+"""Run one launcher process: start it, send the launch specification, read limited output, enforce the time limit."""
 
 from __future__ import annotations
 
@@ -17,64 +17,64 @@ from assay.core.programs import Execution, ExitReason, Program, SandboxError
 __all__ = ["LaunchRequest", "run_launcher"]
 
 _GRACE_S = 3.0
-"""For starting, and for cleaning up: the launcher keeps the program's time itself, this is for when it does not."""
+"""Time for the launcher to clean up before it is killed. The launcher enforces the program's time limit itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """How to start a launcher."""
+    """How to start a launcher process."""
 
     sandbox: str
     command: Sequence[str]
-    order: Callable[[tuple[int, int]], bytes]
-    """The launcher's message, given the numbers of its pipes."""
+    build_spec: Callable[[tuple[int, int]], bytes]
+    """Builds the launch specification from the descriptors of the status and control pipes."""
 
     program: Program
     pipes: bool = True
-    """It can have two pipes to us: one to say what happened, one whose end tells it to end."""
+    """Whether the launcher can have a status pipe and a control pipe. Closing the control pipe stops it."""
 
     start_s: float = 10.0
-    """Seconds it may take until the program starts."""
+    """Time limit for starting the program."""
 
 
 class _Reader:
-    """Keeps the first bytes of a stream, and says when there are more."""
+    """Keeps the first bytes of a stream and calls back when there are more."""
 
-    def __init__(self, stream: asyncio.StreamReader, most: int, full: Callable[[], None]) -> None:
-        self._stream, self._most, self._full = stream, most, full
+    def __init__(self, stream: asyncio.StreamReader, limit: int, on_limit: Callable[[], None]) -> None:
+        self._stream, self._limit, self._on_limit = stream, limit, on_limit
         self.kept = bytearray()
 
     async def read(self) -> None:
         while piece := await self._stream.read(1 << 16):
-            self.kept += piece[: self._most + 1 - len(self.kept)]
-            if len(self.kept) > self._most:
-                self._full()
+            self.kept += piece[: self._limit + 1 - len(self.kept)]
+            if len(self.kept) > self._limit:
+                self._on_limit()
 
     @property
     def text(self) -> str:
-        return bytes(self.kept[: self._most]).decode("utf-8", "replace")
+        return bytes(self.kept[: self._limit]).decode("utf-8", "replace")
 
 
 class _Pipes:
-    """The launcher's word to us, and our hold on it. Without them, both numbers are -1."""
+    """The status pipe and the control pipe of a launcher. Descriptors are -1 without pipes."""
 
     def __init__(self, wanted: bool) -> None:
-        self.status, self.told = os.pipe() if wanted else (-1, -1)
-        self.control, self.hold = os.pipe() if wanted else (-1, -1)
+        self.status, self.status_writer = os.pipe() if wanted else (-1, -1)
+        self.control, self.control_writer = os.pipe() if wanted else (-1, -1)
 
     @property
-    def theirs(self) -> tuple[int, int]:
-        return self.told, self.control
+    def launcher_ends(self) -> tuple[int, int]:
+        return self.status_writer, self.control
 
-    def close_theirs(self) -> None:
-        self._close("told", "control")
+    def close_launcher_ends(self) -> None:
+        self._close("status_writer", "control")
 
     def release(self) -> None:
-        """Let go: the launcher ends the program and everything it started."""
-        self._close("hold")
+        """Close the control pipe: the launcher kills the program and all its processes."""
+        self._close("control_writer")
 
     def read(self) -> dict[str, Any]:
-        """What the launcher said, the last word on each matter."""
+        """Return the reports of the launcher merged, later values last."""
         if self.status < 0:
             return {}
         os.set_blocking(self.status, False)
@@ -85,7 +85,7 @@ class _Pipes:
             return {}
 
     def close(self) -> None:
-        self._close("status", "told", "control", "hold")
+        self._close("status", "status_writer", "control", "control_writer")
 
     def _close(self, *names: str) -> None:
         for name in names:
@@ -95,57 +95,57 @@ class _Pipes:
                 os.close(number)
 
 
-async def run_launcher(how: LaunchRequest) -> Execution:
+async def run_launcher(request: LaunchRequest) -> Execution:
     """Run a program through its launcher.
 
     Raises:
-        SandboxError: It did not come to running the program.
+        SandboxError: The program did not start.
     """
-    pipes = _Pipes(how.pipes)
+    pipes = _Pipes(request.pipes)
     try:
-        return await _run(how, pipes)
+        return await _run(request, pipes)
     except OSError as problem:
-        raise SandboxError(f"`{how.command[0]}` cannot be started: {problem}") from None
+        raise SandboxError(f"cannot start `{request.command[0]}`: {problem}") from None
     finally:
         pipes.close()
 
 
-async def _run(how: LaunchRequest, pipes: _Pipes) -> Execution:
+async def _run(request: LaunchRequest, pipes: _Pipes) -> Execution:
     started = time.monotonic()
-    process = await _started(how, pipes)
-    order = how.order(pipes.theirs)
-    pipes.close_theirs()
+    process = await _start_shielded(request, pipes)
+    spec = request.build_spec(pipes.launcher_ends)
+    pipes.close_launcher_ends()
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-    over: list[str] = []
+    stop_reasons: list[str] = []
 
     def end(reason: str) -> None:
-        if not over:
-            over.append(reason)
+        if not stop_reasons:
+            stop_reasons.append(reason)
             _stop(process, pipes)
 
-    most = how.program.limits.output_bytes
-    out = _Reader(process.stdout, most, lambda: end("output"))
-    err = _Reader(process.stderr, most, lambda: end("output"))
+    limit = request.program.limits.output_bytes
+    out = _Reader(process.stdout, limit, lambda: end("output"))
+    err = _Reader(process.stderr, limit, lambda: end("output"))
     readers = [asyncio.create_task(out.read()), asyncio.create_task(err.read())]
     try:
-        process.stdin.write(order)
+        process.stdin.write(spec)
         with suppress(BrokenPipeError, ConnectionResetError):
             await process.stdin.drain()
         process.stdin.close()
-        await _wait(process, how, end)
+        await _wait(process, request, end)
     finally:
         process.stdin.close()
-        if process.returncode is None:  # cancelled: nothing may go on without us
+        if process.returncode is None:  # cancelled: stop the program
             _stop(process, pipes)
             await _reap(process)
         await _finish(readers)
     seconds = time.monotonic() - started
-    return _execution(how, pipes.read(), over, process.returncode, (out.text, err.text), seconds)
+    return _execution(request, pipes.read(), stop_reasons, process.returncode, (out.text, err.text), seconds)
 
 
-async def _started(how: LaunchRequest, pipes: _Pipes) -> asyncio.subprocess.Process:
-    """A process that is half started cannot be stopped: whoever cancels waits until it is there."""
-    starting = asyncio.ensure_future(_start(how, pipes))
+async def _start_shielded(request: LaunchRequest, pipes: _Pipes) -> asyncio.subprocess.Process:
+    """Start the launcher. A cancellation waits for the start, because a process cannot be stopped before."""
+    starting = asyncio.ensure_future(_start(request, pipes))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -155,30 +155,32 @@ async def _started(how: LaunchRequest, pipes: _Pipes) -> asyncio.subprocess.Proc
         raise
 
 
-async def _start(how: LaunchRequest, pipes: _Pipes) -> asyncio.subprocess.Process:
-    path = os.defpath if how.pipes else os.environ.get("PATH", os.defpath)
+async def _start(request: LaunchRequest, pipes: _Pipes) -> asyncio.subprocess.Process:
+    path = os.defpath if request.pipes else os.environ.get("PATH", os.defpath)
     return await asyncio.create_subprocess_exec(
-        *how.command,
+        *request.command,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        pass_fds=[number for number in pipes.theirs if number >= 0],
+        pass_fds=[number for number in pipes.launcher_ends if number >= 0],
         cwd="/",
         env={"PATH": path},
         start_new_session=True,
     )
 
 
-async def _wait(process: asyncio.subprocess.Process, how: LaunchRequest, end: Callable[[str], None]) -> None:
+async def _wait(
+    process: asyncio.subprocess.Process, request: LaunchRequest, end: Callable[[str], None]
+) -> None:
     try:
-        await asyncio.wait_for(process.wait(), how.program.limits.time_s + how.start_s)
+        await asyncio.wait_for(process.wait(), request.program.limits.time_s + request.start_s)
     except TimeoutError:
         end("time")
         await _reap(process)
 
 
 async def _reap(process: asyncio.subprocess.Process) -> None:
-    """Wait for a process that was told to end; insist after a while."""
+    """Wait for a process to exit, and kill it after a grace period."""
     try:
         await asyncio.wait_for(process.wait(), _GRACE_S)
     except TimeoutError:
@@ -190,7 +192,7 @@ async def _reap(process: asyncio.subprocess.Process) -> None:
 
 
 def _stop(process: asyncio.subprocess.Process, pipes: _Pipes) -> None:
-    if pipes.hold >= 0:
+    if pipes.control_writer >= 0:
         pipes.release()
     else:
         with suppress(ProcessLookupError):
@@ -198,7 +200,7 @@ def _stop(process: asyncio.subprocess.Process, pipes: _Pipes) -> None:
 
 
 async def _finish(readers: Sequence[asyncio.Task[None]]) -> None:
-    """The last output. Nobody should hold the pipes any more; if somebody does, we do not wait for it."""
+    """Read the last output, and stop waiting if a process still holds the pipes."""
     _, late = await asyncio.wait(readers, timeout=1.0)
     for task in late:
         task.cancel()
@@ -206,20 +208,22 @@ async def _finish(readers: Sequence[asyncio.Task[None]]) -> None:
 
 
 def _execution(
-    how: LaunchRequest,
-    fact: dict[str, Any],
-    over: Sequence[str],
+    request: LaunchRequest,
+    report: dict[str, Any],
+    stop_reasons: Sequence[str],
     code: int | None,
     output: tuple[str, str],
     seconds: float,
 ) -> Execution:
-    if "refused" in fact:
-        raise SandboxError(f"the sandbox `{how.sandbox}` does not work here: {fact['refused']}")
-    ending, exit_code, ended_by = _ending(fact, over, code, how)
+    if "refused" in report:
+        raise SandboxError(f"the sandbox `{request.sandbox}` does not work here: {report['refused']}")
+    ending, exit_code, ended_by = _ending(report, stop_reasons, code, request)
     if ending == "exited" and exit_code and output[1].rstrip().rpartition("\n")[2].startswith("MemoryError"):
         ending = "memory"
-    if how.pipes and not fact and not over:
-        raise SandboxError(f"the sandbox `{how.sandbox}` ended without a word ({code}): {output[1][-500:]}")
+    if request.pipes and not report and not stop_reasons:
+        raise SandboxError(
+            f"the sandbox `{request.sandbox}` exited without a report ({code}): {output[1][-500:]}"
+        )
     return Execution(
         exit_reason=ending,
         exit_code=exit_code if ending == "exited" else None,
@@ -227,25 +231,25 @@ def _execution(
         stdout=output[0],
         stderr=output[1],
         seconds=seconds,
-        sandbox=how.sandbox,
+        sandbox=request.sandbox,
     )
 
 
 def _ending(
-    fact: dict[str, Any], over: Sequence[str], code: int | None, how: LaunchRequest
+    report: dict[str, Any], stop_reasons: Sequence[str], code: int | None, request: LaunchRequest
 ) -> tuple[ExitReason, int | None, int | None]:
-    """What ended it: what we did comes first, then what the launcher saw."""
-    if "output" in over:
+    """Return why the program ended: our own reasons first, then the reports of the launcher."""
+    if "output" in stop_reasons:
         return "output", None, None
-    if "exit" in fact:
-        return "exited", int(fact["exit"]), None
-    if "signal" in fact:
-        number = int(fact["signal"])
+    if "exit" in report:
+        return "exited", int(report["exit"]), None
+    if "signal" in report:
+        number = int(report["signal"])
         return ("time" if number == signal.SIGXCPU else "signal"), None, number
-    if "time" in over or fact.get("ended") == "time":
+    if "time" in stop_reasons or report.get("ended") == "time":
         return "time", None, None
-    if fact.get("ended") in ("memory", "processes"):
-        return fact["ended"], None, None
-    if not how.pipes and code is not None and code > 128:
+    if report.get("ended") in ("memory", "processes"):
+        return report["ended"], None, None
+    if not request.pipes and code is not None and code > 128:
         return "signal", None, code - 128
     return ("exited", code, None) if code is None or code >= 0 else ("signal", None, -code)

@@ -1,7 +1,6 @@
-"""`execute`: programs to executions. Chooses the sandbox when the first program comes, runs a few at once, keeps count.
+"""Run programs in a sandbox: select the sandbox for the first program, limit concurrency, count executions.
 
-Programs run on a loop in a thread of its own, so that whoever waits for one (an event loop, a helper's thread, a plan)
-can do so without knowing the others.
+Programs run on an event loop in a separate thread, so that event loops, threads of task code and plans can wait for them.
 """
 
 from __future__ import annotations
@@ -25,53 +24,53 @@ __all__ = ["ProgramRunner", "allow_programs", "count_usable_cores", "programs_fo
 
 
 class ProgramRunner:
-    """The programs of one run. Nothing is started before the first of them."""
+    """Runs the programs of one run. Starts nothing before the first program."""
 
     def __init__(
-        self, sandbox: str = "auto", arguments: Mapping[str, Any] | None = None, *, at_once: int = 0
+        self, sandbox: str = "auto", arguments: Mapping[str, Any] | None = None, *, max_concurrent: int = 0
     ) -> None:
-        self._wanted, self._arguments = sandbox, dict(arguments or {})
-        self._at_once = at_once or count_usable_cores()
+        self._sandbox_name, self._arguments = sandbox, dict(arguments or {})
+        self._max_concurrent = max_concurrent or count_usable_cores()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._room: asyncio.Semaphore | None = None
-        self._chosen: tuple[Sandbox, IsolationReport] | None = None
-        self._elsewhere: IsolationReport | None = None
+        self._slots: asyncio.Semaphore | None = None
+        self._selected: tuple[Sandbox, IsolationReport] | None = None
+        self._remote_isolation: IsolationReport | None = None
         self.allowed = True
-        """False: every program is refused."""
+        """Whether programs are allowed. If not, every program raises an error."""
 
         self.executed = 0
-        """Programs that came to an end."""
+        """The number of finished programs."""
 
         self.wait: Callable[[Future[Execution]], Execution] = Future.result
         """Waits for a program. A run replaces it, so that other user code runs meanwhile."""
 
     @property
     def isolation(self) -> IsolationReport | None:
-        """What the sandbox isolates; None as long as none was needed."""
-        return self._chosen[1] if self._chosen is not None else self._elsewhere
+        """The isolation report of the sandbox, or None if no sandbox was used yet."""
+        return self._selected[1] if self._selected is not None else self._remote_isolation
 
     def record_remote(self, executed: int, isolation: IsolationReport | None) -> None:
-        """Programs that came to an end elsewhere, and what isolated them; what is known here goes before."""
+        """Add programs that a worker executed. A local isolation report takes precedence."""
         self.executed += executed
-        self._elsewhere = self._elsewhere or isolation
+        self._remote_isolation = self._remote_isolation or isolation
 
     def open(self) -> IsolationReport:
-        """Choose the sandbox now.
+        """Select the sandbox now.
 
         Raises:
-            AssayError: There is none of that name, or it does not work here.
+            AssayError: The sandbox does not exist or does not work on this machine.
         """
         chosen: tuple[Sandbox, IsolationReport] = self._submit(self._choose()).result()
         return chosen[1]
 
     async def execute(self, program: Program) -> Execution:
-        """As `Services` has it."""
+        """Execute one program, for `Services`."""
         return await asyncio.wrap_future(self._submit(self._execute(program)))
 
     def execute_programs(self, programs: Sequence[Program]) -> list[Execution]:
-        """As code that just calls a function has it."""
+        """Execute programs and block until all are finished, for `ProgramExecutor`."""
         started = [self._submit(self._execute(program)) for program in programs]
         try:
             return [self.wait(work) for work in started]
@@ -80,9 +79,9 @@ class ProgramRunner:
                 work.cancel()
 
     def close(self) -> None:
-        """End what is running. A later program starts all again."""
+        """Stop all programs. A later program starts a new event loop."""
         with self._lock:
-            loop, thread, self._loop, self._thread, self._room = self._loop, self._thread, None, None, None
+            loop, thread, self._loop, self._thread, self._slots = self._loop, self._thread, None, None, None
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
@@ -97,48 +96,48 @@ class ProgramRunner:
                 hint="add --confirm_run_unsafe_code to allow it",
             )
         sandbox, _ = await self._choose()
-        assert self._room is not None
-        async with self._room:
+        assert self._slots is not None
+        async with self._slots:
             done = await sandbox.execute(program)
         self.executed += 1
         return done
 
     async def _choose(self) -> tuple[Sandbox, IsolationReport]:
         _name_task()
-        if self._chosen is None:
-            assert self._room is not None
-            async with self._room:  # whoever comes second finds it chosen, or chooses the same
-                self._chosen = self._chosen or await choose_sandbox(self._wanted, self._arguments)
-        return self._chosen
+        if self._selected is None:
+            assert self._slots is not None
+            async with self._slots:  # a concurrent call finds the selected sandbox
+                self._selected = self._selected or await choose_sandbox(self._sandbox_name, self._arguments)
+        return self._selected
 
     def _submit(self, work: Any) -> Future[Any]:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._room = asyncio.Semaphore(self._at_once)
+                self._slots = asyncio.Semaphore(self._max_concurrent)
                 self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name="assay-programs", daemon=True
+                    target=_run_loop, args=(self._loop,), name="assay-programs", daemon=True
                 )
                 self._thread.start()
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
-_OURS = "assay-program"
+_TASK_NAME = "assay-program"
 
 
 def _name_task() -> None:
     task = asyncio.current_task()
     if task is not None:
-        task.set_name(_OURS)
+        task.set_name(_TASK_NAME)
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until it is stopped; then end what is left of it, which ends the programs too."""
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until it is stopped, then cancel the remaining tasks, which stops their programs."""
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        left = [task for task in asyncio.all_tasks(loop) if task.get_name() == _OURS]
-        for task in left:  # not those of asyncio itself, which ours are waiting for
+        left = [task for task in asyncio.all_tasks(loop) if task.get_name() == _TASK_NAME]
+        for task in left:  # not the tasks of asyncio itself, which ours wait for
             task.cancel()
         if left:
             loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
@@ -150,8 +149,8 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 @contextmanager
 def programs_for_run(programs: ProgramRunner, spec: RunSpec) -> Iterator[None]:
-    """During a run: programs are executed where the user allowed it, and none outlives the run."""
-    # the variable is the one the published metric asks for
+    """Allow programs during a run if the user confirmed it, and stop them at the end."""
+    # `code_eval` of Hugging Face uses this environment variable
     programs.allowed = spec.confirm_run_unsafe_code or os.environ.get("HF_ALLOW_CODE_EVAL") == "1"
     try:
         with use_executor(programs):
@@ -162,11 +161,11 @@ def programs_for_run(programs: ProgramRunner, spec: RunSpec) -> Iterator[None]:
 
 @contextmanager
 def allow_programs(sandbox: str = "auto", **arguments: Any) -> Iterator[ProgramRunner]:
-    """Outside of a run: metrics that execute programs may do so in here.
+    """Allow metrics to execute programs outside a run.
 
-    >>> from assay.scoring.hf_evaluate import load
-    >>> with allowed("limits"):
-    ...     load("code_eval").compute(predictions=[["x = 1"]], references=["assert x"], k=[1])[0]
+    >>> from assay.scoring.hf_evaluate import load_metric
+    >>> with allow_programs("limits"):
+    ...     load_metric("code_eval").compute(predictions=[["x = 1"]], references=["assert x"], k=[1])[0]
     {'pass@1': 1.0}
     """
     programs = ProgramRunner(sandbox, arguments)
@@ -178,7 +177,7 @@ def allow_programs(sandbox: str = "auto", **arguments: Any) -> Iterator[ProgramR
 
 
 def count_usable_cores() -> int:
-    """The processors this process may use: so many programs run at once."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

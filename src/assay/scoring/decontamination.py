@@ -1,7 +1,7 @@
-"""Which documents the model may have read before: word n-grams shared with texts it was trained on.
+"""Find documents that may be in the training data of a model, by shared word n-grams.
 
-A document counts as contaminated when any run of 13 words of its query stands in the corpus too, letter case and
-punctuation aside (Brown et al. 2020, appendix C). Queries are held, the corpus is streamed: it may be of any size.
+A document counts as contaminated if the corpus contains any 13 consecutive words of its query, ignoring case and
+punctuation (Brown et al. 2020, appendix C). Queries are held in memory. The corpus is streamed and may have any size.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WORD = re.compile(r"\w+(?:['’]\w+)*", re.UNICODE)
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text in lower case, punctuation left out.
+    """Return the words of a text in lower case, without punctuation.
 
     >>> words("The cat, it's SAID, sat.")
     ['the', 'cat', "it's", 'said', 'sat']
@@ -25,7 +25,7 @@ def split_words(text: str) -> list[str]:
 
 
 def iterate_ngrams(text: str, size: int = OVERLAP_WORDS) -> Iterator[tuple[str, ...]]:
-    """Every run of `size` words; a shorter text is one run of all it has."""
+    """Iterate over all n-grams of `size` words. A shorter text is one n-gram."""
     found = split_words(text)
     if 0 < len(found) < size:
         yield tuple(found)
@@ -36,9 +36,9 @@ def iterate_ngrams(text: str, size: int = OVERLAP_WORDS) -> Iterator[tuple[str, 
 def find_overlaps(
     queries: Mapping[int, str], corpus: Iterable[str], *, size: int = OVERLAP_WORDS
 ) -> dict[int, str]:
-    """Which queries share a run of words with the corpus, and the first run they share.
+    """Return the queries that share an n-gram with the corpus, with the first shared n-gram.
 
-    A query shorter than the run is looked for as a whole.
+    A query with fewer words than an n-gram is searched as a whole.
 
     >>> find_overlaps({0: "one two three", 1: "four five six"}, ["so: One, two, three!"], size=3)
     {0: 'one two three'}
@@ -50,10 +50,10 @@ def find_overlaps(
     lengths = sorted({len(run) for run in wanted})
     found: dict[int, str] = {}
     for text in corpus:
-        spoken = split_words(text)
+        text_words = split_words(text)
         for length in lengths:
-            for start in range(len(spoken) - length + 1):
-                run = tuple(spoken[start : start + length])
+            for start in range(len(text_words) - length + 1):
+                run = tuple(text_words[start : start + length])
                 for document in wanted.get(run, ()):
                     found.setdefault(document, " ".join(run))
     return dict(sorted(found.items()))

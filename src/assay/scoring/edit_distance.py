@@ -1,4 +1,4 @@
-"""How far two texts are apart. Registers nothing, so that any metric may use it while metrics are being loaded."""
+"""The edit distance of two texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["edit_distance"]
 
 
 def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
-    """The fewest characters (or words, of lists) to insert, delete or replace to make one the other.
+    """Return the minimum number of insertions, deletions and replacements of characters (or list items).
 
     >>> edit_distance("kitten", "sitting")
     3

@@ -1,6 +1,6 @@
-"""Judging generated texts: the metrics of a `generate_until` task, one after the other.
+"""Score generated texts with the metrics of a `generate_until` task.
 
-The habits of lm-evaluation-harness are kept where they show in scores; each is marked below.
+Follows lm_eval where its behaviour affects scores. Comments mark these places.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = ["MetricCall", "accepts_keywords", "judge_text"]
 
 @dataclass(frozen=True, slots=True)
 class MetricCall:
-    """A metric ready to be called."""
+    """A metric with its arguments."""
 
     name: str
     function: Callable[..., Any]
     arguments: Mapping[str, Any]
     keywords: bool
-    """True: called with `references` and `predictions`; otherwise with one pair."""
+    """True: call with `references` and `predictions`. False: call with one pair."""
 
     def __call__(self, references: Sequence[Any], predictions: Sequence[Any]) -> Any:
         if self.keywords:
@@ -30,16 +30,16 @@ class MetricCall:
 
 
 def accepts_keywords(function: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
-    """Whether a metric can be called with `references`, `predictions` and these arguments.
+    """Return whether a metric accepts `references`, `predictions` and these arguments.
 
-    Read from its signature, so that a TypeError inside a metric stays visible.
+    Reads the signature, so that a TypeError inside a metric is not hidden.
 
     >>> accepts_keywords(lambda references, predictions: 1.0, {}), accepts_keywords(lambda pair: pair, {})
     (True, False)
     """
     try:
         signature = inspect.signature(function)
-    except ValueError:  # written in C: nothing to read
+    except ValueError:  # implemented in C, without a signature
         return True
     try:
         signature.bind(references=(), predictions=(), **arguments)
@@ -57,23 +57,27 @@ def judge_text(
     several: bool,
     inherit: Callable[[str, str], None],
 ) -> dict[str, Any]:
-    """Every metric's result. `several`: any of the targets will do. `inherit(key, metric)` hears of new keys."""
+    """Return the result of every metric.
+
+    `several` means that any of the targets is correct. `inherit(key, metric)` is called for each key of a mapping that
+    a metric returns.
+    """
     result = answers[0]
     if choices is None and not several and type(target) is type(result):
-        gold = target  # by far the most frequent case
+        gold = target  # the most frequent case
     else:
-        gold = _gold(calls, target, choices, result, several)
+        gold = _resolve_gold(calls, target, choices, result, several)
     found: dict[str, Any] = {}
     score: Any
     for call in calls:
         if several and call.name != "anls":
             if not isinstance(gold, list):
-                gold = [gold]  # a document with a single answer among others with several
+                gold = [gold]  # a document with one target in a task with several
             if call.name == "exact_match":
-                result = [result] * len(gold)  # and so it stays for the metrics that follow
-                score = 1.0 if _number(call(gold, result), call.name) > 0.0 else 0.0
+                result = [result] * len(gold)  # as in lm_eval, also for the metrics that follow
+                score = 1.0 if _unwrap_score(call(gold, result), call.name) > 0.0 else 0.0
             else:
-                scores = [_number(call([option], [result]), call.name) for option in gold]
+                scores = [_unwrap_score(call([option], [result]), call.name) for option in gold]
                 score = 1.0 if any(scores) else 0.0
         else:
             score = call(gold if several and isinstance(gold, list) else [gold], [result])
@@ -86,7 +90,7 @@ def judge_text(
     return found
 
 
-def _gold(
+def _resolve_gold(
     calls: Sequence[MetricCall], target: Any, choices: Sequence[Any] | None, result: Any, several: bool
 ) -> Any:
     if choices is not None:
@@ -100,5 +104,5 @@ def _gold(
     return type(result)(target)  # a target 7 is compared as "7"
 
 
-def _number(score: Any, name: str) -> Any:
+def _unwrap_score(score: Any, name: str) -> Any:
     return score[name] if isinstance(score, dict) else score

@@ -1,6 +1,6 @@
-"""Judging log-probabilities: what `loglikelihood`, `loglikelihood_rolling` and `multiple_choice` tasks report.
+"""Score log-probabilities: the metrics of `loglikelihood`, `loglikelihood_rolling` and `multiple_choice` tasks.
 
-An answer is `(log-probability, is_greedy)`, or one number for rolling tasks. Only metrics the task names come out.
+An answer is `(log-probability, is_greedy)`, or one number for rolling tasks. Only the metrics of the task are computed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 __all__ = ["judge_choices", "judge_likelihood", "judge_rolling", "argmax"]
 
 _SPACES = re.compile(r"\s+")
-_OUTSIDE = -100
-"""The gold index of a target that is none of the choices: never right."""
+_NOT_A_CHOICE = -100
+"""The gold index of a target that is not one of the choices. It is never correct."""
 
 _log = logging.getLogger(__name__)
 
 
 def judge_likelihood(wanted: Collection[str], answers: Sequence[Any]) -> dict[str, Any]:
-    """One continuation: its log-probability, and whether it is what the model would say.
+    """Score one continuation by its log-probability and whether it is the greedy continuation.
 
     >>> judge_likelihood(["perplexity", "acc"], [(-1.5, True)])
     {'perplexity': -1.5, 'acc': 1}
@@ -32,7 +32,7 @@ def judge_likelihood(wanted: Collection[str], answers: Sequence[Any]) -> dict[st
 
 
 def judge_rolling(wanted: Collection[str], answers: Sequence[Any], text: str) -> dict[str, Any]:
-    """A whole text: its log-probability with the words or bytes it is spread over.
+    """Score a whole text by its log-probability and its number of words or bytes.
 
     >>> judge_rolling(["word_perplexity"], [-7.0], "a b c")
     {'word_perplexity': (-7.0, 3)}
@@ -56,7 +56,7 @@ def judge_choices(
     *,
     several: bool = False,
 ) -> dict[str, Any]:
-    """One continuation per choice: the likeliest is the model's answer. `several`: the target is a list.
+    """Score one continuation per choice. The most likely one is the answer. `several` means the target is a list.
 
     >>> judge_choices(["acc", "acc_norm"], [(-4.0, False), (-5.0, False)], 1, ["no", "perhaps"])
     {'acc': 0.0, 'acc_norm': 1.0}
@@ -67,22 +67,24 @@ def judge_choices(
     if len(values) == 2 * count and "acc_mutual_info" in wanted:
         values, unconditional = values[:count], values[count:]
     if len(values) != count:
-        raise ValueError(f"there are {count} choices and {len(values)} log-probabilities")
-    gold = _gold(target, choices)
-    greedy = _greedy_at(gold, [answer[1] for answer in answers], several)
+        raise ValueError(f"{len(values)} log-probabilities for {count} choices")
+    gold = _gold_index(target, choices)
+    greedy = _match_greedy(gold, [answer[1] for answer in answers], several)
 
     found: dict[str, Any] = {}
     likeliest = argmax(values)
-    right = (lambda place: place in gold) if several else (lambda place: place == gold)
+    right = (lambda index: index in gold) if several else (lambda index: index == gold)
     if "acc" in wanted:
         found["acc"] = 1.0 if right(likeliest) else 0.0
     for name in ("f1", "mcc"):
         if name in wanted:
             found[name] = (gold, likeliest)
     if "acc_norm" in wanted:
-        found["acc_norm"] = _normalised(values, [len(choice) for choice in choices], right)
+        found["acc_norm"] = _normalised_accuracy(values, [len(choice) for choice in choices], right)
     if "acc_bytes" in wanted:
-        found["acc_bytes"] = _normalised(values, [len(choice.encode("utf-8")) for choice in choices], right)
+        found["acc_bytes"] = _normalised_accuracy(
+            values, [len(choice.encode("utf-8")) for choice in choices], right
+        )
     if "exact_match" in wanted:
         found["exact_match"] = greedy
     if "brier_score" in wanted:
@@ -95,47 +97,49 @@ def judge_choices(
 
 
 def argmax(values: Sequence[float]) -> int:
-    """The place of the largest value, the first of equals; a NaN counts as largest.
+    """Return the index of the largest value, the first of equal values. NaN counts as largest.
 
     >>> argmax([-3.0, -1.0, -1.0])
     1
     """
     best, top = 0, values[0]
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         if value != value:
-            return place
+            return index
         if value > top:
-            best, top = place, value
+            best, top = index, value
     return best
 
 
-def _gold(target: Any, choices: Sequence[str]) -> Any:
-    """The target as an index, or a list of them; what is not among the choices becomes -100."""
+def _gold_index(target: Any, choices: Sequence[str]) -> Any:
+    """Return the target as an index or a list of indices. A target that is not one of the choices becomes -100."""
     count = len(choices)
     gold = target
     if isinstance(target, list):
-        gold = [place if place < count else _OUTSIDE for place in target]
+        gold = [index if index < count else _NOT_A_CHOICE for index in target]
     elif isinstance(target, int):
-        gold = target if target < count else _OUTSIDE
+        gold = target if target < count else _NOT_A_CHOICE
     elif isinstance(target, str):
-        gold = choices.index(target) if target in choices else _OUTSIDE
-    if gold == _OUTSIDE or (isinstance(gold, list) and _OUTSIDE in gold):
-        _log.warning("the target %r is not one of the %d choices: it counts as never right", target, count)
+        gold = choices.index(target) if target in choices else _NOT_A_CHOICE
+    if gold == _NOT_A_CHOICE or (isinstance(gold, list) and _NOT_A_CHOICE in gold):
+        _log.warning("the target %r is not one of the %d choices and is never correct", target, count)
     return gold
 
 
-def _greedy_at(gold: Any, greedy: list[bool], several: bool) -> int:
-    """Whether the model would say (one of) the right choice(s) itself."""
+def _match_greedy(gold: Any, greedy: list[bool], several: bool) -> int:
+    """Return 1 if a correct choice is the greedy continuation, otherwise 0."""
     try:
         if several:
-            return int(any(greedy[place] for place in gold if place != _OUTSIDE))
-        return int(greedy[gold]) if gold != _OUTSIDE else 0
+            return int(any(greedy[index] for index in gold if index != _NOT_A_CHOICE))
+        return int(greedy[gold]) if gold != _NOT_A_CHOICE else 0
     except (TypeError, IndexError):
-        wanted = "a list of places" if several else "a place"
-        raise ValueError(f"the target {gold!r} is not {wanted} among {len(greedy)} choices") from None
+        expected = "a list of indices" if several else "an index"
+        raise ValueError(f"the target {gold!r} is not {expected} of the {len(greedy)} choices") from None
 
 
-def _normalised(values: Sequence[float], lengths: Sequence[int], right: Callable[[int], bool]) -> float:
+def _normalised_accuracy(
+    values: Sequence[float], lengths: Sequence[int], right: Callable[[int], bool]
+) -> float:
     shares = [
         value / length if length else _divide_by_zero(value)
         for value, length in zip(values, lengths, strict=True)
@@ -144,7 +148,7 @@ def _normalised(values: Sequence[float], lengths: Sequence[int], right: Callable
 
 
 def _divide_by_zero(value: float) -> float:
-    """What arithmetic without exceptions makes of a choice without characters."""
+    """Divide by zero as IEEE arithmetic does, for a choice without characters."""
     return math.nan if value == 0 or value != value else math.copysign(math.inf, value)
 
 
@@ -156,13 +160,13 @@ def _softmax(values: Sequence[float]) -> list[float]:
 
 
 def _mutual_information(values: Sequence[float], unconditional: Sequence[float] | None, gold: Any) -> float:
-    """Right when the choice gains most from the question, compared with its probability without one."""
+    """Return 1.0 if the correct choice gains most from the question compared with its unconditional probability."""
     if unconditional is None:
         raise ValueError("`acc_mutual_info` needs the log-probability of each choice without the question")
     gains = [value - base for value, base in zip(values, unconditional, strict=True)]
-    place = argmax(gains)
+    index = argmax(gains)
     if isinstance(gold, list):
         if len(gold) != 1:
-            raise ValueError("`acc_mutual_info` cannot judge several targets")
-        return 1.0 if place == gold[0] else 0.0
-    return 1.0 if place == gold else 0.0
+            raise ValueError("`acc_mutual_info` does not support several targets")
+        return 1.0 if index == gold[0] else 0.0
+    return 1.0 if index == gold else 0.0

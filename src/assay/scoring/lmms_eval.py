@@ -1,5 +1,4 @@
-"""Judging as lmms-eval does it, where that differs: thoughts cut off, answers stripped, losses instead of
-log-probabilities, every metric given all answers of a document."""
+"""Score answers as lmms_eval does: remove reasoning, strip answers, and call metrics with all answers of a document."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ Tags = tuple[tuple[str, str], ...]
 
 
 def resolve_reasoning_tags(spec: TaskSpec, run: Any = None) -> Tags:
-    """The tags to strip: the task's, else the run's, else (for a task of lmms-eval) the usual ones.
+    """Return the reasoning tags to remove: those of the task, of the run, or the default of the dialect.
 
     >>> reasoning_tags(TaskSpec(name="a", reasoning_tags="none"), [["<a>", "</a>"]])
     ()
@@ -32,7 +31,7 @@ def resolve_reasoning_tags(spec: TaskSpec, run: Any = None) -> Tags:
 
 
 def strip_answers(answers: Sequence[Any]) -> list[Any]:
-    """What `process_results` gets of generated answers: stripped; the k answers of `take_first_k` as the list.
+    """Strip generated answers for `process_results`. The k answers of `take_first_k` become the list.
 
     >>> strip_answers([[" a", "b "]]), strip_answers([" a ", None])
     (['a', 'b'], ['a', ''])
@@ -49,18 +48,18 @@ def judge_texts(
     *,
     several: bool,
 ) -> dict[str, Any]:
-    """Every metric's result. `several`: any of the targets will do."""
+    """Return the result of every metric. `several` means that any of the targets is correct."""
     gold = choices[target] if choices is not None else list(target) if several else target
     references = gold if isinstance(gold, list) else [gold]
     found: dict[str, Any] = {}
     for call in calls:
         if several and call.name != "anls":
-            scores = [_number(call([option], answers), call.name) for option in references]
+            scores = [_unwrap_score(call([option], answers), call.name) for option in references]
             found[call.name] = 1.0 if any(scores) else 0.0
         else:
-            found[call.name] = _number(call(references, answers), call.name)
+            found[call.name] = _unwrap_score(call(references, answers), call.name)
     return found
 
 
-def _number(score: Any, name: str) -> Any:
+def _unwrap_score(score: Any, name: str) -> Any:
     return score[name] if isinstance(score, dict) else score

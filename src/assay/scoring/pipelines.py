@@ -1,4 +1,4 @@
-"""Filters in a row: from the raw responses of a request to the one answer that is judged."""
+"""Filter pipelines: from the raw responses of a request to the answer that is scored."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from assay.scoring.filters.transformation import strip_reasoning
 __all__ = ["DEFAULT_PIPELINE", "Pipeline", "build_pipeline"]
 
 DEFAULT_PIPELINE = PipelineSpec(name="none", steps=(FilterStep(function="take_first"),))
-"""What a task without `filter_list` gets: the first response as it is."""
+"""The pipeline of a task without `filter_list`: the first response, unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStep:
-    """One filter, ready to be made."""
+    """One filter with its arguments."""
 
     factory: Callable[..., Filter]
     arguments: Mapping[str, Any]
@@ -33,14 +33,14 @@ class PipelineStep:
 
     @property
     def is_task_code(self) -> bool:
-        """Whether it is code of a task or a plugin."""
+        """Whether the filter is code of a task or a plugin."""
         return self.factory is Custom or not getattr(self.factory, "__module__", "").startswith(
             "assay.scoring."
         )
 
     @property
     def per_document(self) -> bool:
-        """Whether it looks at each document by itself."""
+        """Whether the filter processes each document separately."""
         return _per_document(self.factory)
 
 
@@ -51,19 +51,19 @@ class Pipeline:
     name: str
     steps: tuple[PipelineStep, ...]
     per_document: bool
-    """True: any part of a task's documents may be filtered on its own."""
+    """Whether any subset of a task's documents may be filtered separately."""
 
     extracts: bool = False
-    """True: a step looks for the answer inside the text, and may find none."""
+    """Whether a step extracts the answer from the text and may find none."""
 
     reasoning_tags: tuple[tuple[str, str], ...] = ()
-    """Tags around what a model thought; cut out of the answers at the end."""
+    """Tags around reasoning, which is removed from the answers at the end."""
 
     keeps_trace: bool = False
-    """True: a step is code that nobody runs again to show what it did, so that is kept with the answers."""
+    """Whether to store the result of each step, because a step is task code that the viewer does not run again."""
 
     def apply(self, responses: Sequence[Sequence[Any]], documents: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """One answer per request. `responses[i]` are the values of request i, one per repeat."""
+        """Return one answer per request. `responses[i]` are the values of request i, one per repeat."""
         return self.extract(responses, documents)[0]
 
     def extract(
@@ -72,29 +72,29 @@ class Pipeline:
         documents: Sequence[Mapping[str, Any]],
         trace: list[list[Any]] | None = None,
     ) -> tuple[list[Any], set[int]]:
-        """`apply`, and the numbers of the requests in whose responses no answer was found.
+        """Return the answers, and the indices of the requests without an extracted answer.
 
-        The filters are made anew on each call: they may hold state. `trace` gets what each of them made of the requests.
+        Each call creates new filters, because they may have state. `trace` collects the result of each filter.
         """
         values: Sequence[Any] = list(responses)
-        nothing: set[int] = set()
+        not_found: set[int] = set()
         for step in self.steps:
             values = list(step.factory(**step.arguments).apply(values, documents))
             if trace is not None:
                 trace.append([_as_text(value) for value in values[: len(responses)]])
             if self.extracts:
-                nothing.update(at for at, value in enumerate(values) if _is_nothing(value))
+                not_found.update(index for index, value in enumerate(values) if _is_not_found(value))
         if len(values) < len(responses):
             raise TaskError(
-                f"the pipeline `{self.name}` made {len(values)} answers of {len(responses)} responses",
+                f"the pipeline `{self.name}` returned {len(values)} answers for {len(responses)} responses",
                 where=self.steps[-1].where,
             )
-        if nothing:  # from here on it is a text like any other
+        if not_found:  # convert `NotFound` to plain text
             values = [_as_text(value) for value in values]
         answers = list(values[: len(responses)])
         if self.reasoning_tags:
             answers = [strip_reasoning(answer, self.reasoning_tags) for answer in answers]
-        return answers, nothing
+        return answers, not_found
 
 
 def build_pipeline(spec: PipelineSpec, *, reasoning_tags: tuple[tuple[str, str], ...] = ()) -> Pipeline:
@@ -108,7 +108,7 @@ def build_pipeline(spec: PipelineSpec, *, reasoning_tags: tuple[tuple[str, str],
     problems: list[AssayError] = []
     for step in spec.steps:
         try:
-            steps.append(_ready(step))
+            steps.append(_build_step(step))
         except AssayError as problem:
             problems.append(problem)
     if problems:
@@ -123,8 +123,8 @@ def build_pipeline(spec: PipelineSpec, *, reasoning_tags: tuple[tuple[str, str],
     )
 
 
-def _is_nothing(value: Any) -> bool:
-    """Whether a request's value, or each of its repeats' values, is no answer."""
+def _is_not_found(value: Any) -> bool:
+    """Return whether the value of a request, or the value of each repeat, is `NotFound`."""
     if isinstance(value, list):
         return bool(value) and all(type(one) is NotFound for one in value)
     return type(value) is NotFound
@@ -136,30 +136,30 @@ def _as_text(value: Any) -> Any:
     return str(value) if type(value) is NotFound else value
 
 
-def _ready(step: FilterStep) -> PipelineStep:
+def _build_step(step: FilterStep) -> PipelineStep:
     make = FILTERS.get(step.function, where=step.where) if isinstance(step.function, str) else step.function
     name = step.function if isinstance(step.function, str) else getattr(make, "__name__", repr(make))
     try:
         if getattr(make, "__module__", "").startswith("assay.scoring."):
-            make(**step.arguments)  # our own constructors do nothing but compile a pattern
+            make(**step.arguments)  # built-in constructors only compile a pattern
         else:
             _check_arguments(make, step.arguments)
     except (TypeError, re.error, AssayError) as problem:
-        raise TaskError(f"the filter `{name}` cannot be made: {problem}", where=step.where) from None
+        raise TaskError(f"cannot create the filter `{name}`: {problem}", where=step.where) from None
     return PipelineStep(factory=make, arguments=step.arguments, where=step.where, name=name)
 
 
 def _check_arguments(make: Callable[..., Filter], arguments: Mapping[str, Any]) -> None:
-    """Raise TypeError for arguments a constructor does not take, without running it."""
+    """Raise TypeError for arguments that the constructor does not accept, without calling it."""
     try:
         signature = inspect.signature(make)
-    except ValueError:  # written in C: nothing to read
+    except ValueError:  # implemented in C, without a signature
         return
     signature.bind(**arguments)
 
 
 def _per_document(make: Callable[..., Filter]) -> bool:
-    """What the class says. A subclass with an `apply` of its own does not inherit the promise."""
+    """Return `per_document` of the class. A subclass that overrides `apply` does not inherit it."""
     for kind in make.__mro__ if isinstance(make, type) else ():
         if "per_document" in vars(kind):
             return vars(kind)["per_document"] is True

@@ -1,7 +1,7 @@
-"""Everything that judges one task, looked up and checked once: its pipelines and its metrics.
+"""The scorer of one task: its filter pipelines, metrics and judge panels, looked up and checked once.
 
-Knows nothing of datasets, prompts or models: the target and the choices are handed in. Errors raised by a
-task's own code pass through; whoever calls decides what becomes of the document.
+Knows nothing of datasets, prompts or models: the caller passes the target and the choices. Errors of task code propagate
+to the caller.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["MetricReport", "Scorer"]
 
 
 class MetricReport(NamedTuple):
-    """How a task reports one metric."""
+    """How a task aggregates and reports one metric."""
 
     aggregation: str | Callable[..., Any]
     higher_is_better: bool | None
@@ -35,7 +35,7 @@ class MetricReport(NamedTuple):
 
 
 class Scorer:
-    """Judges the documents of one task. Made by `Scorer.of`."""
+    """Scores the documents of one task. Created by `Scorer.from_spec`."""
 
     __slots__ = (
         "_calls",
@@ -57,11 +57,11 @@ class Scorer:
         calls: tuple[MetricCall, ...],
         output_type: OutputType,
         process_results: Callable[..., Any] | None,
-        juries: tuple[JudgePanel, ...] = (),
+        panels: tuple[JudgePanel, ...] = (),
         dialect: Dialect = Dialect.LM_EVAL,
     ) -> None:
-        self.panels = juries
-        """The metrics that models judge; `seat` says which models."""
+        self.panels = panels
+        """The metrics that LLM judges score. `assign_judges` sets the judges."""
         self.pipelines = pipelines
         self.metrics = metrics
         self._calls = calls
@@ -74,51 +74,51 @@ class Scorer:
             and bool(calls)
             and output_type.generates_text
         )
-        """By far the most frequent kind of generation: its metrics are called with texts, and nothing else happens."""
+        """Whether scoring only calls metrics with texts, which is the most frequent case."""
 
         self.runs_task_code = process_results is not None or any(
-            not _is_ours(call.function) for call in calls
+            not _is_builtin(call.function) for call in calls
         )
-        """Whether code that is not ours judges: it is given copies, which it may change."""
+        """Whether task code scores documents. It gets copies, which it may change."""
 
     @classmethod
     def from_spec(cls, spec: TaskSpec, *, tags: Any = None) -> Scorer:
-        """Look up everything the task names. `tags` are the run's reasoning tags, where it says any.
+        """Look up the filters, metrics and judges of a task. `tags` are the reasoning tags of the run, if set.
 
         Raises:
             Problems: All names nobody registered and all arguments nothing takes, each with its place.
         """
         problems: list[AssayError] = []
         pipelines = []
-        thoughts: tuple[tuple[str, str], ...] = ()
+        removed_tags: tuple[tuple[str, str], ...] = ()
         try:
-            thoughts = resolve_reasoning_tags(spec, tags)
+            removed_tags = resolve_reasoning_tags(spec, tags)
         except AssayError as problem:
             problems.append(problem)
-        strip_first = spec.auto_strip_thinking and not thoughts
+        strip_first = spec.auto_strip_thinking and not removed_tags
         for pipeline in spec.pipelines or (DEFAULT_PIPELINE,):
             if strip_first:
                 pipeline = replace(pipeline, steps=(_STRIP, *pipeline.steps))
             try:
-                pipelines.append(build_pipeline(pipeline, reasoning_tags=thoughts))
+                pipelines.append(build_pipeline(pipeline, reasoning_tags=removed_tags))
             except ErrorGroup as several:
                 problems += several.errors
             except AssayError as problem:
                 problems.append(problem)
         metrics: dict[str, MetricReport] = {}
         calls: dict[str, MetricCall] = {}
-        juries: dict[str, JudgePanel] = {}
-        for entry in _entries(spec):
+        panels: dict[str, JudgePanel] = {}
+        for entry in _metric_specs(spec):
             where = entry.where or spec.place("metric_list")
             try:
                 if "judge" in entry.arguments:
-                    juries[entry.name] = _jury(entry, spec, where)
-                    use = _use(entry, None, where)
+                    panels[entry.name] = _build_panel(entry, spec, where)
+                    use = _build_report(entry, None, where)
                     metrics[entry.name] = use._replace(higher_is_better=use.higher_is_better is not False)
                     continue
-                known = _known(entry, spec, where)
-                metrics[entry.name] = _use(entry, known, where)
-                calls[entry.name] = _call(entry, known, spec, where)
+                known = _find_metric(entry, spec, where)
+                metrics[entry.name] = _build_report(entry, known, where)
+                calls[entry.name] = _build_call(entry, known, spec, where)
             except AssayError as problem:
                 problems.append(problem)
         if problems:
@@ -129,16 +129,16 @@ class Scorer:
             calls=tuple(calls.values()),
             output_type=spec.output_type,
             process_results=spec.process_results,
-            juries=tuple(juries.values()),
+            panels=tuple(panels.values()),
             dialect=spec.dialect,
         )
 
-    def assign_judges(self, seats: Callable[[JudgeSpec], Sequence[PanelMember]]) -> None:
-        """Give every jury its judges, and announce what they will report."""
-        self.panels = tuple(jury.with_members(seats(jury.spec)) for jury in self.panels)
-        for jury in self.panels:
-            for name in jury.metrics:
-                self.metrics.setdefault(name, MetricReport("mean", True, jury.spec.where))
+    def assign_judges(self, find_members: Callable[[JudgeSpec], Sequence[PanelMember]]) -> None:
+        """Assign judges to every panel and add the metrics that the panels report."""
+        self.panels = tuple(panel.with_members(find_members(panel.spec)) for panel in self.panels)
+        for panel in self.panels:
+            for name in panel.metrics:
+                self.metrics.setdefault(name, MetricReport("mean", True, panel.spec.where))
 
     def judge(
         self,
@@ -151,10 +151,10 @@ class Scorer:
         multiple_targets: bool = False,
         question: Any = None,
     ) -> dict[str, Any]:
-        """What each metric makes of one document.
+        """Return the result of each metric for one document.
 
         `answers` are the filtered values of its requests, in order: `(log-probability, is_greedy)`, a number for
-        rolling tasks, a text for generation. `question` is the index `doc_to_text` gave, with `multiple_inputs`.
+        rolling tasks, or a text. `question` is the index that `doc_to_text` returns with `multiple_inputs`.
         """
         if self._texts_only:
             return judge_text(
@@ -178,19 +178,19 @@ class Scorer:
             case _ if self._dialect.scores_all_answers:
                 return judge_texts(self._calls, answers, target, choices, several=multiple_targets)
             case _:
-                return {}  # models judge it, and nothing else
+                return {}  # only LLM judges score it
 
     @property
     def single_metric(self) -> MetricCall | None:
-        """The metric of a task that compares texts by one metric of ours, called by keywords; None for all others."""
+        """The metric of a task that scores texts with one built-in metric, or None."""
         plain = self._texts_only and not self.runs_task_code and not self.panels and len(self._calls) == 1
         return self._calls[0] if plain and self._calls[0].keywords else None
 
     def to_verdicts(self, document: int, pipeline: str, raw: Mapping[str, Any]) -> list[Verdict]:
-        """Numbers become scores; everything else, NaN too, is kept as evidence for the aggregation."""
+        """Convert results to verdicts: numbers become scores, other values and NaN become evidence."""
         found: list[Verdict] = []
         for metric, value in raw.items():
-            number = value if type(value) is float else _number(value)
+            number = value if type(value) is float else _to_number(value)
             if number is not None and number == number:
                 found.append(Score(document=document, metric=metric, pipeline=pipeline, value=number))
             else:
@@ -198,19 +198,19 @@ class Scorer:
         return found
 
     def is_reported(self, metric: str) -> bool:
-        """Whether a metric is summed up: in lmms-eval's dialect only those the task file names are."""
+        """Return whether a metric is aggregated and reported."""
         return self._dialect.reports_unlisted_metrics or metric in self.metrics
 
     def find_report(self, metric: str) -> MetricReport:
-        """How to report a metric, also one the task file does not name.
+        """Return how to report a metric, including one that the task file does not name.
 
-        A key from the dictionary a metric returned is reported as that metric; others by their mean.
+        A key of a mapping that a metric returned is reported like that metric. Other keys are reported as a mean.
         """
         use = self.metrics.get(metric)
         if use is not None:
             return use
         if self._process is None:
-            for call in self._calls:  # a resumed run may not have judged anything yet
+            for call in self._calls:  # a resumed run may not have scored anything yet
                 if _may_return_mapping(call.function):
                     return self.metrics[call.name]
         return MetricReport("mean", None, "")
@@ -225,36 +225,36 @@ def _may_return_mapping(function: Callable[..., Any]) -> bool:
     return isinstance(function, HfEvaluateMetric) or not is_builtin
 
 
-def _is_ours(function: Callable[..., Any]) -> bool:
+def _is_builtin(function: Callable[..., Any]) -> bool:
     return str(getattr(function, "__module__", "")).startswith("assay.scoring.")
 
 
 _STRIP = FilterStep(function="strip_thinking")
 
 
-def _entries(spec: TaskSpec) -> Sequence[MetricSpec]:
+def _metric_specs(spec: TaskSpec) -> Sequence[MetricSpec]:
     if spec.metrics or spec.config.get("metric_list") is not None:
         return spec.metrics
     return [MetricSpec(metric=name) for name in spec.output_type.default_metrics]
 
 
-def _jury(entry: MetricSpec, spec: TaskSpec, where: str) -> JudgePanel:
+def _build_panel(entry: MetricSpec, spec: TaskSpec, where: str) -> JudgePanel:
     if not spec.output_type.generates_text:
         raise TaskError(
-            f"a judge reads what a model wrote, and a {spec.output_type} task writes nothing",
+            f"a judge needs generated text, which a {spec.output_type} task does not have",
             where=f"{where}.judge",
             hint="`output_type: generate_until`",
         )
     return JudgePanel(parse_judge(entry, where))
 
 
-def _known(entry: MetricSpec, spec: TaskSpec, where: str) -> Metric | None:
-    """The registered metric of this name. A task's own function or `process_results` does without one."""
-    free = spec.process_results is not None or callable(entry.metric) or _wants_hub(entry)
+def _find_metric(entry: MetricSpec, spec: TaskSpec, where: str) -> Metric | None:
+    """Return the registered metric of this name. None is allowed for task functions and `process_results`."""
+    free = spec.process_results is not None or callable(entry.metric) or _uses_hf_evaluate(entry)
     return METRICS.get(entry.name, where=where) if not free or entry.name in METRICS else None
 
 
-def _use(entry: MetricSpec, known: Metric | None, where: str) -> MetricReport:
+def _build_report(entry: MetricSpec, known: Metric | None, where: str) -> MetricReport:
     aggregation = (
         entry.aggregation if entry.aggregation is not None else known.aggregation if known else "mean"
     )
@@ -266,12 +266,12 @@ def _use(entry: MetricSpec, known: Metric | None, where: str) -> MetricReport:
     return MetricReport(aggregation, higher_is_better, where)
 
 
-def _call(entry: MetricSpec, known: Metric | None, spec: TaskSpec, where: str) -> MetricCall:
+def _build_call(entry: MetricSpec, known: Metric | None, spec: TaskSpec, where: str) -> MetricCall:
     arguments = {name: value for name, value in entry.arguments.items() if name != "hf_evaluate"}
     function: Callable[..., Any]
     if callable(entry.metric):
         function = entry.metric
-    elif _wants_hub(entry) or known is None:
+    elif _uses_hf_evaluate(entry) or known is None:
         function = HfEvaluateMetric(entry.name)
     else:
         function = known.function
@@ -281,18 +281,18 @@ def _call(entry: MetricSpec, known: Metric | None, spec: TaskSpec, where: str) -
     keywords = accepts_keywords(function, arguments)
     if called and arguments and not keywords and accepts_keywords(function, {}):
         names = ", ".join(f"`{name}`" for name in arguments)
-        raise TaskError(f"the metric `{entry.name}` does not take all of {names}", where=where)
+        raise TaskError(f"the metric `{entry.name}` does not accept all of {names}", where=where)
     return MetricCall(entry.name, function, arguments, keywords)
 
 
-def _wants_hub(entry: MetricSpec) -> bool:
+def _uses_hf_evaluate(entry: MetricSpec) -> bool:
     return entry.arguments.get("hf_evaluate") is True
 
 
-def _number(value: Any) -> Any:
-    """The value as a plain number, or None."""
+def _to_number(value: Any) -> Any:
+    """Return the value as a plain number, or None."""
     if isinstance(value, float):
-        return float(value)  # NumPy's is one too
+        return float(value)  # also a NumPy float
     if isinstance(value, int):
         return value
     if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a NumPy scalar

@@ -1,9 +1,9 @@
-"""Dialogues: tasks whose helper decides, after each answer, what is asked next.
+"""Dialogues: tasks whose helper function builds the next question after each answer.
 
     doc_to_text(doc, lmms_eval_specific_kwargs, previous_output, round_idx, previous_round_info)
         -> (visuals, text, terminal, previous_output, round_info)
 
-The first question is made like any other. Then the helper is called with all answers so far until it says
+The first question is result like any other. Then the helper is called with all answers so far until it says
 `terminal`. Each round is a prompt of its own: what the model is to remember, the helper writes into the text.
 Knows nothing of models or journals: the answers are handed in.
 """
@@ -42,39 +42,39 @@ ROUND_ARGUMENTS = ("previous_output", "round_idx", "previous_round_info")
 
 
 def request_settings(spec: TaskSpec, settings: Settings) -> Settings:
-    """The settings as a model gets them: how many steps an agent may take is not its business."""
+    """Return the settings for the model, without the maximum number of agent steps."""
     if not spec.output_type.is_agentic or MAX_STEPS_KEY not in settings.values:
         return settings
     return Settings({key: value for key, value in settings.values.items() if key != MAX_STEPS_KEY})
 
 
 def check_dialogue(task: TaskDocuments) -> None:
-    """What can be wrong with a dialogue before the first answer.
+    """Check a dialogue before the first request.
 
     Raises:
-        TaskError: Nothing makes the later rounds.
-        InvalidOption: The number of steps is not one.
+        TaskError: No function builds the later rounds.
+        InvalidOption: The maximum number of steps is invalid.
     """
     if task.spec.output_type.is_dialogue:
         _find_round_function(task)
         if task.spec.output_type.is_agentic:
-            _steps(task)
+            _max_steps(task)
 
 
 def open_dialogue(task: TaskDocuments, document: Document, first: Generate) -> Dialogue:
-    """The dialogue that begins with this question."""
+    """Open the dialogue that starts with this request."""
     if task.spec.output_type.is_agentic:
-        return _Agentic(task, document, first)
-    return _MultiRound(task, document, first)
+        return _AgenticDialogue(task, document, first)
+    return _MultiRoundDialogue(task, document, first)
 
 
 def accepts_round_arguments(function: Callable[..., Any]) -> bool:
-    """Whether a function takes anything of what the rounds before came to."""
-    return not _taken(function).isdisjoint(ROUND_ARGUMENTS)
+    """Return whether a function accepts any of the arguments about previous rounds."""
+    return not _accepted_arguments(function).isdisjoint(ROUND_ARGUMENTS)
 
 
-def _taken(function: Callable[..., Any]) -> frozenset[str]:
-    """What of the protocol a function takes, by name."""
+def _accepted_arguments(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the names of the dialogue arguments that a function accepts."""
     loaded = function.load() if isinstance(function, HelperFunction) else function
     parameters = inspect.signature(loaded).parameters
     names = (*ROUND_ARGUMENTS, "lmms_eval_specific_kwargs")
@@ -82,59 +82,59 @@ def _taken(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(name for name in names if takes_any or name in parameters)
 
 
-class _Rounds:
-    """The function that makes the later rounds, called with what it takes."""
+class _RoundFunction:
+    """The function that builds the later rounds. Passes only the arguments that it accepts."""
 
     def __init__(self, function: Callable[..., Any], keywords: Mapping[str, Any] | None, key: str) -> None:
         self._function = function
         self._keywords = keywords
         self.key = key
-        self._takes = _taken(function)
+        self._accepts = _accepted_arguments(function)
 
-    def __call__(self, document: Document, **told: Any) -> Any:
-        # Copies: what one round scribbles on the row or the keywords must not depend on who else is talking.
+    def __call__(self, document: Document, **round_arguments: Any) -> Any:
+        # Copies, because dialogues run concurrently and the function may change the row or the keywords.
         keywords = dict(self._keywords) if isinstance(self._keywords, Mapping) else self._keywords
-        given = {"lmms_eval_specific_kwargs": keywords, **told}
+        given = {"lmms_eval_specific_kwargs": keywords, **round_arguments}
         return self._function(
-            _fresh(document.fields), **{name: given[name] for name in given if name in self._takes}
+            _copy_document(document.fields), **{name: given[name] for name in given if name in self._accepts}
         )
 
 
-def _fresh(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row as it was read, for each round: an agent's helper may change states deep inside it."""
+def _copy_document(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Copy the row for each round, including nested values, which the helper function of an agent may change."""
     row = copy_fields(fields)
-    return {key: _copied(value) for key, value in row.items()} if type(row) is dict else row
+    return {key: _copy_nested(value) for key, value in row.items()} if type(row) is dict else row
 
 
-def _copied(value: Any) -> Any:
+def _copy_nested(value: Any) -> Any:
     if type(value) is dict:
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if type(value) is list else value
+        return {key: _copy_nested(item) for key, item in value.items()}
+    return [_copy_nested(item) for item in value] if type(value) is list else value
 
 
-def _find_round_function(task: TaskDocuments) -> _Rounds:
-    """`doc_to_messages` where the model takes messages and the task writes them, else `doc_to_text`."""
+def _find_round_function(task: TaskDocuments) -> _RoundFunction:
+    """Return `doc_to_messages` if the task has it and the model accepts messages, otherwise `doc_to_text`."""
     spec, keywords = task.spec, task.multimodal.keywords
     messages = task.multimodal.doc_to_messages if task.rendering.chat_messages else None
     key = "doc_to_text" if messages is None else "doc_to_messages"
     function = spec.doc_to_text if messages is None else messages
     if not callable(function):
         raise TaskError(
-            f"a {spec.output_type} task needs a function as `{key}`: it makes the later rounds",
+            f"a {spec.output_type} task needs a function as `{key}`: it builds the later rounds",
             where=spec.place(key),
             hint=f"`{key}: !function utils.{key}`",
         )
-    rounds = _Rounds(function, keywords, key)
+    rounds = _RoundFunction(function, keywords, key)
     if key == "doc_to_text" and not accepts_round_arguments(function):
         raise TaskError(
-            "`doc_to_text` is not told of the rounds before",
+            "`doc_to_text` does not accept arguments about previous rounds",
             where=spec.place(key),
-            hint=f"it must take {', '.join(ROUND_ARGUMENTS)}",
+            hint=f"it needs the arguments {', '.join(ROUND_ARGUMENTS)}",
         )
     return rounds
 
 
-def _steps(task: TaskDocuments) -> int:
+def _max_steps(task: TaskDocuments) -> int:
     given = task.settings.values.get(MAX_STEPS_KEY, _DEFAULT_MAX_STEPS)
     try:
         steps = int(given)
@@ -148,45 +148,47 @@ def _steps(task: TaskDocuments) -> int:
     return steps
 
 
-class _Talk:
-    """What both kinds of dialogue share: hearing each answer once, and making the next prompt."""
+class _RoundDialogue:
+    """A dialogue in rounds: handles each answer once and builds the next prompt."""
 
     def __init__(self, task: TaskDocuments, document: Document, first: Generate) -> None:
         self._task = task
         self._document = document
         self._chat = first.prompt.chat
-        self._again = replace(first, prompt=Prompt.of_text(""))
-        """The first request without its prompt, whose media need not be held."""
+        self._request_template = replace(first, prompt=Prompt.of_text(""))
+        """The first request without its prompt, to release its media."""
 
-        self._rounds = _find_round_function(task)
-        self._heard = 0
+        self._round_function = _find_round_function(task)
+        self._rounds_done = 0
         self._step: Generate | DialogueResult = first
         self._outputs: list[Any] = []
         self._info: Any = None
 
     def next(self, turns: Sequence[str]) -> Generate | DialogueResult:
-        """What to ask after these answers."""
-        for turn in turns[self._heard :]:
+        """Return the next request after these answers, or the end of the dialogue."""
+        for turn in turns[self._rounds_done :]:
             if isinstance(self._step, DialogueResult):
                 break
-            self._heard += 1
-            self._step = self._hear(turn)
+            self._rounds_done += 1
+            self._step = self._handle_answer(turn)
         return self._step
 
-    def _hear(self, turn: str) -> Generate | DialogueResult:
+    def _handle_answer(self, turn: str) -> Generate | DialogueResult:
         raise NotImplementedError
 
-    def _ask(self, prompt: Prompt) -> Generate:
-        return replace(self._again, prompt=prompt, index=self._heard, round=self._heard)
+    def _next_request(self, prompt: Prompt) -> Generate:
+        return replace(
+            self._request_template, prompt=prompt, index=self._rounds_done, round=self._rounds_done
+        )
 
-    def _media(self, visuals: Any) -> list[Part]:
-        where = self._task.spec.place(self._rounds.key)
+    def _to_parts(self, visuals: Any) -> list[Part]:
+        where = self._task.spec.place(self._round_function.key)
         return [to_media_part(value, where=where) for value in visuals or ()]
 
-    def _prompt(self, media: Sequence[Part], text: Any) -> Prompt:
-        """A round's prompt: its media, then its text, as one user message."""
+    def _build_prompt(self, media: Sequence[Part], text: Any) -> Prompt:
+        """Build the prompt of a round: one user message with its media and its text."""
         if not isinstance(text, str):
-            raise self._not_a_round(f"there must be a text to ask, not {text!r:.80}")
+            raise self._round_error(f"the text must be a string, not {text!r:.80}")
         rendering = self._task.rendering
         chat = self._chat or (bool(media) and rendering.chat_messages)
         system = None if self._task.multimodal.is_active else rendering.system_instruction
@@ -195,132 +197,145 @@ class _Talk:
         begin = (Message("system", (Text(system),)),) if system else ()
         return Prompt((*begin, Message("user", (*media, Text(text)))), chat=True)
 
-    def _replaced(self, outputs: Any) -> list[Any]:
-        """The fourth thing a round returns: what the answers are from now on."""
+    def _check_outputs(self, outputs: Any) -> list[Any]:
+        """Check `previous_output`, which a round returns to replace the answers so far."""
         if isinstance(outputs, (list, tuple)):
             return list(outputs)
-        raise self._not_a_round(f"`previous_output` must be a list, not {outputs!r:.80}")
+        raise self._round_error(f"`previous_output` must be a list, not {outputs!r:.80}")
 
-    def _not_a_round(self, what: str) -> TaskError:
+    def _round_error(self, what: str) -> TaskError:
         return TaskError(
-            f"round {self._heard}: {what}",
-            where=self._task.spec.place(self._rounds.key),
+            f"round {self._rounds_done}: {what}",
+            where=self._task.spec.place(self._round_function.key),
             hint="a round is (visuals, text, terminal, previous_output, round_info)",
         )
 
 
-class _MultiRound(_Talk):
-    """`generate_until_multi_round`: judged by the list of all rounds' answers."""
+class _MultiRoundDialogue(_RoundDialogue):
+    """`generate_until_multi_round`: the final answer is the list of the answers of all rounds."""
 
-    def _hear(self, turn: str) -> Generate | DialogueResult:
+    def _handle_answer(self, turn: str) -> Generate | DialogueResult:
         self._outputs.append(turn)
-        made = self._rounds(
+        result = self._round_function(
             self._document,
             previous_output=list(self._outputs),
-            round_idx=self._heard,
+            round_idx=self._rounds_done,
             previous_round_info=self._info,
         )
-        if self._rounds.key == "doc_to_messages":
-            return self._messages(made)
-        if isinstance(made, str):  # a helper that only ever writes the next text
-            return self._ask(self._prompt((), made))
-        if not (isinstance(made, tuple) and len(made) == 5):
-            raise self._not_a_round(f"`doc_to_text` returned {made!r:.80}")
-        visuals, text, terminal, outputs, self._info = made
-        self._take(outputs)
+        if self._round_function.key == "doc_to_messages":
+            return self._handle_messages(result)
+        if isinstance(result, str):  # the function returned only the next text
+            return self._next_request(self._build_prompt((), result))
+        if not (isinstance(result, tuple) and len(result) == 5):
+            raise self._round_error(f"`doc_to_text` returned {result!r:.80}")
+        visuals, text, terminal, outputs, self._info = result
+        self._set_outputs(outputs)
         if terminal:
-            return self._finished()
-        return self._ask(self._prompt(self._media(visuals), text))
+            return self._finish()
+        return self._next_request(self._build_prompt(self._to_parts(visuals), text))
 
-    def _messages(self, made: Any) -> Generate | DialogueResult:
-        """`doc_to_messages` gives (messages, terminal, previous_output, round_info); anything else is the end."""
-        if not (isinstance(made, tuple) and len(made) == 4):
-            return self._finished()
-        messages, terminal, outputs, self._info = made
-        self._take(outputs)
+    def _handle_messages(self, result: Any) -> Generate | DialogueResult:
+        """Handle `(messages, terminal, previous_output, round_info)`. Any other value ends the dialogue."""
+        if not (isinstance(result, tuple) and len(result) == 4):
+            return self._finish()
+        messages, terminal, outputs, self._info = result
+        self._set_outputs(outputs)
         if terminal:
-            return self._finished()
-        return self._ask(self._task.multimodal.prompt_from_messages(messages))
+            return self._finish()
+        return self._next_request(self._task.multimodal.prompt_from_messages(messages))
 
-    def _take(self, outputs: Any) -> None:
+    def _set_outputs(self, outputs: Any) -> None:
         if outputs is not None:
-            self._outputs = self._replaced(outputs)
+            self._outputs = self._check_outputs(outputs)
 
-    def _finished(self) -> DialogueResult:
+    def _finish(self) -> DialogueResult:
         return DialogueResult(answer=list(self._outputs))
 
 
-class _Agentic(_Talk):
-    """`generate_until_agentic`: judged by one text, as a rule JSON that the helper writes at the end."""
+class _AgenticDialogue(_RoundDialogue):
+    """`generate_until_agentic`: the final answer is one text, usually JSON from the helper function."""
 
     def __init__(self, task: TaskDocuments, document: Document, first: Generate) -> None:
         super().__init__(task, document, first)
-        self._steps = _steps(task)
+        self._max_steps = _max_steps(task)
         last = first.prompt.messages[-1]
-        self._text = last.text
-        self._standing: list[Part] = [part for part in last.parts if not isinstance(part, Text)]
-        self._asking = first.prompt
+        self._current_text = last.text
+        self._current_media: list[Part] = [part for part in last.parts if not isinstance(part, Text)]
+        self._current_prompt = first.prompt
         self._record = AgentTrace(full=task.rendering.agentic_trace_mode == "full")
 
-    def _hear(self, turn: str) -> Generate | DialogueResult:
+    def _handle_answer(self, turn: str) -> Generate | DialogueResult:
         self._outputs.append(turn)
         self._record.final = turn
-        asked = self._text
-        made = self._rounds(
+        asked = self._current_text
+        result = self._round_function(
             self._document,
             previous_output=self._outputs,
-            round_idx=self._heard,
+            round_idx=self._rounds_done,
             previous_round_info=self._info,
         )
-        if isinstance(made, str):
-            self._turn_to(None, made)
-        elif isinstance(made, tuple) and len(made) == 5:
-            visuals, text, terminal, outputs, self._info = made
+        if isinstance(result, str):
+            self._set_question(None, result)
+        elif isinstance(result, tuple) and len(result) == 5:
+            visuals, text, terminal, outputs, self._info = result
             if outputs is not None:
-                self._outputs = self._replaced(outputs)
+                self._outputs = self._check_outputs(outputs)
                 self._record.final = self._outputs[-1] if self._outputs else turn
             self._record.add(
-                number=self._heard, asked=asked, said=turn, end=bool(terminal), info=self._info, text=text
+                number=self._rounds_done,
+                prompt=asked,
+                reply=turn,
+                end=bool(terminal),
+                info=self._info,
+                text=text,
             )
             if terminal:
-                return self._finished()
-            self._turn_to(visuals, text)
+                return self._finish()
+            self._set_question(visuals, text)
         else:
-            return self._finished()
-        return self._finished() if self._heard >= self._steps else self._ask(self._asking)
+            return self._finish()
+        return (
+            self._finish()
+            if self._rounds_done >= self._max_steps
+            else self._next_request(self._current_prompt)
+        )
 
-    def _turn_to(self, visuals: Any, text: Any) -> None:
-        """The next question; what a round does not give stays as it was."""
+    def _set_question(self, visuals: Any, text: Any) -> None:
+        """Set the next question. Media or text that a round does not return stay the same."""
         if visuals is None and text is None:
             return
-        self._standing = self._standing if visuals is None else self._media(visuals)
-        self._text = self._text if text is None else text
-        self._asking = self._prompt(self._standing, self._text)
+        self._current_media = self._current_media if visuals is None else self._to_parts(visuals)
+        self._current_text = self._current_text if text is None else text
+        self._current_prompt = self._build_prompt(self._current_media, self._current_text)
 
-    def _finished(self) -> DialogueResult:
+    def _finish(self) -> DialogueResult:
         return DialogueResult(answer=self._record.build_answer(self._info, self._outputs))
 
 
 _STATE_KEYS = ("cash", "days_elapsed", "inventory", "mobile_data_working")
-"""Entries of a state that are repeated at the top: helpers of lmms-eval's tasks look for them there."""
+"""Entries of the state that are copied to the top level, where helper functions of lmms_eval expect them."""
 
 
 @dataclass(slots=True)
 class AgentTrace:
-    """One agent's steps and its last word."""
+    """The steps of an agent and its final answer.
+
+    A helper function returns JSON when the agent submits. For an agent that never submits, the trace builds the answer:
+    not successful, with the state it reached.
+    """
 
     full: bool = False
     final: Any = ""
     steps: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, *, number: int, asked: str, said: str, end: bool, info: Any, text: Any) -> None:
-        """Keep one step, where all are wanted."""
+    def add(self, *, number: int, prompt: str, reply: str, end: bool, info: Any, text: Any) -> None:
+        """Record one step if the trace mode is `full`."""
         if not self.full:
             return
         step: dict[str, Any] = {
             "round_idx": number,
-            "round_input": asked,
-            "model_output": said,
+            "round_input": prompt,
+            "model_output": reply,
             "terminal": end,
         }
         if isinstance(info, Mapping):
@@ -330,13 +345,13 @@ class AgentTrace:
                 step[key] = info.get(key)
         if text is not None:
             step["next_input"] = text
-        self.steps.append(json.loads(json.dumps(step, default=str)))  # as it was: states are changed in place
+        self.steps.append(json.loads(json.dumps(step, default=str)))  # a copy, because states change in place
 
     def build_answer(self, info: Any, outputs: list[Any]) -> Any:
-        """The text that is judged."""
+        """Build the text that is scored."""
         final = self.final
         if info is not None and not (isinstance(final, str) and final.strip().startswith("{")):
-            final = json.dumps(_unfinished(info, final, outputs), ensure_ascii=False)
+            final = json.dumps(_unfinished_answer(info, final, outputs), ensure_ascii=False)
         return self._with_steps(final) if self.full else final
 
     def _with_steps(self, final: Any) -> Any:
@@ -350,8 +365,8 @@ class AgentTrace:
         return json.dumps(said, ensure_ascii=False)
 
 
-def _unfinished(info: Any, final: Any, outputs: list[Any]) -> dict[str, Any]:
-    """What stands for the answer of an agent that gave none."""
+def _unfinished_answer(info: Any, final: Any, outputs: list[Any]) -> dict[str, Any]:
+    """Build the answer of an agent that did not submit one."""
     known = info if isinstance(info, Mapping) else {}
     state = known.get("state", {})
     calls = known.get("tool_calls", 0)

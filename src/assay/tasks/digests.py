@@ -1,4 +1,4 @@
-"""Hashes of what a task is: its file with helpers, and its data. They change when the task changes."""
+"""Digests of a task file with its helper files, and of its data."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["digest_data", "digest_spec"]
 
 
 def digest_spec(spec: TaskSpec) -> str:
-    """The merged YAML, and the text of every helper file it refers to."""
+    """Return the digest of the merged YAML and of every helper file it refers to."""
     return digest_json(
         {key: value for key, value in spec.config.items() if key not in ("tag", "group", "task_alias")}
     )
 
 
 def digest_data(task: Task) -> str:
-    """The evaluated rows, and the examples if there are any."""
+    """Return the digest of the evaluated rows and of the few-shot pool, if the task uses it."""
     rows = [_digest_rows(task.rows)]
     if task.num_fewshot:
         rows.append(_digest_rows(task.fewshot_pool))

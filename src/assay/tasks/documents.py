@@ -1,4 +1,4 @@
-"""A task bound to its data: its documents, and what a document becomes: question, target, choices."""
+"""A task and its dataset: the documents, and the question, target and choices of each document."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderingOptions:
-    """How prompts are to be made in one run: the options of a run that reach into prompts."""
+    """The options of a run that affect prompts."""
 
     num_fewshot: int | None = None
     chat: bool = False
@@ -39,16 +39,16 @@ class RenderingOptions:
     offset: int = 0
     samples: Sequence[int] | None = None
     model_name: str = ""
-    """Chooses among `lmms_eval_specific_kwargs`."""
+    """Selects an entry of `lmms_eval_specific_kwargs`."""
 
     chat_messages: bool = True
-    """Whether the model takes chat messages: `doc_to_messages` is used only then."""
+    """Whether the model accepts chat messages. `doc_to_messages` needs it."""
 
     agentic_trace_mode: str = "basic"
-    """`full`: what an agent is judged by holds every step it took."""
+    """`full`: the answer of an agent contains every step."""
 
     process_with_media: bool = False
-    """Whether `process_results` sees pictures and sounds although the task does not ask for them."""
+    """Whether `process_results` gets media columns even if the task does not request them."""
 
     data_root: str | None = None
     trust_remote_code: bool = False
@@ -56,7 +56,7 @@ class RenderingOptions:
 
 
 class TaskDocuments:
-    """A task bound to its data: which documents there are, and what each becomes."""
+    """A task and its dataset: the documents and their fields."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class TaskDocuments:
     ) -> None:
         self.rendering = rendering or RenderingOptions()
         self.spec = replace(spec, metadata={**spec.metadata, **self.rendering.metadata})
-        self._given_splits = splits
+        self._splits_override = splits
 
     @property
     def name(self) -> str:
@@ -74,13 +74,13 @@ class TaskDocuments:
 
     @property
     def num_fewshot(self) -> int:
-        """How many examples precede each question. A task that says 0 keeps 0."""
+        """The number of few-shot examples per question. A task that sets 0 keeps 0."""
         own, asked = self.spec.num_fewshot, self.rendering.num_fewshot
         return own or 0 if asked is None or own == 0 else asked
 
     @cached_property
     def settings(self) -> Settings:
-        """How answers are generated: the task's settings, then the model's, then the user's."""
+        """The generation settings: those of the task, updated with those for the model and those of the run."""
         values = dict(self.spec.generation_kwargs)
         by_model = self.spec.model_specific_generation_kwargs or {}
         values.update(by_model.get(self.rendering.model_name, by_model.get("default", {})))
@@ -91,9 +91,9 @@ class TaskDocuments:
 
     @cached_property
     def splits(self) -> Mapping[str, Split]:
-        """The dataset, loaded once; or the one that was handed in."""
-        if self._given_splits is not None:
-            return self._given_splits
+        """The splits of the dataset, loaded on first access unless given."""
+        if self._splits_override is not None:
+            return self._splits_override
         return load_splits(
             self.spec, data_root=self.rendering.data_root, trust_remote_code=self.rendering.trust_remote_code
         )
@@ -111,29 +111,29 @@ class TaskDocuments:
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """Column names of the evaluated split: what makes a string a column and not a template."""
+        """The column names of the evaluated split. A field that equals a column name is that column."""
         return frozenset(self.rows.features)
 
     @cached_property
     def media_columns(self) -> frozenset[str]:
-        """Columns of pictures and sounds, which lmms-eval hides from texts and from judging."""
+        """The columns of pictures and sounds that the dialect hides from `doc_to_text` and `process_results`."""
         if not self.spec.dialect.hides_media_columns:
             return frozenset()
         features = self.rows.features
         return frozenset(name for name in features if _is_media(features[name]))
 
     def text_fields(self, fields: Fields) -> Fields:
-        """What `doc_to_text` sees of a document when the prompt is made."""
+        """Return the fields of a document that `doc_to_text` gets."""
         if not self.media_columns or self.spec.process_results_use_image:
             return fields
         return {key: fields[key] for key in fields if key not in self.media_columns}
 
     def scoring_fields(self, fields: Fields) -> Fields:
-        """What `process_results` sees of a document."""
+        """Return the fields of a document that `process_results` gets."""
         return fields if self.rendering.process_with_media else self.text_fields(fields)
 
     def load_split(self, name: str | None, process: Any, key: str) -> Split:
-        """A split of the dataset after `process_docs`; `key` is where the task names it."""
+        """Load a split and apply `process_docs`. `key` is the YAML key for error messages."""
         if name is None or name not in self.splits:
             known = ", ".join(self.splits)
             raise DatasetError(
@@ -147,13 +147,14 @@ class TaskDocuments:
 
     @cached_property
     def indices(self) -> Sequence[int]:
-        """Positions of the documents that are asked, ascending."""
+        """The positions of the selected documents, ascending."""
         total, wanted, limit = len(self.rows), self.rendering.samples, self.rendering.limit
         if wanted is not None:
             outside = [index for index in wanted if not 0 <= index < total]
             if outside:
                 raise InvalidOption(
-                    f"`{self.name}` has {total} documents, so there is no {outside[0]}", where="--samples"
+                    f"`{self.name}` has {total} documents; index {outside[0]} does not exist",
+                    where="--samples",
                 )
             return sorted(set(wanted))
         first = min(total, self.rendering.offset)
@@ -165,7 +166,7 @@ class TaskDocuments:
         return len(self.indices)
 
     def documents(self) -> Iterator[Document]:
-        """The documents that are asked, in order."""
+        """Iterate over the selected documents, in order."""
         indices = self.indices
         if isinstance(indices, range):
             rows = iterate_rows(self.rows, indices.start, indices.stop)
@@ -175,23 +176,23 @@ class TaskDocuments:
             for index in indices:
                 yield Document(task=self.name, index=index, fields=self.rows[index])
 
-    # --- what a document becomes -------------------------------------------------------------------
+    # --- fields of a document ----------------------------------------------------------------------
 
     @cached_property
     def prompt(self) -> NamedPrompt | None:
-        """The prompt kept apart from the task, if it names one (`use_prompt`)."""
+        """The prompt of `use_prompt`, if set."""
         return load_named_prompt(self.spec)
 
     @cached_property
     def text_function(self) -> Any:
-        """`doc_to_text`, compiled; or the text of the prompt the task names."""
+        """The compiled `doc_to_text`, or the text of `use_prompt`."""
         return (
             self.prompt.text if self.prompt else self.compile_text_field(self.spec.doc_to_text, "doc_to_text")
         )
 
     @cached_property
     def target_function(self) -> Any:
-        """`doc_to_target`, compiled; or the target of the prompt the task names."""
+        """The compiled `doc_to_target`, or the target of `use_prompt`."""
         return (
             self.prompt.target
             if self.prompt
@@ -200,39 +201,41 @@ class TaskDocuments:
 
     @cached_property
     def choices_function(self) -> Any:
-        """`doc_to_choice`, compiled; None where there is none."""
+        """The compiled `doc_to_choice`, or None."""
         if self.prompt and self.prompt.choices is not None and self.spec.doc_to_choice is not None:
             return self.prompt.choices
         if self.spec.doc_to_choice is None:
             return None
         return compile_choices(self.spec.doc_to_choice, self.columns, where=self.spec.place("doc_to_choice"))
 
-    def compile_text_field(self, maker: Any, key: str) -> Any:
-        """Compile a text maker found under a key: the task's own, or its examples'."""
-        if callable(maker) and self.multimodal.keywords is not None:
-            return lambda fields: maker(fields, self.multimodal.keywords)
+    def compile_text_field(self, source: Any, key: str) -> Any:
+        """Compile a text field of the task or of its few-shot examples. `key` is its YAML key."""
+        if callable(source) and self.multimodal.keywords is not None:
+            return lambda fields: source(fields, self.multimodal.keywords)
         has_choices = self.spec.doc_to_choice is not None
         return compile_text(
-            self._normalize_template("" if maker is None else maker),
+            self._normalize_template("" if source is None else source),
             self.columns,
             has_choices=has_choices,
             where=self.spec.place(key),
         )
 
-    def _normalize_template(self, maker: Any) -> Any:
-        """A template as its harness reads it: lmms-eval drops a line end at the end of a template."""
-        drops = self.spec.dialect.drops_final_newline and isinstance(maker, str) and maker not in self.columns
-        return maker[:-1] if drops and maker.endswith("\n") else maker
+    def _normalize_template(self, source: Any) -> Any:
+        """Return a template as the dialect reads it."""
+        drops = (
+            self.spec.dialect.drops_final_newline and isinstance(source, str) and source not in self.columns
+        )
+        return source[:-1] if drops and source.endswith("\n") else source
 
-    def compile_target_field(self, maker: Any, key: str) -> Any:
-        """Compile a target maker found under a key."""
+    def compile_target_field(self, source: Any, key: str) -> Any:
+        """Compile a target field. `key` is its YAML key."""
         by_model = self.spec.model_specific_target_kwargs
-        if callable(maker) and by_model is not None:
+        if callable(source) and by_model is not None:
             keywords = by_model.get(self.rendering.model_name, by_model.get("default"))
-            return maker if keywords is None else lambda fields: maker(fields, keywords)
+            return source if keywords is None else lambda fields: source(fields, keywords)
         has_choices = self.spec.doc_to_choice is not None
         return compile_target(
-            self._normalize_template("" if maker is None else maker),
+            self._normalize_template("" if source is None else source),
             self.columns,
             has_choices=has_choices,
             where=self.spec.place(key),
@@ -240,39 +243,40 @@ class TaskDocuments:
 
     @cached_property
     def multimodal(self) -> MultimodalRenderer:
-        """The multimodal side: `doc_to_visual`, `doc_to_messages` and their keyword arguments."""
-        visuals = MultimodalRenderer.from_spec(self.spec, self.rendering.model_name)
-        agentic = self.spec.output_type.is_agentic  # its rounds are `doc_to_text`'s alone
-        return replace(visuals, doc_to_messages=None) if agentic else visuals
+        """The renderer of `doc_to_visual` and `doc_to_messages`."""
+        renderer = MultimodalRenderer.from_spec(self.spec, self.rendering.model_name)
+        agentic = self.spec.output_type.is_agentic  # its rounds use `doc_to_text` only
+        return replace(renderer, doc_to_messages=None) if agentic else renderer
 
     def overlap_query(self, fields: Fields) -> str:
-        """What is looked for in training data: `doc_to_decontamination_query`, else the question."""
-        maker = self.spec.doc_to_decontamination_query
-        if maker is None:
+        """Return the text to search in training data: `doc_to_decontamination_query`, or the question."""
+        source = self.spec.doc_to_decontamination_query
+        if source is None:
             return str(self.question(fields))
-        if isinstance(maker, str) and maker in self.columns:
-            return str(fields[maker])
+        if isinstance(source, str) and source in self.columns:
+            return str(fields[source])
         return str(
-            maker(fields)
-            if callable(maker)
-            else self.compile_text_field(maker, "doc_to_decontamination_query")(fields)
+            source(fields)
+            if callable(source)
+            else self.compile_text_field(source, "doc_to_decontamination_query")(fields)
         )
 
     def question(self, fields: Fields) -> Any:
-        """What `doc_to_text` makes of a document."""
+        """Return the result of `doc_to_text`."""
         return self.text_function(fields)
 
     def target(self, fields: Fields) -> Any:
-        """What `doc_to_target` makes of a document: a text, an index, a list."""
+        """Return the result of `doc_to_target`: a text, an index or a list."""
         return self.target_function(fields)
 
     def choices(self, fields: Fields) -> Sequence[str] | None:
-        """The choices of a document, or None where the task has none."""
+        """Return the choices of a document, or None if the task has none."""
         return None if self.choices_function is None else self.choices_function(fields)
 
     @cached_property
     def shape(self) -> tuple[int, bool]:
-        """(number of inputs that stand for choices, or 0; whether targets are lists), from the first document."""
+        """(number of inputs if the choices are the inputs, otherwise 0; whether targets are lists). Read from the
+        first document."""
         fields = copy_fields(self.rows[0])
         question, target, choices = self.question(fields), self.target(fields), self.choices(fields)
         inputs = len(choices) if choices is not None and isinstance(question, int) else 0
@@ -280,7 +284,7 @@ class TaskDocuments:
 
 
 def _is_media(feature: Any) -> bool:
-    """Whether a column of the `datasets` library holds pictures, lists of pictures, or sounds."""
+    """Return whether a `datasets` column contains pictures, lists of pictures, or sounds."""
     kind = type(feature).__name__
     inner = type(getattr(feature, "feature", None)).__name__
     return kind in ("Image", "Audio") or (kind in ("List", "LargeList", "Sequence") and inner == "Image")

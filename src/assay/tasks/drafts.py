@@ -1,7 +1,6 @@
-"""A first task file from a look at the data: which column asks, which one answers, what there is to choose from.
+"""Draft a task file from a dataset: guess which columns contain the question, the answer and the choices.
 
-Guesses, for a person to look over. Each one is made from names people give their columns and from what is in them, and
-can be said instead.
+The guesses use common column names and the values in the columns. The user reviews the draft and can set every column.
 """
 
 from __future__ import annotations
@@ -17,30 +16,30 @@ from assay.core.output_types import OutputType
 
 __all__ = ["ColumnRoles", "TaskDraft", "draft_task", "guess_columns", "to_template_name"]
 
-_QUESTIONS = "question query prompt problem instruction input ctx sentence goal premise text".split()
-_ANSWERS = "answer label target gold answerkey answer_key correct correct_answer solution output response completion".split()
-_CHOICES = "choices options endings candidates alternatives".split()
-_IMAGES = "image images picture img photo".split()
+_QUESTION_NAMES = "question query prompt problem instruction input ctx sentence goal premise text".split()
+_ANSWER_NAMES = "answer label target gold answerkey answer_key correct correct_answer solution output response completion".split()
+_CHOICE_NAMES = "choices options endings candidates alternatives".split()
+_IMAGE_NAMES = "image images picture img photo".split()
 _LETTERS = "ABCDEFGHIJ"
-_SHORT = 60
-"""Letters of an answer that is likely to be written exactly as it stands."""
+_MAX_EXACT_LENGTH = 60
+"""Answers up to this length are likely to be matched exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRoles:
-    """What the columns of a dataset mean."""
+    """The roles of the columns of a dataset."""
 
     question: str
     answer: str = ""
     choices: tuple[str, ...] = ()
-    """One column with a list, or one column for each choice."""
+    """One column with a list, or one column per choice."""
 
     image: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDraft:
-    """What goes into a task file."""
+    """The content of a task file."""
 
     output_type: OutputType
     doc_to_text: str
@@ -48,36 +47,38 @@ class TaskDraft:
     doc_to_choice: str = ""
     doc_to_image: str = ""
     exact: bool = True
-    """Whether an answer can be expected to be written as the target is."""
+    """Whether an exact match with the target is likely."""
 
     numbers: bool = False
     """Whether all targets are numbers."""
 
 
 def guess_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]) -> ColumnRoles:
-    """Which column is which.
+    """Guess the roles of the columns.
 
     Args:
         rows: The first documents.
-        said: What somebody knows: `question`, `answer`, `choices` (several with commas), `image`.
+        given: Columns set by the user: `question`, `answer`, `choices` (separated by commas), `image`.
 
     Raises:
         DatasetError: There are no documents.
-        InvalidOption: A column that is not there, or no column to ask with.
+        InvalidOption: A column does not exist, or no column looks like a question.
     """
     if not rows:
-        raise DatasetError("the dataset has no documents", hint="another --split?")
+        raise DatasetError("the dataset has no documents", hint="try another --split")
     names = list(rows[0])
     for role, value in given.items():
         for name in value.split(","):
             if name and name not in names:
                 raise InvalidOption(
-                    f"there is no column `{name}`", where=f"--{role}", hint=f"there are {', '.join(names)}"
+                    f"no column `{name}`", where=f"--{role}", hint=f"columns: {', '.join(names)}"
                 )
-    image = given.get("image") or _found(names, _IMAGES, lambda name: _is_picture(rows[0][name]))
-    choices = tuple(given["choices"].split(",")) if given.get("choices") else _choices(names, rows)
+    image = given.get("image") or _find_column(names, _IMAGE_NAMES, lambda name: _is_picture(rows[0][name]))
+    choices = tuple(given["choices"].split(",")) if given.get("choices") else _find_choices(names, rows)
     taken = {image, *choices}
-    question = given.get("question") or _found(names, _QUESTIONS, lambda name: _is_text(rows, name), taken)
+    question = given.get("question") or _find_column(
+        names, _QUESTION_NAMES, lambda name: _is_text(rows, name), taken
+    )
     if not question:
         texts = [name for name in names if name not in taken and _is_text(rows, name)]
         question = texts[0] if texts else ""
@@ -85,15 +86,15 @@ def guess_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]) -
         raise InvalidOption(
             "no column looks like a question",
             where="--question",
-            hint=f"name it; there are {', '.join(names)}",
+            hint=f"set the column; columns: {', '.join(names)}",
         )
-    answer = given.get("answer") or _found(names, _ANSWERS, lambda name: True, taken | {question})
+    answer = given.get("answer") or _find_column(names, _ANSWER_NAMES, lambda name: True, taken | {question})
     return ColumnRoles(question=question, answer=answer, choices=choices if answer else (), image=image)
 
 
-def _found(names: Sequence[str], known: Sequence[str], fits: Any, taken: set[str] | None = None) -> str:
-    """The first of the names people use; then one that ends like them (`final_answer`)."""
-    free = {_plain(name): name for name in names if name not in (taken or set())}
+def _find_column(names: Sequence[str], known: Sequence[str], fits: Any, taken: set[str] | None = None) -> str:
+    """Return the first column with a known name, or one that ends with a known name (`final_answer`)."""
+    free = {_snake_case(name): name for name in names if name not in (taken or set())}
     for word in known:
         if word in free and fits(free[word]):
             return free[word]
@@ -104,7 +105,7 @@ def _found(names: Sequence[str], known: Sequence[str], fits: Any, taken: set[str
     return ""
 
 
-def _plain(name: str) -> str:
+def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
@@ -120,14 +121,16 @@ def _is_picture(value: Any) -> bool:
     return hasattr(value, "convert") or (isinstance(value, list) and bool(value) and _is_picture(value[0]))
 
 
-def _choices(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """A column with lists (or with texts and labels), or columns called A, B, C or option_a, option_b."""
-    one = _found(names, _CHOICES, lambda name: all(len(_texts(row[name])) > 1 for row in rows))
+def _find_choices(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Find a column of lists (or of texts and labels), or columns named A, B, C or option_a, option_b."""
+    one = _find_column(
+        names, _CHOICE_NAMES, lambda name: all(len(_choice_texts(row[name])) > 1 for row in rows)
+    )
     if one:
         return (one,)
     for pattern in (r"{}", r"option_?{}", r"choice_?{}", r"(?:ending|answer|sol|option|choice)_?{}"):
         for letters in ("abcdefghij", "0123456789", "123456789"):
-            by_name = {_plain(name): name for name in names}
+            by_name = {_snake_case(name): name for name in names}
             found: list[str] = []
             for letter in letters:
                 match = [
@@ -141,17 +144,17 @@ def _choices(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> tuple[s
     return ()
 
 
-def _texts(value: Any) -> list[Any]:
-    """The choices in a cell: a list, or the `text` of a mapping of lists."""
+def _choice_texts(value: Any) -> list[Any]:
+    """Return the choices in a cell: a list, or the `text` of a mapping of lists."""
     if isinstance(value, Mapping) and isinstance(value.get("text"), Sequence):
         value = value["text"]
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def to_template_name(column: str) -> str:
-    """What a column is called in a template: its name, made one that templates can say.
+    """Convert a column name to a valid name in templates.
 
-    >>> template_name("answer"), template_name("Option A"), template_name("2nd")
+    >>> to_template_name("answer"), to_template_name("Option A"), to_template_name("2nd")
     ('answer', 'Option_A', 'column_2nd')
     """
     name = re.sub(r"\W", "_", column)
@@ -159,10 +162,10 @@ def to_template_name(column: str) -> str:
 
 
 def draft_task(rows: Sequence[Mapping[str, Any]], columns: ColumnRoles) -> TaskDraft:
-    """How to ask, given what the columns are.
+    """Draft a task for the given columns.
 
     Raises:
-        InvalidOption: The answers are not among the choices.
+        InvalidOption: The answers do not match the choices.
     """
     image, question = columns.image and to_template_name(columns.image), to_template_name(columns.question)
     if not columns.answer:
@@ -174,7 +177,7 @@ def draft_task(rows: Sequence[Mapping[str, Any]], columns: ColumnRoles) -> TaskD
         return TaskDraft(
             output_type=OutputType.MULTIPLE_CHOICE,
             doc_to_text=f"{{{{{question}}}}}\nAnswer:",
-            doc_to_target=_target(rows, columns, choice, choices),
+            doc_to_target=_target_template(rows, columns, choice, choices),
             doc_to_choice=choice,
             doc_to_image=image,
         )
@@ -184,25 +187,25 @@ def draft_task(rows: Sequence[Mapping[str, Any]], columns: ColumnRoles) -> TaskD
         doc_to_text=f"{{{{{question}}}}}\nAnswer:",
         doc_to_target=f"{{{{{to_template_name(columns.answer)}}}}}",
         doc_to_image=image,
-        exact=all(len(target) <= _SHORT and "\n" not in target for target in targets),
+        exact=all(len(target) <= _MAX_EXACT_LENGTH and "\n" not in target for target in targets),
         numbers=all(re.fullmatch(r"-?[\d,]+(\.\d+)?", target) for target in targets),
     )
 
 
 def _choice_template(rows: Sequence[Mapping[str, Any]], columns: ColumnRoles) -> tuple[str, list[list[Any]]]:
-    """The template of the choices, and what it gives for each row."""
+    """Return the template of the choices, and the choices of each row."""
     if len(columns.choices) > 1:
-        made = "{{[" + ", ".join(map(to_template_name, columns.choices)) + "]}}"
-        return made, [[row[name] for name in columns.choices] for row in rows]
+        template = "{{[" + ", ".join(map(to_template_name, columns.choices)) + "]}}"
+        return template, [[row[name] for name in columns.choices] for row in rows]
     name = columns.choices[0]
     inner = f"{to_template_name(name)}.text" if isinstance(rows[0][name], Mapping) else to_template_name(name)
-    return f"{{{{{inner}}}}}", [_texts(row[name]) for row in rows]
+    return f"{{{{{inner}}}}}", [_choice_texts(row[name]) for row in rows]
 
 
-def _target(
+def _target_template(
     rows: Sequence[Mapping[str, Any]], columns: ColumnRoles, choice: str, choices: Sequence[Sequence[Any]]
 ) -> str:
-    """How the answer's column says which choice is right: by number, letter, label or text."""
+    """Return the template of the target. The answer column has the number, letter, label or text of a choice."""
     name, inner = to_template_name(columns.answer), choice.strip("{}")
     answers = [row[columns.answer] for row in rows]
     pairs = list(zip(answers, choices, strict=True))
@@ -231,7 +234,7 @@ def _target(
     ):
         return f"{{{{({name} | int) - 1}}}}"
     raise InvalidOption(
-        f"`{name}` does not say which of the choices is right: the first is {answers[0]!r}",
+        f"`{name}` does not identify one of the choices: its first value is {answers[0]!r}",
         where="--answer",
-        hint="name another column, or --type generate_until",
+        hint="set another column, or use --type generate_until",
     )

@@ -1,7 +1,7 @@
-"""Multiple choice asked as a question: the choices get letters, the model is asked for one (`--mc_as_generation`).
+"""Multiple choice as generation (`--mc_as_generation`): label the choices with letters and ask the model for a letter.
 
-For models that give no log-probabilities. It is another question than the one a `multiple_choice` task asks, so its score
-has another name, `acc_letter`, and is never pooled with `acc`:
+For models without log-probabilities. The question differs from that of a `multiple_choice` task, so the score has
+another name, `acc_letter`, and is never pooled with `acc`:
 
     {question}
 
@@ -11,7 +11,7 @@ has another name, `acc_letter`, and is never pooled with `acc`:
     Answer with the letter of the right choice only.
     Answer:
 
-Choices that are letters already (a task that lists them itself) are not listed again.
+Choices that are letters already (the question lists the texts itself) are not listed again.
 """
 
 from __future__ import annotations
@@ -45,58 +45,60 @@ __all__ = [
 ]
 
 LETTER_METRIC = "acc_letter"
-_ASK = "Answer with the letter of the right choice only."
-_END = "Answer:"
-_WHICH = "Which of these is right?"
-"""The question where the choices are whole texts."""
+_INSTRUCTION = "Answer with the letter of the right choice only."
+_ANSWER_PREFIX = "Answer:"
+_DEFAULT_QUESTION = "Which of these is right?"
+"""The question if the choices are the inputs."""
 
 _MAX_TOKENS = 256
 
 Fields = Mapping[str, Any]
-Make = Callable[[Fields], Any]
+FieldFunction = Callable[[Fields], Any]
 
 
 class LetterChoiceTask(Task):
-    """A multiple-choice task whose documents are asked for a letter."""
+    """A multiple-choice task that asks for the letter of a choice."""
 
-    def __init__(self, asked: Task) -> None:
-        _refuse(asked.spec)
-        self._asked = asked
-        super().__init__(_spec(asked), asked.rendering, asked.splits)
+    def __init__(self, original: Task) -> None:
+        _check_supported(original.spec)
+        self._original = original
+        super().__init__(_letter_spec(original), original.rendering, original.splits)
 
     @cached_property
     def rows(self) -> Split:
-        """Those of the task as it was: `process_docs` may draw, and draws once."""
-        return self._asked.rows
+        """The rows of the original task: `process_docs` may use random numbers and must run once."""
+        return self._original.rows
 
 
 def asks_for_letters(task: Task) -> bool:
-    """Whether a task asks for letters in place of log-probabilities."""
+    """Return whether a task asks for letters in place of log-probabilities."""
     return isinstance(task, LetterChoiceTask)
 
 
 def describe_letter_tasks(tasks: Mapping[str, Task]) -> list[str]:
-    """What is to be known of a run that asks for letters."""
-    asked = [name for name, task in tasks.items() if asks_for_letters(task)]
-    if not asked:
+    """Return notes for a run with tasks that ask for letters."""
+    original = [name for name, task in tasks.items() if asks_for_letters(task)]
+    if not original:
         return []
-    named = ", ".join(asked[:3]) + (", …" if len(asked) > 3 else "")
+    named = ", ".join(original[:3]) + (", …" if len(original) > 3 else "")
     return [
-        f"{named}: the letter of a choice is asked for; `{LETTER_METRIC}` is not the `acc` of log-likelihoods"
+        f"{named}: asks for the letter of a choice; `{LETTER_METRIC}` is not comparable with the `acc` of log-likelihoods"
     ]
 
 
 def add_letter_metrics(
     groups: Mapping[str, GroupSpec], leaves: Callable[[str], Sequence[str]], tasks: Mapping[str, Task]
 ) -> dict[str, GroupSpec]:
-    """The groups, with a line for `acc_letter` where they have one for a metric its tasks would have had."""
+    """Add `acc_letter` to every group that reports a metric of the original tasks."""
     changed = {}
     for name, group in groups.items():
-        asked = [
-            task._asked.spec for leaf in leaves(name) if isinstance(task := tasks.get(leaf), LetterChoiceTask)
+        original = [
+            task._original.spec
+            for leaf in leaves(name)
+            if isinstance(task := tasks.get(leaf), LetterChoiceTask)
         ]
-        metrics = {metric.name for spec in asked for metric in spec.metrics} | {"acc", "acc_norm"}
-        wanted = next((one for one in group.metrics if one.metric in metrics), None) if asked else None
+        metrics = {metric.name for spec in original for metric in spec.metrics} | {"acc", "acc_norm"}
+        wanted = next((one for one in group.metrics if one.metric in metrics), None) if original else None
         more = () if wanted is None else (_letter_metric(wanted),)
         changed[name] = replace(group, metrics=(*group.metrics, *more))
     return changed
@@ -109,37 +111,37 @@ def _letter_metric(wanted: GroupMetric) -> GroupMetric:
     )
 
 
-def _refuse(spec: TaskSpec) -> None:
+def _check_supported(spec: TaskSpec) -> None:
     why = ""
     if spec.config.get("class") is not None:
-        why = "it is written as a class"
+        why = "it is a Python class"
     elif spec.process_results is not None:
-        why = "its own code judges log-probabilities"
+        why = "its `process_results` expects log-probabilities"
     if why:
         raise UnsupportedRequest(
-            f"`{spec.name}` cannot be asked for letters: {why}",
+            f"`{spec.name}` cannot ask for letters: {why}",
             where=spec.place("process_results" if spec.process_results is not None else "class"),
-            hint="leave it out, or ask a model that gives log-probabilities",
+            hint="leave it out, or use a model with log-probabilities",
         )
 
 
-def _spec(asked: Task) -> TaskSpec:
-    """The task file's content, rewritten into one that asks for a letter."""
-    spec = asked.spec
-    letters = _Letters(asked.question, asked.target, asked.choices, asked)
-    text, target, choices, _ = asked.fewshot.compilers
-    examples = _Letters(text, target, choices or (lambda fields: None), asked)
+def _letter_spec(original: Task) -> TaskSpec:
+    """Return the spec of a task that asks for a letter."""
+    spec = original.spec
+    letters = _LetterFields(original.question, original.target, original.choices, original)
+    text, target, choices, _ = original.fewshot.compilers
+    examples = _LetterFields(text, target, choices or (lambda fields: None), original)
     step = FilterStep(function="letter", arguments={"count": letters.count}, where=spec.place("output_type"))
     fewshot: FewshotSpec = replace(
         spec.fewshot,
         doc_to_text=examples.question,
-        doc_to_target=examples.first,
+        doc_to_target=examples.example_target,
         doc_to_choice=None,
         gen_prefix=None,
         target_delimiter=" ",
     )
     metric = MetricSpec(metric=LETTER_METRIC, aggregation="mean", higher_is_better=True)
-    until = [] if asked.rendering.chat else ["\n\n"]  # a base model would go on with questions of its own
+    until = [] if original.rendering.chat else ["\n\n"]  # a base model would continue with new questions
     return replace(
         spec,
         output_type=OutputType.GENERATE_UNTIL,
@@ -157,18 +159,20 @@ def _spec(asked: Task) -> TaskSpec:
     )
 
 
-class _Letters:
-    """What a document becomes when its choices get letters."""
+class _LetterFields:
+    """The question and target of a document whose choices have letters."""
 
-    def __init__(self, text: Make, target: Make, choices: Make, asked: Task) -> None:
+    def __init__(
+        self, text: FieldFunction, target: FieldFunction, choices: FieldFunction, original: Task
+    ) -> None:
         self._text, self._target, self._choices = text, target, choices
-        self._asked = asked
+        self._original = original
 
     def question(self, fields: Fields, *_: Any) -> str:
-        """The question, its choices in a list, and what is wanted."""
-        choices = self._listed(fields)
-        text = _WHICH if self._asked.shape[0] else str(self._text(fields))
-        text = text.rstrip().removesuffix(_END).rstrip()
+        """Return the question, the list of choices and the instruction."""
+        choices = self._choice_texts(fields)
+        text = _DEFAULT_QUESTION if self._original.shape[0] else str(self._text(fields))
+        text = text.rstrip().removesuffix(_ANSWER_PREFIX).rstrip()
         if [choice.strip().strip("().:") for choice in choices] == list(ascii_uppercase[: len(choices)]):
             listed = ""  # the question lists them itself
         else:
@@ -176,42 +180,42 @@ class _Letters:
                 f"{letter}. {choice.strip()}"
                 for letter, choice in zip(ascii_uppercase, choices, strict=False)
             )
-        return "\n\n".join(piece for piece in (text, listed, f"{_ASK}\n{_END}") if piece)
+        return "\n\n".join(piece for piece in (text, listed, f"{_INSTRUCTION}\n{_ANSWER_PREFIX}") if piece)
 
     def target(self, fields: Fields, *_: Any) -> str | list[str]:
-        """The letter of the right choice; of several, all of them."""
-        gold = self._text(fields) if self._asked.shape[0] else self._target(fields)
+        """Return the letter of the correct choice, or a list if several are correct."""
+        gold = self._text(fields) if self._original.shape[0] else self._target(fields)
         count = self.count(fields)
         if isinstance(gold, list):
-            return [ascii_uppercase[self._place(one, fields, count)] for one in gold]
-        return ascii_uppercase[self._place(gold, fields, count)]
+            return [ascii_uppercase[self._choice_index(one, fields, count)] for one in gold]
+        return ascii_uppercase[self._choice_index(gold, fields, count)]
 
-    def first(self, fields: Fields, *_: Any) -> str:
-        """The letter an example shows."""
+    def example_target(self, fields: Fields, *_: Any) -> str:
+        """Return the letter for a few-shot example."""
         found = self.target(fields)
         return found if isinstance(found, str) else found[0]
 
     def count(self, fields: Fields) -> int:
-        """How many choices there are."""
+        """Return the number of choices."""
         return len(self._choices(fields) or ())
 
-    def _listed(self, fields: Fields) -> list[str]:
+    def _choice_texts(self, fields: Fields) -> list[str]:
         choices = [str(choice) for choice in self._choices(fields) or ()]
-        where = self._asked.spec.place("doc_to_choice")
+        where = self._original.spec.place("doc_to_choice")
         if not 0 < len(choices) <= len(ascii_uppercase):
-            raise TaskError(f"{len(choices)} choices cannot have letters", where=where)
-        if self._asked.shape[0]:  # the choices are beginnings, and the target is how each goes on
-            end = f"{self._asked.spec.target_delimiter}{self._target(fields)}"
+            raise TaskError(f"cannot label {len(choices)} choices with letters", where=where)
+        if self._original.shape[0]:  # the choices are contexts and the target continues each of them
+            end = f"{self._original.spec.target_delimiter}{self._target(fields)}"
             choices = [f"{choice}{end}" for choice in choices]
         return choices
 
-    def _place(self, gold: Any, fields: Fields, count: int) -> int:
+    def _choice_index(self, gold: Any, fields: Fields, count: int) -> int:
         if isinstance(gold, str):
             choices = list(self._choices(fields) or ())
             gold = choices.index(gold) if gold in choices else -1
         if isinstance(gold, bool) or not isinstance(gold, int) or not 0 <= gold < count:
             raise TaskError(
-                f"the target {gold!r} is none of the {count} choices",
-                where=self._asked.spec.place("doc_to_target"),
+                f"the target {gold!r} is not one of the {count} choices",
+                where=self._original.spec.place("doc_to_target"),
             )
         return gold

@@ -41,28 +41,28 @@ def check_judge(make: Callable[[], Judge], ruling: Sequence[str]) -> None:
         ContractViolation: The judge violates the contract.
     """
     judge = make()
-    prompts = list(judge.prompts(_JUDGE_INPUT))
+    prompts = list(judge.build_prompts(_JUDGE_INPUT))
     require(
         bool(prompts) and all(isinstance(one, str) and one.strip() for one in prompts),
         "prompts must be non-empty strings",
     )
-    require(list(make().prompts(_JUDGE_INPUT)) == prompts, "the same input must give the same prompts")
+    require(list(make().build_prompts(_JUDGE_INPUT)) == prompts, "the same input must give the same prompts")
     require(
         all(_JUDGE_INPUT.response in one for one in prompts),
         "prompts must contain the response unchanged, never render it as a template",
     )
-    require(judge.combines in ("mean", "majority"), "`combines` must be `mean` or `majority`")
+    require(judge.default_combine in ("mean", "majority"), "`default_combine` must be `mean` or `majority`")
     require(len(ruling) == len(prompts), "`ruling` must have one reply per prompt")
-    verdict = judge.rule(ruling)
+    verdict = judge.parse_replies(ruling)
     require(isinstance(verdict, JudgeVerdict), f"valid replies must give a verdict, not {verdict!r}")
     assert isinstance(verdict, JudgeVerdict)
     require(set(verdict.parts) == set(judge.parts), "a verdict must have the declared `parts`")
-    require(judge.rule(ruling) == verdict, "the same replies must give the same verdict")
+    require(judge.parse_replies(ruling) == verdict, "the same replies must give the same verdict")
     for reply in _INVALID_REPLIES:
-        result = judge.rule([reply] * len(prompts))
+        result = judge.parse_replies([reply] * len(prompts))
         require(
             isinstance(result, InvalidReply) and bool(result.why),
             f"the invalid reply {reply[:20]!r} must give `InvalidReply` with a reason, not {result!r}",
         )
-    split = judge.undecided([verdict, verdict])
+    split = judge.resolve_tie([verdict, verdict])
     require(split is None or isinstance(split, JudgeVerdict), "`undecided` must return a verdict or None")

@@ -91,13 +91,13 @@ def test_a_split_jury_gives_no_number() -> None:
 def test_an_invalid_verdict_is_unscored_with_the_reason_and_never_zero() -> None:
     decision = decide(jury("a"), Scripted({"a": "I think 1"}))
     (verdict,) = decision.verdicts
-    assert isinstance(verdict, Unscored) and verdict.why.startswith("invalid verdict of the judge a: ")
+    assert isinstance(verdict, Unscored) and verdict.why.startswith("invalid verdict of judge a: ")
     assert not decision.failed
 
 
 def test_a_reply_that_was_cut_off_says_so() -> None:
     (verdict,) = decide(jury("a"), Scripted({"a": "cut"})).verdicts
-    assert isinstance(verdict, Unscored) and "cut at its length limit" in verdict.why
+    assert isinstance(verdict, Unscored) and "reached its length limit" in verdict.why
 
 
 def test_a_judge_that_fails_is_not_an_invalid_verdict() -> None:
@@ -139,14 +139,14 @@ def test_a_system_text_is_a_message_where_there_are_messages() -> None:
         ({"criteria": "x"}, "has no key `criteria`"),
         ({"kind": "comparative", "swap": "yes"}, "`swap` must be true or false"),
         ({"prompt": 3}, "`prompt` must be a text"),
-        ({"kind": "comparative", "disagreement": "loss"}, "`disagreement` is `tie` or `unscored`"),
+        ({"kind": "comparative", "disagreement": "loss"}, "`disagreement` must be `tie` or `unscored`"),
         ({"against": "other"}, "only a comparative judge"),
         ({"quorum": 0}, "`quorum` must be a whole number above 0"),
-        ({"combine": "median"}, "`combine` is `mean` or `majority`"),
+        ({"combine": "median"}, "`combine` must be `mean` or `majority`"),
         ({"settings": "hot"}, "`settings` must be a mapping"),
-        ({"model": [{"name": "x"}]}, "a judge is named by its model"),
+        ({"model": [{"name": "x"}]}, "a judge needs the name of a model"),
         ({"model": {"model": "x", "model_args": "y"}}, "`model_args` must be a mapping"),
-        ({"question": "{{a"}, "not a valid template"),
+        ({"question": "{{a"}, "invalid template"),
         ({"media": 1}, "`media` must be true or false"),
     ],
 )  # fmt: skip
@@ -158,7 +158,7 @@ def test_a_mistake_in_the_entry_is_an_error_with_its_place(keys: dict[str, Any],
 
 @pytest.mark.parametrize("given", ["binary", {}, {"kind": 3}, None])
 def test_a_judge_says_its_kind(given: object) -> None:
-    with pytest.raises(AssayError, match="`judge` says at least its `kind`"):
+    with pytest.raises(AssayError, match="`judge` needs a `kind`"):
         parse_judge(MetricSpec(metric="m", arguments={"judge": given}), "t.yaml")
 
 

@@ -10,7 +10,7 @@ from assay.core.errors import AssayError
 from assay.scoring.metrics import METRICS
 from assay.scoring.metrics.error_rates import character_error_rate, normalise_text, word_error_rate
 from assay.stats.aggregations import aggregate
-from assay.stats.uncertainty import standard_error
+from assay.stats.standard_errors import compute_standard_error
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,10 @@ def test_a_rate_of_nothing_is_refused() -> None:
 
 
 def test_a_rate_has_a_standard_error_by_resampling() -> None:
-    even, method = standard_error("ratio", [(1, 10)] * 20, metric="word_error_rate", iterations=1000)
+    even, method = compute_standard_error("ratio", [(1, 10)] * 20, metric="word_error_rate", iterations=1000)
     assert even == pytest.approx(0.0, abs=1e-12)
     assert method == "bootstrap"
-    mixed, _ = standard_error("ratio", [(0, 10), (2, 10)] * 50, metric="word_error_rate", iterations=2000)
+    mixed, _ = compute_standard_error(
+        "ratio", [(0, 10), (2, 10)] * 50, metric="word_error_rate", iterations=2000
+    )
     assert mixed == pytest.approx(0.01, rel=0.1), "half 0, half 0.2: a deviation of 0.1 over ten"

@@ -91,7 +91,7 @@ def test_loose_files_are_linked(home: Path, snapshot: Path) -> None:
 def test_a_damaged_archive_leaves_nothing_half_done(home: Path, snapshot: Path) -> None:
     zipped(snapshot / "a.zip", a=b"A")
     (snapshot / "b.zip").write_bytes(b"PK no zip at all")
-    with pytest.raises(DatasetError, match="cannot be unpacked"):
+    with pytest.raises(DatasetError, match="cannot unpack the media"):
         prepare_media(spec_of(), snapshot)
     assert list(home.iterdir()) == []
 
@@ -103,7 +103,7 @@ def test_no_archive_writes_outside_of_its_folder(home: Path, snapshot: Path, tmp
         entry.size = 1
         tar.addfile(entry, io.BytesIO(b"x"))
     (snapshot / "bad.tar").write_bytes(stream.getvalue())
-    with pytest.raises(DatasetError, match="cannot be unpacked"):
+    with pytest.raises(DatasetError, match="cannot unpack the media"):
         prepare_media(spec_of(), snapshot)
     assert not list(tmp_path.rglob("escaped.mp4"))
 
@@ -124,6 +124,6 @@ def test_where_media_lie(
 
 def test_media_that_cannot_be_fetched_are_said_with_a_hint(home: Path) -> None:
     pytest.importorskip("huggingface_hub")
-    with pytest.raises(DatasetError, match="cannot be fetched") as raised:
+    with pytest.raises(DatasetError, match="cannot download the media") as raised:
         prepare_media(spec_of(), None)
     assert "--data_root" in (raised.value.hint or "")

@@ -56,7 +56,7 @@ def test_a_file_that_changes_under_a_run_is_noticed(path: Path, look: Any) -> No
     lines = JsonLines(path)
     path.write_text('{"other": 1}\n')
     os.utime(path, ns=(1, 1))
-    with pytest.raises(DatasetError, match="changed while it was being read") as caught:
+    with pytest.raises(DatasetError, match="changed during the run") as caught:
         look(lines)
     assert caught.value.where == str(path)
 

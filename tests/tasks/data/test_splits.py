@@ -146,7 +146,7 @@ def test_a_data_file_may_be_relative_to_the_working_folder(
 
 
 def test_a_data_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"`nowhere\.jsonl` is not there") as caught:
+    with pytest.raises(DatasetError, match=r"data file not found: `nowhere\.jsonl`") as caught:
         load_splits(spec_of(tmp_path / "x", {"test": "nowhere.jsonl"}))
     assert (caught.value.where, str(tmp_path) in caught.value.hint) == ("a.yaml:3, dataset_kwargs", True)
 
@@ -252,7 +252,7 @@ def test_limit_and_samples_choose_documents_in_their_order(
 
 @pytest.mark.parametrize("index", [6, -1, 1000])
 def test_a_sample_that_is_not_there_is_refused(make_task: Callable[..., Task], index: int) -> None:
-    with pytest.raises(InvalidOption, match=f"there is no {index}") as caught:
+    with pytest.raises(InvalidOption, match=f"index {index} does not exist") as caught:
         len(make_task(rendering={"samples": [0, index]}))
     assert caught.value.where == "--samples"
 

@@ -92,9 +92,14 @@ def test_a_reference_is_shown_as_it_was_written(tmp_path: Path) -> None:
     ("helper", "reference", "kind", "message", "hint"),
     [
         pytest.param(
-            None, "utils.one", TaskError, "no helper file for `!function utils.one`", "utils.py", id="no file"
+            None,
+            "utils.one",
+            TaskError,
+            "helper file not found for `!function utils.one`",
+            "utils.py",
+            id="no file",
         ),
-        pytest.param(None, "a.b.one", TaskError, "no helper file", "a/b.py", id="no folder"),
+        pytest.param(None, "a.b.one", TaskError, "helper file not found", "a/b.py", id="no folder"),
         pytest.param(
             None, "os.path.basenam", TaskError, "no function `basenam`", "basename", id="not in a module"
         ),
@@ -102,10 +107,21 @@ def test_a_reference_is_shown_as_it_was_written(tmp_path: Path) -> None:
         pytest.param(
             "def one(): ...", "utils.zzzz", TaskError, "no function `zzzz`", "utils.py", id="nothing near"
         ),
-        pytest.param("def one(): ...", "one", TaskError, "names no module", "file.function", id="no module"),
+        pytest.param(
+            "def one(): ...", "one", TaskError, "does not name a module", "file.function", id="no module"
+        ),
         pytest.param("one = 1", "utils.one", TaskError, "not a function", "", id="not callable"),
-        pytest.param("def one(:", "utils.one", TaskError, "not Python", "", id="a syntax error"),
-        pytest.param("  x = 1\n y = 2", "utils.one", TaskError, "not Python", "", id="bad indentation"),
+        pytest.param(
+            "def one(:", "utils.one", TaskError, "syntax error in the helper file", "", id="a syntax error"
+        ),
+        pytest.param(
+            "  x = 1\n y = 2",
+            "utils.one",
+            TaskError,
+            "syntax error in the helper file",
+            "",
+            id="bad indentation",
+        ),
         pytest.param(
             "import no_such_thing",
             "utils.one",

@@ -259,7 +259,7 @@ def test_a_folder_with_a_group_and_its_tasks_needs_no_index(write: Write, chosen
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("template.yaml", LEAST, "names neither"),
+        ("template.yaml", LEAST, "defines neither"),
         ("broken.yaml", "task: [\n", "not valid YAML"),
         ("wrong.yaml", "task: x\n", "2 problems"),
     ],
@@ -370,4 +370,4 @@ def test_a_tag_with_a_prefix_has_the_tasks_of_that_root_only(write: Write, tmp_p
     assert list(select_tasks(["lmms_eval/easy"], index).tasks) == ["sums"]
     selection = select_tasks(["easy"], index)
     assert sorted(selection.tasks) == ["more", "sums"]
-    assert "`lmms_eval/easy` asks for the others" in selection.notes[0]
+    assert "`lmms_eval/easy` for the others" in selection.notes[0]

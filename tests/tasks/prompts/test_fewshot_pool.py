@@ -109,7 +109,7 @@ def test_a_pool_too_small_is_refused_with_its_size(
     kind: str, pool: int, document: Any, count: int, has: int
 ) -> None:
     with pytest.raises(
-        TaskError, match=f"{count} few-shot examples are wanted, but the pool has {has}\\b"
+        TaskError, match=f"the task needs {count} few-shot examples, but the pool has {has}\\b"
     ) as caught:
         FewshotSampler(kind, POOL[:pool], 1, where="a.yaml:5").pick(count, document)
     assert (caught.value.where, "fewshot_split" in caught.value.hint) == ("a.yaml:5", True)

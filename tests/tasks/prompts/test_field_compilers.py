@@ -153,14 +153,14 @@ def test_a_target_that_looks_like_a_list_and_is_none_stays_text(text: str) -> No
     "text", ["no list", "", "[1", "f(x)", "{[]: 1}", "[" * 5000, "1 +"], ids=lambda text: text[:10] or "empty"
 )
 def test_choices_that_are_no_list_are_refused(text: str) -> None:
-    with pytest.raises(TaskError, match="must write a list") as caught:
+    with pytest.raises(TaskError, match="must render a list") as caught:
         compile_choices("{{q}}", (), where="a.yaml:5")({"q": text})
     assert caught.value.where == "a.yaml:5"
 
 
 @pytest.mark.parametrize("text", ["5", "None"])
 def test_choices_that_are_a_value_but_no_list_are_refused(text: str) -> None:
-    with pytest.raises(TaskError, match="must write a list"):
+    with pytest.raises(TaskError, match="must render a list"):
         compile_choices("{{q}}", (), where="a.yaml:5")({"q": text})
 
 

@@ -40,12 +40,12 @@ def test_a_file_of_prompts_replaces_question_and_target(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("use_prompt", "content", "message"),
     [
-        ("plain", "", "names no prompt"),
-        ("shelf:plain", "", "not kept in `shelf`"),
+        ("plain", "", "is not the name of a prompt"),
+        ("shelf:plain", "", "`shelf` is not a source of prompts"),
         (
             "own.yaml:plane",
             "prompts: {plain: {doc_to_text: a, doc_to_target: b}}",
-            "no prompt is called `plane`",
+            "unknown prompt: `plane`",
         ),
         ("own.yaml:plain", "prompts: {plain: {doc_to_text: a}}", "no template `doc_to_target`"),
         ("own.yaml:plain", "- 1", "not a file of prompts"),
@@ -97,5 +97,5 @@ def test_a_template_of_promptsource_gives_question_target_and_choices(
     assert task.question(ROWS[0]) == "It rains. True?"
     assert task.target(ROWS[0]) == "Yes"
     assert task.choices(ROWS[0]) == ["No", "Yes"]
-    with pytest.raises(TaskError, match="no prompt is called `GPT-4 style`"):
+    with pytest.raises(TaskError, match="unknown prompt: `GPT-4 style`"):
         made(tmp_path, "promptsource:GPT-4 style").question(ROWS[0])

@@ -115,10 +115,10 @@ def test_the_sandbox_lets_nothing_out(source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "message", "hint"),
     [
-        ("{{ q", "not a valid template", "in `{{ q`"),
-        ("{% if q %}x", "not a valid template", "in `{% if q %}x`"),
+        ("{{ q", "invalid template", "in `{{ q`"),
+        ("{% if q %}x", "invalid template", "in `{% if q %}x`"),
         ("ok\n{{ q | nofilter }}", "nofilter", "in `{{ q | nofilter }}`"),
-        ("{% nonsense %}", "not a valid template", "nonsense"),
+        ("{% nonsense %}", "invalid template", "nonsense"),
     ],
 )
 def test_a_template_that_is_not_jinja_is_refused_when_compiled(source: str, message: str, hint: str) -> None:
@@ -131,18 +131,18 @@ def test_a_template_that_is_not_jinja_is_refused_when_compiled(source: str, mess
 def test_a_missing_column_is_named_with_the_nearest_and_all_there_are() -> None:
     with pytest.raises(TaskError) as caught:
         render("{{ qestion }} {{ answer }}", question="x", answer="y")
-    assert caught.value.what == "the template names `qestion`, which the document does not have"
+    assert caught.value.what == "the template uses `qestion`, which the document does not have"
     assert caught.value.hint == "did you mean `question`? columns: question, answer"
 
 
 @pytest.mark.parametrize(
     ("source", "fields", "message"),
     [
-        ("{{ zzz }}", {"question": 1}, "names `zzz`"),
-        ("{{ zzz }}", {}, "names `zzz`"),
-        ("{{ zzz.strip() }}", {"q": 1}, "names `zzz`"),
-        ("{% if zzz %}{% endif %}", {"q": 1}, "names `zzz`"),
-        ("{% for x in zzz %}{% endfor %}", {"q": 1}, "names `zzz`"),
+        ("{{ zzz }}", {"question": 1}, "uses `zzz`"),
+        ("{{ zzz }}", {}, "uses `zzz`"),
+        ("{{ zzz.strip() }}", {"q": 1}, "uses `zzz`"),
+        ("{% if zzz %}{% endif %}", {"q": 1}, "uses `zzz`"),
+        ("{% for x in zzz %}{% endfor %}", {"q": 1}, "uses `zzz`"),
         ("{{ q.nothing }}", {"q": {}}, "nothing"),
         ("{{ q[5] }}", {"q": []}, "the template fails"),
         ("{{ q + 1 }}", {"q": "x"}, "TypeError"),

@@ -101,13 +101,13 @@ def test_the_turns_of_a_question(
 @pytest.mark.parametrize(
     ("question", "answer", "choices", "message"),
     [
-        (5, None, None, "the question must be a text"),
-        (None, None, None, "the question must be a text"),
-        ("Q", 5, None, "answer must be a text"),
-        ("Q", 1.5, None, "answer must be a text"),
-        ("Q", 2, ["x", "y"], "choice 2, but there are 2"),
-        ("Q", [5], None, "answer must be a text"),
-        ("Q", {"a": 1}, None, "answer must be a text"),
+        (5, None, None, "the question must be text"),
+        (None, None, None, "the question must be text"),
+        ("Q", 5, None, "answer of a few-shot example must be text"),
+        ("Q", 1.5, None, "answer of a few-shot example must be text"),
+        ("Q", 2, ["x", "y"], "choice 2 of 2"),
+        ("Q", [5], None, "answer of a few-shot example must be text"),
+        ("Q", {"a": 1}, None, "answer of a few-shot example must be text"),
     ],
 )
 def test_what_is_not_text_is_refused(question: Any, answer: Any, choices: Any, message: str) -> None:

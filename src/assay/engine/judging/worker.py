@@ -122,7 +122,7 @@ def _load_worker_task(job: JudgeJob) -> _WorkerTask:
         InvalidOption: The task or its data differ on this machine.
     """
     spec = replace(job.spec, replicas=1, ray=None, workers=0)
-    programs = ProgramRunner(spec.sandbox, spec.sandbox_args, at_once=1)
+    programs = ProgramRunner(spec.sandbox, spec.sandbox_args, max_concurrent=1)
     manifest = {"model": job.model, "options": {"token_logprobs": spec.token_logprobs}}
     with use_executor(programs):
         planned = plan_task_in_worker(spec, job.task, RecordedModel(manifest), programs)

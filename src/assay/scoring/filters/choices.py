@@ -17,7 +17,7 @@ __all__ = ["MultiChoiceRegex", "punctuation_table"]
 
 @cache
 def punctuation_table() -> dict[int, None]:
-    """Every punctuation character of Unicode, for `str.translate`. A million look-ups: once, not per call."""
+    """Return all Unicode punctuation characters for `str.translate`. Cached, because it checks a million characters."""
     return dict.fromkeys(
         point for point in range(sys.maxunicode) if unicodedata.category(chr(point))[0] == "P"
     )
@@ -25,9 +25,9 @@ def punctuation_table() -> dict[int, None]:
 
 @FILTERS.register("multi_choice_regex")
 class MultiChoiceRegex(Regex):
-    """Keep one match of the pattern; else the letter of the choice whose text occurs; else a letter after a colon.
+    """Keep one match of the pattern, or the letter of the choice whose text occurs, or a letter after a colon.
 
-    The document needs a field `choices`. Letters come out in brackets, as the references of these tasks have them.
+    The document needs a field `choices`. Letters are in brackets, as in the references of these tasks.
 
     >>> MultiChoiceRegex(r"\\(([A-Z])\\)").apply([["It is Bern.", "answer: A"]], [{"choices": ["Rome", "Bern"]}] )
     [['(B)', '(A)']]
@@ -51,29 +51,29 @@ class MultiChoiceRegex(Regex):
 
     def apply(self, responses: Sequence[Any], documents: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
         return [
-            self._answers(values, document["choices"])
+            self._extract_answers(values, document["choices"])
             for values, document in zip(responses, documents, strict=True)
         ]
 
-    def _answers(self, values: Sequence[Any], choices: Sequence[str]) -> list[Any]:
+    def _extract_answers(self, values: Sequence[Any], choices: Sequence[str]) -> list[Any]:
         fallbacks: tuple[re.Pattern[str], re.Pattern[str], dict[str, str], dict[str, str]] | None = None
         answers = []
         for value in values:
             answer = self._match(self.regex, value, {})
             if not answer:
-                if fallbacks is None:  # compiled for this document, and only when the pattern fails
-                    fallbacks = self._fallbacks(choices)
+                if fallbacks is None:  # compiled only if the pattern does not match
+                    fallbacks = self._compile_fallbacks(choices)
                 by_text, by_letter, texts, letters = fallbacks
-                answer = self._match(by_text, self._plain(value), texts)
+                answer = self._match(by_text, self._normalise(value), texts)
                 answer = answer or self._match(by_letter, value, letters)
             answers.append(answer or self.fallback)
         return answers
 
-    def _fallbacks(
+    def _compile_fallbacks(
         self, choices: Sequence[str]
     ) -> tuple[re.Pattern[str], re.Pattern[str], dict[str, str], dict[str, str]]:
-        plain = [self._plain(choice.strip()) for choice in choices]
-        names = [chr(ord("A") + place) for place in range(len(plain))]
+        plain = [self._normalise(choice.strip()) for choice in choices]
+        names = [chr(ord("A") + index) for index in range(len(plain))]
         letters = {name: f"({name})" for name in names}
         texts = {text: f"({name})" for text, name in zip(plain, names, strict=True)}
         longest_first = sorted((re.escape(text) for text in plain), key=len, reverse=True)
@@ -89,7 +89,7 @@ class MultiChoiceRegex(Regex):
         match = str(match.strip())
         return names.get(match, match) if match else match
 
-    def _plain(self, text: Any) -> Any:
+    def _normalise(self, text: Any) -> Any:
         for pattern in self.regexes_to_ignore or ():
             text = re.sub(pattern, "", text)
         if self.ignore_case:

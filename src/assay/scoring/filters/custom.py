@@ -1,4 +1,4 @@
-"""A task's own function as a filter."""
+"""A filter that calls a function of the task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Custom"]
 
 @FILTERS.register("custom")
 class Custom:
-    """Hand everything to `filter_fn(responses, documents)`; nobody knows what it looks at, so it sees all.
+    """Call `filter_fn(responses, documents)` with all documents of the task.
 
     >>> Custom(filter_fn=lambda responses, documents: [values[-1] for values in responses]).apply([[1, 2]], [{}])
     [2]

@@ -1,4 +1,4 @@
-"""Filters that find the answer inside a longer text."""
+"""Filters that extract the answer from a longer text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TAGGED = re.compile(r"\('([^']*)', '([^']*)'\)")
 
 
 class NotFound(str):
-    """What stands in for an answer that was not found: equal to the text it is, and known to be no answer.
+    """The fallback text of an answer that was not found.
 
-    Scores are what they always were; the accounting of documents can tell a wrong answer from none.
+    It equals its text, so scores do not change, but the document counts can distinguish no answer from a wrong one.
     """
 
     __slots__ = ()
@@ -24,9 +24,9 @@ class NotFound(str):
 
 @FILTERS.register("regex")
 class Regex:
-    """Keep one match of a pattern; `fallback` where there is none.
+    """Keep one match of a pattern, or `fallback`.
 
-    `group_select` chooses among all matches (-1: the last). Of several groups the first that is not empty counts.
+    `group_select` selects one of the matches (-1: the last). If the pattern has groups, the first non-empty one counts.
 
     >>> Regex(r"(\\d+)", group_select=-1).apply([["1, 2 or 3", "none"]], [{}])
     [['3', '[invalid]']]
@@ -46,9 +46,9 @@ class Regex:
         self.fallback = NotFound(fallback) if type(fallback) is str else fallback
 
     def apply(self, responses: Sequence[Any], documents: Sequence[Any]) -> list[Any]:
-        return [[self._found(value) for value in values] for values in responses]
+        return [[self._extract(value) for value in values] for values in responses]
 
-    def _found(self, value: Any) -> str:
+    def _extract(self, value: Any) -> str:
         matches = self.regex.findall(value) if isinstance(value, str) else self.regex.findall("")
         if not matches:
             return self.fallback
@@ -65,7 +65,7 @@ class Regex:
 class RegexPos:
     """Keep the tags of a text like `[('dog', 'NOUN'), ('runs', 'VERB')]`.
 
-    The three settings are those of `regex`; only `fallback` has an effect.
+    Accepts the three settings of `regex`, but only `fallback` has an effect.
 
     >>> RegexPos().apply([["[('dog', 'NOUN'), ('runs', 'VERB')]", "?"]], [{}])
     [[['NOUN', 'VERB'], ['invalid']]]
@@ -82,8 +82,8 @@ class RegexPos:
         self.fallback = ["invalid"] if fallback is None else fallback
 
     def apply(self, responses: Sequence[Any], documents: Sequence[Any]) -> list[list[Any]]:
-        return [[self._tags(value) for value in values] for values in responses]
+        return [[self._extract_tags(value) for value in values] for values in responses]
 
-    def _tags(self, value: Any) -> Any:
+    def _extract_tags(self, value: Any) -> Any:
         pairs = _TAGGED.findall(value) if isinstance(value, str) else value
         return [tag for _, tag in pairs] or self.fallback

@@ -1,4 +1,4 @@
-"""The letter of a choice, found in what a model wrote when it was asked for one. Strict: what is not clear is not an answer."""
+"""The filter that extracts the letter of a choice from generated text. Strict: an ambiguous text is no answer."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _STATED = re.compile(
     r"|\\boxed\{\s*(?:\\text\{)?\(?([A-Z])\b",
     re.IGNORECASE,
 )
-_THOUGHTS = (("<think>", "</think>"),)
+_REASONING_TAGS = (("<think>", "</think>"),)
 
 
 @FILTERS.register("letter")
 class Letter(Regex):
-    """Keep the letter an answer names: alone, at its beginning, or after `answer is`; `[invalid]` where none is clear.
+    """Keep the letter that stands alone, at the start, or after `answer is`. Otherwise the answer is `[invalid]`.
 
-    `count` says how many choices a document has, as a number or a function of it; a letter beyond them is none.
+    `count` is the number of choices, or a function of the document that returns it. Letters beyond it do not count.
 
     >>> Letter(count=4).apply([["(B)", "B. Paris", "The answer is **C**.", "A or B", "E", "I think so"]], [{}])
     [['B', 'B', 'C', '[invalid]', '[invalid]', '[invalid]']]
@@ -44,14 +44,14 @@ class Letter(Regex):
         for values, fields in zip(responses, documents, strict=True):
             count = self._count(fields) if callable(self._count) else self._count
             letters = ascii_uppercase[:count]
-            found.append([_letter(value, letters) or self.fallback for value in values])
+            found.append([_extract_letter(value, letters) or self.fallback for value in values])
         return found
 
 
-def _letter(value: Any, letters: str) -> str:
+def _extract_letter(value: Any, letters: str) -> str:
     if not isinstance(value, str):
         return ""
-    text = strip_reasoning(value, _THOUGHTS).strip()
+    text = strip_reasoning(value, _REASONING_TAGS).strip()
     if alone := _ALONE.fullmatch(text):
         named = {alone[1].upper()}
     elif first := _FIRST.match(text):

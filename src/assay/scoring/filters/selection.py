@@ -1,4 +1,4 @@
-"""Filters that choose among the repeats of one request."""
+"""Filters that select among the repeats of one request."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TakeFirstK:
     def apply(self, responses: Sequence[Any], documents: Sequence[Any]) -> list[Any]:
         if len(responses) and len(responses[0]) < self.k:
             raise TaskError(
-                f"`take_first_k` wants {self.k} responses per document, there are {len(responses[0])}",
+                f"`take_first_k` needs {self.k} responses per document, but there are {len(responses[0])}",
                 hint=f"set `repeats` of the task to at least {self.k}",
             )
         return [values[: self.k] for values in responses]
@@ -50,7 +50,7 @@ class TakeFirstK:
 
 @FILTERS.register("majority_vote")
 class MajorityVote:
-    """Keep the value said most often; of several, the one said first.
+    """Keep the most frequent value. Of equally frequent values, keep the first.
 
     >>> MajorityVote().apply([["4", "5", "5"]], [{}])
     [['5']]

@@ -1,4 +1,4 @@
-"""Filters that rewrite each value."""
+"""Filters that transform each value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 @FILTERS.register("lowercase")
 class Lowercase:
-    """Small letters only.
+    """Convert to lower case.
 
     >>> Lowercase().apply([["Yes"]], [{}])
     [['yes']]
@@ -38,7 +38,7 @@ class Lowercase:
 
 @FILTERS.register("uppercase")
 class Uppercase:
-    """Capital letters only.
+    """Convert to upper case.
 
     >>> Uppercase().apply([["Yes"]], [{}])
     [['YES']]
@@ -52,7 +52,7 @@ class Uppercase:
 
 @FILTERS.register("remove_whitespace")
 class RemoveWhitespace:
-    """No whitespace at either end.
+    """Strip white space at both ends.
 
     >>> RemoveWhitespace().apply([[" yes  "]], [{}])
     [['yes']]
@@ -89,7 +89,7 @@ class Map:
 
 @FILTERS.register("strip_thinking")
 class StripThinking:
-    """Drop what a reasoning model thought before it answered.
+    """Remove the reasoning of a model before its answer.
 
     >>> StripThinking().apply([["<think>2 + 2</think> 4"]], [{}])
     [['4']]
@@ -108,9 +108,9 @@ class StripThinking:
 
 
 def strip_thinking(text: str, tag_pairs: Sequence[Sequence[str]]) -> str:
-    """The text without its thinking blocks and outer whitespace.
+    """Remove reasoning blocks and outer white space.
 
-    A closing tag alone also ends a block: some chat templates put the opening one into the prompt.
+    A closing tag without an opening tag also ends a block, because some chat templates put the opening tag in the prompt.
 
     >>> strip_thinking("so it is 4</think> 4", [("<think>", "</think>")])
     '4'
@@ -124,7 +124,7 @@ def strip_thinking(text: str, tag_pairs: Sequence[Sequence[str]]) -> str:
 
 
 def strip_reasoning(value: Any, tags: Sequence[Sequence[str]]) -> Any:
-    """An answer, or a list of answers, without what stands between the tags.
+    """Remove the reasoning between tags from an answer or a list of answers.
 
     >>> strip_reasoning(["<think>hm</think> 4", None], [("<think>", "</think>")])
     ['4', None]
@@ -159,7 +159,7 @@ _ENTITY = re.compile(r"\b(PER|LOC|ORG|DATE):\s*([^$]+)")
 
 @FILTERS.register("format_span")
 class FormatSpan:
-    """Bring named entities into the one form the references of the NER tasks have.
+    """Convert named entities to the format of the references of the NER tasks.
 
     >>> FormatSpan().apply([["Person: Ada, Bob $$ place: none"]], [{}])
     [['per: ada $ per: bob']]
@@ -172,7 +172,7 @@ class FormatSpan:
 
 
 def format_span(text: str) -> str:
-    """`label: entity` for each entity, joined by ` $ `; entities called "none" are left out.
+    """Return `label: entity` for each entity, joined by ` $ `, without entities named "none".
 
     >>> format_span("LOC: Kenya, Uganda")
     'loc: kenya $ loc: uganda'

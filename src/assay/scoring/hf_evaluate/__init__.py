@@ -1,7 +1,7 @@
-"""Metrics of Hugging Face's `evaluate` hub, without the hub: the same numbers from packages that are installed.
+"""Local implementations of metrics of Hugging Face's `evaluate` hub, with the same numbers.
 
-Task files ask for them with `hf_evaluate: true`, helper files with `evaluate.load("rouge")`. Both come here. A name
-that is not served here is asked of the real `evaluate` package, which may download a script and run it.
+Task files request them with `hf_evaluate: true`, helper files with `evaluate.load("rouge")`. The `evaluate` package loads
+other metrics, and may download and run a script for it.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import Any
 
 __all__ = ["LOCAL_METRICS", "LoadedMetric", "load_metric"]
 
-_HERE = "assay.scoring.hf_evaluate"
+_PACKAGE = "assay.scoring.hf_evaluate"
 
 LOCAL_METRICS: Mapping[str, str] = {
-    "accuracy": f"{_HERE}.classification:accuracy",
-    "bertscore": f"{_HERE}.bertscore:bertscore",
-    "bleu": f"{_HERE}.bleu:bleu",
-    "cer": f"{_HERE}.error_rates:cer",
-    "chrf": f"{_HERE}.translation:chrf",
-    "code_eval": f"{_HERE}.code_eval:code_eval",
-    "exact_match": f"{_HERE}.classification:exact_match",
-    "f1": f"{_HERE}.classification:f1",
-    "matthews_correlation": f"{_HERE}.classification:matthews_correlation",
-    "precision": f"{_HERE}.classification:precision",
-    "recall": f"{_HERE}.classification:recall",
-    "rouge": f"{_HERE}.rouge:rouge",
-    "sacrebleu": f"{_HERE}.translation:sacrebleu",
-    "squad": f"{_HERE}.squad:squad",
-    "squad_v2": f"{_HERE}.squad:squad_v2",
-    "ter": f"{_HERE}.translation:ter",
-    "wer": f"{_HERE}.error_rates:wer",
+    "accuracy": f"{_PACKAGE}.classification:accuracy",
+    "bertscore": f"{_PACKAGE}.bertscore:bertscore",
+    "bleu": f"{_PACKAGE}.bleu:bleu",
+    "cer": f"{_PACKAGE}.error_rates:cer",
+    "chrf": f"{_PACKAGE}.translation:chrf",
+    "code_eval": f"{_PACKAGE}.code_eval:code_eval",
+    "exact_match": f"{_PACKAGE}.classification:exact_match",
+    "f1": f"{_PACKAGE}.classification:f1",
+    "matthews_correlation": f"{_PACKAGE}.classification:matthews_correlation",
+    "precision": f"{_PACKAGE}.classification:precision",
+    "recall": f"{_PACKAGE}.classification:recall",
+    "rouge": f"{_PACKAGE}.rouge:rouge",
+    "sacrebleu": f"{_PACKAGE}.translation:sacrebleu",
+    "squad": f"{_PACKAGE}.squad:squad",
+    "squad_v2": f"{_PACKAGE}.squad:squad_v2",
+    "ter": f"{_PACKAGE}.translation:ter",
+    "wer": f"{_PACKAGE}.error_rates:wer",
 }
-"""Where each served metric is computed."""
+"""The function of each local metric."""
 
 REQUIRED_PACKAGES: Mapping[str, tuple[str, str]] = {
     "accuracy": ("sklearn", "scikit-learn"),
@@ -50,13 +50,13 @@ REQUIRED_PACKAGES: Mapping[str, tuple[str, str]] = {
     "sacrebleu": ("sacrebleu", "sacrebleu"),
     "ter": ("sacrebleu", "sacrebleu"),
 }
-"""The module a metric needs, and what to install for it."""
+"""The module that a metric needs, and the package to install."""
 
 
 class LoadedMetric:
-    """A loaded metric, called as `evaluate` calls it.
+    """A metric with the interface of `evaluate`.
 
-    >>> load("exact_match").compute(predictions=["a", "b"], references=["a", "c"])
+    >>> load_metric("exact_match").compute(predictions=["a", "b"], references=["a", "c"])
     {'exact_match': 0.5}
     """
 
@@ -68,19 +68,19 @@ class LoadedMetric:
         self._seed = _current_numpy_seed()
 
     def add(self, *, prediction: Any, reference: Any) -> None:
-        """Keep one pair for the next `compute`."""
+        """Add one pair for the next `compute`."""
         self.add_batch(predictions=[prediction], references=[reference])
 
     def add_batch(self, *, predictions: Any, references: Any) -> None:
-        """Keep some pairs for the next `compute`."""
+        """Add pairs for the next `compute`."""
         self._predictions += list(predictions)
         self._references += list(references)
 
     def compute(self, *, predictions: Any = None, references: Any = None, **settings: Any) -> Any:
-        """The metric over these pairs and those kept before.
+        """Compute the metric over these pairs and the pairs added before.
 
         Raises:
-            ValueError: Not as many predictions as references.
+            ValueError: The numbers of predictions and references differ.
         """
         self.add_batch(
             predictions=() if predictions is None else predictions,
@@ -90,12 +90,12 @@ class LoadedMetric:
         self._predictions, self._references = [], []
         if len(given) != len(expected):
             raise ValueError(f"`{self.name}`: {len(given)} predictions, {len(expected)} references")
-        with _seeded(self._seed):
+        with _use_numpy_seed(self._seed):
             return self._function(predictions=given, references=expected, **settings)
 
 
 def _current_numpy_seed() -> int:
-    """`evaluate`'s rule: a metric that draws does so from where NumPy's generator stood when it was loaded."""
+    """Return the seed that `evaluate` uses: the state of NumPy's generator when the metric is loaded."""
     import numpy
 
     state: Any = numpy.random.get_state(legacy=True)
@@ -104,8 +104,8 @@ def _current_numpy_seed() -> int:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """NumPy's global generator at a seed, and afterwards where it was."""
+def _use_numpy_seed(seed: int) -> Iterator[None]:
+    """Seed NumPy's global generator and restore its state afterwards."""
     import numpy
 
     before = numpy.random.get_state()
@@ -117,20 +117,20 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def load_metric(name: str, config_name: str | None = None, *, real: Callable[..., Any] | None = None) -> Any:
-    """The metric of a name; `real` is the `evaluate` package's own way to load the names not served here.
+    """Load a metric. `real` is `evaluate.load`, for metrics without a local implementation.
 
     Raises:
-        ModuleNotFoundError: The package the metric needs is not installed.
+        ModuleNotFoundError: A package that the metric needs is not installed.
     """
     module, package = REQUIRED_PACKAGES.get(name, ("", ""))
     if module and find_spec(module) is None:
         raise ModuleNotFoundError(f"the metric `{name}` needs `{module}`: pip install {package}", name=module)
     if name in LOCAL_METRICS:
-        home, _, attribute = LOCAL_METRICS[name].partition(":")
-        return LoadedMetric(name, getattr(import_module(home), attribute))
+        target, _, attribute = LOCAL_METRICS[name].partition(":")
+        return LoadedMetric(name, getattr(import_module(target), attribute))
     if real is None:
         raise ModuleNotFoundError(
-            f"the metric `{name}` is not served by Assay and the package `evaluate` is not installed",
+            f"Assay does not implement the metric `{name}`, and the package `evaluate` is not installed",
             name="evaluate",
         )
     return real(name, config_name)

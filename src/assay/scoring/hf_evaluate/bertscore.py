@@ -20,28 +20,28 @@ def bertscore(
     verbose: bool = False,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Precision, recall and F1 of each pair, from the similarity of contextual embeddings.
+    """Return precision, recall and F1 of each pair by the similarity of contextual embeddings.
 
     Raises:
-        ValueError: Neither `lang` nor `model_type` says which model to use.
+        ValueError: Neither `lang` nor `model_type` is set.
     """
     if lang is None and model_type is None:
         raise ValueError("`bertscore` needs `lang` or `model_type`")
     known = {key: value for key, value in settings.items() if value is not None}
     options = tuple(sorted({"lang": lang, "model_type": model_type, "idf": idf, **known}.items()))
-    scorer = _scorer(options, tuple(_all_texts(references)) if idf else None)
+    scorer = _load_scorer(options, tuple(_flatten_references(references)) if idf else None)
     found = scorer.score(list(predictions), list(references), verbose=verbose, batch_size=batch_size)
     precision, recall, f1 = (part.tolist() for part in found)
     return {"precision": precision, "recall": recall, "f1": f1, "hashcode": scorer.hash}
 
 
 @lru_cache(maxsize=2)
-def _scorer(options: tuple[tuple[str, Any], ...], idf_sents: tuple[str, ...] | None) -> Any:
-    """Loading the model takes far longer than a document, so it is kept."""
+def _load_scorer(options: tuple[tuple[str, Any], ...], idf_sents: tuple[str, ...] | None) -> Any:
+    """Load a scorer. Cached, because loading the model takes long."""
     from bert_score import BERTScorer
 
     return BERTScorer(**dict(options), idf_sents=None if idf_sents is None else list(idf_sents))
 
 
-def _all_texts(references: Sequence[Any]) -> list[str]:
+def _flatten_references(references: Sequence[Any]) -> list[str]:
     return [text for one in references for text in ([one] if isinstance(one, str) else one)]

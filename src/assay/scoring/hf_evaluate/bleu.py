@@ -1,6 +1,6 @@
-"""BLEU as `evaluate` reports it: the counts and penalty of tensorflow/nmt over mteval-v13a tokens.
+"""BLEU as `evaluate` computes it: the counts and the penalty of tensorflow/nmt with mteval-v13a tokens.
 
-Not the number of sacreBLEU, which smooths and is written in percent.
+It differs from sacreBLEU, which applies smoothing and reports percent.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _STEPS = (
 
 
 def tokenize_13a(line: str) -> list[str]:
-    """The words of a line by the rules of the NIST script mteval-v13a.
+    """Split a line into tokens by the rules of the NIST script mteval-v13a.
 
     >>> tokenize_13a("It costs 1,234.5, says \\"Bob\\".")
     ['It', 'costs', '1,234.5', ',', 'says', '"', 'Bob', '"', '.']
     """
     line = line.replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
-    for written, meant in _ENTITIES if "&" in line else ():
-        line = line.replace(written, meant)
+    for entity, character in _ENTITIES if "&" in line else ():
+        line = line.replace(entity, character)
     line = f" {line} "
     for pattern, replacement in _STEPS:
         line = pattern.sub(replacement, line)
@@ -45,7 +45,7 @@ def bleu(
     max_order: int = 4,
     smooth: bool = False,
 ) -> dict[str, Any]:
-    """BLEU of a corpus between 0 and 1, and its parts.
+    """Return the corpus BLEU between 0 and 1, and its parts.
 
     >>> bleu(predictions=["the cat sat on the mat"], references=[["the cat sat on a mat"]])["precisions"][0]
     0.8333333333333334
@@ -59,8 +59,8 @@ def bleu(
         expected += min(len(other) for other in others)
         best: Counter[tuple[str, ...]] = Counter()
         for other in others:
-            best |= _grams(other, max_order)
-        for gram, count in (_grams(words, max_order) & best).items():
+            best |= _count_ngrams(other, max_order)
+        for gram, count in (_count_ngrams(words, max_order) & best).items():
             hits[len(gram) - 1] += count
         for order in range(max_order):
             possible[order] += max(0, len(words) - order)
@@ -80,11 +80,11 @@ def bleu(
     }
 
 
-def _grams(words: list[str], longest: int) -> Counter[tuple[str, ...]]:
+def _count_ngrams(words: list[str], longest: int) -> Counter[tuple[str, ...]]:
     return Counter(
-        tuple(words[at : at + order])
+        tuple(words[start : start + order])
         for order in range(1, longest + 1)
-        for at in range(len(words) - order + 1)
+        for start in range(len(words) - order + 1)
     )
 
 

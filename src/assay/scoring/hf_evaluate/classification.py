@@ -1,4 +1,4 @@
-"""Labels compared: accuracy, F1 and their kin, from scikit-learn; and texts compared whole."""
+"""Classification metrics from scikit-learn (accuracy, F1, …), and exact match."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def accuracy(
     normalize: bool = True,
     sample_weight: Any = None,
 ) -> dict[str, float]:
-    """The share of right labels, or their number.
+    """Return the share of correct labels, or their number.
 
     >>> accuracy(predictions=[1, 0], references=[1, 1])
     {'accuracy': 0.5}
@@ -29,7 +29,7 @@ def accuracy(
 
 
 def f1(*, predictions: Sequence[Any], references: Sequence[Any], **settings: Any) -> dict[str, Any]:
-    """F1 of one class, or averaged as `average` says.
+    """Return F1 of one class, or averaged according to `average`.
 
     >>> f1(predictions=[1, 0, 1], references=[1, 1, 1])
     {'f1': 0.8}
@@ -38,12 +38,12 @@ def f1(*, predictions: Sequence[Any], references: Sequence[Any], **settings: Any
 
 
 def precision(*, predictions: Sequence[Any], references: Sequence[Any], **settings: Any) -> dict[str, Any]:
-    """How many of the predicted labels are right."""
+    """Return the precision of the predicted labels."""
     return {"precision": _sklearn_score("precision_score", predictions, references, settings)}
 
 
 def recall(*, predictions: Sequence[Any], references: Sequence[Any], **settings: Any) -> dict[str, Any]:
-    """How many of the expected labels were predicted."""
+    """Return the recall of the expected labels."""
     return {"recall": _sklearn_score("recall_score", predictions, references, settings)}
 
 
@@ -57,7 +57,7 @@ def _sklearn_score(name: str, predictions: Sequence[Any], references: Sequence[A
 def matthews_correlation(
     *, predictions: Sequence[Any], references: Sequence[Any], sample_weight: Any = None
 ) -> dict[str, float]:
-    """The correlation of expected and predicted labels."""
+    """Return the Matthews correlation of expected and predicted labels."""
     from sklearn.metrics import matthews_corrcoef
 
     score = matthews_corrcoef(references, predictions, sample_weight=sample_weight)
@@ -67,5 +67,5 @@ def matthews_correlation(
 def exact_match(
     *, predictions: Sequence[Any], references: Sequence[Any], **settings: Any
 ) -> dict[str, float]:
-    """The share of texts that equal their reference; settings as the metric `exact_match` has them."""
+    """Return the share of texts that equal their reference. Accepts the settings of the metric `exact_match`."""
     return {"exact_match": share_of_equals(references=references, predictions=predictions, **settings)}

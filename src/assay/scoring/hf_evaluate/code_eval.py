@@ -1,4 +1,9 @@
-"""`code_eval`: the share of programs, written by a model, that pass their tests."""
+"""`code_eval`: the share of model-written programs that pass their tests.
+
+A candidate and its tests run as one program, in the same way as for published scores. The runner hides the output of the
+candidate and removes calls that no solution needs (deleting files, killing or starting processes), because programs
+that use them count as failed in published scores. Isolation is the task of the sandbox.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +27,19 @@ def code_eval(
     num_workers: int = 4,
     timeout: float = 3.0,
 ) -> tuple[dict[str, float], dict[int, list[tuple[int, dict[str, Any]]]]]:
-    """pass@k over the problems, and what became of each candidate, by problem.
+    """Return pass@k over the problems, and the result of each candidate by problem.
 
-    `num_workers` is taken and not needed: the sandbox knows how many the machine bears.
+    `num_workers` is ignored: the program runner decides how many programs run concurrently.
 
     Raises:
-        AssayError: Nobody allowed the execution of code written by a model, or there is no sandbox for it.
+        AssayError: The run does not allow model-written code, or no sandbox works.
     """
     programs = [
         (problem, number, f"{candidate}\n{tests}")
         for problem, (candidates, tests) in enumerate(zip(predictions, references, strict=True))
         for number, candidate in enumerate(candidates)
     ]
-    texts = list(dict.fromkeys(text for _, _, text in programs))  # the same program is run once
+    texts = list(dict.fromkeys(text for _, _, text in programs))  # run equal programs once
     endings = dict(zip(texts, run_candidates(texts, timeout_s=timeout), strict=True))
     results: dict[int, list[tuple[int, dict[str, Any]]]] = {}
     for problem, number, text in programs:
@@ -53,7 +58,7 @@ def code_eval(
 
 
 def pass_at_k(total: int, right: int, k: int) -> float:
-    """How likely one of `k` candidates drawn from `total` is among the `right` ones.
+    """Return the probability that one of `k` candidates drawn from `total` is among the `right` ones.
 
     >>> round(pass_at_k(10, 3, 1), 6), pass_at_k(4, 2, 3)
     (0.3, 1.0)
@@ -92,32 +97,34 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 write(out, (word + " " + ending).encode("utf-8", "replace"))
 leave(0)
 """
-"""The time of a candidate starts when it starts, not with its interpreter: a busy machine must not cost it its score."""
+"""The time limit starts with the candidate and not with the interpreter, so that a busy machine does not affect scores."""
 
-_START_S = 5.0
-"""What an interpreter may take to start; past this and the candidate's time, the sandbox ends both."""
+_STARTUP_S = 5.0
+"""Time for the interpreter to start. The sandbox kills the program after this and the candidate's time limit."""
 
 
 def run_candidates(
     candidates: Sequence[str], *, timeout_s: float = 3.0, memory_bytes: int = 4 << 30
 ) -> list[str]:
-    """`passed`, `timed out`, or `failed: …` with what it raised, for each candidate.
+    """Run candidates and return `passed`, `timed out` or `failed: …` with the exception for each.
 
     Raises:
-        AssayError: They could not be run, which says nothing about them.
+        AssayError: The programs could not be executed.
     """
-    bounds = ResourceLimits(time_s=timeout_s + _START_S, memory_bytes=memory_bytes, file_bytes=16 << 20)
-    words = [secrets.token_hex(16) for _ in candidates]  # so that printing "passed" is not passing
+    bounds = ResourceLimits(time_s=timeout_s + _STARTUP_S, memory_bytes=memory_bytes, file_bytes=16 << 20)
+    words = [
+        secrets.token_hex(16) for _ in candidates
+    ]  # a secret word, so that a candidate cannot pass by printing "passed"
     programs = [
         Program(source=_RUNNER, stdin=f"{word} {timeout_s}\n{text}".encode("utf-8", "replace"), limits=bounds)
         for word, text in zip(words, candidates, strict=True)
     ]
-    return [_ending(word, done) for word, done in zip(words, execute_programs(programs), strict=True)]
+    return [_parse_result(word, done) for word, done in zip(words, execute_programs(programs), strict=True)]
 
 
-def _ending(word: str, done: Execution) -> str:
-    said, _, ending = done.stdout.partition(" ")
-    if said == word:
+def _parse_result(word: str, done: Execution) -> str:
+    first, _, ending = done.stdout.partition(" ")
+    if first == word:
         return ending
     timed_out = done.exit_reason == "time" or done.signal == signal.SIGALRM
     return "timed out" if timed_out else "failed: no result"

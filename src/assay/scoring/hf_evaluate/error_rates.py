@@ -1,4 +1,4 @@
-"""Error rates of transcripts: how many words or characters must change, per word or character expected."""
+"""Word and character error rates of transcripts, as `evaluate` computes them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ __all__ = ["cer", "wer"]
 
 
 def wer(*, predictions: Sequence[str], references: Sequence[str], concatenate_texts: bool = False) -> float:
-    """Word error rate over all pairs; can pass 1 when too much was said.
+    """Return the word error rate over all pairs. It can exceed 1.
 
     >>> wer(predictions=["the cat sat"], references=["the cat sat down"])
     0.25
     """
-    return _rate(predictions, references, _words, concatenate=concatenate_texts)
+    return _error_rate(predictions, references, _split_words, concatenate=concatenate_texts)
 
 
 def cer(*, predictions: Sequence[str], references: Sequence[str], concatenate_texts: bool = False) -> float:
-    """Character error rate over all pairs.
+    """Return the character error rate over all pairs.
 
     >>> cer(predictions=["cot"], references=["cat"])
     0.3333333333333333
     """
-    return _rate(predictions, references, lambda text: list(text.strip()), concatenate=concatenate_texts)
+    return _error_rate(
+        predictions, references, lambda text: list(text.strip()), concatenate=concatenate_texts
+    )
 
 
-def _rate(
+def _error_rate(
     predictions: Sequence[str],
     references: Sequence[str],
     units: Callable[[str], list[str]],
@@ -42,9 +44,9 @@ def _rate(
     wrong = sum(edit_distance(one, other) for one, other in zip(expected, given, strict=True))
     total = sum(len(one) for one in expected)
     if total == 0:
-        raise ValueError("the references are empty, so there is no error rate")
+        raise ValueError("cannot compute an error rate: the references are empty")
     return wrong / total
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return [word for word in re.sub(r"\s\s+", " ", text).strip().split(" ") if word]

@@ -20,10 +20,9 @@ def rouge(
     use_stemmer: bool = False,
     tokenizer: Callable[[str], list[str]] | None = None,
 ) -> dict[str, Any]:
-    """F-measures: the middle of a bootstrap over all pairs, or one per pair.
+    """Return F-measures: the median of a bootstrap over all pairs, or one per pair.
 
-    The bootstrap draws from NumPy's global generator, which `Measure` sets as `evaluate` does. A single pair has
-    nothing to draw.
+    The bootstrap uses NumPy's global generator, which `LoadedMetric` seeds as `evaluate` does.
     """
     from rouge_score import rouge_scorer, scoring
 

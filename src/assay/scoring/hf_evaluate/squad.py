@@ -1,4 +1,4 @@
-"""Short answers compared as the official SQuAD scripts compare them: articles, case and punctuation do not count."""
+"""SQuAD metrics as in the official scripts. Articles, case and punctuation do not count."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Small letters, no punctuation, no articles, single spaces.
+    """Convert to lower case and remove punctuation, articles and extra spaces.
 
     >>> normalize_answer("The  quick, brown fox!")
     'quick brown fox'
@@ -24,23 +24,23 @@ def normalize_answer(text: str) -> str:
 
 
 def tokenize_answer(text: str) -> list[str]:
-    """The words that count."""
+    """Split a normalised answer into words."""
     return normalize_answer(text).split() if text else []
 
 
 def match_exactly(expected: str, answer: str) -> int:
-    """1 when both are the same after normalising, else 0.
+    """Return 1 if both are equal after normalisation, otherwise 0.
 
-    >>> exact("the Eiffel Tower", "Eiffel tower.")
+    >>> match_exactly("the Eiffel Tower", "Eiffel tower.")
     1
     """
     return int(normalize_answer(expected) == normalize_answer(answer))
 
 
 def compute_f1(expected: str, answer: str) -> float:
-    """F1 over shared words; where one side has none, 1 if the other has none either.
+    """Return F1 over shared words. If one side is empty, return 1 if both are.
 
-    >>> overlap("big red dog", "red dog")
+    >>> compute_f1("big red dog", "red dog")
     0.8
     """
     wanted, given = tokenize_answer(expected), tokenize_answer(answer)
@@ -56,19 +56,19 @@ def compute_f1(expected: str, answer: str) -> float:
 def squad(
     *, predictions: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
-    """Exact match and F1 in percent, the best over the answers of each question."""
+    """Return exact match and F1 in percent, the best over the answers of each question."""
     given = {one["id"]: one["prediction_text"] for one in predictions}
-    exacts, overlaps = 0.0, 0.0
+    exacts, f1_scores = 0.0, 0.0
     for reference in references:
         texts, answer = reference["answers"]["text"], given[reference["id"]]
         exacts += max(match_exactly(text, answer) for text in texts)
-        overlaps += max(_overlap_v1(text, answer) for text in texts)
+        f1_scores += max(_compute_f1_v1(text, answer) for text in texts)
     count = len(references)
-    return {"exact_match": 100.0 * exacts / count, "f1": 100.0 * overlaps / count}
+    return {"exact_match": 100.0 * exacts / count, "f1": 100.0 * f1_scores / count}
 
 
-def _overlap_v1(expected: str, answer: str) -> float:
-    """The first version has no rule for empty answers: no shared word is 0."""
+def _compute_f1_v1(expected: str, answer: str) -> float:
+    """Return F1 as SQuAD 1 defines it: 0 without shared words, also for empty answers."""
     return compute_f1(expected, answer) if tokenize_answer(expected) and tokenize_answer(answer) else 0.0
 
 
@@ -78,33 +78,38 @@ def squad_v2(
     references: Sequence[Mapping[str, Any]],
     no_answer_threshold: float = 1.0,
 ) -> dict[str, Any]:
-    """Exact match and F1 in percent, with unanswerable questions, and the best a threshold could make of them."""
+    """Return exact match and F1 in percent, with unanswerable questions and the best no-answer threshold."""
     import numpy
 
     texts = {one["id"]: one["prediction_text"] for one in predictions}
-    doubts = {one["id"]: float(numpy.float32(one["no_answer_probability"])) for one in predictions}
+    no_answer_probabilities = {
+        one["id"]: float(numpy.float32(one["no_answer_probability"])) for one in predictions
+    }
     answerable = {one["id"]: bool(one["answers"]["text"]) for one in references}
-    exacts, overlaps = _best(references, texts, match_exactly), _best(references, texts, compute_f1)
+    exacts, f1_scores = (
+        _best_scores(references, texts, match_exactly),
+        _best_scores(references, texts, compute_f1),
+    )
 
     def with_threshold(scores: Mapping[str, float]) -> dict[str, float]:
         return {
-            key: float(not answerable[key]) if doubts[key] > no_answer_threshold else score
+            key: float(not answerable[key]) if no_answer_probabilities[key] > no_answer_threshold else score
             for key, score in scores.items()
         }
 
-    kept = (with_threshold(exacts), with_threshold(overlaps))
-    found: dict[str, Any] = _percent(kept, answerable)
+    kept = (with_threshold(exacts), with_threshold(f1_scores))
+    found: dict[str, Any] = _to_percent(kept, answerable)
     for prefix, wanted in (("HasAns", True), ("NoAns", False)):
         keys = [key for key, has in answerable.items() if has is wanted]
         if keys:
-            found |= {f"{prefix}_{name}": value for name, value in _percent(kept, keys).items()}
-    for name, scores in (("exact", exacts), ("f1", overlaps)):
-        best, threshold = _best_threshold(scores, texts, doubts, answerable)
+            found |= {f"{prefix}_{name}": value for name, value in _to_percent(kept, keys).items()}
+    for name, scores in (("exact", exacts), ("f1", f1_scores)):
+        best, threshold = _best_threshold(scores, texts, no_answer_probabilities, answerable)
         found |= {f"best_{name}": best, f"best_{name}_thresh": threshold}
     return found
 
 
-def _best(
+def _best_scores(
     references: Iterable[Mapping[str, Any]], texts: Mapping[str, str], compare: Callable[[str, str], float]
 ) -> dict[str, float]:
     scores = {}
@@ -115,22 +120,24 @@ def _best(
     return scores
 
 
-def _percent(scores: tuple[Mapping[str, float], Mapping[str, float]], keys: Iterable[str]) -> dict[str, Any]:
+def _to_percent(
+    scores: tuple[Mapping[str, float], Mapping[str, float]], keys: Iterable[str]
+) -> dict[str, Any]:
     chosen = list(keys)
-    exacts, overlaps = (100.0 * sum(one[key] for key in chosen) / len(chosen) for one in scores)
-    return {"exact": exacts, "f1": overlaps, "total": len(chosen)}
+    exacts, f1_scores = (100.0 * sum(one[key] for key in chosen) / len(chosen) for one in scores)
+    return {"exact": exacts, "f1": f1_scores, "total": len(chosen)}
 
 
 def _best_threshold(
     scores: Mapping[str, float],
     texts: Mapping[str, str],
-    doubts: Mapping[str, float],
+    no_answer_probabilities: Mapping[str, float],
     answerable: Mapping[str, bool],
 ) -> tuple[float, float]:
-    """The score if every question more doubtful than some threshold were left unanswered, at its best."""
+    """Return the best score over all no-answer thresholds, and its threshold."""
     current = best = float(sum(not has for has in answerable.values()))
     threshold = 0.0
-    for key in sorted(doubts, key=lambda one: doubts[one]):
+    for key in sorted(no_answer_probabilities, key=lambda one: no_answer_probabilities[one]):
         if key not in scores:
             continue
         if answerable[key]:
@@ -138,5 +145,5 @@ def _best_threshold(
         elif texts[key]:
             current -= 1
         if current > best:
-            best, threshold = current, doubts[key]
+            best, threshold = current, no_answer_probabilities[key]
     return 100.0 * best / len(scores), threshold

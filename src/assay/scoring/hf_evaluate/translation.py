@@ -19,12 +19,12 @@ def sacrebleu(
     tokenize: str | None = None,
     use_effective_order: bool = False,
 ) -> dict[str, Any]:
-    """BLEU in percent, as WMT counts it."""
+    """Return BLEU in percent, as in WMT."""
     from sacrebleu import corpus_bleu
 
     found = corpus_bleu(
         list(predictions),
-        _streams(references),
+        _transpose_references(references),
         smooth_method=smooth_method,
         smooth_value=smooth_value,
         force=force,
@@ -44,11 +44,11 @@ def sacrebleu(
 
 
 def chrf(*, predictions: Sequence[str], references: Sequence[Any], **settings: Any) -> dict[str, Any]:
-    """F-score over character (and word) n-grams, in percent."""
+    """Return the F-score over character (and word) n-grams, in percent."""
     from sacrebleu import CHRF
 
     scorer = CHRF(**settings)
-    found = scorer.corpus_score(list(predictions), _streams(references))
+    found = scorer.corpus_score(list(predictions), _transpose_references(references))
     return {
         "score": found.score,
         "char_order": scorer.char_order,
@@ -66,7 +66,7 @@ def ter(
     support_zh_ja_chars: bool = False,
     case_sensitive: bool = False,
 ) -> dict[str, Any]:
-    """Edits needed per reference word, shifts included, in percent."""
+    """Return the edits per reference word, including shifts, in percent."""
     from sacrebleu import TER
 
     scorer = TER(
@@ -75,12 +75,12 @@ def ter(
         asian_support=support_zh_ja_chars,
         case_sensitive=case_sensitive,
     )
-    found = scorer.corpus_score(list(predictions), _streams(references))
+    found = scorer.corpus_score(list(predictions), _transpose_references(references))
     return {"score": found.score, "num_edits": found.num_edits, "ref_length": found.ref_length}
 
 
-def _streams(references: Sequence[Any]) -> list[list[str]]:
-    """One list per place in the lists of references, as sacreBLEU wants them."""
+def _transpose_references(references: Sequence[Any]) -> list[list[str]]:
+    """Transpose the lists of references to the format of sacreBLEU."""
     several = [[one] if isinstance(one, str) else list(one) for one in references]
     if len({len(one) for one in several}) > 1:
         raise ValueError("every prediction needs the same number of references")

@@ -1,9 +1,9 @@
-"""`judge`, by models: a case goes to one judge or several, their replies become one verdict, or none with the reason.
+"""Judge panels: ask one or more LLM judges about an answer and combine their verdicts.
 
-    case -> hear: ask -> what was heard -> decide: read the replies -> decision
+    judge input -> collect_replies: ask the judges -> replies -> decide: parse and combine -> decision
 
-Everything asked goes through `Services`. A reply that is no ruling is counted and named, never a 0; a judge that does
-not answer leaves the document to be judged again. Deciding asks nobody, so that it can be done in another process.
+All requests go through `Services`. An invalid reply is reported with the reason and never counts as 0. If a judge does
+not answer, the document is judged again later. `decide` sends no requests, so it can run in another process.
 """
 
 from __future__ import annotations
@@ -23,122 +23,126 @@ from assay.core.verdicts import Score, Unscored, Verdict
 from assay.scoring.judges.records import InvalidReply, JudgeInput, JudgeVerdict
 from assay.scoring.judges.spec import JudgeSpec
 
-__all__ = ["JudgePanel", "MemberReplies", "PanelDecision", "PanelMember", "judge_prompt"]
+__all__ = ["JudgePanel", "MemberReplies", "PanelDecision", "PanelMember", "build_judge_prompt"]
 
 
 class PanelMember(NamedTuple):
-    """A place on a jury: the judge's name with `Services`, and whether it takes chat messages."""
+    """A judge of a panel: its name in `Services`, and whether it accepts chat messages."""
 
     name: str
     chat: bool
 
 
 class MemberReplies(NamedTuple):
-    """What one judge said about one case."""
+    """The replies of one judge about one answer."""
 
     judge: str
     replies: tuple[str, ...] = ()
-    """One for each prompt."""
+    """One reply per prompt."""
 
     failure: str = ""
-    """Why it did not answer, where it did not."""
+    """The reason if the judge did not answer."""
 
     truncated: bool = False
-    """Whether a reply came to its length limit."""
+    """Whether a reply reached its length limit."""
 
 
 class PanelDecision(NamedTuple):
-    """What became of one case."""
+    """The result of one panel for one answer."""
 
     verdicts: tuple[Verdict, ...]
     failed: str = ""
-    """Why no judge answered, where none did: to be asked again. Empty otherwise."""
+    """The reason if no judge answered and the document must be judged again. Otherwise empty."""
 
 
-class _Failed(NamedTuple):
+class _NoReply(NamedTuple):
     why: str
 
 
-_Opinion = JudgeVerdict | InvalidReply | _Failed
+_Outcome = JudgeVerdict | InvalidReply | _NoReply
 
 
 @dataclass(frozen=True, slots=True)
 class JudgePanel:
-    """Those who judge one metric of one task."""
+    """The judges of one metric of one task."""
 
     spec: JudgeSpec
     members: tuple[PanelMember, ...] = ()
 
-    def with_members(self, seats: Sequence[PanelMember]) -> JudgePanel:
-        """The same jury with these judges."""
-        return replace(self, members=tuple(seats))
+    def with_members(self, members: Sequence[PanelMember]) -> JudgePanel:
+        """Return the panel with these judges."""
+        return replace(self, members=tuple(members))
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Every name it reports under: the metric, its parts, and how far the judges agree where there are several."""
+        """The metrics it reports: the metric, its parts, and the agreement if there are several verdicts."""
         metric = self.spec.metric
         names = [metric, *(f"{metric}_{part}" for part in self.spec.judge.parts)]
         if len(self.members) * self.spec.repeats > 1:
             names.append(f"{metric}_agreement")
         return tuple(names)
 
-    def requests(
-        self, case: JudgeInput, task: str, document: int
+    def build_requests(
+        self, judge_input: JudgeInput, task: str, document: int
     ) -> list[tuple[PanelMember, list[list[Generate]]]]:
-        """What each judge is asked: for each repeat, one request for each prompt."""
+        """Build the requests for each judge: for each repeat, one request per prompt."""
         settings = Settings(self.spec.settings)
-        texts = list(self.spec.judge.prompts(case))
-        asked = []
-        for seat in self.members:
-            prompts = [judge_prompt(text, case, self.spec.system, chat=seat.chat) for text in texts]
+        texts = list(self.spec.judge.build_prompts(judge_input))
+        requests = []
+        for member in self.members:
+            prompts = [
+                build_judge_prompt(text, judge_input, self.spec.system, chat=member.chat) for text in texts
+            ]
             rounds = [
                 [
                     Generate(
                         task=task,
                         document=document,
-                        index=at,
+                        index=index,
                         repeat=repeat,
                         prompt=prompt,
                         settings=settings,
                     )
-                    for at, prompt in enumerate(prompts)
+                    for index, prompt in enumerate(prompts)
                 ]
                 for repeat in range(self.spec.repeats)
             ]
-            asked.append((seat, rounds))
-        return asked
+            requests.append((member, rounds))
+        return requests
 
     async def collect_replies(
-        self, case: JudgeInput, services: Services, *, task: str, document: int
+        self, judge_input: JudgeInput, services: Services, *, task: str, document: int
     ) -> list[MemberReplies]:
-        """Ask every judge at once."""
-        hearings = [
-            _hear(seat, requests, services)
-            for seat, rounds in self.requests(case, task, document)
+        """Ask all judges concurrently."""
+        tasks = [
+            _ask_member(member, requests, services)
+            for member, rounds in self.build_requests(judge_input, task, document)
             for requests in rounds
         ]
-        return await asyncio.gather(*hearings)
+        return await asyncio.gather(*tasks)
 
-    def decide(self, heard: Sequence[MemberReplies], *, document: int, pipeline: str) -> PanelDecision:
-        """Make one verdict of what the judges said."""
-        opinions = [(one.judge, self._opinion(one)) for one in heard]
-        rulings = [opinion for _, opinion in opinions if isinstance(opinion, JudgeVerdict)]
-        quorum = self.spec.quorum or len(opinions)
-        if len(rulings) < min(quorum, len(opinions)):
-            failed = [f"{name}: {one.why}" for name, one in opinions if isinstance(one, _Failed)]
-            invalid = [f"{name}: {one.why}" for name, one in opinions if isinstance(one, InvalidReply)]
+    def decide(self, replies: Sequence[MemberReplies], *, document: int, pipeline: str) -> PanelDecision:
+        """Combine the replies of all judges to one decision."""
+        outcomes = [(one.judge, self._parse_outcome(one)) for one in replies]
+        verdicts = [outcome for _, outcome in outcomes if isinstance(outcome, JudgeVerdict)]
+        quorum = self.spec.quorum or len(outcomes)
+        if len(verdicts) < min(quorum, len(outcomes)):
+            failed = [f"{name}: {one.why}" for name, one in outcomes if isinstance(one, _NoReply)]
+            invalid = [f"{name}: {one.why}" for name, one in outcomes if isinstance(one, InvalidReply)]
             if failed:
                 return self.leave_unscored(f"judge failed: {failed[0]}", document, pipeline, failed=True)
-            return self.leave_unscored(f"invalid verdict of the judge {invalid[0]}", document, pipeline)
-        ruling = self._combined(rulings)
-        if ruling is None:
-            split = ", ".join(f"{count} {label}" for label, count in _labels(rulings).most_common())
+            return self.leave_unscored(f"invalid verdict of judge {invalid[0]}", document, pipeline)
+        verdict = self._combine(verdicts)
+        if verdict is None:
+            split = ", ".join(f"{count} {label}" for label, count in _count_labels(verdicts).most_common())
             return self.leave_unscored(f"the judges are split: {split}", document, pipeline)
-        why = "; ".join(f"{name}: {one.label}" for name, one in opinions if isinstance(one, JudgeVerdict))
+        why = "; ".join(f"{name}: {one.label}" for name, one in outcomes if isinstance(one, JudgeVerdict))
         metric = self.spec.metric
-        numbers = {metric: ruling.value} | {f"{metric}_{part}": value for part, value in ruling.parts.items()}
-        if f"{metric}_agreement" in self.metrics and len(rulings) > 1:
-            numbers[f"{metric}_agreement"] = _agreement(rulings)
+        numbers = {metric: verdict.value} | {
+            f"{metric}_{part}": value for part, value in verdict.parts.items()
+        }
+        if f"{metric}_agreement" in self.metrics and len(verdicts) > 1:
+            numbers[f"{metric}_agreement"] = _measure_agreement(verdicts)
         return PanelDecision(
             tuple(
                 Score(document=document, metric=name, pipeline=pipeline, value=value, why=why)
@@ -146,70 +150,70 @@ class JudgePanel:
             )
         )
 
-    def _opinion(self, heard: MemberReplies) -> _Opinion:
-        if heard.failure:
-            return _Failed(heard.failure)
-        opinion = self.spec.judge.rule(heard.replies)
-        if isinstance(opinion, InvalidReply) and heard.truncated:
-            return InvalidReply(why=f"{opinion.why}; the reply was cut at its length limit")
-        return opinion
+    def _parse_outcome(self, replies: MemberReplies) -> _Outcome:
+        if replies.failure:
+            return _NoReply(replies.failure)
+        outcome = self.spec.judge.parse_replies(replies.replies)
+        if isinstance(outcome, InvalidReply) and replies.truncated:
+            return InvalidReply(why=f"{outcome.why}; the reply reached its length limit")
+        return outcome
 
-    def _combined(self, rulings: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
-        """One ruling of several; None when they are split and that is no ruling."""
-        if len(rulings) == 1:
-            return rulings[0]
+    def _combine(self, verdicts: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
+        """Combine several verdicts. Return None if the judges are split evenly and the kind defines no tie."""
+        if len(verdicts) == 1:
+            return verdicts[0]
         parts = {
-            part: sum(ruling.parts[part] for ruling in rulings) / len(rulings)
-            for part in rulings[0].parts
+            part: sum(verdict.parts[part] for verdict in verdicts) / len(verdicts)
+            for part in verdicts[0].parts
         }  # fmt: skip
         if self.spec.combine == "mean":
-            mean = sum(ruling.value for ruling in rulings) / len(rulings)
+            mean = sum(verdict.value for verdict in verdicts) / len(verdicts)
             return JudgeVerdict(label="mean", value=mean, parts=parts)
-        (label, most), *others = _labels(rulings).most_common()
-        if others and others[0][1] == most:
-            undecided = self.spec.judge.undecided(rulings)
-            return None if undecided is None else replace(undecided, parts=parts)
-        chosen = [ruling for ruling in rulings if ruling.label == label]
+        (label, count), *others = _count_labels(verdicts).most_common()
+        if others and others[0][1] == count:
+            tie = self.spec.judge.resolve_tie(verdicts)
+            return None if tie is None else replace(tie, parts=parts)
+        chosen = [verdict for verdict in verdicts if verdict.label == label]
         return replace(chosen[0], parts=parts)
 
     def leave_unscored(
         self, why: str, document: int, pipeline: str, *, failed: bool = False
     ) -> PanelDecision:
-        """No number, and why not."""
+        """Return a decision without a number, with the reason."""
         verdicts = tuple(
             Unscored(document=document, metric=name, pipeline=pipeline, why=why) for name in self.metrics
         )
         return PanelDecision(verdicts, why if failed else "")
 
 
-def judge_prompt(text: str, case: JudgeInput, system: str, *, chat: bool) -> Prompt:
-    """The prompt of a judge: what the model saw first, then the text; a system message where it can be one."""
+def build_judge_prompt(text: str, judge_input: JudgeInput, system: str, *, chat: bool) -> Prompt:
+    """Build the prompt of a judge: the media, then the text, with a system message if the judge accepts chats."""
     if not chat:
         text = f"{system}\n\n{text}" if system else text
-        return Prompt((Message("user", (*case.media, Text(text))),))
+        return Prompt((Message("user", (*judge_input.media, Text(text))),))
     first = (Message("system", (Text(system),)),) if system else ()
-    return Prompt((*first, Message("user", (*case.media, Text(text)))), chat=True)
+    return Prompt((*first, Message("user", (*judge_input.media, Text(text)))), chat=True)
 
 
-async def _hear(seat: PanelMember, requests: Sequence[Generate], services: Services) -> MemberReplies:
-    outcomes = await asyncio.gather(*(services.ask(seat.name, request) for request in requests))
+async def _ask_member(member: PanelMember, requests: Sequence[Generate], services: Services) -> MemberReplies:
+    outcomes = await asyncio.gather(*(services.ask(member.name, request) for request in requests))
     replies = []
     for outcome in outcomes:
         if isinstance(outcome, Failure):
-            return MemberReplies(seat.name, failure=f"{outcome.kind}: {outcome.message}")
+            return MemberReplies(member.name, failure=f"{outcome.kind}: {outcome.message}")
         replies.append(str(outcome.value))
-    return MemberReplies(seat.name, tuple(replies), truncated=_cut(outcomes))
+    return MemberReplies(member.name, tuple(replies), truncated=_is_truncated(outcomes))
 
 
-def _cut(outcomes: Sequence[Response | Failure]) -> bool:
+def _is_truncated(outcomes: Sequence[Response | Failure]) -> bool:
     return any(isinstance(outcome, Response) and outcome.finish == "length" for outcome in outcomes)
 
 
-def _labels(rulings: Sequence[JudgeVerdict]) -> Counter[str]:
-    return Counter(ruling.label for ruling in rulings)
+def _count_labels(verdicts: Sequence[JudgeVerdict]) -> Counter[str]:
+    return Counter(verdict.label for verdict in verdicts)
 
 
-def _agreement(rulings: Sequence[JudgeVerdict]) -> float:
-    """The share of pairs of judges that say the same."""
-    pairs = list(combinations([ruling.label for ruling in rulings], 2))
+def _measure_agreement(verdicts: Sequence[JudgeVerdict]) -> float:
+    """Return the share of pairs of verdicts with equal labels."""
+    pairs = list(combinations([verdict.label for verdict in verdicts], 2))
     return sum(one == other for one, other in pairs) / len(pairs)

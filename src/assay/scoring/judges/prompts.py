@@ -1,4 +1,4 @@
-"""What judges are asked: templates, ours or a task's own, and the final form that every prompt ends with."""
+"""Prompt templates of judges. Every prompt ends with the required form of the reply."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 class JudgeTemplate:
-    """A judge's prompt. Texts of documents and models flow through it, so it is rendered in a sandbox.
+    """The prompt template of a judge. Rendered in Jinja's sandbox, because documents and models provide the values.
 
     >>> Template("Is {{response}} right?", {"response", "form"}).render({"response": "7", "form": "Say YES or NO."})
     'Is 7 right?\\n\\nSay YES or NO.'
@@ -33,18 +33,18 @@ class JudgeTemplate:
             named = meta.find_undeclared_variables(_environment().parse(source))
             self._template = _environment().from_string(source)
         except (jinja2.TemplateError, SyntaxError, RecursionError, ValueError) as error:
-            raise TaskError(f"not a valid template: {error}", where=where) from None
+            raise TaskError(f"invalid template: {error}", where=where) from None
         unknown = sorted(named - {*variables, "doc", "form"})
         if unknown:
             raise TaskError(
-                f"a judge's prompt has no `{unknown[0]}`",
+                f"unknown variable in the judge prompt: `{unknown[0]}`",
                 where=where,
-                hint=f"it has {', '.join(sorted({*variables, 'doc', 'form'}))}; a column is `doc.{unknown[0]}`",
+                hint=f"variables: {', '.join(sorted({*variables, 'doc', 'form'}))}; use `doc.{unknown[0]}` for a column",
             )
-        self._asks_form = "form" in named
+        self._includes_form = "form" in named
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """The text; the form of the reply is added where the template does not place it itself."""
+        """Render the template. Append the form of the reply if the template does not include it."""
         try:
             text = self._template.render(values)
         except (
@@ -55,12 +55,12 @@ class JudgeTemplate:
             LookupError,
             AttributeError,
         ) as error:
-            raise TaskError(f"the judge's prompt fails: {error}", where=self._where) from None
-        return text if self._asks_form else f"{text.rstrip()}\n\n{values['form']}"
+            raise TaskError(f"the judge prompt fails: {error}", where=self._where) from None
+        return text if self._includes_form else f"{text.rstrip()}\n\n{values['form']}"
 
 
 class FieldText:
-    """A text of a document: the column of that name, else a template over the columns, as `doc_to_text` is.
+    """A text of a document: a column, or a template with the columns as variables, like `doc_to_text`.
 
     >>> FieldText("{{a}} or {{b}}")({"a": 1, "b": 2}), FieldText("names")({"names": ["Ada", "Bo"]})
     ('1 or 2', 'Ada or Bo')
@@ -71,7 +71,7 @@ class FieldText:
         try:
             self._template = _environment().from_string(source)
         except (jinja2.TemplateError, SyntaxError, RecursionError, ValueError) as error:
-            raise TaskError(f"not a valid template: {error}", where=where) from None
+            raise TaskError(f"invalid template: {error}", where=where) from None
 
     def __call__(self, fields: Mapping[str, Any]) -> str:
         if self._source in fields:
@@ -100,7 +100,7 @@ class FieldText:
 
 
 def to_text(value: Any) -> str:
-    """A value as a judge reads it; of several, any will do.
+    """Convert a value to text for a judge. Several values are alternatives.
 
     >>> as_text(["Bern", "Berne"]), as_text(7)
     ('Bern or Berne', '7')

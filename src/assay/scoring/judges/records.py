@@ -1,4 +1,4 @@
-"""What a judge is given, and what it may say."""
+"""The records of LLM judges: the input of a judge, its verdict, and the `Judge` protocol."""
 
 from __future__ import annotations
 
@@ -13,61 +13,61 @@ __all__ = ["InvalidReply", "Judge", "JudgeInput", "JudgeVerdict"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeInput:
-    """One answer to be judged."""
+    """One answer to judge."""
 
     question: str
     response: str
     """The model's answer, after the filters."""
 
     reference: str = ""
-    """What the task holds to be right, or, for a comparison, what the answer is compared with."""
+    """The reference answer, or, for a comparison, the other answer."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """The document, for templates that name its columns (`doc.column`)."""
+    """The document, for templates that use its columns (`doc.column`)."""
 
     media: tuple[Media, ...] = ()
-    """What the model saw beside the text, where the judge is to see it too."""
+    """The media of the prompt, if the judge gets them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeVerdict:
-    """What one judge holds of one case."""
+    """The verdict of one judge on one answer."""
 
     label: str
-    """The ruling in a word: `correct`, `B`, `7`. Judges agree when their labels do."""
+    """The verdict in one word: `correct`, `B`, `7`. Judges agree if their labels are equal."""
 
     value: float
     parts: Mapping[str, float] = field(default_factory=dict)
-    """Further numbers by name: the criteria of a rubric, whether both orders agreed."""
+    """Further numbers by name: the criteria of a rubric, or whether both orders agree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidReply:
-    """A reply that is no ruling, and why. It never becomes a number."""
+    """A reply without a valid verdict, and the reason. It never becomes a number."""
 
     why: str
 
 
 class Judge(Protocol):
-    """A kind of judge, made of the keys its `judge:` entry gives it."""
+    """A kind of judge, created with the keys of the `judge:` entry."""
 
     parts: tuple[str, ...]
-    """Names of the further numbers its rulings have."""
+    """The names of the further numbers of its verdicts."""
 
     variables: ClassVar[frozenset[str]]
-    """What its prompt template may name beside `doc`."""
+    """The variables of its prompt template, in addition to `doc`."""
 
-    combines: ClassVar[str]
-    """What several judges make of it unless told otherwise: `mean` or `majority`."""
+    default_combine: ClassVar[str]
+    """How verdicts of several judges are combined by default: `mean` or `majority`."""
 
-    def prompts(self, case: JudgeInput) -> Sequence[str]:
-        """What is asked about a case: one text, or one for each order of two answers."""
+    def build_prompts(self, judge_input: JudgeInput) -> Sequence[str]:
+        """Build the prompts for an answer: one, or one for each order of two answers."""
         ...
 
-    def rule(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
-        """What the replies amount to, one for each prompt."""
+    def parse_replies(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
+        """Parse the replies, one for each prompt."""
         ...
 
-    def undecided(self, rulings: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
-        """The ruling of judges that are split evenly; None when that is no ruling."""
+    def resolve_tie(self, verdicts: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
+        """Return the verdict of an evenly split panel, or None if there is none."""
         ...

@@ -1,7 +1,7 @@
-"""Reading a judge's reply. Only the form that was asked for counts; a number somewhere in a text does not.
+"""Parse the replies of judges. Only the required form counts, not a number anywhere in the text.
 
-Accepted, once reasoning between think tags is left out: a JSON object with the wanted keys (alone, in a code fence, or
-at the end), lines of the form `VERDICT: …` that do not contradict each other, or a reply that is nothing but the value.
+Accepted, after reasoning between think tags is removed: a JSON object with the required keys (alone, in a code fence, or
+at the end), lines of the form `VERDICT: …` that do not contradict each other, or a reply that is only the value.
 """
 
 from __future__ import annotations
@@ -13,75 +13,77 @@ from typing import Any
 
 __all__ = ["UnreadableReply", "read_number", "read_numbers", "read_word"]
 
-_THOUGHT = re.compile(r"<(think|thinking|analysis)>.*?</\1>", re.DOTALL)
-_THOUGHT_END = re.compile(r"\A.*</(?:think|thinking|analysis)>", re.DOTALL)
+_REASONING = re.compile(r"<(think|thinking|analysis)>.*?</\1>", re.DOTALL)
+_REASONING_END = re.compile(r"\A.*</(?:think|thinking|analysis)>", re.DOTALL)
 _FENCE = re.compile(r"```(?:json)?\s*\n?(.*?)```", re.DOTALL)
-_DRESS = "*_`#>-. \t\"'"
-"""What people and models put around a word without meaning anything by it."""
+_DECORATION = "*_`#>-. \t\"'"
+"""Decoration around a word, without meaning."""
 
 
 class UnreadableReply(ValueError):
-    """The reply is not in the form that was asked for."""
+    """The reply does not have the required form."""
 
 
 def read_word(reply: str, key: str, words: Mapping[str, str]) -> str:
-    """The one word of `words` (lower case -> its meaning) that the reply gives for `key`.
+    """Return the value in `words` (lower-case word -> value) that the reply gives for `key`.
 
     >>> read_word("It matches.\\n**Verdict: CORRECT**", "verdict", {"correct": "correct", "incorrect": "incorrect"})
     'correct'
     """
-    values = _values(reply, key)
-    found = {words.get(_bare(str(value))) for value in values}
+    values = _find_values(reply, key)
+    found = {words.get(_normalise_word(str(value))) for value in values}
     if len(found) == 1 and None not in found:
         return str(found.pop())
     wanted = " or ".join(f"`{word}`" for word in words)
     if not values:
-        raise UnreadableReply(f"no line `{key.upper()}: …` with {wanted}: {_shown(reply)}")
-    said = ", ".join(f"`{value}`" for value in dict.fromkeys(map(str, values)))
-    raise UnreadableReply(f"`{key}` is {said}, not one of {wanted}")
+        raise UnreadableReply(f"no line `{key.upper()}: …` with {wanted}: {_quote_reply(reply)}")
+    found_object = ", ".join(f"`{value}`" for value in dict.fromkeys(map(str, values)))
+    raise UnreadableReply(f"`{key}` is {found_object}, not one of {wanted}")
 
 
 def read_number(reply: str, key: str, low: float, high: float) -> float:
-    """The number in the range that the reply gives for `key`.
+    """Return the number between `low` and `high` that the reply gives for `key`.
 
     >>> read_number('{"score": 7, "why": "9 of 10 facts are there"}', "score", 1, 10)
     7.0
     """
-    values = _values(reply, key)
+    values = _find_values(reply, key)
     if not values:
-        raise UnreadableReply(f"no line `{key.upper()}: …` with a number: {_shown(reply)}")
-    found = {_number(value, key, low, high) for value in values}
+        raise UnreadableReply(f"no line `{key.upper()}: …` with a number: {_quote_reply(reply)}")
+    found = {_parse_number(value, key, low, high) for value in values}
     if len(found) > 1:
         raise UnreadableReply(f"`{key}` is given as {' and as '.join(f'{one:g}' for one in sorted(found))}")
     return found.pop()
 
 
 def read_numbers(reply: str, ranges: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """A number for each name, each in its range: from one JSON object, or from one line each."""
-    said = _object(reply, ranges)
-    if said is not None:
-        return {name: _number(said[name], name, low, high) for name, (low, high) in ranges.items()}
+    """Return a number for each name, each in its range, from one JSON object or from one line each."""
+    found_object = _find_object(reply, ranges)
+    if found_object is not None:
+        return {
+            name: _parse_number(found_object[name], name, low, high) for name, (low, high) in ranges.items()
+        }
     return {name: read_number(reply, name, low, high) for name, (low, high) in ranges.items()}
 
 
-def _values(reply: str, key: str) -> list[Any]:
-    said = _object(reply, [key])
-    if said is not None:
-        return [said[key]]
-    text = _spoken(reply)
+def _find_values(reply: str, key: str) -> list[Any]:
+    found_object = _find_object(reply, [key])
+    if found_object is not None:
+        return [found_object[key]]
+    text = _strip_reasoning(reply)
     line = re.compile(
-        rf"^[{re.escape(_DRESS)}\[]*{re.escape(key)}[{re.escape(_DRESS)}]*[:=](.*)$", re.IGNORECASE
+        rf"^[{re.escape(_DECORATION)}\[]*{re.escape(key)}[{re.escape(_DECORATION)}]*[:=](.*)$", re.IGNORECASE
     )
     found = [match[1] for match in map(line.match, text.splitlines()) if match]
     if not found and len(text.split()) == 1:
-        found = [text]  # nothing but the value itself
-    return [_bare(value) for value in found]
+        found = [text]  # only the value
+    return [_normalise_word(value) for value in found]
 
 
-def _number(value: Any, key: str, low: float, high: float) -> float:
+def _parse_number(value: Any, key: str, low: float, high: float) -> float:
     if isinstance(value, bool) or value is None:
         raise UnreadableReply(f"`{key}` is {value!r}, not a number")
-    text = _bare(str(value))
+    text = _normalise_word(str(value))
     match = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?:\s*/\s*(\d+(?:\.\d+)?))?", text)
     if match is None or (match[2] is not None and float(match[2]) != high):
         raise UnreadableReply(f"`{key}` is `{text[:60]}`, not a number from {low:g} to {high:g}")
@@ -91,10 +93,10 @@ def _number(value: Any, key: str, low: float, high: float) -> float:
     return number
 
 
-def _object(reply: str, keys: Iterable[str]) -> Mapping[str, Any] | None:
-    """The last JSON object of the reply that has all of the keys, letter case aside."""
+def _find_object(reply: str, keys: Iterable[str]) -> Mapping[str, Any] | None:
+    """Return the last JSON object of the reply that has all keys, ignoring case."""
     wanted = {key.casefold(): key for key in keys}
-    text = _spoken(reply)
+    text = _strip_reasoning(reply)
     for piece in reversed([*_tail_objects(text), text, *_FENCE.findall(text)]):
         try:
             value = json.loads(piece)
@@ -108,28 +110,28 @@ def _object(reply: str, keys: Iterable[str]) -> Mapping[str, Any] | None:
 
 
 def _tail_objects(text: str) -> Sequence[str]:
-    """What may be an object at the very end of a text: from each `{` on, the outermost last."""
+    """Return candidates for a JSON object at the end of a text, the outermost last."""
     text = text.rstrip()
     if not text.endswith("}"):
         return []
-    starts = [at for at, character in enumerate(text) if character == "{"]
-    return [text[at:] for at in reversed(starts[-40:])]
+    starts = [index for index, character in enumerate(text) if character == "{"]
+    return [text[start:] for start in reversed(starts[-40:])]
 
 
-def _spoken(reply: str) -> str:
-    """The reply without what the model thought before it."""
-    return _THOUGHT_END.sub("", _THOUGHT.sub("", reply)).strip()
+def _strip_reasoning(reply: str) -> str:
+    """Return the reply without reasoning."""
+    return _REASONING_END.sub("", _REASONING.sub("", reply)).strip()
 
 
-def _bare(value: str) -> str:
-    """A word as it is meant: without dress, brackets and case.
+def _normalise_word(value: str) -> str:
+    """Return a word without decoration and brackets, in lower case.
 
-    >>> _bare(" **[Correct]**. ")
+    >>> _normalise_word(" **[Correct]**. ")
     'correct'
     """
-    return value.strip(_DRESS + "[]()").casefold()
+    return value.strip(_DECORATION + "[]()").casefold()
 
 
-def _shown(reply: str) -> str:
-    text = " ".join(_spoken(reply).split())
+def _quote_reply(reply: str) -> str:
+    text = " ".join(_strip_reasoning(reply).split())
     return f"the reply is {text[-120:]!r}" if text else "the reply is empty"

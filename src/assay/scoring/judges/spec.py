@@ -1,4 +1,4 @@
-"""What `judge:` in an entry of `metric_list` says: read once, every mistake with its place."""
+"""Parse `judge:` of an entry of `metric_list`. Errors name the key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from assay.scoring.judges.records import Judge
 __all__ = ["JudgeModel", "JudgeSpec", "parse_judge"]
 
 SETTINGS: Mapping[str, Any] = {"until": [], "temperature": 0.0, "max_gen_toks": 1024}
-"""How a judge generates unless its `settings` say otherwise."""
+"""The default generation settings of a judge."""
 
 _KEYS = frozenset(
     "kind model settings system question reference against media combine quorum repeats".split()
@@ -26,7 +26,7 @@ _KEYS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class JudgeModel:
-    """A model that judges, as it is named: with which arguments."""
+    """The model of a judge and its arguments."""
 
     model: str
     arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -34,51 +34,49 @@ class JudgeModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSpec:
-    """A judged metric, checked."""
+    """A metric that judges score."""
 
     metric: str
     judge: Judge
     models: tuple[JudgeModel, ...] = ()
-    """Who judges; empty: whoever `--judge` names."""
+    """The judges. Empty: the judges of `--judge`."""
 
     settings: Mapping[str, Any] = field(default_factory=lambda: dict(SETTINGS))
     system: str = ""
     question: FieldText | None = None
-    """None: the question the model was asked."""
+    """None: the question of the document."""
 
     reference: FieldText | None = None
-    """None: the task's target."""
+    """None: the target of the document."""
 
     media: bool = False
-    """Whether the judge sees the pictures and sounds the model saw."""
+    """Whether the judge gets the media of the prompt."""
 
     combine: str = "mean"
     quorum: int | None = None
-    """Valid verdicts it takes; None: all that are asked for."""
+    """The number of valid verdicts required. None: all."""
 
     repeats: int = 1
     where: str = ""
 
 
 def parse_judge(entry: MetricSpec, where: str) -> JudgeSpec:
-    """A judged metric from its entry in a task file.
+    """Parse the entry of a judged metric.
 
     Raises:
-        UnknownName: No kind of judge is called that.
-        TaskError: A key nobody knows, or a value that makes no sense.
+        UnknownName: The kind of judge does not exist.
+        TaskError: A key is unknown or a value is invalid.
     """
     given = entry.arguments["judge"]
     place = f"{where}.judge"
     if not isinstance(given, Mapping) or not isinstance(given.get("kind"), str):
-        raise TaskError(
-            "`judge` says at least its `kind`", where=place, hint=f"`judge: {{kind: {_kinds()}}}`"
-        )
+        raise TaskError("`judge` needs a `kind`", where=place, hint=f"`judge: {{kind: {_format_kinds()}}}`")
     others = sorted(set(entry.arguments) - {"judge"})
     if others:
         raise TaskError(
             f"a judged metric has no key `{others[0]}`",
             where=where,
-            hint="what the judge needs stands below `judge:`",
+            hint="settings of the judge go below `judge:`",
         )
     make = JUDGES.get(given["kind"], where=place)
     own = set(inspect.signature(make).parameters) - {"where"}
@@ -89,41 +87,41 @@ def parse_judge(entry: MetricSpec, where: str) -> JudgeSpec:
             raise TaskError(f"a {given['kind']} judge has no key `{key}`", where=f"{place}.{key}", hint=hint)
     chosen = {key: value for key, value in given.items() if key in own}
     for key, value in chosen.items():
-        _check_kind(make, key, value, f"{place}.{key}")
+        _check_type(make, key, value, f"{place}.{key}")
     judge = make(**chosen, where=place)
-    against = _text(given, "against", place)
+    against = _parse_text(given, "against", place)
     if against is not None and given["kind"] != "comparative":
-        raise TaskError("only a comparative judge has something to compare with", where=f"{place}.against")
-    reference = against or _text(given, "reference", place)
+        raise TaskError("only a comparative judge supports `against`", where=f"{place}.against")
+    reference = against or _parse_text(given, "reference", place)
     return JudgeSpec(
         metric=entry.name,
         judge=judge,
-        models=_jurors(given.get("model"), place),
-        settings={**SETTINGS, **_take(given, "settings", Mapping, {}, place)},
-        system=_take(given, "system", str, "", place),
-        question=_text(given, "question", place),
+        models=_parse_models(given.get("model"), place),
+        settings={**SETTINGS, **_read_value(given, "settings", Mapping, {}, place)},
+        system=_read_value(given, "system", str, "", place),
+        question=_parse_text(given, "question", place),
         reference=reference,
-        media=_take(given, "media", bool, False, place),
-        combine=_combine(given.get("combine", judge.combines), place),
-        quorum=_count(given, "quorum", place),
-        repeats=_count(given, "repeats", place) or 1,
+        media=_read_value(given, "media", bool, False, place),
+        combine=_parse_combine(given.get("combine", judge.default_combine), place),
+        quorum=_parse_count(given, "quorum", place),
+        repeats=_parse_count(given, "repeats", place) or 1,
         where=place,
     )
 
 
-def _kinds() -> str:
+def _format_kinds() -> str:
     return " | ".join(JUDGES.names())
 
 
-def _check_kind(make: Any, key: str, value: Any, where: str) -> None:
-    """A switch is true or false, a prompt is a text: told from the default the kind itself gives."""
+def _check_type(make: Any, key: str, value: Any, where: str) -> None:
+    """Check the type of a value against the type of the default."""
     default = inspect.signature(make).parameters[key].default
     for kind, meaning in ((bool, "true or false"), (str, "a text")):
         if isinstance(default, kind) and not isinstance(value, kind):
             raise TaskError(f"`{key}` must be {meaning}, not {value!r:.60}", where=where)
 
 
-def _take(given: Mapping[str, Any], key: str, kind: Any, default: Any, place: str) -> Any:
+def _read_value(given: Mapping[str, Any], key: str, kind: Any, default: Any, place: str) -> Any:
     value = given.get(key, default)
     if not isinstance(value, kind):
         meaning = {bool: "true or false", str: "a text"}.get(kind, "a mapping of keys")
@@ -131,12 +129,12 @@ def _take(given: Mapping[str, Any], key: str, kind: Any, default: Any, place: st
     return value
 
 
-def _text(given: Mapping[str, Any], key: str, place: str) -> FieldText | None:
-    source = _take(given, key, str, "", place)
+def _parse_text(given: Mapping[str, Any], key: str, place: str) -> FieldText | None:
+    source = _read_value(given, key, str, "", place)
     return FieldText(source, where=f"{place}.{key}") if source else None
 
 
-def _count(given: Mapping[str, Any], key: str, place: str) -> int | None:
+def _parse_count(given: Mapping[str, Any], key: str, place: str) -> int | None:
     value = given.get(key)
     if value is None:
         return None
@@ -145,21 +143,21 @@ def _count(given: Mapping[str, Any], key: str, place: str) -> int | None:
     return value
 
 
-def _combine(value: Any, place: str) -> str:
+def _parse_combine(value: Any, place: str) -> str:
     if value not in ("mean", "majority"):
-        raise TaskError(f"`combine` is `mean` or `majority`, not {value!r}", where=f"{place}.combine")
+        raise TaskError(f"`combine` must be `mean` or `majority`, not {value!r}", where=f"{place}.combine")
     return str(value)
 
 
-def _jurors(value: Any, place: str) -> tuple[JudgeModel, ...]:
+def _parse_models(value: Any, place: str) -> tuple[JudgeModel, ...]:
     entries = value if isinstance(value, list) else [] if value is None else [value]
-    jurors = []
+    models = []
     for entry in entries:
         keys = entry if isinstance(entry, Mapping) else {"model": entry}
         arguments = keys.get("model_args") or {}
         if not isinstance(keys.get("model"), str) or set(keys) - {"model", "model_args"}:
             raise TaskError(
-                f"a judge is named by its model, not {entry!r:.60}",
+                f"a judge needs the name of a model, not {entry!r:.60}",
                 where=f"{place}.model",
                 hint="`model: NAME`, or `model: {model: NAME, model_args: {key: value}}`, or a list of them",
             )
@@ -167,5 +165,5 @@ def _jurors(value: Any, place: str) -> tuple[JudgeModel, ...]:
             raise TaskError(
                 f"`model_args` must be a mapping of keys, not {arguments!r:.60}", where=f"{place}.model"
             )
-        jurors.append(JudgeModel(keys["model"], dict(arguments)))
-    return tuple(jurors)
+        models.append(JudgeModel(keys["model"], dict(arguments)))
+    return tuple(models)

@@ -24,18 +24,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A metric and what a task file may leave unsaid about it."""
+    """A metric with its defaults."""
 
     name: str
     function: Callable[..., Any]
     aggregation: str = "mean"
     higher_is_better: bool = True
     output_types: tuple[str, ...] = ()
-    """The kinds of task it is meant for; empty: any."""
+    """The output types it supports. Empty: any."""
 
     @property
     def about(self) -> str:
-        """What a list says of it."""
+        """A description for lists."""
         better = "higher" if self.higher_is_better else "lower"
         kinds = f", for {' and '.join(self.output_types)}" if self.output_types else ""
         return f"{self.aggregation} over documents, {better} is better{kinds}"
@@ -48,7 +48,7 @@ METRICS: Registry[Metric] = Registry("metric", builtin_package="assay.scoring.me
 def metric(
     name: str, *, aggregation: str = "mean", higher_is_better: bool = True, output_types: tuple[str, ...] = ()
 ) -> Callable[[F], F]:
-    """Decorator: offer a function as a metric.
+    """Return a decorator that registers a function as a metric.
 
     >>> @metric("shouting", higher_is_better=False)
     ... def shouting(*, references, predictions):
@@ -57,7 +57,7 @@ def metric(
     'mean'
     """
 
-    def keep(function: F) -> F:
+    def register(function: F) -> F:
         if name in METRICS:
             owners = _origin(METRICS.get(name).function), _origin(function)
             if owners[0] != owners[1]:
@@ -76,9 +76,9 @@ def metric(
         )
         return function
 
-    return keep
+    return register
 
 
 def _origin(function: Callable[..., Any]) -> str:
-    """Where a function was defined: the same one loaded twice is one owner, not two."""
+    """Return where a function is defined, so that loading it twice is not a conflict."""
     return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"

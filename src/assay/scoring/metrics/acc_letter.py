@@ -1,4 +1,4 @@
-"""Accuracy of letters: multiple choice asked as a question, which is not the accuracy of log-probabilities."""
+"""Accuracy of multiple choice as generation. Not comparable with the accuracy of log-probabilities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["acc_letter"]
 
 @metric("acc_letter", output_types=("generate_until",))
 def acc_letter(*, references: Sequence[Any], predictions: Sequence[Any]) -> float:
-    """1.0 when the letter is that of the right choice; else 0.0, also where there is no letter.
+    """Return 1.0 if the letter is that of the correct choice, otherwise 0.0, also without a letter.
 
     >>> acc_letter(references=["B"], predictions=["B"]), acc_letter(references=["B"], predictions=["[invalid]"])
     (1.0, 0.0)

@@ -1,6 +1,7 @@
-"""Metrics that leave the work to their aggregation, or to the judging of log-probabilities.
+"""Metrics that their aggregation computes from (reference, prediction) pairs, and metrics of log-probabilities.
 
-Asked about a generated text, they hand on the pair of reference and text.
+For generated text they return the pair of reference and prediction. `assay.scoring.likelihoods` computes the values for
+log-probabilities.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _TEXT = ("generate_until",)
 
 
 def return_pair(pair: Any) -> Any:
-    """The pair as it is.
+    """Return the pair unchanged.
 
     >>> return_pair(["a cat", "the cat"])
     ['a cat', 'the cat']
@@ -27,10 +28,10 @@ def return_pair(pair: Any) -> Any:
 
 
 def return_nothing(pair: Any) -> None:
-    """Nothing: the responses are wanted, not their score."""
+    """Return None, for tasks that collect responses without scoring them."""
 
 
-def _offer(
+def _register(
     name: str, aggregation: str, output_types: tuple[str, ...], *, higher_is_better: bool = True
 ) -> None:
     METRICS.add(
@@ -45,21 +46,21 @@ def _offer(
     )
 
 
-_offer("acc", "mean", _LIKELIHOOD)
-_offer("acc_norm", "mean", _LIKELIHOOD)
-_offer("acc_bytes", "mean", _LIKELIHOOD)
-_offer("acc_mutual_info", "mean", _CHOICE)
-_offer("acc_all", "mean", ("loglikelihood",))
-_offer("likelihood", "mean", _CHOICE)
-_offer("brier_score", "brier_score", _CHOICE, higher_is_better=False)
-_offer("mcc", "matthews_corrcoef", _CHOICE)
-_offer("f1", "f1", _CHOICE)
-_offer("perplexity", "perplexity", ("loglikelihood",), higher_is_better=False)
-_offer("word_perplexity", "weighted_perplexity", _ROLLING, higher_is_better=False)
-_offer("byte_perplexity", "weighted_perplexity", _ROLLING, higher_is_better=False)
-_offer("bits_per_byte", "bits_per_byte", _ROLLING, higher_is_better=False)
-_offer("bleu", "bleu", _TEXT)
-_offer("chrf", "chrf", _TEXT)
-_offer("chrf++", "chrf++", _TEXT)
-_offer("ter", "ter", _TEXT, higher_is_better=False)
-_offer("bypass", "bypass", (*_LIKELIHOOD, *_TEXT))
+_register("acc", "mean", _LIKELIHOOD)
+_register("acc_norm", "mean", _LIKELIHOOD)
+_register("acc_bytes", "mean", _LIKELIHOOD)
+_register("acc_mutual_info", "mean", _CHOICE)
+_register("acc_all", "mean", ("loglikelihood",))
+_register("likelihood", "mean", _CHOICE)
+_register("brier_score", "brier_score", _CHOICE, higher_is_better=False)
+_register("mcc", "matthews_corrcoef", _CHOICE)
+_register("f1", "f1", _CHOICE)
+_register("perplexity", "perplexity", ("loglikelihood",), higher_is_better=False)
+_register("word_perplexity", "weighted_perplexity", _ROLLING, higher_is_better=False)
+_register("byte_perplexity", "weighted_perplexity", _ROLLING, higher_is_better=False)
+_register("bits_per_byte", "bits_per_byte", _ROLLING, higher_is_better=False)
+_register("bleu", "bleu", _TEXT)
+_register("chrf", "chrf", _TEXT)
+_register("chrf++", "chrf++", _TEXT)
+_register("ter", "ter", _TEXT, higher_is_better=False)
+_register("bypass", "bypass", (*_LIKELIHOOD, *_TEXT))

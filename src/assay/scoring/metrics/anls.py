@@ -1,4 +1,4 @@
-"""How close a short answer comes to one of its references, in edits: for reading documents and infographics."""
+"""ANLS: the edit similarity of a short answer to its best reference, for document and infographic questions."""
 
 from __future__ import annotations
 

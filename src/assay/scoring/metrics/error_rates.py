@@ -1,8 +1,8 @@
-"""Error rates of transcripts over a whole corpus: how many words or characters are wrong, per one expected.
+"""Corpus error rates of transcripts: wrong words or characters per expected word or character.
 
-A document leaves the pair (errors, expected units); the aggregation `ratio` divides the sums. That is how the field
-reports error rates: a long utterance counts for more than a short one. The metrics `wer` and `cer` are those of Hugging
-Face's `evaluate`, one rate per document; their mean is another number.
+Each document returns the pair (errors, expected units), and the aggregation `ratio` divides the sums. This is the usual
+definition, in which a long utterance counts more than a short one. The metrics `wer` and `cer` are those of Hugging
+Face's `evaluate`: one rate per document, whose mean is a different number.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def word_error_rate(
     ignore_case: bool = False,
     ignore_punctuation: bool = False,
 ) -> tuple[int, int]:
-    """(words to insert, delete or replace; words expected), against the reference that is nearest.
+    """Return (words to insert, delete or replace; expected words) for the closest reference.
 
     >>> word_error_rate(references=["the cat sat"], predictions=["The cat, sat down."], ignore_case=True,
     ...     ignore_punctuation=True)
@@ -38,7 +38,7 @@ def word_error_rate(
             for text in (reference, predictions[0])
         )
         pairs.append((edit_distance(expected, given), len(expected)))
-    return _nearest(pairs)
+    return _pick_closest(pairs)
 
 
 @metric("character_error_rate", aggregation="ratio", higher_is_better=False, output_types=("generate_until",))
@@ -49,7 +49,7 @@ def character_error_rate(
     ignore_case: bool = False,
     ignore_punctuation: bool = False,
 ) -> tuple[int, int]:
-    """(characters to insert, delete or replace; characters expected), against the reference that is nearest.
+    """Return (characters to insert, delete or replace; expected characters) for the closest reference.
 
     >>> character_error_rate(references=["cat"], predictions=["cot"])
     (1, 3)
@@ -61,13 +61,13 @@ def character_error_rate(
             for text in (reference, predictions[0])
         )
         pairs.append((edit_distance(expected, given), len(expected)))
-    return _nearest(pairs)
+    return _pick_closest(pairs)
 
 
 def normalise_text(text: str, *, ignore_case: bool, ignore_punctuation: bool) -> str:
-    """The text with single spaces; without case and punctuation where they do not count.
+    """Normalise white space and, if requested, case and punctuation.
 
-    An apostrophe inside a word belongs to it; other marks part words.
+    An apostrophe inside a word is part of it. Other punctuation separates words.
 
     >>> normalise_text("Don't  stop -- NOW!", ignore_case=True, ignore_punctuation=True)
     "don't stop now"
@@ -83,5 +83,5 @@ def normalise_text(text: str, *, ignore_case: bool, ignore_punctuation: bool) ->
     return " ".join(text.split())
 
 
-def _nearest(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+def _pick_closest(pairs: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return min(pairs, key=lambda pair: pair[0] / pair[1] if pair[1] else float(pair[0]))

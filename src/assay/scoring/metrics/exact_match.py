@@ -1,8 +1,8 @@
-"""Whether a text is the reference, after taking out what the task says does not count.
+"""Exact match of a text with its reference, after the normalisation that the task requests.
 
-The published scores were computed on NumPy's fixed-width texts, and their habits show in rare cases: zero
-characters at the end vanish, and a lower-cased text never grows (`İ` has two small characters). One text
-against one reference, nearly every case, does without NumPy and keeps those habits.
+The published scores use NumPy's fixed-width strings, which matters in rare cases: NUL characters at the end are
+dropped, and a lower-cased text never grows (`İ` has two lower-case characters). The common case, one text and one
+reference, runs without NumPy and gives the same results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def exact_match(
     ignore_punctuation: bool = False,
     ignore_numbers: bool = False,
 ) -> float:
-    """The share of predictions that equal their reference.
+    """Return the share of predictions that equal their reference.
 
     >>> exact_match(references=["Paris"], predictions=["paris."], ignore_case=True, ignore_punctuation=True)
     1.0
@@ -45,14 +45,14 @@ def exact_match(
         if type(reference) is str and type(prediction) is str:
             if settings == _NO_NORMALISATION:
                 return 1.0 if prediction.rstrip("\0") == reference.rstrip("\0") else 0.0
-            return 1.0 if _reduced(prediction, *settings) == _reduced(reference, *settings) else 0.0
+            return 1.0 if _normalise(prediction, *settings) == _normalise(reference, *settings) else 0.0
     return _exact_match_numpy(predictions, references, *settings)
 
 
-def _reduced(text: str, regexes: Sequence[str] | None, case: bool, punctuation: bool, numbers: bool) -> str:
+def _normalise(text: str, regexes: Sequence[str] | None, case: bool, punctuation: bool, numbers: bool) -> str:
     width = len(text)
     if regexes:
-        for pattern in _compiled(tuple(regexes)):
+        for pattern in _compile_patterns(tuple(regexes)):
             text = pattern.sub("", text)
             width = len(text)
             text = text.rstrip("\0")
@@ -66,7 +66,7 @@ def _reduced(text: str, regexes: Sequence[str] | None, case: bool, punctuation: 
 
 
 @lru_cache(maxsize=256)
-def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+def _compile_patterns(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(pattern) for pattern in patterns)
 
 
@@ -80,9 +80,9 @@ def _exact_match_numpy(
 ) -> float:
     import numpy as np
 
-    translate: Any = np.char.translate  # its annotation knows no tables
+    translate: Any = np.char.translate  # the annotation does not allow translation tables
 
-    def reduced(texts: Any) -> Any:
+    def normalise(texts: Any) -> Any:
         if regexes is None:
             texts = np.asarray(texts)
         for pattern in () if regexes is None else regexes:
@@ -95,4 +95,4 @@ def _exact_match_numpy(
             texts = translate(texts, _DIGITS)
         return texts
 
-    return float(np.mean(reduced(predictions) == reduced(references)))
+    return float(np.mean(normalise(predictions) == normalise(references)))

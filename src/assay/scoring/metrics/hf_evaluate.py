@@ -1,6 +1,6 @@
-"""Metrics of Hugging Face's `evaluate`, for tasks that ask for them (`hf_evaluate: true`).
+"""Metrics of Hugging Face's `evaluate` for tasks that request them (`hf_evaluate: true`).
 
-Most are served by `assay.scoring.hf_evaluate` without a download; the rest is asked of the real package.
+`assay.scoring.hf_evaluate` implements most of them without a download. The `evaluate` package loads the rest.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ __all__ = ["HfEvaluateMetric"]
 
 
 class HfEvaluateMetric:
-    """A metric by its name on the hub."""
+    """A metric of the `evaluate` hub, loaded on first use."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._measure: Any = None
+        self._loaded: Any = None
 
     def load(self, *, where: str = "") -> Any:
-        """Find the metric now rather than at the first document.
+        """Load the metric.
 
         Raises:
-            MissingPackage: The package that computes it is not installed.
+            MissingPackage: A package that the metric needs is not installed.
         """
-        if self._measure is None:
+        if self._loaded is None:
             try:
-                self._measure = load_metric(self.name, real=_real_load)
+                self._loaded = load_metric(self.name, real=_load_with_evaluate)
             except ModuleNotFoundError as error:
                 package = error.name or "evaluate"
                 raise MissingPackage.of(package, f"the metric `{self.name}`", where=where) from None
-        return self._measure
+        return self._loaded
 
     def __call__(self, *, references: Any, predictions: Any, **settings: Any) -> Any:
-        """What `evaluate` computes: mostly a dictionary with one entry per score."""
+        """Compute the metric. The result is usually a mapping with one entry per score."""
         return self.load().compute(references=references, predictions=predictions, **settings)
 
 
-def _real_load(name: str, config_name: str | None = None) -> Any:
+def _load_with_evaluate(name: str, config_name: str | None = None) -> Any:
     return import_module("evaluate").load(name, config_name)
 
 

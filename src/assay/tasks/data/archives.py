@@ -1,7 +1,7 @@
-"""Media that a dataset keeps in archives: fetched once, unpacked once, where its task looks for them.
+"""Download and unpack the media archives of a dataset, once, into the folder where the task expects them.
 
-A task with `dataset_kwargs: {video: true, cache_dir: NAME}` finds its files under `$HF_HOME/NAME`. A folder that is
-there is taken as complete, so it is made under another name and put there in one step.
+A task with `dataset_kwargs: {video: true, cache_dir: NAME}` finds its files under `$HF_HOME/NAME`. An existing folder
+counts as complete, so the archives are unpacked under another name and the folder is renamed at the end.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ HARNESS_KEYS = frozenset(
     "video cache_dir builder_script force_download force_unzip local_files_only create_link From_YouTube "
     "load_from_disk max_retries num_proc".split()
 )
-"""Keys of `dataset_kwargs` that speak to the harness, not to `load_dataset`."""
+"""Keys of `dataset_kwargs` that are for the harness and not for `load_dataset`."""
 
 
 def find_media_folder(name: str) -> Path:
-    """Where a task's media lie: absolute as given, else under `HF_HOME`; `~` and `$NAME` are replaced."""
+    """Return the media folder of a task: an absolute path, or a path under `HF_HOME`. Expands `~` and `$NAME`."""
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
     return home / os.path.expandvars(Path(name).expanduser())
 
 
 def prepare_media(spec: TaskSpec, snapshot: Path | None) -> None:
-    """See to it that the media of a task lie where its helpers look for them.
+    """Unpack the media of a task into the folder where its helper functions expect them.
 
-    `snapshot` is the dataset's folder where it is here already; otherwise it is fetched from the hub.
+    `snapshot` is the local folder of the dataset. Without it, the dataset is downloaded from the hub.
 
     Raises:
-        DatasetError: The archives cannot be fetched or are damaged.
+        DatasetError: The archives cannot be downloaded or are damaged.
     """
     settings = spec.dataset_kwargs
     if not settings.get("video") or "cache_dir" not in settings:
@@ -57,9 +57,9 @@ def prepare_media(spec: TaskSpec, snapshot: Path | None) -> None:
             _link(source, target)
     except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise DatasetError(
-            f"the media of `{spec.dataset_path}` cannot be unpacked: {error}",
+            f"cannot unpack the media of `{spec.dataset_path}`: {error}",
             where=spec.place("dataset_kwargs"),
-            hint=f"they belong in {target}; what was begun was removed",
+            hint=f"the media folder is {target}; the partial copy was removed",
         ) from error
 
 
@@ -78,9 +78,9 @@ def _download_snapshot(spec: TaskSpec, settings: Mapping[str, Any]) -> Path:
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise DatasetError(
-            f"the media of `{spec.dataset_path}` cannot be fetched: {str(error).partition(chr(10))[0]}",
+            f"cannot download the media of `{spec.dataset_path}`: {str(error).partition(chr(10))[0]}",
             where=spec.place("dataset_path"),
-            hint="offline, put the dataset under --data_root (or ASSAY_DATA) laid out as on the hub",
+            hint="to work offline, copy the dataset to --data_root (or ASSAY_DATA) in the layout of the hub",
         ) from None
 
 
@@ -107,7 +107,7 @@ def _unpack(archives: Iterable[Path], target: Path) -> None:
 
 
 def _group_tar_parts(archives: Iterable[Path]) -> dict[str, list[Path]]:
-    """Tar files, those cut into numbered parts together and in order: `videos_00.tar`, `videos.tar.part1`."""
+    """Group the numbered parts of split tar files, in order: `videos_00.tar`, `videos.tar.part1`."""
     groups: dict[str, list[Path]] = {}
     for path in archives:
         if path.suffix != ".zip":
@@ -117,7 +117,7 @@ def _group_tar_parts(archives: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 class _JoinedFiles:
-    """Several files read as one."""
+    """Reads several files as one."""
 
     def __init__(self, parts: list[Path]) -> None:
         self._pending = list(parts)

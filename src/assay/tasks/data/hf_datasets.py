@@ -1,4 +1,4 @@
-"""Datasets by the `datasets` library: the hub, parquet, arrow, folders laid out like the hub, saved datasets."""
+"""Load datasets with the `datasets` library: the hub, parquet, arrow, local copies of the hub, saved datasets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from assay.tasks.files.helper_functions import HelperFunction
 __all__ = ["load_hf_dataset"]
 
 _unreachable: list[str] = []
-"""The first dataset the hub could not be reached for: once is enough, its retries take half a minute each."""
+"""The first dataset for which the hub was unreachable. Later loads do not retry, because retries take half a minute."""
 
 
 def load_hf_dataset(spec: TaskSpec, *, data_root: str | None, trust_remote_code: bool) -> Mapping[str, Split]:
-    """Every split of a dataset the `datasets` library can load.
+    """Load every split of a dataset with the `datasets` library.
 
     Raises:
-        DatasetError: It is not there or not readable.
+        DatasetError: The dataset does not exist or is not readable.
         MissingPackage: The library is not installed.
     """
     try:
@@ -41,16 +41,16 @@ def load_hf_dataset(spec: TaskSpec, *, data_root: str | None, trust_remote_code:
     datasets.disable_progress_bars()  # Assay shows its own progress
     path = str(spec.dataset_path)
     local = _find_under_root(path, data_root)
-    with _hub():
+    with _quiet_hub():
         prepare_media(spec, local)
         try:
-            loaded = _load(datasets, spec, str(local or path), trust_remote_code)
+            loaded = _load_dataset(datasets, spec, str(local or path), trust_remote_code)
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
             raise _load_error(spec, error) from None
     return _keep_downloaded_videos(spec, loaded) if spec.dataset_kwargs.get("From_YouTube") else loaded
 
 
-def _load(datasets: Any, spec: TaskSpec, path: str, trust_remote_code: bool) -> Any:
+def _load_dataset(datasets: Any, spec: TaskSpec, path: str, trust_remote_code: bool) -> Any:
     if spec.dataset_kwargs.get("load_from_disk") or _is_saved_dataset(Path(path)):
         loaded = datasets.load_from_disk(path)
         return loaded if isinstance(loaded, Mapping) else {str(spec.evaluated_split): loaded}
@@ -70,17 +70,19 @@ def _load(datasets: Any, spec: TaskSpec, path: str, trust_remote_code: bool) -> 
 
 
 def _cache_folder(folder: Path, root: Path) -> str:
-    """Where the library keeps what it made of a folder, under a name that changes with the files in it.
+    """Return a cache folder for a local dataset whose name depends on the files in it.
 
-    The library's own name for a folder with a card does not: other rows under the same card would never be read.
+    The library's own cache name depends only on the dataset card, so that changed rows would not be read again.
     """
     files = [(path, path.stat()) for path in sorted(folder.rglob("*")) if path.is_file()]
-    stamps = [(path.relative_to(folder).as_posix(), at.st_size, at.st_mtime_ns) for path, at in files]
+    stamps = [
+        (path.relative_to(folder).as_posix(), status.st_size, status.st_mtime_ns) for path, status in files
+    ]
     return str(root / "assay" / digest_json([str(folder.resolve()), stamps])[:16])
 
 
 def _is_saved_dataset(path: Path) -> bool:
-    """Whether `save_to_disk` wrote this folder."""
+    """Return whether `save_to_disk` wrote this folder."""
     return any((path / name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
@@ -89,15 +91,15 @@ def _load_error(spec: TaskSpec, error: Exception) -> DatasetError:
         _unreachable.append(str(spec.dataset_path))
     first_line = str(error).partition("\n")[0]
     return DatasetError(
-        f"the dataset `{spec.dataset_path}` cannot be loaded: {first_line}",
+        f"cannot load the dataset `{spec.dataset_path}`: {first_line}",
         where=spec.place("dataset_path"),
-        hint="offline, put it under --data_root (or ASSAY_DATA) laid out as on the hub",
+        hint="to work offline, copy it to --data_root (or ASSAY_DATA) in the layout of the hub",
     )
 
 
 @contextmanager
-def _hub() -> Iterator[None]:
-    """Quiet retries; and none at all once the hub was out of reach: what is cached is still found."""
+def _quiet_hub() -> Iterator[None]:
+    """Silence retry messages. Work offline, from the cache, once the hub was unreachable."""
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -128,7 +130,7 @@ def _offline() -> Iterator[None]:
 
 
 def _find_under_root(dataset_path: str, data_root: str | None) -> Path | None:
-    """The folder that serves a dataset id offline: `<root>/<org>/<name>`, or `<root>/bare/<name>`."""
+    """Return the local folder of a dataset id: `<root>/<org>/<name>` or `<root>/bare/<name>`."""
     root = data_root or os.environ.get("ASSAY_DATA")
     if not root:
         return None
@@ -139,10 +141,10 @@ def _find_under_root(dataset_path: str, data_root: str | None) -> Path | None:
 
 
 def _keep_downloaded_videos(spec: TaskSpec, loaded: Any) -> Mapping[str, Split]:
-    """The documents whose videos somebody has fetched; Assay itself fetches nothing from video sites.
+    """Keep the documents whose videos exist locally. Assay downloads nothing from video sites.
 
     Raises:
-        DatasetError: There is none.
+        DatasetError: No video exists.
     """
     folder = find_media_folder(spec.name)
     here = {path.stem for path in folder.glob("*.mp4")}
@@ -150,8 +152,8 @@ def _keep_downloaded_videos(spec: TaskSpec, loaded: Any) -> Mapping[str, Split]:
     kept = loaded[split].filter(lambda row: row["videoID"] in here)
     if not len(kept):
         raise DatasetError(
-            f"none of the videos of `{spec.name}` is here",
+            f"no video of `{spec.name}` exists locally",
             where=spec.place("dataset_kwargs"),
-            hint=f"fetch them into {folder} as <videoID>.mp4",
+            hint=f"download them to {folder} as <videoID>.mp4",
         )
     return {split: kept}

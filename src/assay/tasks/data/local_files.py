@@ -1,4 +1,7 @@
-"""Local json, jsonl, csv and tsv files as rows, without further packages. Every complaint has its line."""
+"""Read local json, jsonl, csv and tsv files without further packages. Errors name the line.
+
+A jsonl file is not held in memory: `JsonLines` keeps the offset of each line and reads rows on demand.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,10 @@ _HINT = '{"question": "…", "answer": "…"}'
 
 
 def read_files(paths: Sequence[str]) -> Rows:
-    """The rows of some files, one after the other; read once per version of the files.
+    """Read the rows of several files as one split. Unchanged files are read once per process.
 
     Raises:
-        DatasetError: A file cannot be read, or is not what its name says.
+        DatasetError: A file cannot be read or does not have the format of its suffix.
     """
     try:
         stamps = tuple(
@@ -39,11 +42,11 @@ def read_files(paths: Sequence[str]) -> Rows:
         raise DatasetError(
             f"cannot read the data file: {error.strerror}", where=str(error.filename)
         ) from None
-    return _read_versions(stamps)
+    return _read_stamped_files(stamps)
 
 
 @lru_cache(maxsize=64)
-def _read_versions(stamps: tuple[tuple[str, int, int], ...]) -> Rows:
+def _read_stamped_files(stamps: tuple[tuple[str, int, int], ...]) -> Rows:
     parts: list[Sequence[Mapping[str, Any]]] = []
     digests = []
     columns: dict[str, None] = {}
@@ -55,9 +58,9 @@ def _read_versions(stamps: tuple[tuple[str, int, int], ...]) -> Rows:
             digests.append(lines.digest)
             columns |= lines.columns
         else:
-            data = _bytes(path)
+            data = _read_bytes(path)
             digests.append(digest_bytes(data))
-            rows = _parse(path, data)
+            rows = _parse_file(path, data)
             parts.append(rows)
             columns |= dict.fromkeys(key for row in rows for key in row)
     whole = parts[0] if len(parts) == 1 else ConcatenatedRows(parts)
@@ -72,14 +75,14 @@ def _starts_with_array(path: Path) -> bool:
         raise DatasetError(f"cannot read the data file: {error.strerror}", where=str(path)) from None
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
         raise DatasetError(f"cannot read the data file: {error.strerror}", where=str(path)) from None
 
 
-def _parse(path: Path, data: bytes) -> Sequence[Mapping[str, Any]]:
+def _parse_file(path: Path, data: bytes) -> Sequence[Mapping[str, Any]]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -87,11 +90,11 @@ def _parse(path: Path, data: bytes) -> Sequence[Mapping[str, Any]]:
             f"the data file is not UTF-8: {error.reason} at byte {error.start}", where=str(path)
         ) from None
     if path.suffix in (".csv", ".tsv"):
-        return _table(path, text, "\t" if path.suffix == ".tsv" else ",")
-    return _array(path, text) if text.lstrip().startswith("[") else _lines(path, text)
+        return _parse_table(path, text, "\t" if path.suffix == ".tsv" else ",")
+    return _parse_array(path, text) if text.lstrip().startswith("[") else _parse_lines(path, text)
 
 
-def _table(path: Path, text: str, delimiter: str) -> list[Mapping[str, Any]]:
+def _parse_table(path: Path, text: str, delimiter: str) -> list[Mapping[str, Any]]:
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
@@ -107,18 +110,19 @@ def _table(path: Path, text: str, delimiter: str) -> list[Mapping[str, Any]]:
                 f"a row has {len(row)} cells under {len(header)} columns", where=f"{path}:{line}"
             )
     columns = [
-        _typed([row[at] if at < len(row) else "" for _, row in table[1:]]) for at in range(len(header))
+        _convert_column([row[index] if index < len(row) else "" for _, row in table[1:]])
+        for index in range(len(header))
     ]
     return [dict(zip(header, cells, strict=True)) for cells in zip(*columns, strict=True)]
 
 
-def _typed(cells: list[str]) -> list[Any]:
-    """A column of integers, of floats, or of texts: one kind for the whole column. An empty cell is None."""
+def _convert_column(cells: list[str]) -> list[Any]:
+    """Convert a column to integers or floats if every cell allows it. An empty cell is None."""
     filled = [cell for cell in cells if cell != ""]
     kinds: tuple[Any, ...] = (int, float)
     for kind in kinds:
         try:
-            values = {cell: kind(cell) for cell in filled if "_" not in cell or _raise()}
+            values = {cell: kind(cell) for cell in filled if "_" not in cell or _reject()}
         except ValueError:
             continue
         if filled:
@@ -126,31 +130,31 @@ def _typed(cells: list[str]) -> list[Any]:
     return [None if cell == "" else cell for cell in cells]
 
 
-def _raise() -> bool:
-    raise ValueError  # Python reads 1_000 as a number, tables do not
+def _reject() -> bool:
+    raise ValueError  # Python parses 1_000 as a number, but a table means text
 
 
-def _array(path: Path, text: str) -> list[Mapping[str, Any]]:
-    rows = parse(text, str(path))
+def _parse_array(path: Path, text: str) -> list[Mapping[str, Any]]:
+    rows = parse_json(text, str(path))
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
             raise DatasetError("a row must be a JSON object", where=f"{path}, row {number}", hint=_HINT)
     return list(rows)
 
 
-def _lines(path: Path, text: str) -> list[Mapping[str, Any]]:
+def _parse_lines(path: Path, text: str) -> list[Mapping[str, Any]]:
     rows = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            row = parse(line, f"{path}:{number}")
+            row = parse_json(line, f"{path}:{number}")
             if not isinstance(row, Mapping):
                 raise DatasetError("a row must be a JSON object", where=f"{path}:{number}", hint=_HINT)
             rows.append(row)
     return rows
 
 
-_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-"""The part of `json.loads` that reads; around it are preparations that cost as much as a short line."""
+_scan_json: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+"""The scanner inside `json.loads`, without its setup, which costs as much as a short line."""
 
 _LINE_ENDS = ("\n", "", "\r\n")
 
@@ -165,14 +169,14 @@ class JsonLines(Sequence[Mapping[str, Any]]):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.columns: dict[str, None] = {}
-        """The names of all columns, in order of their first use."""
+        """The names of all columns, in order of first use."""
 
         self._starts = array("Q")
         self._file: BinaryIO | None = None
-        self._turn = Lock()
+        self._lock = Lock()
         hasher = hashlib.blake2b(digest_size=16)
         with self._open() as file:
-            self._stamp = _stamp(file)
+            self._stamp = _file_stamp(file)
             self._index_lines(file, hasher)
         self.digest = hasher.hexdigest()
         """Hash of the whole file."""
@@ -184,7 +188,7 @@ class JsonLines(Sequence[Mapping[str, Any]]):
             hasher.update(line)
             row = _parse_plain_row(line) if start else None
             if row is None:
-                row = self._row(line, number, start)
+                row = self._parse_row(line, number, start)
             if row is not None:
                 self._starts.append(start)
                 names = tuple(row)
@@ -198,30 +202,30 @@ class JsonLines(Sequence[Mapping[str, Any]]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        at = range(len(self))[index]
-        with self._turn:
+            return [self[position] for position in range(*index.indices(len(self)))]
+        position = range(len(self))[index]
+        with self._lock:
             if self._file is None:
                 self._file = self._open()
                 finalize(self, self._file.close)
-            self._check(self._file)
-            self._file.seek(self._starts[at])
+            self._check_unchanged(self._file)
+            self._file.seek(self._starts[position])
             line = self._file.readline()
-        row = _parse_plain_row(line) if at else None
-        return self._row(line, at + 1, self._starts[at]) if row is None else row
+        row = _parse_plain_row(line) if position else None
+        return self._parse_row(line, position + 1, self._starts[position]) if row is None else row
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         with self._open() as file:
-            self._check(file)
+            self._check_unchanged(file)
             start = 0
             for number, line in enumerate(file, start=1):
                 row = _parse_plain_row(line) if start else None
                 if row is None:
-                    row = self._row(line, number, start)
+                    row = self._parse_row(line, number, start)
                 if row is not None:
                     yield row
                 start += len(line)
-            self._check(file)
+            self._check_unchanged(file)
 
     def _open(self) -> BinaryIO:
         try:
@@ -229,16 +233,16 @@ class JsonLines(Sequence[Mapping[str, Any]]):
         except OSError as error:
             raise DatasetError(f"cannot read the data file: {error.strerror}", where=str(self.path)) from None
 
-    def _check(self, file: BinaryIO) -> None:
-        if _stamp(file) != self._stamp:
+    def _check_unchanged(self, file: BinaryIO) -> None:
+        if _file_stamp(file) != self._stamp:
             raise DatasetError(
-                "the data file changed while it was being read",
+                "the data file changed during the run",
                 where=str(self.path),
-                hint="leave it alone until the run has ended, or begin again",
+                hint="start the run again",
             )
 
-    def _row(self, line: bytes, number: int, start: int) -> Mapping[str, Any] | None:
-        """The row of a line; None for one with nothing in it."""
+    def _parse_row(self, line: bytes, number: int, start: int) -> Mapping[str, Any] | None:
+        """Parse a line. Return None for an empty line."""
         try:
             text = line.decode("utf-8" if start else "utf-8-sig")
         except UnicodeDecodeError as error:
@@ -248,32 +252,32 @@ class JsonLines(Sequence[Mapping[str, Any]]):
             ) from None
         if not text.strip():
             return None
-        row = parse(text, f"{self.path}:{number}")
+        row = parse_json(text, f"{self.path}:{number}")
         if not isinstance(row, Mapping):
             raise DatasetError("a row must be a JSON object", where=f"{self.path}:{number}", hint=_HINT)
         return row
 
 
 def _parse_plain_row(line: bytes) -> Mapping[str, Any] | None:
-    """The row of a line that is as nearly all of them are; None for one that is looked at more closely."""
+    """Parse a simple line quickly. Return None for a line that needs `JsonLines._parse_row`."""
     try:
         text = line.decode()
-        row, end = _scan(text, 0)
+        row, end = _scan_json(text, 0)
     except (StopIteration, ValueError, RecursionError):
         return None
     return row if type(row) is dict and text[end:] in _LINE_ENDS else None
 
 
-def _stamp(file: BinaryIO) -> tuple[int, int]:
+def _file_stamp(file: BinaryIO) -> tuple[int, int]:
     status = os.fstat(file.fileno())
     return status.st_size, status.st_mtime_ns
 
 
-def parse(text: str, where: str) -> Any:
-    """The value of a JSON text.
+def parse_json(text: str, where: str) -> Any:
+    """Parse a JSON text.
 
     Raises:
-        DatasetError: It is not JSON.
+        DatasetError: The text is not JSON.
     """
     try:
         return json.loads(text)
@@ -283,5 +287,5 @@ def parse(text: str, where: str) -> Any:
     except (
         ValueError,
         RecursionError,
-    ) as error:  # a number of thousands of digits, a nest of thousands of brackets
+    ) as error:  # a number with thousands of digits, or thousands of nested brackets
         raise DatasetError(f"not readable as JSON: {error}", where=where) from None

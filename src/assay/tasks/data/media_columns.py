@@ -1,8 +1,8 @@
-"""Media columns of the `datasets` library, read without decoding and decoded by Assay when looked at.
+"""Decode media columns of the `datasets` library lazily, on first access.
 
-The library decodes every picture of a row it reads, and sounds only with torchcodec (and so torch) installed. Here a
-row is cheap until somebody looks: ten thousand pictures are never in memory together, and a picture that cannot be
-read costs the document that looks at it.
+The library decodes every picture of a row when it reads the row, and decodes sounds only with torchcodec (and torch).
+With lazy decoding, ten thousand pictures are never in memory together, and an unreadable picture affects only the
+document that uses it.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from importlib.util import find_spec
 from typing import Any
 
 from assay.core.errors import MediaError
-from assay.media.encoded import Encoded, encoded
-from assay.media.pictures import decode_picture
-from assay.media.sounds import decode_sound, resample
+from assay.media.audio import decode_audio, resample
+from assay.media.images import decode_image
+from assay.media.media_files import MediaFile, open_media_file
 
 __all__ = ["MediaRow", "MediaRows", "decode_media_lazily", "disable_missing_decoders"]
 
 
 class _LazyValue:
-    """A value that is made when it is looked at."""
+    """A value that is decoded on access."""
 
-    __slots__ = ("make", "shown")
+    __slots__ = ("decode", "describe")
 
-    def __init__(self, make: Callable[[], Any], shown: Callable[[], Any]) -> None:
-        self.make = make
-        self.shown = shown
+    def __init__(self, decode: Callable[[], Any], describe: Callable[[], Any]) -> None:
+        self.decode = decode
+        self.describe = describe
 
 
 class MediaRow(dict[str, Any]):
-    """A row whose media are decoded when looked at. Everything a dictionary does sees them decoded.
+    """A row that decodes its media on access. All methods of a dictionary see decoded values.
 
-    Nothing decoded stays in the row itself, only in what `loan()` gives: that lives as long as one look at a document.
+    The row itself caches nothing. A copy from `copy_row()`, which lives as long as one document is processed, does.
     """
 
     caches_decoded = False
@@ -41,12 +41,12 @@ class MediaRow(dict[str, Any]):
         value = super().__getitem__(key)
         if type(value) is not _LazyValue:
             return value
-        made = value.make()
+        decoded = value.decode()
         if self.caches_decoded:
-            super().__setitem__(key, made)
-        return made
+            super().__setitem__(key, decoded)
+        return decoded
 
-    def __iter__(self) -> Iterator[str]:  # defined, so that dict(row) and {**row} come by `__getitem__`
+    def __iter__(self) -> Iterator[str]:  # defined so that dict(row) and {**row} call `__getitem__`
         return super().__iter__()
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -80,7 +80,7 @@ class MediaRow(dict[str, Any]):
         return dict, (dict(self),)
 
     def copy_row(self) -> MediaRow:
-        """A copy that may be scribbled on, and that decodes each medium once."""
+        """Return a copy that task code may change and that decodes each value once."""
         copied = MediaRow()
         copied.caches_decoded = True
         for key, value in dict.items(self):
@@ -89,16 +89,16 @@ class MediaRow(dict[str, Any]):
         return copied
 
     def with_defaults(self, below: Mapping[str, Any]) -> MediaRow:
-        """This row with further names under it, still undecoded: what a template sees."""
+        """Return a copy with defaults for missing keys, still undecoded. Templates render such rows."""
         row = self.copy_row()
         for key, value in below.items():
             row.setdefault(key, value)
         return row
 
     def describe(self) -> dict[str, Any]:
-        """The row with a few words in the place of each medium: what is written down of a document."""
+        """Return the row with a short description in place of each media value, for the journal."""
         return {
-            key: value.shown()
+            key: value.describe()
             if type(value) is _LazyValue
             else value.describe()
             if type(value) is MediaRow
@@ -108,24 +108,24 @@ class MediaRow(dict[str, Any]):
 
 
 class Sound(MediaRow):
-    """`{path, array, sampling_rate}`, as helpers know sounds; decoded when `array` or the rate is looked at."""
+    """`{path, array, sampling_rate}`, as helper functions expect sounds. Decoded on access to `array` or the rate."""
 
-    encoded: Encoded
+    encoded: MediaFile
 
     @classmethod
-    def from_encoded(cls, source: Encoded, path: str | None, rate_hz: int | None) -> Sound:
-        """A sound, at the rate its column asks for."""
+    def from_encoded(cls, source: MediaFile, path: str | None, rate_hz: int | None) -> Sound:
+        """Create a sound, resampled to the rate of its column."""
 
-        def decoded() -> tuple[Any, int]:
-            samples, own_hz = decode_sound(source)
+        def decode() -> tuple[Any, int]:
+            samples, own_hz = decode_audio(source)
             return (samples, own_hz) if rate_hz is None else (resample(samples, own_hz, rate_hz), rate_hz)
 
-        kept: list[tuple[Any, int]] = []
+        cached: list[tuple[Any, int]] = []
 
-        def read(at: int) -> Any:
-            if not kept:
-                kept.append(decoded())
-            return kept[0][at]
+        def read(part: int) -> Any:
+            if not cached:
+                cached.append(decode())
+            return cached[0][part]
 
         sound = cls(path=path)
         dict.__setitem__(sound, "array", _LazyValue(lambda: read(0), lambda: "<sound>"))
@@ -139,7 +139,7 @@ class Sound(MediaRow):
 
 
 class MediaRows:
-    """A split of the `datasets` library, its rows read without decoding. Everything else is the library's."""
+    """A split of the `datasets` library whose rows are `MediaRow`. Delegates everything else to the library."""
 
     def __init__(self, rows: Any, columns: Iterable[str], undecoded: frozenset[str]) -> None:
         self._rows = rows
@@ -159,40 +159,42 @@ class MediaRows:
         size = len(self._rows)
         if not -size <= index < size:
             raise IndexError(f"row {index} of {size}")
-        at = index % size
+        position = index % size
         others = [name for name in self._rows.column_names if name not in self._columns]
-        plain = self._plain(others)[at] if others else {}
+        plain = self._select_plain(others)[position] if others else {}
         row = MediaRow()
         for name in self._rows.column_names:
-            value = plain[name] if name in plain else self._unread(at, name)
+            value = plain[name] if name in plain else self._lazy_value(position, name)
             dict.__setitem__(row, name, value)
         return row
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))
 
-    def _plain(self, names: list[str]) -> Any:
+    def _select_plain(self, names: list[str]) -> Any:
         if "_plain_rows" not in self.__dict__:
             self.__dict__["_plain_rows"] = self._rows.select_columns(names)
         return self.__dict__["_plain_rows"]
 
-    def _unread(self, at: int, name: str) -> _LazyValue:
+    def _lazy_value(self, index: int, name: str) -> _LazyValue:
         feature = self._rows.features[name]
         decode_all = name in self._undecoded
         return _LazyValue(
-            lambda: _decoded(feature, self._stored(at, name), f"column `{name}`, row {at}", decode_all),
-            lambda: _shown(feature, self._stored(at, name)),
+            lambda: _decode(
+                feature, self._read_stored(index, name), f"column `{name}`, row {index}", decode_all
+            ),
+            lambda: _describe(feature, self._read_stored(index, name)),
         )
 
-    def _stored(self, at: int, name: str) -> Any:
-        """What the table holds: `{bytes, path}` for a medium."""
-        return self._raw[at : at + 1].column(name)[0].as_py()
+    def _read_stored(self, index: int, name: str) -> Any:
+        """Read the stored value from the table: `{bytes, path}` for media."""
+        return self._raw[index : index + 1].column(name)[0].as_py()
 
 
 def decode_media_lazily(rows: Any, undecoded: frozenset[str] = frozenset()) -> Any:
-    """The same rows, their media columns decoded when looked at; other rows as they are.
+    """Wrap a split so that its media columns are decoded on access. Return other splits unchanged.
 
-    `undecoded` are the columns whose decoding `disable_missing_decoders` switched off.
+    `undecoded` are the columns whose decoding `disable_missing_decoders` disabled.
     """
     features = getattr(rows, "features", None)
     if not isinstance(features, Mapping) or not all(
@@ -204,26 +206,28 @@ def decode_media_lazily(rows: Any, undecoded: frozenset[str] = frozenset()) -> A
 
 
 def disable_missing_decoders(rows: Any) -> tuple[Any, frozenset[str]]:
-    """The rows with sounds and videos left undecoded where torchcodec is missing: code of a task may read them all."""
+    """Disable decoding of sounds and videos if torchcodec is missing, because task code may read all rows."""
     features = getattr(rows, "features", None)
     if not isinstance(features, Mapping) or not hasattr(rows, "cast_column") or find_spec("torchcodec"):
         return rows, frozenset()
     names = [
-        name for name, feature in features.items() if _kind(feature) in ("Audio", "Video") and feature.decode
+        name
+        for name, feature in features.items()
+        if _feature_kind(feature) in ("Audio", "Video") and feature.decode
     ]
     for name in names:
         feature = features[name]
-        given = {"sampling_rate": feature.sampling_rate} if _kind(feature) == "Audio" else {}
+        given = {"sampling_rate": feature.sampling_rate} if _feature_kind(feature) == "Audio" else {}
         rows = rows.cast_column(name, type(feature)(decode=False, **given))
     return rows, frozenset(names)
 
 
-def _kind(feature: Any) -> str:
+def _feature_kind(feature: Any) -> str:
     return type(feature).__name__ if hasattr(feature, "decode_example") else ""
 
 
 def _has_media(feature: Any) -> bool:
-    if _kind(feature) in ("Image", "Audio", "Video"):
+    if _feature_kind(feature) in ("Image", "Audio", "Video"):
         return bool(feature.decode)
     if isinstance(feature, Mapping):
         return any(_has_media(one) for one in feature.values())
@@ -233,65 +237,67 @@ def _has_media(feature: Any) -> bool:
     return inner is not None and _has_media(inner)
 
 
-def _decoded(feature: Any, stored: Any, where: str, decode_all: bool = False) -> Any:
-    """What the library would make of a stored value, with our decoders."""
+def _decode(feature: Any, stored: Any, where: str, decode_all: bool = False) -> Any:
+    """Decode a stored value as the library does, with Assay's decoders."""
     if stored is None:
         return None
     if isinstance(feature, Mapping):
-        return {key: _decoded(feature[key], value, where) for key, value in stored.items()}
-    kind = _kind(feature)
+        return {key: _decode(feature[key], value, where) for key, value in stored.items()}
+    kind = _feature_kind(feature)
     if kind and not feature.decode and not decode_all:
         return stored
     match kind:
         case "Image":
-            return _picture(feature, _source(stored, where))
+            return _decode_picture(feature, _encoded_source(stored, where))
         case "Audio":
-            return Sound.from_encoded(_source(stored, where), stored.get("path"), feature.sampling_rate)
+            return Sound.from_encoded(
+                _encoded_source(stored, where), stored.get("path"), feature.sampling_rate
+            )
         case "Video":
             return stored
         case "":
             inner = feature[0] if isinstance(feature, (list, tuple)) else getattr(feature, "feature", None)
             if inner is not None and isinstance(stored, list):
-                return [_decoded(inner, one, where) for one in stored]
+                return [_decode(inner, one, where) for one in stored]
             return stored
         case _:
             return feature.decode_example(stored)
 
 
-def _source(stored: Mapping[str, Any], where: str) -> Encoded:
+def _encoded_source(stored: Mapping[str, Any], where: str) -> MediaFile:
     data, path = stored.get("bytes"), stored.get("path")
     if data is None:
-        return encoded(path, where=where)
-    return encoded(data, where=f"{where}, `{path}`" if path else where)
+        return open_media_file(path, where=where)
+    return open_media_file(data, where=f"{where}, `{path}`" if path else where)
 
 
-def _picture(feature: Any, source: Encoded) -> Any:
-    """As the library does it: turned the way the camera was held, in the mode the column asks for."""
+def _decode_picture(feature: Any, source: MediaFile) -> Any:
+    """Decode a picture as the library does: apply the EXIF orientation and convert to the mode of the column."""
     from PIL import ExifTags, ImageOps
 
-    picture = decode_picture(source)
+    picture = decode_image(source)
     if picture.getexif().get(ExifTags.Base.Orientation) is not None:
         picture = ImageOps.exif_transpose(picture)
     return picture.convert(feature.mode) if feature.mode and feature.mode != picture.mode else picture
 
 
-def _shown(feature: Any, stored: Any) -> Any:
-    """A few words about a medium, from the head of its file."""
+def _describe(feature: Any, stored: Any) -> Any:
+    """Describe a media value from its file header."""
     if stored is None:
         return None
-    if _kind(feature) == "Image":
+    if _feature_kind(feature) == "Image":
         from io import BytesIO
 
         from PIL import Image as Pictures
 
         try:
-            with Pictures.open(BytesIO(_source(stored, "").read())) as picture:
+            with Pictures.open(BytesIO(_encoded_source(stored, "").read())) as picture:
                 return f"<picture {picture.size[0]}x{picture.size[1]} {picture.mode}>"
         except (MediaError, OSError, ValueError, SyntaxError, Pictures.DecompressionBombError):
             return "<picture that cannot be read>"
     if isinstance(stored, list):
         inner = feature[0] if isinstance(feature, (list, tuple)) else getattr(feature, "feature", None)
-        return [_shown(inner, one) for one in stored]
-    kind = _kind(feature).lower() or "media"
+        return [_describe(inner, one) for one in stored]
+    kind = _feature_kind(feature).lower() or "media"
     path = stored.get("path") if isinstance(stored, Mapping) else None
     return f"<{kind} {path}>" if path else f"<{kind}>"

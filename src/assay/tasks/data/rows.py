@@ -1,4 +1,8 @@
-"""Rows in memory or in a file, with the few methods task helpers use of the `datasets` library's class."""
+"""Rows in memory or in a file, with the methods of `datasets.Dataset` that task helpers use.
+
+`iterate_rows` reads rows of a `datasets` table in batches. The library builds rows one by one, at fifty microseconds
+each. If no column needs decoding, Arrow builds a few hundred rows at once in a tenth of that time.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ __all__ = ["ConcatenatedRows", "Rows", "Split", "iterate_rows"]
 
 
 class Split(Protocol):
-    """What Assay needs of a split: the `datasets` library's class has it, and so has `Rows`."""
+    """A split of a dataset: `Rows`, or `datasets.Dataset`."""
 
     @property
     def features(self) -> Any: ...
@@ -22,7 +26,7 @@ class Split(Protocol):
 
 
 class Rows(Sequence[dict[str, Any]]):
-    """Every row has every column; what a file left out is None.
+    """A sequence of rows with the same columns. A missing value is None.
 
     >>> rows = Rows([{"a": 1}, {"b": 2}])
     >>> rows[1]
@@ -43,19 +47,19 @@ class Rows(Sequence[dict[str, Any]]):
         self._rows: Sequence[Mapping[str, Any]] = kept
         self._names = tuple(self.features)
         self._fingerprint = fingerprint
-        """Hash of the files the rows were read from, while they are as they were read."""
+        """Hash of the source files. None if task code may have changed the rows."""
 
     @classmethod
     def wrap(
         cls, rows: Sequence[Mapping[str, Any]], *, columns: Iterable[str], fingerprint: str | None = None
     ) -> Rows:
-        """Rows that stay where they are, a file for instance, and are read when they are wanted."""
-        made = cls((), columns=columns, fingerprint=fingerprint)
-        made._rows = rows
-        return made
+        """Wrap rows without copying them, for example rows that are read from a file on demand."""
+        wrapped = cls((), columns=columns, fingerprint=fingerprint)
+        wrapped._rows = rows
+        return wrapped
 
-    def _whole(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A row with every column, in order; the row itself where it has them."""
+    def _fill_columns(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the row with every column, in order."""
         return row if tuple(row) == self._names else {**self.features, **row}
 
     def __len__(self) -> int:
@@ -64,40 +68,40 @@ class Rows(Sequence[dict[str, Any]]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Rows(self._rows[index], columns=self.features)
-        return dict(self._whole(self._rows[index]))
+        return dict(self._fill_columns(self._rows[index]))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (dict(row) for row in self.iterate_shared())
 
     def deep_copy(self) -> Rows:
-        """Rows that code of a task may change at will: the ones read from a file are shared between runs."""
+        """Copy the rows, so that task code may change them. Rows read from a file are shared between runs."""
         return Rows(deepcopy(list(self._rows)), columns=self.features)
 
     def iterate_shared(self) -> Iterator[Mapping[str, Any]]:
-        """The rows themselves, not copies: for readers that do not write."""
-        return map(self._whole, self._rows)
+        """Iterate over the rows without copying them. The caller must not change them."""
+        return map(self._fill_columns, self._rows)
 
     @property
     def column_names(self) -> list[str]:
         return list(self.features)
 
     def map(self, function: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Rows:
-        """Every row updated with what the function returns, as `datasets` does it."""
+        """Update every row with the mapping that the function returns, as `datasets` does."""
         return Rows(({**row, **function(row)} for row in self), columns=self.features)
 
     def filter(self, function: Callable[[dict[str, Any]], Any]) -> Rows:
-        """The rows the function keeps."""
+        """Keep the rows for which the function returns a true value."""
         return Rows((row for row in self if function(row)), columns=self.features)
 
     def select(self, indices: Iterable[int]) -> Rows:
-        """The rows at these positions, in this order."""
+        """Return the rows at these positions, in this order."""
         return Rows((self._rows[index] for index in indices), columns=self.features)
 
 
 class ConcatenatedRows(Sequence[Mapping[str, Any]]):
-    """Sequences of rows one after the other.
+    """Several sequences of rows as one.
 
-    >>> list(Joined([[{"a": 1}], [{"a": 2}]]))
+    >>> list(ConcatenatedRows([[{"a": 1}], [{"a": 2}]]))
     [{'a': 1}, {'a': 2}]
     """
 
@@ -110,10 +114,10 @@ class ConcatenatedRows(Sequence[Mapping[str, Any]]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        at = range(len(self))[index]
-        part = bisect_right(self._ends, at)
-        return self._parts[part][at - (self._ends[part - 1] if part else 0)]
+            return [self[position] for position in range(*index.indices(len(self)))]
+        position = range(len(self))[index]
+        part = bisect_right(self._ends, position)
+        return self._parts[part][position - (self._ends[part - 1] if part else 0)]
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         return chain.from_iterable(self._parts)
@@ -121,11 +125,11 @@ class ConcatenatedRows(Sequence[Mapping[str, Any]]):
 
 _MAX_BATCH_ROWS = 256
 _MAX_BATCH_BYTES = 4_000_000
-"""Of one batch: rows may be long."""
+"""Limit of one batch, because rows may be long."""
 
 
 def iterate_rows(rows: Any, start: int = 0, stop: int | None = None) -> Iterator[Mapping[str, Any]]:
-    """The rows from one position to another, as looking at each would give them; for readers that do not write."""
+    """Iterate over a range of rows without copying them. The caller must not change them."""
     if isinstance(rows, Rows):
         return islice(rows.iterate_shared(), start, stop)
     if _is_plain_table(rows):
@@ -134,7 +138,7 @@ def iterate_rows(rows: Any, start: int = 0, stop: int | None = None) -> Iterator
 
 
 def _is_plain_table(rows: Any) -> bool:
-    """Whether a row is nothing but the values of the table: no format was set, and no column is decoded."""
+    """Return whether rows are plain table values: no format is set and no column needs decoding."""
     is_table = type(rows).__name__ == "Dataset" and type(rows).__module__.startswith("datasets.")
     if not is_table or rows.format["type"] is not None:
         return False
@@ -148,7 +152,7 @@ def _is_plain_table(rows: Any) -> bool:
 def _iterate_batches(rows: Any, start: int, stop: int) -> Iterator[Mapping[str, Any]]:
     table = rows.with_format("arrow")
     max_size = max(1, min(_MAX_BATCH_ROWS, _MAX_BATCH_BYTES * len(rows) // max(1, rows.data.nbytes)))
-    size = min(16, max_size)  # often only the first few are wanted
+    size = min(16, max_size)  # often only the first few rows are used
     while start < stop:
         end = min(stop, start + size)
         yield from table[start:end].to_pylist()

@@ -1,7 +1,7 @@
-"""`read_documents`: where a task's rows come from.
+"""Load the splits of a task's dataset.
 
-Local json, jsonl and csv files are read without further packages (`files.py`). Everything else (the hub, parquet,
-arrow, a folder laid out like the hub under `--data_root`) goes through the `datasets` library (`library.py`).
+`local_files` reads local json, jsonl, csv and tsv files without further packages. `hf_datasets` loads everything else
+(the hub, parquet, arrow, a local copy of the hub under `--data_root`) with the `datasets` library.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ __all__ = ["load_splits"]
 def load_splits(
     spec: TaskSpec, *, data_root: str | None = None, trust_remote_code: bool = False
 ) -> Mapping[str, Split]:
-    """Every split of the task's dataset, by name.
+    """Load every split of the task's dataset, by name.
 
     Raises:
-        DatasetError: The dataset or one of its files is not there or not readable.
-        MissingPackage: It needs the `datasets` library, which is not installed.
+        DatasetError: The dataset or one of its files does not exist or is not readable.
+        MissingPackage: The dataset needs the `datasets` library, which is not installed.
     """
     if spec.custom_dataset is not None:
         made: Mapping[str, Split] = spec.custom_dataset(**spec.metadata, **spec.dataset_kwargs)
         return {name: _as_split(rows) for name, rows in made.items()}
     if spec.dataset_path in ("json", "csv") and set(spec.dataset_kwargs) == {"data_files"}:
-        files = _local_files(spec)
+        files = _resolve_local_files(spec)
         if files is not None:
             return {name: read_files(paths) for name, paths in files.items()}
     return load_hf_dataset(spec, data_root=data_root, trust_remote_code=trust_remote_code)
@@ -42,8 +42,8 @@ def _as_split(rows: Any) -> Split:
     return rows if hasattr(rows, "features") else Rows(rows)
 
 
-def _local_files(spec: TaskSpec) -> dict[str, list[str]] | None:
-    """Split name -> absolute paths; None when they are not plain local files of a kind read here."""
+def _resolve_local_files(spec: TaskSpec) -> dict[str, list[str]] | None:
+    """Return the paths by split name, or None if they are not local files of a supported format."""
     data_files = spec.dataset_kwargs["data_files"]
     by_split = data_files if isinstance(data_files, Mapping) else {"train": data_files}
     folder = Path(spec.path).parent
@@ -63,7 +63,7 @@ def _local_files(spec: TaskSpec) -> dict[str, list[str]] | None:
             found = next((candidate for candidate in candidates if _is_file(candidate)), None)
             if found is None:
                 raise DatasetError(
-                    f"the data file `{name}` is not there",
+                    f"data file not found: `{name}`",
                     where=spec.place("dataset_kwargs"),
                     hint=f"paths are relative to {folder}",
                 )
@@ -76,5 +76,5 @@ def _local_files(spec: TaskSpec) -> dict[str, list[str]] | None:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except (OSError, ValueError):  # a name no file can have
+    except (OSError, ValueError):  # not a valid file name
         return False

@@ -1,8 +1,7 @@
-"""Whose task file it is: lm-evaluation-harness and lmms-eval read a few of the same keys differently.
+"""Detect the dialect of a task file. `assay.core.dialects` defines what depends on it.
 
-The dialect of a task file is, in this order: what its key `dialect` says; the harness whose task folder it lies in
-(`…/lmms_eval/tasks/…`); lmms-eval's when it has a key or an output type that only lmms-eval knows; else lm-eval's.
-`docs/guides/dialects.md` lists what depends on it.
+The dialect is, in this order: the key `dialect`; the harness whose task folder contains the file
+(`…/lmms_eval/tasks/…`); lmms_eval if the file has a key or an output type that only lmms_eval has; lm_eval.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def find_harness(path: Path) -> Dialect | None:
 
 
 def isolate_helper_modules(value: Any) -> Any:
-    """A config in which every `!function` executes its file for itself."""
+    """Return the config with a separate module for every `!function` reference."""
     if isinstance(value, HelperFunction):
         return value.with_own_module()
     if isinstance(value, Mapping):

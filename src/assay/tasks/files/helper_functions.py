@@ -1,7 +1,6 @@
-"""`!function module.name` references: found when the YAML is read, imported when first called.
+"""`!function module.name` references: created when the YAML is read, imported on the first call.
 
-A reference names a file beside the YAML that contains it (`utils.doc_to_text` -> `utils.py`), else an
-importable module. Nothing is executed before somebody needs the function.
+A reference names a file in the folder of the YAML file (`utils.doc_to_text` -> `utils.py`) or an importable module.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from assay.core.specs import TaskSpec
 
 __all__ = ["HelperFunction", "execute_module", "load_module"]
 
-_FOREIGN = ("lm_eval", "lmms_eval")
-_NUMBERS = itertools.count()
-_MODULES: dict[tuple[str, int], ModuleType] = {}
+_HARNESSES = ("lm_eval", "lmms_eval")
+_module_numbers = itertools.count()
+_modules: dict[tuple[str, int], ModuleType] = {}
 
 
 class HelperFunction:
-    """A function of a task's helper file. Calling it loads the file once.
+    """A function of a task's helper file. The first call imports the file.
 
     Attributes:
         reference: As written in the YAML: `utils.process_docs`.
         directory: The folder of the YAML that contains the reference.
         where: `file:line` of the reference.
-        own_module: Whether the helper file is executed for this reference alone, as lmms-eval does: functions
-            of one file then share no module globals.
+        own_module: Whether this reference executes the helper file in a module of its own, as lmms_eval does, so that
+            functions of one file share no module globals.
     """
 
     def __init__(self, reference: str, directory: Path, where: str, *, own_module: bool = False) -> None:
@@ -55,22 +54,22 @@ class HelperFunction:
 
     @property
     def path(self) -> Path | None:
-        """The helper file beside the YAML, if that is where the reference leads."""
+        """The helper file in the folder of the YAML file, if it exists."""
         candidate = self.directory / (self.reference.rpartition(".")[0].replace(".", "/") + ".py")
         return candidate if candidate.is_file() else None
 
     @property
     def digest(self) -> str:
-        """Changes when the reference, the helper file or a file beside it (which it may import) changes."""
+        """A hash of the reference and of all Python files in the helper file's folder, which it may import."""
         path = self.path
         beside = sorted(path.parent.glob("*.py")) if path is not None else []
         return digest_text(self.reference, *(digest_bytes(file.read_bytes()) for file in beside))
 
     def load(self) -> Callable[..., Any]:
-        """The function itself.
+        """Import and return the function.
 
         Raises:
-            TaskError: The file, the module or the function is not there.
+            TaskError: The file, the module or the function does not exist.
         """
         if self._function is None:
             found = self.value()
@@ -80,11 +79,11 @@ class HelperFunction:
         return self._function
 
     def value(self) -> Any:
-        """What the reference names, function or not: `dataset_kwargs` may want the features of a dataset."""
-        return self._find() if self._function is None else self._function
+        """Return the referenced object, which may be data: `dataset_kwargs` may refer to dataset features."""
+        return self._resolve() if self._function is None else self._function
 
     def with_own_module(self) -> HelperFunction:
-        """The same reference with a module of its own."""
+        """Return the same reference with a module of its own."""
         return HelperFunction(self.reference, self.directory, self.where, own_module=True)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -92,21 +91,21 @@ class HelperFunction:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """What the function itself takes, for callers that ask before they call."""
+        """The signature of the function."""
         return inspect.signature(self.load())
 
     def __repr__(self) -> str:
         return f"!function {self.reference}"
 
-    def _find(self) -> Any:
+    def _resolve(self) -> Any:
         module_name, _, name = self.reference.rpartition(".")
         if not module_name:
             raise TaskError(
-                f"`!function {self.reference}` names no module",
+                f"`!function {self.reference}` does not name a module",
                 where=self.where,
                 hint="write `!function file.function`",
             )
-        module = self._module(module_name)
+        module = self._import_module(module_name)
         if not hasattr(module, name):
             close = get_close_matches(name, dir(module), n=1)
             raise TaskError(
@@ -118,51 +117,51 @@ class HelperFunction:
             )
         return getattr(module, name)
 
-    def _module(self, module_name: str) -> ModuleType:
+    def _import_module(self, module_name: str) -> ModuleType:
         path = self.path
         try:
             if path is not None:
                 return execute_module(path) if self.own_module else load_module(path)
             for layer in compatibility_layers():
-                layer.module_name(self.directory / "any.py")  # makes known the task tree this file lies in
+                layer.module_name(
+                    self.directory / "any.py"
+                )  # registers the task tree that contains this file
             return importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             if path is None and error.name in (module_name, module_name.partition(".")[0]):
                 raise TaskError(
-                    f"there is no helper file for `!function {self.reference}`",
+                    f"helper file not found for `!function {self.reference}`",
                     where=self.where,
                     hint=f"expected {self.directory / (module_name.replace('.', '/') + '.py')}",
                 ) from None
-            if error.name is None:  # raised by hand, with advice of its own
+            if error.name is None:  # raised by the helper file, with its own advice
                 raise MissingPackage(
                     f"the helper `{self.reference}` needs a package: {error}", where=str(path)
                 ) from None
             package, _, rest = error.name.partition(".")
             user = f"the helper `{self.reference}`"
-            if rest and package in _FOREIGN:  # a name this harness does not have, or no longer
+            if rest and package in _HARNESSES:  # a name that this version of the harness does not have
                 user = f"{user}, for `{error.name}`,"
             raise MissingPackage.of(
-                package if rest and package in _FOREIGN else error.name, user, where=str(path or self.where)
+                package if rest and package in _HARNESSES else error.name, user, where=str(path or self.where)
             ) from None
         except SyntaxError as error:
             raise TaskError(
-                f"helper file is not Python: {error.msg}", where=f"{path}:{error.lineno}"
+                f"syntax error in the helper file: {error.msg}", where=f"{path}:{error.lineno}"
             ) from None
         except AssayError:
             raise
         except SystemExit as error:
+            raise TaskError(f"the helper file calls exit({error}) when imported", where=str(path)) from None
+        except Exception as error:  # importing task code may raise anything
             raise TaskError(
-                f"helper file ends the program when imported: exit {error}", where=str(path)
-            ) from None
-        except Exception as error:  # helper border: importing foreign code may raise anything
-            raise TaskError(
-                f"helper file fails when imported: {type(error).__name__}: {error}", where=str(path)
+                f"the helper file fails on import: {type(error).__name__}: {error}", where=str(path)
             ) from error
 
 
 @lru_cache(maxsize=1)
 def compatibility_layers() -> tuple[CompatibilityLayer, ...]:
-    """Installed layers that make foreign import names work for helper files; made to work here, once."""
+    """Load and install the layers that provide the import names of other harnesses, once."""
     layers: list[CompatibilityLayer] = [plugin.load() for plugin in find_entry_points("assay.compat")]
     for layer in layers:
         layer.install()
@@ -170,47 +169,45 @@ def compatibility_layers() -> tuple[CompatibilityLayer, ...]:
 
 
 class CompatibilityLayer(Protocol):
-    """A module that stands in for a foreign package."""
+    """A module that provides the import names of other harnesses."""
 
     def install(self) -> None: ...
 
     def module_name(self, path: Path) -> str | None:
-        """The name a helper file has in its own harness, if it is one of its files."""
+        """Return the module name of a helper file in its own harness, if it belongs to one."""
         ...
 
     def loading(self, path: Path) -> AbstractContextManager[None]:
-        """Around the loading of a helper file."""
+        """Return a context manager for importing a helper file."""
         ...
 
     def missing_judge(self, path: Path) -> str | None:
-        """None when a helper file asks no judge; else what it lacks to ask one, empty when it lacks nothing."""
+        """Return None if a helper file uses no judge, otherwise what is missing to use one (empty: nothing)."""
         ...
 
     def open_task(self, spec: TaskSpec, rendering: Any, splits: Any) -> Any:
-        """The task a class named under `class:` describes; None when the class is not of this layer's kind."""
+        """Open the task of a class named by `class:`. Return None if this layer does not support the class."""
         ...
 
 
 def load_module(path: Path) -> ModuleType:
-    """Execute a helper file as a module; once per version of the file."""
+    """Import a helper file, once per version of the file."""
     path = path.resolve()
     key = (str(path), path.stat().st_mtime_ns)
-    if key not in _MODULES:
-        _MODULES[key] = _execute(path, _module_name(path))
-    return _MODULES[key]
+    if key not in _modules:
+        _modules[key] = _execute(path, _module_name(path))
+    return _modules[key]
 
 
 def execute_module(path: Path) -> ModuleType:
-    """Execute a helper file as one more module: nobody who imports the file by name gets this one."""
+    """Import a helper file as a separate module, which imports by name do not find."""
     path = path.resolve()
-    return _execute(path, f"{_module_name(path)}@{next(_NUMBERS)}")
+    return _execute(path, f"{_module_name(path)}@{next(_module_numbers)}")
 
 
 def _module_name(path: Path) -> str:
-    foreign = (layer.module_name(path) for layer in compatibility_layers())
-    return next(
-        (found for found in foreign if found), f"assay_task_{digest_text(str(path))[:12]}_{path.stem}"
-    )
+    names = (layer.module_name(path) for layer in compatibility_layers())
+    return next((name for name in names if name), f"assay_task_{digest_text(str(path))[:12]}_{path.stem}")
 
 
 def _execute(path: Path, name: str) -> ModuleType:

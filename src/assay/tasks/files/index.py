@@ -1,9 +1,9 @@
-"""Which names exist, and where: task files found under the task roots.
+"""The index of tasks, groups and tags by name.
 
-Roots, in order: the tasks that ship with Assay, the task folders of `lm_eval` and `lmms_eval` where those packages are
-present (found, not imported), `ASSAY_TASKS`, every `--include_path`. A later root wins over an earlier one, and the index
-says so; `assay/NAME`, `lm_eval/NAME` and `lmms_eval/NAME` say which is meant. Only the keys that name things are looked
-at here.
+The task roots are, in order: the built-in tasks, the task folders of `lm_eval` and `lmms_eval` if these packages are
+installed (found without importing them), `ASSAY_TASKS`, and every `--include_path`. A later root takes precedence over
+an earlier one; `assay/NAME`, `lm_eval/NAME` and `lmms_eval/NAME` select a root. The index reads only the naming keys of
+task files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from assay.core.errors import AssayError, InvalidOption
 from assay.tasks.files.index_cache import FileStamp, NamingCache, RootSnapshot
 from assay.tasks.files.naming_keys import extract_naming_keys, list_yaml_files
 
-if TYPE_CHECKING:  # the YAML reader is half the time of listing tasks, and needed only for what is wrong
+if TYPE_CHECKING:  # importing the YAML reader takes half the time of listing tasks
     from assay.tasks.files.yaml_reader import TaskFile
 
 __all__ = [
@@ -35,12 +35,12 @@ __all__ = [
 ]
 
 Kind = Literal["task", "group", "tag"]
-_FOREIGN = ("lmms_eval", "lm_eval")
-"""The later one wins: lmms_eval carries copies of lm_eval's text tasks."""
+_HARNESSES = ("lmms_eval", "lm_eval")
+"""The later one takes precedence: lmms_eval contains copies of lm_eval's text tasks."""
 
 
 class IndexEntry(NamedTuple):
-    """One name and what it stands for; a tuple, because thirteen thousand are made at every start."""
+    """A task, group or tag. A tuple, because every start creates thirteen thousand of them."""
 
     name: str
     kind: Kind
@@ -49,7 +49,7 @@ class IndexEntry(NamedTuple):
 
     root: Path | None = None
     members: tuple[str, ...] = ()
-    """The tasks of a tag, sorted; the direct members of a group, where they are named."""
+    """The tasks of a tag, sorted, or the named direct members of a group."""
 
     @property
     def path(self) -> Path | None:
@@ -58,23 +58,23 @@ class IndexEntry(NamedTuple):
 
 @dataclass(slots=True)
 class TaskIndex:
-    """Every task, group and tag under some roots."""
+    """Every task, group and tag under the task roots."""
 
     roots: tuple[Path, ...] = ()
     entries: dict[str, IndexEntry] = field(default_factory=dict)
     shadowed: list[tuple[str, Path, Path]] = field(default_factory=list)
-    """Names defined twice: (name, the file that counts, the file that does not)."""
+    """Names defined twice: (name, the file that is used, the file that is not)."""
 
     broken: list[tuple[Path, AssayError]] = field(default_factory=list)
-    """Files that could not be read; reported when somebody asks for what they might define."""
+    """Files that could not be read. The error is raised when a task of that name is selected."""
 
-    _tagged: dict[str, set[str]] = field(default_factory=dict, repr=False)
+    _tag_members: dict[str, set[str]] = field(default_factory=dict, repr=False)
     _hidden: dict[Path, dict[str, IndexEntry]] = field(default_factory=dict, repr=False)
-    """Root -> what it defines that a later root defines too."""
+    """By root, the entries that a later root replaces."""
 
     @classmethod
     def build(cls, roots: Iterable[Path]) -> TaskIndex:
-        """Read the naming keys of every `*.yaml` under the roots; unchanged files from memory."""
+        """Read the naming keys of every `*.yaml` file under the roots. Unchanged files come from the cache."""
         index = cls(roots=tuple(roots))
         with _pause_gc():
             for root in index.roots:
@@ -83,11 +83,11 @@ class TaskIndex:
         return index
 
     def names(self, *kinds: Kind) -> list[str]:
-        """Names of the given kinds (all when none is given), sorted."""
+        """Return the names of the given kinds (default: all), sorted."""
         return sorted(name for name, entry in self.entries.items() if not kinds or entry.kind in kinds)
 
     def add(self, entry: IndexEntry, tags: Iterable[str]) -> None:
-        """Take an entry in; within a root the first file of a name counts, between roots the later one."""
+        """Add an entry. Within a root the first file takes precedence, between roots the later root."""
         known = self.entries.get(entry.name)
         if known is not None and known.file and entry.file:
             if known.root == entry.root:
@@ -99,43 +99,43 @@ class TaskIndex:
         self.entries[entry.name] = entry
         if entry.kind == "task":
             for tag in tags:
-                self._tagged.setdefault(tag, set()).add(entry.name)
+                self._tag_members.setdefault(tag, set()).add(entry.name)
 
     @property
     def labels(self) -> dict[str, Path]:
-        """What well-known roots are called: `assay`, `lm_eval`, `lmms_eval`."""
+        """The well-known roots by label: `assay`, `lm_eval`, `lmms_eval`."""
         known = {"assay": builtin_root()}
         for root in self.roots:
-            if root.name == "tasks" and root.parent.name in _FOREIGN:
+            if root.name == "tasks" and root.parent.name in _HARNESSES:
                 known[root.parent.name] = root
         return {label: root for label, root in known.items() if root in self.roots}
 
     def find_label(self, file: Path) -> str:
-        """What the well-known root is called in which a file lies; empty for other folders."""
+        """Return the label of the well-known root that contains a file, or an empty string."""
         return next((label for label, root in self.labels.items() if file.is_relative_to(root)), "")
 
     def view_from(self, root: Path | None) -> TaskIndex:
-        """The same index as seen from inside a root, whose own names come first there."""
+        """Return the index in which the names of one root take precedence."""
         hidden = self._hidden.get(root) if root is not None else None
         if not hidden:
             return self
         return replace(self, entries={**self.entries, **hidden}, _hidden={})
 
     def find_alternative(self, entry: IndexEntry) -> str:
-        """The other well-known root that has a task of this name, as `assay/NAME`; empty where there is none."""
+        """Return the entry of the same name in another well-known root as `assay/NAME`, or an empty string."""
         for label, root in self.labels.items():
             if root != entry.root and entry.name in self._hidden.get(root, {}):
                 return f"{label}/{entry.name}"
         return ""
 
     def _add_tags(self) -> None:
-        for tag, members in self._tagged.items():
+        for tag, members in self._tag_members.items():
             if tag not in self.entries:
                 self.entries[tag] = IndexEntry(name=tag, kind="tag", members=tuple(sorted(members)))
 
 
 class _RootReader:
-    """Reads one root into an index."""
+    """Reads one task root into an index."""
 
     def __init__(self, index: TaskIndex, root: Path) -> None:
         self._index = index
@@ -144,14 +144,14 @@ class _RootReader:
         self._templates: dict[str, tuple[int, int]] = {}
 
     def read(self) -> None:
-        """From the snapshot where nothing changed since, else file by file."""
+        """Read the snapshot if no file changed, otherwise read file by file."""
         files = list_yaml_files(self._root)
         snapshot = RootSnapshot(self._root, files)
         rows = snapshot.load()
         if rows is None:
             before = len(self._index.broken)
             rows = self._read_files(files)
-            if len(self._index.broken) == before:  # what is wrong is said every time
+            if len(self._index.broken) == before:  # broken files are reported every time
                 snapshot.save(rows, self._templates)
         for name, kind, file, members, tags in rows:
             self._index.add(IndexEntry(name, kind, file, self._root, tuple(members)), tags)
@@ -161,7 +161,7 @@ class _RootReader:
         rows: list[list[Any]] = []
         for path, size, changed_ns in files:
             try:
-                config = self._merged(path, (size, changed_ns), ())
+                config = self._read_merged(path, (size, changed_ns), ())
             except AssayError as error:
                 self._index.broken.append((Path(path), error))
                 continue
@@ -171,26 +171,28 @@ class _RootReader:
         self._cache.save()
         return rows
 
-    def _merged(self, path: str, stamp: tuple[int, int] | None, opened: tuple[str, ...]) -> Mapping[str, Any]:
-        """The naming keys of a file after its includes, its own last."""
-        own = self._own(path, stamp)
+    def _read_merged(
+        self, path: str, stamp: tuple[int, int] | None, opened: tuple[str, ...]
+    ) -> Mapping[str, Any]:
+        """Read the naming keys of a file merged with its includes."""
+        own = self._read_own(path, stamp)
         include = own.get("include")
         if include is None:
             return own
         merged: dict[str, Any] = {}
         for name in include if isinstance(include, list) else [include]:
             if not isinstance(name, str):
-                return _read_in_full(path)  # says what is wrong, with its place
+                return _read_in_full(path)  # raises an error with the line
             target = (
                 name if os.path.isabs(name) else os.path.normpath(os.path.join(os.path.dirname(path), name))
             )
             known = target in self._files
             if target == path or target in opened or not (known or os.path.isfile(target)):
-                return _read_in_full(path)  # says what is wrong, with its place
-            merged.update(self._merged(target, None, (*opened, path)))
+                return _read_in_full(path)  # raises an error with the line
+            merged.update(self._read_merged(target, None, (*opened, path)))
         return {**merged, **own}
 
-    def _own(self, path: str, stamp: tuple[int, int] | None) -> Mapping[str, Any]:
+    def _read_own(self, path: str, stamp: tuple[int, int] | None) -> Mapping[str, Any]:
         known = self._files.get(path)
         if known is not None:
             return known
@@ -206,7 +208,7 @@ class _RootReader:
         return config
 
     def _scan(self, path: str, *, is_template: bool) -> dict[str, Any]:
-        """A template may name nothing; a task file that seems to name nothing is read in full, to say why."""
+        """Extract naming keys. A task file without any is read in full, which raises an error or finds them."""
         try:
             with open(path, encoding="utf-8") as file:
                 names = extract_naming_keys(file.read())
@@ -216,7 +218,7 @@ class _RootReader:
         if names is None or (not is_template and not names.config.keys() & naming):
             full = _read_in_full(path)
             return {
-                key: _plain(full[key])
+                key: _to_plain(full[key])
                 for key in ("task", "group", "tag", "class")
                 if full.get(key) is not None
             }
@@ -225,7 +227,8 @@ class _RootReader:
 
 @contextmanager
 def _pause_gc() -> Iterator[None]:
-    """No search for garbage among tens of thousands of small things that all stay: a quarter of the time."""
+    """Disable garbage collection: tens of thousands of small objects stay alive, and scanning them takes a quarter
+    of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -241,16 +244,16 @@ def _read_in_full(path: str) -> Mapping[str, Any]:
     return read_task_file(Path(path)).config
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items() if key in ("task", "group")}
+        return {str(key): _to_plain(item) for key, item in value.items() if key in ("task", "group")}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_to_plain(item) for item in value]
     return value if isinstance(value, str) else repr(value)
 
 
 def entry_from_file(file: TaskFile, root: Path | None = None) -> IndexEntry | None:
-    """What a file defines: a group when `task` is a list, a task when it is a name, else nothing."""
+    """Return the entry that a file defines: a group if `task` is a list, a task if it is a name, otherwise None."""
     return _entry(file.config, str(file.path), root)
 
 
@@ -281,14 +284,14 @@ def _tags(config: Mapping[str, Any]) -> list[str]:
 
 @cache
 def builtin_root() -> Path:
-    """The tasks that ship with Assay."""
+    """Return the folder of the built-in tasks."""
     return Path(__file__).resolve().parents[2] / "builtin_tasks"
 
 
 def find_harness_roots() -> list[Path]:
-    """Task folders of the harnesses that are installed; their code is not imported."""
+    """Return the task folders of the installed harnesses without importing them."""
     roots = []
-    for package in _FOREIGN:
+    for package in _HARNESSES:
         spec = PathFinder.find_spec(package)
         for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
             if (Path(folder) / "tasks").is_dir():
@@ -297,10 +300,10 @@ def find_harness_roots() -> list[Path]:
 
 
 def find_task_roots(include_path: Iterable[str] = ()) -> list[Path]:
-    """The roots a run looks into.
+    """Return the task roots of a run.
 
     Raises:
-        InvalidOption: A folder that was named is not there.
+        InvalidOption: A folder does not exist.
     """
     roots = [builtin_root(), *find_harness_roots()]
     named = [(path, "ASSAY_TASKS") for path in os.environ.get("ASSAY_TASKS", "").split(os.pathsep) if path]
@@ -308,7 +311,9 @@ def find_task_roots(include_path: Iterable[str] = ()) -> list[Path]:
     for path, source in named:
         folder = Path(path).expanduser()
         if not folder.is_dir():
-            raise InvalidOption(f"the task folder `{path}` is not there", where=source)
-        inside = [folder / package / "tasks" for package in _FOREIGN if (folder / package / "tasks").is_dir()]
-        roots += inside or [folder]  # an unpacked wheel or a checkout holds its tasks deeper
+            raise InvalidOption(f"task folder not found: `{path}`", where=source)
+        inside = [
+            folder / package / "tasks" for package in _HARNESSES if (folder / package / "tasks").is_dir()
+        ]
+        roots += inside or [folder]  # in an unpacked wheel or a checkout
     return roots

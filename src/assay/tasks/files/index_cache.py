@@ -1,7 +1,8 @@
-"""What a whole task root defines, remembered as long as no file in it changes.
+"""Caches of the task index, in `ASSAY_HOME`.
 
-The second level of memory: `NamingCache` saves reading a file, a snapshot saves looking at any of them but for
-its size and time of change. Thirteen thousand tasks are listed in a quarter of a second.
+`NamingCache` holds the naming keys of each file by size and modification time, so that unchanged files are not read.
+`RootSnapshot` holds the entries of a whole task root as long as no file in it changes. With both, listing thirteen
+thousand tasks takes a quarter of a second.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from assay.core.home import assay_home
 __all__ = ["FileStamp", "NamingCache", "RootSnapshot"]
 
 FileStamp = tuple[str, int, int]
-"""A file: path, size, time of change in nanoseconds."""
+"""A file: path, size, modification time in nanoseconds."""
 
 _FORMAT = 1
 _NAMING_FORMAT = 1
 
 
 class RootSnapshot:
-    """What was found under one root, and under which stamps of which files."""
+    """The index entries of one task root, valid for one set of file stamps."""
 
     def __init__(self, root: Path, files: Sequence[FileStamp]) -> None:
         self._path = assay_home() / "index" / f"{digest_text(str(root.resolve()))}.snapshot.json"
@@ -34,7 +35,7 @@ class RootSnapshot:
         self._digest = _digest(files)
 
     def load(self) -> list[list[Any]] | None:
-        """What was put for these very files; None when anything changed, templates they include too."""
+        """Return the saved rows, or None if any file or included template changed."""
         try:
             content = json.loads(self._path.read_bytes())
             known = (content["format"], content["root"], content["files"])
@@ -50,7 +51,7 @@ class RootSnapshot:
             return None
 
     def save(self, rows: Iterable[Sequence[Any]], templates: Mapping[str, tuple[int, int]]) -> None:
-        """Remember; a snapshot that cannot be written is done without."""
+        """Write the snapshot. A write error is ignored."""
         content = {
             "format": _FORMAT,
             "root": self._root,
@@ -73,34 +74,34 @@ def _digest(files: Sequence[FileStamp]) -> str:
 
 
 class NamingCache:
-    """What the files of one root define, remembered by path, size and time of change."""
+    """The naming keys of the files of one task root, by path, size and modification time."""
 
     def __init__(self, root: Path) -> None:
         self._path = assay_home() / "index" / f"{digest_text(str(root.resolve()))}.json"
-        self._known: dict[str, list[Any]] = self._read()
-        self._kept: dict[str, list[Any]] = {}
+        self._stored: dict[str, list[Any]] = self._read()
+        self._current: dict[str, list[Any]] = {}
 
     def get(self, path: str, size: int, changed_ns: int) -> dict[str, Any] | None:
-        """The naming keys of an unchanged file."""
-        row = self._known.get(path)
+        """Return the naming keys of a file, or None if it changed."""
+        row = self._stored.get(path)
         if row is None or row[0] != size or row[1] != changed_ns:
             return None
-        self._kept[path] = row
+        self._current[path] = row
         config: dict[str, Any] = row[2]
         return config
 
     def put(self, path: str, size: int, changed_ns: int, config: Mapping[str, Any]) -> None:
-        """Remember a file's naming keys."""
-        self._kept[path] = [size, changed_ns, dict(config)]
+        """Store the naming keys of a file."""
+        self._current[path] = [size, changed_ns, dict(config)]
 
     def save(self) -> None:
-        """Write what is known now, if it changed; a cache that cannot be written is done without."""
-        if self._kept == self._known:
+        """Write the cache if it changed. A write error is ignored."""
+        if self._current == self._stored:
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             fresh = self._path.with_suffix(f".{os.getpid()}")
-            fresh.write_text(json.dumps({"format": _NAMING_FORMAT, "files": self._kept}), encoding="utf-8")
+            fresh.write_text(json.dumps({"format": _NAMING_FORMAT, "files": self._current}), encoding="utf-8")
             fresh.replace(self._path)
         except (OSError, TypeError, ValueError):
             return

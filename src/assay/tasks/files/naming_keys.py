@@ -1,7 +1,7 @@
-"""Which names a task file defines, found without reading all of it, and remembered between starts.
+"""Extract the naming keys of task files without parsing the YAML.
 
-Listing thirteen thousand tasks must not parse thirteen thousand files: only the top-level keys that name things
-are cut out of the text. What is found is kept per file, with its size and time of change, in `ASSAY_HOME`.
+Listing thirteen thousand tasks must not parse thirteen thousand files, so only the top-level keys that define names are
+cut out of the text. `index_cache` stores the result.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NOT_TEXT = frozenset("true false yes no on off null none".split())
 
 @dataclass(frozen=True, slots=True)
 class NamingKeys:
-    """The naming keys of one file, before its includes."""
+    """The naming keys of one file, without its includes."""
 
     config: Mapping[str, Any]
-    """`task`, `group`, `tag`, `class`, `include`, as far as the file has them; functions as text."""
+    """`task`, `group`, `tag`, `class` and `include`, if the file has them. Functions are text."""
 
 
 def extract_naming_keys(text: str) -> NamingKeys | None:
-    """The naming keys of a task file's text; None when only a full reading can tell.
+    """Return the naming keys of a task file's text, or None if only a YAML parser can find them.
 
     >>> extract_naming_keys("task: arc_easy\\ntag:\\n  - ai2_arc\\ndoc_to_text: '{{question}}'\\n").config
     {'task': 'arc_easy', 'tag': ['ai2_arc']}
@@ -44,24 +44,24 @@ def extract_naming_keys(text: str) -> NamingKeys | None:
     starts = [(match.start(), match.end(), match[1].strip("\"'")) for match in _TOP_KEY.finditer(text)]
     if not starts or text.lstrip().startswith(("{", "%", "---")):
         return None
-    for at, (start, end, key) in enumerate(starts):
+    for index, (start, end, key) in enumerate(starts):
         if key not in _KEYS:
             continue
-        stop = starts[at + 1][0] if at + 1 < len(starts) else len(text)
+        stop = starts[index + 1][0] if index + 1 < len(starts) else len(text)
         value = text[end:stop].strip()
-        simple = _simple(value)
+        simple = _parse_simple_value(value)
         if simple is not None:
             found[key] = simple
             continue
         try:
-            found[key] = _read_value(text[start:stop])[key]
+            found[key] = _parse_yaml_value(text[start:stop])[key]
         except (ValueError, TypeError, KeyError):
             return None
     return NamingKeys(found)
 
 
-def _simple(value: str) -> str | list[str] | None:
-    """A plain word, or a list of plain words one per line: what most files have, without a YAML parser."""
+def _parse_simple_value(value: str) -> str | list[str] | None:
+    """Parse a plain word or a list of plain words, one per line, which covers most files."""
     if _PLAIN.fullmatch(value):
         return value if value.lower() not in _NOT_TEXT else None
     quoted = _QUOTED.fullmatch(value)
@@ -73,49 +73,49 @@ def _simple(value: str) -> str | list[str] | None:
     return None
 
 
-def _read_value(text: str) -> Any:
-    """A piece of YAML, by the parser, which is imported only here: most files never need it."""
+def _parse_yaml_value(text: str) -> Any:
+    """Parse a piece of YAML. Imports the parser, which most files do not need."""
     import yaml
 
-    if not hasattr(_read_value, "loader"):
+    if not hasattr(_parse_yaml_value, "loader"):
         parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
         class NamesLoader(parser):  # type: ignore[misc]
-            """Reads `!function x.y` as the text `x.y`: nobody calls anything here."""
+            """Reads `!function x.y` as the text `x.y`."""
 
         NamesLoader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
-        _read_value.loader = NamesLoader  # type: ignore[attr-defined]
+        _parse_yaml_value.loader = NamesLoader  # type: ignore[attr-defined]
     try:
-        return yaml.load(text, Loader=_read_value.loader)  # type: ignore[attr-defined]
+        return yaml.load(text, Loader=_parse_yaml_value.loader)  # type: ignore[attr-defined]
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
 
 
 def list_yaml_files(root: Path) -> list[FileStamp]:
-    """(path, size, time of change) of every `*.yaml` below a folder, in the order of their paths."""
+    """Return (path, size, modification time) of every `*.yaml` file below a folder, sorted by path."""
     found: list[FileStamp] = []
     waiting = [str(root)]
     inside, followed = os.path.realpath(root), set[str]()
     while waiting:
         folder = waiting.pop()
         start = folder if folder.endswith(os.sep) else folder + os.sep
-        with _opened(folder) as entries:
+        with _scan_folder(folder) as entries:
             for entry in entries:
                 name = entry.name
-                if name.endswith(".yaml") and entry.is_file():  # a link to nowhere is no file
+                if name.endswith(".yaml") and entry.is_file():  # false for a broken link
                     status = entry.stat()
                     found.append((start + name, status.st_size, status.st_mtime_ns))
                 elif entry.is_dir():
                     path = start + name
-                    if not entry.is_symlink() or _is_new(path, inside, followed):
+                    if not entry.is_symlink() or _is_unvisited_link(path, inside, followed):
                         waiting.append(path)
     found.sort(key=(lambda row: row[0].replace(os.sep, "/")) if os.sep != "/" else None)
     return found
 
 
 @contextmanager
-def _opened(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """What is in a folder; by its descriptor where that can be: asking for a file then walks no path."""
+def _scan_folder(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """Scan a folder, by descriptor if possible, because `stat` is then faster."""
     if os.scandir not in os.supports_fd:
         with os.scandir(folder) as entries:
             yield entries
@@ -129,7 +129,7 @@ def _opened(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
 
 
 def read_headline(path: str) -> str:
-    """What a task file says of itself: its first line, where that is a comment."""
+    """Return the description of a task file: its first line, if that is a comment."""
     try:
         with open(path, encoding="utf-8") as file:
             first = file.readline()
@@ -138,8 +138,8 @@ def read_headline(path: str) -> str:
     return first.lstrip("#").strip() if first.startswith("#") else ""
 
 
-def _is_new(link: str, inside: str, followed: set[str]) -> bool:
-    """Whether a linked folder is neither part of the tree that is walked nor above it, nor was followed before."""
+def _is_unvisited_link(link: str, inside: str, followed: set[str]) -> bool:
+    """Return whether a linked folder is outside the scanned tree, does not contain it, and was not visited before."""
     target = os.path.realpath(link)
     nested = os.path.commonpath((target, inside)) in (target, inside)
     if nested or target in followed:

@@ -1,6 +1,6 @@
-"""From what the user typed to the tasks that run: names, groups, tags, globs, files, folders.
+"""Select tasks by name, group, tag, glob pattern, file or folder.
 
-A group keeps its members in order; keys of a group that are not its own become overrides of its members.
+A group keeps the order of its members. Keys of a group that are not group keys override the keys of its members.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _GROUP_KEYS = frozenset(("group", "group_alias", "task", "aggregate_metric_list"
 
 @dataclass(slots=True)
 class Selection:
-    """The tasks to run, in order, and the groups they are reported under."""
+    """The tasks to run, in order, and the groups that report them."""
 
     tasks: dict[str, TaskSpec] = field(default_factory=dict)
     groups: dict[str, GroupSpec] = field(default_factory=dict)
     requested: list[str] = field(default_factory=list)
-    """What was asked for, after globs and tags: names of tasks and groups, in order."""
+    """The names of the selected tasks and groups, with globs and tags expanded, in order."""
 
     notes: list[str] = field(default_factory=list)
-    """Which of two tasks of the same name was taken."""
+    """Notes on names that several task roots define."""
 
     def leaves(self, group: str) -> list[str]:
-        """Every task inside a group, however deep, once, in order."""
+        """Return every task of a group and of its nested groups, without duplicates, in order."""
         found: dict[str, None] = {}
         for member in self.groups[group].members:
             for name in self.leaves(member) if member in self.groups else [member]:
@@ -46,7 +46,7 @@ class Selection:
 
 
 def select_tasks(wanted: Sequence[str], index: TaskIndex) -> Selection:
-    """Find everything that was asked for; report everything that was not found.
+    """Select the tasks and groups for a list of words. Report everything that is not found.
 
     Raises:
         Problems: Unknown names and broken task files, all of them.
@@ -71,7 +71,7 @@ def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
         _note_alternative(entry, index, selection)
         _add(entry, index, selection)
         return
-    path = _path(word)
+    path = _to_path(word)
     label, _, name = word.partition("/")
     if label in index.labels and not path.exists():
         _select_from_root(name, index.labels[label], index, selection, word)
@@ -84,10 +84,10 @@ def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
         return
     matches = [name for name in index.names() if fnmatchcase(name, word)] if _is_glob(word) else []
     if not matches and path.is_dir() and _has_task_files(path):
-        _add_folder(path, index, selection)  # a bare name is a folder when nothing else is called that
+        _add_folder(path, index, selection)  # a bare name means a folder if no task has that name
         return
     if not matches:
-        raise _unknown(word, index)
+        raise _unknown_name_error(word, index)
     covered = {
         leaf
         for name in matches
@@ -101,26 +101,26 @@ def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
 
 
 def _note_alternative(entry: IndexEntry, index: TaskIndex, selection: Selection) -> None:
-    """A name that another well-known root has as well: which one was taken, and how to ask for the other."""
+    """Add a note if another well-known root defines the same name."""
     if entry.kind != "tag":
         other = index.find_alternative(entry)
         if other:
-            selection.notes.append(f"`{entry.name}` is the one of {entry.file}; `{other}` asks for the other")
+            selection.notes.append(f"`{entry.name}` is {entry.file}; use `{other}` for the other one")
         return
     for member in (index.entries[name] for name in entry.members):
         label = index.find_alternative(member).partition("/")[0]
         if label:
             selection.notes.append(
-                f"`{entry.name}` takes the tasks of {member.root}; `{label}/{entry.name}` asks for the others"
+                f"`{entry.name}` uses the tasks of {member.root}; use `{label}/{entry.name}` for the others"
             )
             return
 
 
 def _select_from_root(name: str, root: Path, index: TaskIndex, selection: Selection, word: str) -> None:
-    """`lm_eval/NAME`: the one of that root, whatever else has the name."""
+    """Select `lm_eval/NAME`: the task, group or tag of that root."""
     inside = index.view_from(root)
     own = {key: entry for key, entry in inside.entries.items() if entry.root == root}
-    for key, entry in inside.entries.items():  # of a tag, the tasks of this root
+    for key, entry in inside.entries.items():  # a tag is limited to the tasks of this root
         members = tuple(name for name in entry.members if name in own) if entry.root is None else ()
         if members:
             own[key] = entry._replace(members=members)
@@ -132,7 +132,7 @@ def _select_from_root(name: str, root: Path, index: TaskIndex, selection: Select
         _add(own[key], inside, selection)
 
 
-def _path(word: str) -> Path:
+def _to_path(word: str) -> Path:
     try:
         return Path(word).expanduser()
     except RuntimeError:  # `~nobody`
@@ -140,15 +140,15 @@ def _path(word: str) -> Path:
 
 
 def _has_task_files(folder: Path) -> bool:
-    """Whether there is a YAML file in a folder, or one level below: a misspelt name must not walk a whole disk."""
+    """Return whether a folder has a YAML file in it or one level below. Deeper search could scan a whole disk."""
     return any(any(folder.glob(pattern)) for pattern in ("*.yaml", "*/*.yaml"))
 
 
 def _add_folder(folder: Path, index: TaskIndex, selection: Selection) -> None:
-    """Everything a folder defines; its groups find their members there first."""
+    """Select everything in a folder. Its groups look for their members in the folder first."""
     inside = TaskIndex.build([folder])
     if not inside.entries and not inside.broken:
-        raise UnknownName(f"the folder `{folder}` holds no task file", where="--tasks")
+        raise UnknownName(f"the folder `{folder}` has no task file", where="--tasks")
     if inside.broken:
         raise ErrorGroup(error for _, error in inside.broken)
     both = TaskIndex(entries={**index.entries, **inside.entries}, broken=index.broken)
@@ -164,7 +164,7 @@ def _is_glob(word: str) -> bool:
     return any(character in word for character in "*?[")
 
 
-def _unknown(word: str, index: TaskIndex) -> AssayError:
+def _unknown_name_error(word: str, index: TaskIndex) -> AssayError:
     for path, error in index.broken:
         if path.stem == word:
             return error
@@ -175,7 +175,7 @@ def _add_file(path: Path, index: TaskIndex, selection: Selection) -> None:
     entry = entry_from_file(read_task_file(path))
     if entry is None:
         raise TaskError(
-            "the file names neither a task nor a group", where=str(path), hint="add `task: my_task`"
+            "the file defines neither a task nor a group", where=str(path), hint="add `task: my_task`"
         )
     _add(entry, index, selection)
 
@@ -186,46 +186,46 @@ def _add(entry: IndexEntry, index: TaskIndex, selection: Selection) -> None:
             _add(index.entries[name], index, selection)
         return
     builder = _SelectionBuilder(index, selection)
-    name = builder.task(entry, {}) if entry.kind == "task" else builder.group(entry, {})
+    name = builder.add_task(entry, {}) if entry.kind == "task" else builder.add_group(entry, {})
     if name not in selection.requested:
         selection.requested.append(name)
 
 
 class _SelectionBuilder:
-    """Builds tasks and groups into a selection, passing overrides down."""
+    """Builds tasks and groups and passes overrides to their members."""
 
     def __init__(self, index: TaskIndex, selection: Selection) -> None:
         self.index = index
         self.selection = selection
         self._open: list[str] = []
-        """Groups being built, outermost first: one that comes up again contains itself."""
+        """The groups being built, outermost first, to detect a group that contains itself."""
 
-    def task(self, entry: IndexEntry, overrides: Mapping[str, Any]) -> str:
+    def add_task(self, entry: IndexEntry, overrides: Mapping[str, Any]) -> str:
         assert entry.path is not None
-        return self.keep(task_from_config(read_task_file(entry.path), overrides))
+        return self.add_spec(task_from_config(read_task_file(entry.path), overrides))
 
-    def keep(self, spec: TaskSpec) -> str:
-        """Take a task in. One name asked in two ways would report one way's numbers for both."""
+    def add_spec(self, spec: TaskSpec) -> str:
+        """Add a task. Two tasks of one name must have the same settings, because results are reported by name."""
         known = self.selection.tasks.get(spec.name)
         if known is not None and digest_json(known.config) != digest_json(spec.config):
             raise TaskError(
-                f"the task `{spec.name}` is asked for twice, with different settings",
+                f"the task `{spec.name}` is selected twice with different settings",
                 where=spec.path,
-                hint="ask for one of them, or run them one after the other",
+                hint="select one of them, or use separate runs",
             )
         self.selection.tasks[spec.name] = spec
         return spec.name
 
-    def group(self, entry: IndexEntry, overrides: Mapping[str, Any]) -> str:
+    def add_group(self, entry: IndexEntry, overrides: Mapping[str, Any]) -> str:
         assert entry.path is not None
         file = read_task_file(entry.path)
         outside, self.index = self.index, self.index.view_from(entry.root)
         try:
-            return self.group_from(entry.name, file.config, file, overrides)
+            return self.build_group(entry.name, file.config, file, overrides)
         finally:
             self.index = outside
 
-    def group_from(
+    def build_group(
         self, name: str, config: Mapping[str, Any], file: TaskFile, overrides: Mapping[str, Any]
     ) -> str:
         if name in self._open:
@@ -237,7 +237,7 @@ class _SelectionBuilder:
         members: list[str] = []
         listed = config.get("task")
         for member in [listed] if isinstance(listed, str) else listed or ():
-            members += self.member(member, name, file, passed_on)
+            members += self.add_member(member, name, file, passed_on)
         metadata = config.get("metadata")
         dialect = detect_dialect(file.path, config)
         self.selection.groups[name] = GroupSpec(
@@ -256,10 +256,10 @@ class _SelectionBuilder:
         self._open.pop()
         return name
 
-    def member(self, member: Any, parent: str, file: TaskFile, overrides: Mapping[str, Any]) -> list[str]:
+    def add_member(self, member: Any, parent: str, file: TaskFile, overrides: Mapping[str, Any]) -> list[str]:
         where = file.places.get("task", str(file.path))
         if isinstance(member, str):
-            return self.named(member, parent, file, overrides, inline=None)
+            return self.add_named_member(member, parent, file, overrides, inline=None)
         if not isinstance(member, Mapping) or not (member.get("group") or member.get("task")):
             raise TaskError(
                 f"a member of the group `{parent}` must be a name, or have `task` or `group`", where=where
@@ -268,11 +268,13 @@ class _SelectionBuilder:
             name = str(member["group"])
             if name in self.index.entries:
                 inner = {key: value for key, value in member.items() if key != "group"}
-                return [self.group(self.index.entries[name], {**overrides, **inner})]
-            return [self.group_from(f"{parent}::{name}", member, file, overrides)]
-        return self.named(str(member["task"]), parent, file, {**overrides, **member}, inline=member)
+                return [self.add_group(self.index.entries[name], {**overrides, **inner})]
+            return [self.build_group(f"{parent}::{name}", member, file, overrides)]
+        return self.add_named_member(
+            str(member["task"]), parent, file, {**overrides, **member}, inline=member
+        )
 
-    def named(
+    def add_named_member(
         self,
         name: str,
         parent: str,
@@ -287,10 +289,10 @@ class _SelectionBuilder:
                 where = file.places.get("task", str(file.path))
                 raise UnknownName.of("task", name, self.index.names(), where=where)
             config = {**overrides, "task": f"{parent}::{name}"}
-            return [self.keep(task_from_config(TaskFile(file.path, config, file.places)))]
+            return [self.add_spec(task_from_config(TaskFile(file.path, config, file.places)))]
         if entry.kind == "group":
-            return [self.group(entry, {key: value for key, value in overrides.items() if key != "task"})]
+            return [self.add_group(entry, {key: value for key, value in overrides.items() if key != "task"})]
         if entry.kind == "tag":
             kept = {key: value for key, value in overrides.items() if key != "task"}
-            return [self.task(self.index.entries[task], kept) for task in entry.members]
-        return [self.task(entry, {**overrides, "task": name})]
+            return [self.add_task(self.index.entries[task], kept) for task in entry.members]
+        return [self.add_task(entry, {**overrides, "task": name})]

@@ -1,6 +1,6 @@
-"""`load_task`: YAML -> TaskSpec. Every key is known, typed and placed, or it is an error.
+"""`load_task`: YAML -> TaskSpec. Checks that every key is known and has the right type.
 
-All problems of a file are found in one go.
+Reports all problems of a file at once.
 """
 
 from __future__ import annotations
@@ -26,54 +26,54 @@ from assay.tasks.files.yaml_reader import TaskFile, read_task_file
 
 __all__ = ["load_task", "task_from_config"]
 
-_TEXTS = (
+_TEXT_KEYS = (
     "dataset_path dataset_name training_split validation_split test_split fewshot_split use_prompt "
     "fewshot_delimiter target_delimiter gen_prefix cluster_key score_key"
 ).split()
-_MAKERS = (
+_FIELD_KEYS = (
     "description doc_to_text doc_to_target doc_to_choice doc_to_image doc_to_audio doc_to_visual doc_to_messages "
     "doc_to_decontamination_query"
 ).split()
-_FUNCTIONS = "custom_dataset process_docs process_results".split()
-_MAPPINGS = (
+_FUNCTION_KEYS = "custom_dataset process_docs process_results".split()
+_MAPPING_KEYS = (
     "dataset_kwargs generation_kwargs lmms_eval_specific_kwargs model_specific_generation_kwargs model_specific_target_kwargs"
 ).split()
-_SWITCHES = (
+_SWITCH_KEYS = (
     "should_decontaminate unsafe_code process_results_use_image full_docs auto_strip_thinking"
 ).split()
-_COUNTS = {"num_fewshot": 0, "repeats": 1, "batch_size": 1}
-_OTHERS = (
+_COUNT_MINIMUMS = {"num_fewshot": 0, "repeats": 1, "batch_size": 1}
+_OTHER_KEYS = (
     "task task_alias tag group output_type metric_list filter_list fewshot_config metadata reasoning_tags include class "
     "dialect"
 ).split()
 TASK_KEYS = frozenset(
     (
-        *_TEXTS,
-        *_MAKERS,
-        *_FUNCTIONS,
-        *_MAPPINGS,
-        *_SWITCHES,
-        *_COUNTS,
-        *_OTHERS,
+        *_TEXT_KEYS,
+        *_FIELD_KEYS,
+        *_FUNCTION_KEYS,
+        *_MAPPING_KEYS,
+        *_SWITCH_KEYS,
+        *_COUNT_MINIMUMS,
+        *_OTHER_KEYS,
         "task_list",
     )
 )
 
 
 def load_task(path: Path) -> TaskSpec:
-    """The task a YAML file describes, after its includes."""
+    """Load the task of a YAML file and its includes."""
     return task_from_config(read_task_file(path))
 
 
 def task_from_config(
     file: TaskFile, overrides: Mapping[str, Any] | None = None, *, name: str | None = None
 ) -> TaskSpec:
-    """A task from a merged mapping; a group's overrides replace whole keys."""
-    return _Builder(file, {**file.config, **(overrides or {})}).build(name)
+    """Build a task from a merged config. The overrides of a group replace whole keys."""
+    return _SpecBuilder(file, {**file.config, **(overrides or {})}).build(name)
 
 
-class _Builder:
-    """Reads one mapping, collecting every problem on the way."""
+class _SpecBuilder:
+    """Builds a `TaskSpec` from a config and collects every problem."""
 
     def __init__(self, file: TaskFile, config: Mapping[str, Any]) -> None:
         self.file = file
@@ -86,55 +86,55 @@ class _Builder:
             return self._class_task(name)
         self._check_keys()
         values: dict[str, Any] = {}
-        for key in _TEXTS:
-            self._take(
+        for key in _TEXT_KEYS:
+            self._read_value(
                 values, key, str, "a text", cast=str if key in ("dataset_name", "gen_prefix") else None
             )
-        for key in _MAKERS:
+        for key in _FIELD_KEYS:
             if self.config.get(key) is not None:
                 values[key] = self.config[key]
-        for key in _FUNCTIONS:
-            self._take_function(values, key)
-        for key in _MAPPINGS:
-            self._take(values, key, Mapping, "a mapping of keys")
-        for key in _SWITCHES:
-            self._take(values, key, bool, "true or false")
-        for key, least in _COUNTS.items():
-            self._take(values, key, int, "a whole number")
-            if values.get(key, least) < least:
-                self._problem(f"`{key}` must be at least {least}, not {values[key]}", key)
+        for key in _FUNCTION_KEYS:
+            self._read_function(values, key)
+        for key in _MAPPING_KEYS:
+            self._read_value(values, key, Mapping, "a mapping of keys")
+        for key in _SWITCH_KEYS:
+            self._read_value(values, key, bool, "true or false")
+        for key, minimum in _COUNT_MINIMUMS.items():
+            self._read_value(values, key, int, "a whole number")
+            if values.get(key, minimum) < minimum:
+                self._add_problem(f"`{key}` must be at least {minimum}, not {values[key]}", key)
         values["output_type"] = self._parse_output_type()
-        values["generation_kwargs"] = self._generation(values)
-        values["metrics"] = self._metrics()
-        values["pipelines"] = self._pipelines()
-        values["fewshot"] = self._fewshot()
-        values["tags"] = self._tags()
+        values["generation_kwargs"] = self._generation_settings(values)
+        values["metrics"] = self._parse_metrics()
+        values["pipelines"] = self._parse_pipelines()
+        values["fewshot"] = self._parse_fewshot()
+        values["tags"] = self._parse_tags()
         task_name = name or self.config.get("task")
         if not isinstance(task_name, str) or not task_name:
-            self._problem("a task needs a name", "task", hint="`task: my_task`")
+            self._add_problem("a task needs a name", "task", hint="`task: my_task`")
         if not values.get("dataset_path") and not values.get("custom_dataset"):
-            self._problem(
-                "the task names no dataset", "", hint="add `dataset_path:`, or `custom_dataset: !function …`"
+            self._add_problem(
+                "the task has no dataset", "", hint="add `dataset_path:`, or `custom_dataset: !function …`"
             )
         if not values.get("test_split") and not values.get("validation_split"):
-            self._problem(
+            self._add_problem(
                 "the task has no split to evaluate", "", hint="add `test_split:` or `validation_split:`"
             )
-        return self._made(task_name, reasoning_tags=self.config.get("reasoning_tags"), **values)
+        return self._build_spec(task_name, reasoning_tags=self.config.get("reasoning_tags"), **values)
 
     def _class_task(self, name: str | None) -> TaskSpec:
-        """A task written as a class: the class says the rest, and may have keys of its own."""
-        values: dict[str, Any] = {"tags": self._tags()}
-        self._take(values, "num_fewshot", int, "a whole number")
+        """Build a task that is a Python class. The class defines the rest and may have keys of its own."""
+        values: dict[str, Any] = {"tags": self._parse_tags()}
+        self._read_value(values, "num_fewshot", int, "a whole number")
         task_name = name or self.config.get("task")
         if not isinstance(task_name, str) or not task_name:
-            self._problem("a task needs a name", "task", hint="`task: my_task`")
+            self._add_problem("a task needs a name", "task", hint="`task: my_task`")
         if not callable(self.config["class"]):
-            self._problem("`class` must name a class", "class", hint="`class: !function task.MyTask`")
-        return self._made(task_name, **values)
+            self._add_problem("`class` must name a class", "class", hint="`class: !function task.MyTask`")
+        return self._build_spec(task_name, **values)
 
-    def _made(self, name: Any, **values: Any) -> TaskSpec:
-        """The task, unless something is wrong with it."""
+    def _build_spec(self, name: Any, **values: Any) -> TaskSpec:
+        """Return the task, or raise the collected problems."""
         if self.problems:
             raise self.problems[0] if len(self.problems) == 1 else ErrorGroup(self.problems)
         return TaskSpec(
@@ -142,13 +142,13 @@ class _Builder:
             path=str(self.file.path),
             dialect=self.dialect,
             alias=self.config.get("task_alias"),
-            metadata=_metadata(self.config.get("metadata")),
+            metadata=_parse_metadata(self.config.get("metadata")),
             config=dict(self.config),
             places=self.file.places,
             **values,
         )
 
-    def _problem(self, what: str, key: str, *, hint: str = "") -> None:
+    def _add_problem(self, what: str, key: str, *, hint: str = "") -> None:
         self.problems.append(TaskError(what, where=self._where(key), hint=hint))
 
     def _where(self, key: str) -> str:
@@ -159,13 +159,13 @@ class _Builder:
         for key in self.config:
             if key not in TASK_KEYS:
                 close = get_close_matches(str(key), sorted(TASK_KEYS), n=1)
-                self._problem(
+                self._add_problem(
                     f"a task has no key `{key}`",
                     str(key),
                     hint=f"did you mean `{close[0]}`?" if close else "",
                 )
 
-    def _take(
+    def _read_value(
         self,
         values: dict[str, Any],
         key: str,
@@ -179,16 +179,16 @@ class _Builder:
         if cast is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
             value = cast(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            self._problem(f"`{key}` must be {meaning}, not {value!r}", key)
+            self._add_problem(f"`{key}` must be {meaning}, not {value!r}", key)
             return
         values[key] = value
 
-    def _take_function(self, values: dict[str, Any], key: str) -> None:
+    def _read_function(self, values: dict[str, Any], key: str) -> None:
         value = self.config.get(key)
         if value is None:
             return
         if not callable(value):
-            self._problem(
+            self._add_problem(
                 f"`{key}` must be a function, not {value!r}", key, hint=f"`{key}: !function utils.{key}`"
             )
             return
@@ -200,15 +200,15 @@ class _Builder:
         if value not in known:
             close = get_close_matches(str(value), known, n=1)
             hint = f"did you mean `{close[0]}`?" if close else f"one of {', '.join(known[:4])}"
-            self._problem(f"`{value}` is not an output type", "output_type", hint=hint)
+            self._add_problem(f"`{value}` is not an output type", "output_type", hint=hint)
             return OutputType.GENERATE_UNTIL
         output_type = OutputType(value)
         if output_type.compares_choices and self.config.get("doc_to_choice") is None:
-            self._problem(f"a {output_type} task needs `doc_to_choice`", "output_type")
+            self._add_problem(f"a {output_type} task needs `doc_to_choice`", "output_type")
         return output_type
 
-    def _generation(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings of a generating task, with its harness's defaults in its harness's order."""
+    def _generation_settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the generation settings with the defaults of the dialect, in the order of the harness."""
         if not values["output_type"].generates_text:
             return {}
         given = values.get("generation_kwargs")
@@ -220,17 +220,19 @@ class _Builder:
             try:
                 settings["temperature"] = float(settings["temperature"])
             except (TypeError, ValueError):
-                self._problem(
+                self._add_problem(
                     f"`temperature` must be a number, not {settings['temperature']!r}", "generation_kwargs"
                 )
         settings.setdefault("until", until)
         return settings
 
-    def _metrics(self) -> tuple[MetricSpec, ...]:
+    def _parse_metrics(self) -> tuple[MetricSpec, ...]:
         metrics = []
-        for key, entry in self._entries("metric_list"):
+        for key, entry in self._list_entries("metric_list"):
             if not isinstance(entry, Mapping) or entry.get("metric") is None:
-                self._problem("an entry of `metric_list` names a metric", key, hint="`- metric: exact_match`")
+                self._add_problem(
+                    "an entry of `metric_list` needs a `metric`", key, hint="`- metric: exact_match`"
+                )
                 continue
             rest = {
                 name: value
@@ -248,56 +250,56 @@ class _Builder:
             )
         return tuple(metrics)
 
-    def _pipelines(self) -> tuple[PipelineSpec, ...]:
+    def _parse_pipelines(self) -> tuple[PipelineSpec, ...]:
         pipelines = []
-        for key, entry in self._entries("filter_list"):
+        for key, entry in self._list_entries("filter_list"):
             steps = entry.get("filter") if isinstance(entry, Mapping) else None
             if not isinstance(steps, Sequence) or isinstance(steps, str) or not entry.get("name"):
-                self._problem("an entry of `filter_list` has a `name` and a list `filter`", key)
+                self._add_problem("an entry of `filter_list` needs a `name` and a list `filter`", key)
                 continue
-            made = []
+            parsed = []
             for index, step in enumerate(steps):
                 place = f"{key}.filter[{index}]"
                 if not isinstance(step, Mapping) or step.get("function") is None:
-                    self._problem(
-                        "a filter step names its `function`", place, hint="`- function: take_first`"
+                    self._add_problem(
+                        "a filter step needs a `function`", place, hint="`- function: take_first`"
                     )
                     continue
                 arguments = {name: value for name, value in step.items() if name != "function"}
-                made.append(
+                parsed.append(
                     FilterStep(function=step["function"], arguments=arguments, where=self._where(place))
                 )
-            pipelines.append(PipelineSpec(name=str(entry["name"]), steps=tuple(made)))
+            pipelines.append(PipelineSpec(name=str(entry["name"]), steps=tuple(parsed)))
         return tuple(pipelines)
 
-    def _entries(self, key: str) -> list[tuple[str, Any]]:
+    def _list_entries(self, key: str) -> list[tuple[str, Any]]:
         value = self.config.get(key)
         if value is None:
             return []
         if not isinstance(value, Sequence) or isinstance(value, str):
-            self._problem(f"`{key}` must be a list", key)
+            self._add_problem(f"`{key}` must be a list", key)
             return []
         return [(f"{key}[{index}]", entry) for index, entry in enumerate(value)]
 
-    def _fewshot(self) -> FewshotSpec:
+    def _parse_fewshot(self) -> FewshotSpec:
         given = self.config.get("fewshot_config")
         if given is None:
             return FewshotSpec()
         if not isinstance(given, Mapping):
-            self._problem(f"`fewshot_config` must be a mapping of keys, not {given!r}", "fewshot_config")
+            self._add_problem(f"`fewshot_config` must be a mapping of keys, not {given!r}", "fewshot_config")
             return FewshotSpec()
         known = set(FewshotSpec.__dataclass_fields__)
         for key in given:
             if key not in known | {"fewshot_indices", "num_fewshot"}:
                 close = get_close_matches(str(key), sorted(known), n=1)
                 hint = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(sorted(known))}"
-                self._problem(f"`fewshot_config` has no key `{key}`", f"fewshot_config.{key}", hint=hint)
+                self._add_problem(f"`fewshot_config` has no key `{key}`", f"fewshot_config.{key}", hint=hint)
         return FewshotSpec(
             **{key: value for key, value in given.items() if key in known and value is not None}
         )
 
-    def _tags(self) -> tuple[str, ...]:
-        """`tag`, and `group` written inside a task file, which the older guides use the same way."""
+    def _parse_tags(self) -> tuple[str, ...]:
+        """Return the tags: `tag`, and `group` of a task file, which older guides use in the same way."""
         names: list[str] = []
         for key in ("tag", "group"):
             value = self.config.get(key)
@@ -306,12 +308,12 @@ class _Builder:
                 if isinstance(name, str):
                     names.append(name)
                 else:
-                    self._problem(f"`{key}` must be a name or a list of names, not {value!r}", key)
+                    self._add_problem(f"`{key}` must be a name or a list of names, not {value!r}", key)
         return tuple(dict.fromkeys(names))
 
 
-def _metadata(value: Any) -> dict[str, Any]:
-    """A mapping; lmms-eval's guides write it as a list of mappings."""
+def _parse_metadata(value: Any) -> dict[str, Any]:
+    """Return `metadata` as a mapping. The guides of lmms_eval write a list of mappings."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -325,17 +327,17 @@ def _metadata(value: Any) -> dict[str, Any]:
 def parse_group_metrics(
     value: Any, *, where: str = "", dialect: Dialect = Dialect.LM_EVAL
 ) -> tuple[GroupMetric, ...]:
-    """`aggregate_metric_list`: a list, or one mapping. lmms-eval counts every task alike unless told otherwise.
+    """Parse `aggregate_metric_list`: a list or one mapping. The dialect decides the default of `weight_by_size`.
 
     Raises:
-        TaskError: An entry is not a mapping, or names no metric.
+        TaskError: An entry is not a mapping or has no metric.
     """
     entries = value if isinstance(value, list) else [] if value is None else [value]
     metrics = []
     for entry in entries:
         if not isinstance(entry, Mapping) or not isinstance(entry.get("metric"), str):
             raise TaskError(
-                f"an entry of `aggregate_metric_list` names a metric, not {entry!r:.60}",
+                f"an entry of `aggregate_metric_list` needs a `metric`, not {entry!r:.60}",
                 where=where,
                 hint="`- metric: acc`",
             )

@@ -1,6 +1,6 @@
-"""Task files as mappings, with the line of every key and `!function` references kept as such.
+"""Read task files as mappings with the line of every key, merge includes, and keep `!function` references.
 
-Knows the YAML side only: includes and merging. What the keys mean is decided in `load.py`.
+`task_loader` interprets the keys.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from assay.tasks.files.helper_functions import HelperFunction
 __all__ = ["TaskFile", "read_task_file"]
 
 _MAX_PLACES = 2_000
-"""Enough for any task file; a file that is all aliases does not get more."""
+"""Limit for files with many YAML aliases. No real task file reaches it."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFile:
-    """A YAML file after its includes."""
+    """A YAML file merged with its includes."""
 
     path: Path
     config: Mapping[str, Any]
@@ -36,10 +36,10 @@ class TaskFile:
 
 
 def read_task_file(path: Path, *, _open: tuple[Path, ...] = ()) -> TaskFile:
-    """Read a task file and everything it includes: a shallow merge, the file's own keys last.
+    """Read a task file and its includes. The merge is shallow, and the file's own keys take precedence.
 
     Raises:
-        TaskError: Not there, not YAML, not a mapping, or an include that leads back to itself.
+        TaskError: The file does not exist, is not a YAML mapping, or includes itself.
     """
     config, places = _parse(path)
     include = config.pop("include", None)
@@ -54,26 +54,26 @@ def read_task_file(path: Path, *, _open: tuple[Path, ...] = ()) -> TaskFile:
         where = places.get("include", str(path))
         target = _resolve_include(path, name, where, working_folder_first=dialect.searches_working_folder)
         if target.resolve() in opened:
-            raise TaskError(f"`include: {name}` leads back to a file that is being read", where=where)
+            raise TaskError(f"`include: {name}` is circular", where=where)
         base = read_task_file(target, _open=opened)
         for key in base.config:
-            for old in [place for place in merged_places if _top(place) == key]:
+            for old in [place for place in merged_places if _top_key(place) == key]:
                 del merged_places[old]
         merged.update(base.config)
         merged_places.update(base.places)
     for key in config:
-        for old in [place for place in merged_places if _top(place) == key]:
+        for old in [place for place in merged_places if _top_key(place) == key]:
             del merged_places[old]
     merged.pop("task_list", None)
     return TaskFile(path, {**merged, **config}, {**merged_places, **places})
 
 
-def _top(place: str) -> str:
+def _top_key(place: str) -> str:
     return place.partition(".")[0].partition("[")[0]
 
 
 def _resolve_include(path: Path, name: Any, where: str, *, working_folder_first: bool) -> Path:
-    """The file an include names, relative to the one that names it; lmms-eval looks in the working folder first."""
+    """Return the path of an included file: relative to the including file, or to the working folder first."""
     if not isinstance(name, str):
         raise TaskError(f"`include` must be a file name, not {name!r}", where=where)
     target = Path(name) if Path(name).is_absolute() else path.parent / name
@@ -81,9 +81,9 @@ def _resolve_include(path: Path, name: Any, where: str, *, working_folder_first:
         target = Path(name)
     if not target.is_file():
         raise TaskError(
-            f"the included file `{name}` is not there",
+            f"included file not found: `{name}`",
             where=where,
-            hint=f"looked for {target}; paths are relative to the file",
+            hint=f"expected {target}; paths are relative to the including file",
         )
     return target
 
@@ -103,12 +103,14 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         config = loader.construct_document(node) if node is not None else None
     except yaml.YAMLError as error:
         raise TaskError(
-            f"not valid YAML: {_reason(error)}", where=f"{path}{_line(error)}", hint=_hint(error)
+            f"not valid YAML: {_error_reason(error)}",
+            where=f"{path}{_error_position(error)}",
+            hint=_error_hint(error),
         ) from None
     except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise TaskError(
             f"not valid YAML: {error}", where=str(path)
-        ) from None  # a scalar that is not what its tag says
+        ) from None  # a scalar that does not match its tag
     finally:
         loader.dispose()
     if not isinstance(config, dict):
@@ -122,7 +124,7 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _make_loader(path: Path) -> Any:
     class TaskLoader(_Loader):  # type: ignore[misc]
-        """A safe loader that keeps `!function` as a reference bound to this file's folder."""
+        """A safe loader that keeps `!function` as a reference to a file in this folder."""
 
     def construct(loader: Any, node: Any) -> HelperFunction:
         reference = loader.construct_scalar(node)
@@ -141,7 +143,7 @@ def _collect_places(
     depth: int,
     seen: frozenset[int] = frozenset(),
 ) -> None:
-    """Lines of keys and entries, a few levels deep; what an alias repeats is not followed again."""
+    """Collect the lines of keys and entries, a few levels deep. Repeated aliases are not followed."""
     if id(node) in seen or len(places) > _MAX_PLACES:
         return
     seen |= {id(node)}
@@ -158,22 +160,22 @@ def _collect_places(
             _collect_places(value, path, name, places, depth=depth - 1, seen=seen)
 
 
-def _reason(error: yaml.YAMLError) -> str:
+def _error_reason(error: yaml.YAMLError) -> str:
     problem = getattr(error, "problem", None)
     return str(problem or error).replace("\n", " ")
 
 
-def _line(error: yaml.YAMLError) -> str:
+def _error_position(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     return f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
 
 
-def _hint(error: yaml.YAMLError) -> str:
-    reason = _reason(error)
+def _error_hint(error: yaml.YAMLError) -> str:
+    reason = _error_reason(error)
     if "could not determine a constructor" in reason:
         return "the only tag a task file may use is `!function module.name`"
     if "tab" in reason or "\\t" in reason:
         return "YAML is indented with spaces"
     if "mapping values are not allowed" in reason:
-        return "a text that contains `: ` needs quotes"
+        return "quote a text that contains `: `"
     return ""

@@ -1,7 +1,7 @@
-"""How a document becomes a text, a target, a list of choices, media: one compiled function per YAML key.
+"""Compile the fields of a task file (`doc_to_text`, `doc_to_target`, `doc_to_choice`, …) to functions of a document.
 
-Whether a string is a column, a constant or a template is decided once, not per document. The rules are
-lm-evaluation-harness's: a string that names a column of the evaluated split is that column's value.
+The compiler decides once whether a string is a column, a constant or a template. The rules are those of lm_eval: a
+string that names a column of the evaluated split is the value of that column.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ __all__ = [
 ]
 
 Fields = Mapping[str, Any]
-Make = Callable[[Fields], Any]
+FieldFunction = Callable[[Fields], Any]
 
 TEMPLATE_MARKUP = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
-"""What a template is recognised by."""
+"""Matches template markup."""
 
 
 def copy_fields(fields: Fields) -> dict[str, Any]:
-    """A copy that helper code may scribble on: the row and the lists and mappings directly in it.
+    """Copy a document for task code, which may change it: the row and its direct lists and mappings.
 
     >>> row = {"choices": [1, 2]}
-    >>> loan(row)["choices"].append(3)
+    >>> copy_fields(row)["choices"].append(3)
     >>> row
     {'choices': [1, 2]}
     """
@@ -50,12 +50,14 @@ def copy_fields(fields: Fields) -> dict[str, Any]:
     }
 
 
-def compile_text(maker: FieldSpec, columns: Collection[str], *, has_choices: bool, where: str = "") -> Make:
-    """`doc_to_text`: an integer answer means the text is one of the choices."""
-    if isinstance(maker, str):
-        if maker in columns:
-            return _column(maker, where)
-        render = compile_template(maker, where=where)
+def compile_text(
+    source: FieldSpec, columns: Collection[str], *, has_choices: bool, where: str = ""
+) -> FieldFunction:
+    """Compile `doc_to_text`. An integer result means that the text is one of the choices."""
+    if isinstance(source, str):
+        if source in columns:
+            return _compile_column(source, where)
+        render = compile_template(source, where=where)
         if not has_choices:
             return render
 
@@ -64,15 +66,17 @@ def compile_text(maker: FieldSpec, columns: Collection[str], *, has_choices: boo
             return int(text) if _is_index(text) else text
 
         return text_or_index
-    return _plain(maker, "doc_to_text", where)
+    return _compile_constant(source, "doc_to_text", where)
 
 
-def compile_target(maker: FieldSpec, columns: Collection[str], *, has_choices: bool, where: str = "") -> Make:
-    """`doc_to_target`: digits are an index where there are choices; `[…]` is read as a list."""
-    if isinstance(maker, str):
-        if maker in columns:
-            return _column(maker, where)
-        render = compile_template(maker, where=where)
+def compile_target(
+    source: FieldSpec, columns: Collection[str], *, has_choices: bool, where: str = ""
+) -> FieldFunction:
+    """Compile `doc_to_target`. Digits are an index if the task has choices. `[…]` is parsed as a list."""
+    if isinstance(source, str):
+        if source in columns:
+            return _compile_column(source, where)
+        render = compile_template(source, where=where)
 
         def target(fields: Fields) -> Any:
             text = render(fields)
@@ -86,25 +90,25 @@ def compile_target(maker: FieldSpec, columns: Collection[str], *, has_choices: b
             return text
 
         return target
-    if isinstance(maker, list):
-        return lambda fields: maker
-    return _plain(maker, "doc_to_target", where)
+    if isinstance(source, list):
+        return lambda fields: source
+    return _compile_constant(source, "doc_to_target", where)
 
 
-def compile_choices(maker: FieldSpec, columns: Collection[str], *, where: str = "") -> Make:
-    """`doc_to_choice`: a list, a mapping's values, a column, or a template that writes a list."""
-    if isinstance(maker, str):
-        return _column(maker, where) if maker in columns else _written_list(maker, where)
-    if isinstance(maker, Mapping):
-        values = list(maker.values())
+def compile_choices(source: FieldSpec, columns: Collection[str], *, where: str = "") -> FieldFunction:
+    """Compile `doc_to_choice`: a list, the values of a mapping, a column, or a template that renders a list."""
+    if isinstance(source, str):
+        return _compile_column(source, where) if source in columns else _compile_list(source, where)
+    if isinstance(source, Mapping):
+        values = list(source.values())
         return lambda fields: values
-    if isinstance(maker, Sequence):
-        return lambda fields: maker
-    return _plain(maker, "doc_to_choice", where)
+    if isinstance(source, Sequence):
+        return lambda fields: source
+    return _compile_constant(source, "doc_to_choice", where)
 
 
 def find_unrendered_template(choices: Any) -> str | None:
-    """The first choice of a list or mapping that is written like a template. Only a single text is one, as in lm-eval.
+    """Return the first entry of a list of choices that looks like a template. As in lm_eval, entries are not rendered.
 
     >>> find_unrendered_template(["yes", "{{no}}"]), find_unrendered_template("{{choices}}")
     ('{{no}}', None)
@@ -115,18 +119,18 @@ def find_unrendered_template(choices: Any) -> str | None:
     return next((one for one in listed if isinstance(one, str) and TEMPLATE_MARKUP.search(one)), None)
 
 
-def compile_media(maker: FieldSpec, columns: Collection[str], *, where: str = "") -> Make:
-    """`doc_to_image` and `doc_to_audio`: a column, a function, a list of those; None entries are dropped."""
-    if isinstance(maker, str):
-        return _column(maker, where) if maker in columns else _literal(maker, where)
-    if isinstance(maker, Sequence):
-        parts = [compile_media(part, columns, where=where) for part in maker]
+def compile_media(source: FieldSpec, columns: Collection[str], *, where: str = "") -> FieldFunction:
+    """Compile `doc_to_image` or `doc_to_audio`: a column, a function or a list of those. None values are dropped."""
+    if isinstance(source, str):
+        return _compile_column(source, where) if source in columns else _compile_literal(source, where)
+    if isinstance(source, Sequence):
+        parts = [compile_media(part, columns, where=where) for part in source]
         return lambda fields: [value for value in (part(fields) for part in parts) if value is not None]
-    return _plain(maker, "media", where)
+    return _compile_constant(source, "media", where)
 
 
-def compile_field(template: FieldSpec, *, where: str = "") -> Make:
-    """`description` and `gen_prefix`: a key of this very document, else a template."""
+def compile_field(template: FieldSpec, *, where: str = "") -> FieldFunction:
+    """Compile `description` or `gen_prefix`: a key of the document, or a template."""
     if template is None or template == "":
         return lambda fields: template
     if callable(template):
@@ -137,11 +141,11 @@ def compile_field(template: FieldSpec, *, where: str = "") -> Make:
 
 
 def _is_index(text: str) -> bool:
-    """Whether a text is a whole number as a program writes it; `²` is a digit too, but none of those."""
+    """Return whether a text consists of ASCII digits. `str.isdigit` alone accepts `²`."""
     return text.isascii() and text.isdigit()
 
 
-def _column(name: str, where: str) -> Make:
+def _compile_column(name: str, where: str) -> FieldFunction:
     def column(fields: Fields) -> Any:
         try:
             return fields[name]
@@ -153,7 +157,7 @@ def _column(name: str, where: str) -> Make:
     return column
 
 
-def _literal(template: str, where: str) -> Make:
+def _compile_literal(template: str, where: str) -> FieldFunction:
     render = compile_template(template, where=where)
 
     def literal(fields: Fields) -> Any:
@@ -162,33 +166,33 @@ def _literal(template: str, where: str) -> Make:
             return ast.literal_eval(text)
         except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
             raise TaskError(
-                f"the template must write a list, but wrote `{text[:60]}`",
+                f"the template must render a list, not `{text[:60]}`",
                 where=where,
-                hint="for instance {{[a, b, c]}}",
+                hint="for example {{[a, b, c]}}",
             ) from None
 
     return literal
 
 
-def _written_list(template: str, where: str) -> Make:
-    literal = _literal(template, where)
+def _compile_list(template: str, where: str) -> FieldFunction:
+    literal = _compile_literal(template, where)
 
     def choices(fields: Fields) -> Any:
         value = literal(fields)
         if not isinstance(value, (list, tuple)):
             raise TaskError(
-                f"the template must write a list, but wrote `{value!r:.60}`",
+                f"the template must render a list, not `{value!r:.60}`",
                 where=where,
-                hint="for instance {{[a, b, c]}}",
+                hint="for example {{[a, b, c]}}",
             )
         return list(value)
 
     return choices
 
 
-def _plain(maker: Any, key: str, where: str) -> Make:
-    if callable(maker):
-        return maker  # type: ignore[no-any-return]
-    if isinstance(maker, int):
-        return lambda fields: maker
-    raise TaskError(f"`{key}` must be a template, a column or a function, not {maker!r}", where=where)
+def _compile_constant(source: Any, key: str, where: str) -> FieldFunction:
+    if callable(source):
+        return source  # type: ignore[no-any-return]
+    if isinstance(source, int):
+        return lambda fields: source
+    raise TaskError(f"`{key}` must be a template, a column or a function, not {source!r}", where=where)

@@ -1,4 +1,4 @@
-"""lmms-eval's side of the task language: `doc_to_visual`, `doc_to_messages` and their keyword arguments."""
+"""The multimodal fields of lmms_eval: `doc_to_visual`, `doc_to_messages` and their keyword arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["MultimodalRenderer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultimodalRenderer:
-    """How a document's media and messages are made for one model."""
+    """Builds the media and messages of documents for one model."""
 
     doc_to_visual: Callable[..., Any] | str | None
     """A function, or the name of a column."""
@@ -48,20 +48,20 @@ class MultimodalRenderer:
 
     @property
     def is_active(self) -> bool:
-        """Whether the task has a multimodal side at all."""
+        """Whether the task sets `doc_to_visual` or `doc_to_messages`."""
         return self.doc_to_visual is not None or self.doc_to_messages is not None
 
     def build_own_prompt(self, fields: Mapping[str, Any]) -> Prompt:
-        """The messages the task makes itself."""
+        """Build the prompt from the task's own messages."""
         return self.prompt_from_messages(self.call_doc_to_messages(fields))
 
     def build_prompt(self, fields: Mapping[str, Any], text: str, *, chat: bool = False) -> Prompt:
-        """The task's visuals, then a text, as one user message."""
+        """Build a prompt of one user message: the task's media, then a text."""
         parts: list[Part] = [to_media_part(value, where=self.where) for value in self.load_visuals(fields)]
         return Prompt((Message("user", (*parts, Text(text))),), chat=chat)
 
     def prompt_from_messages(self, messages: Any) -> Prompt:
-        """Messages as a task's helper writes them."""
+        """Convert the messages that task code returned to a prompt."""
         if not isinstance(messages, list):
             raise TaskError(
                 f"`doc_to_messages` must return a list of messages, not {messages!r:.80}",
@@ -70,20 +70,20 @@ class MultimodalRenderer:
         return Prompt(tuple(self._message(one) for one in messages), chat=True)
 
     def call_doc_to_messages(self, fields: Mapping[str, Any]) -> Any:
-        """What `doc_to_messages` returns."""
+        """Call `doc_to_messages`."""
         assert self.doc_to_messages is not None
         if self.keywords is None:
             return self.doc_to_messages(fields)
-        if _takes_keywords(self.doc_to_messages):
+        if _accepts_keywords(self.doc_to_messages):
             return self.doc_to_messages(fields, lmms_eval_specific_kwargs=self.keywords)
         return (
             self.doc_to_messages(fields, self.keywords)
-            if len(_parameters(self.doc_to_messages)) == 2
+            if len(_get_parameters(self.doc_to_messages)) == 2
             else self.doc_to_messages(fields)
         )
 
     def load_visuals(self, fields: Mapping[str, Any]) -> Any:
-        """What `doc_to_visual` returns; an empty list for nothing."""
+        """Call `doc_to_visual`, or read the column it names. Return a flat list."""
         if self.doc_to_visual is None:
             return []
         if isinstance(self.doc_to_visual, str):
@@ -94,11 +94,11 @@ class MultimodalRenderer:
                     hint=f"columns: {', '.join(fields)}",
                 )
             return [fields[self.doc_to_visual]]
-        takes_two = self.keywords is not None and len(_parameters(self.doc_to_visual)) == 2
-        made = self.doc_to_visual(fields, self.keywords) if takes_two else self.doc_to_visual(fields)
-        if made is None or made == []:
+        takes_two = self.keywords is not None and len(_get_parameters(self.doc_to_visual)) == 2
+        values = self.doc_to_visual(fields, self.keywords) if takes_two else self.doc_to_visual(fields)
+        if values is None or values == []:
             return []
-        return list(_flat(made))
+        return list(_flatten(values))
 
     def _message(self, message: Any) -> Message:
         role: Any = message.get("role") if isinstance(message, Mapping) else None
@@ -133,17 +133,18 @@ class MultimodalRenderer:
                 return to_video_part(part if isinstance(part["url"], str) else part["url"], where=self.where)
 
 
-def _flat(made: Any) -> Iterator[Any]:
-    """What a helper returned, one by one: a medium alone, a list, lists in lists."""
-    if isinstance(made, (list, tuple)):
-        for one in made:
-            yield from _flat(one)
+def _flatten(value: Any) -> Iterator[Any]:
+    """Flatten a single value, a list or nested lists."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _flatten(item)
     else:
-        yield made
+        yield value
 
 
 def select_model_keywords(given: Mapping[str, Any] | None, model_name: str) -> Mapping[str, Any] | None:
-    """lmms-eval's rule: the model's own entry alone; else everything, updated with `default` (or `dataset`).
+    """Select the keyword arguments for a model as lmms_eval does: its own entry, otherwise everything updated with
+    `default` (or `dataset`).
 
     >>> select_model_keywords({"default": {"post": "."}, "qwen": {"post": "!"}}, "qwen")
     {'post': '!'}
@@ -158,12 +159,12 @@ def select_model_keywords(given: Mapping[str, Any] | None, model_name: str) -> M
     return given
 
 
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def _get_parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     loaded = function.load() if isinstance(function, HelperFunction) else function
     return inspect.signature(loaded).parameters
 
 
-def _takes_keywords(function: Callable[..., Any]) -> bool:
-    parameters = _parameters(function)
+def _accepts_keywords(function: Callable[..., Any]) -> bool:
+    parameters = _get_parameters(function)
     takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     return takes_any or "lmms_eval_specific_kwargs" in parameters

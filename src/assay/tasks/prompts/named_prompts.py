@@ -1,7 +1,7 @@
-"""`use_prompt`: prompts kept apart from the task, in promptsource or in a YAML file of prompts.
+"""`use_prompt`: prompts from promptsource or from a YAML file of prompts.
 
-`promptsource:NAME` takes a template of the dataset from the promptsource package; `FILE.yaml:NAME` takes
-`prompts: {NAME: {doc_to_text, doc_to_target}}` from a file beside the task.
+`promptsource:NAME` is a template of the dataset in the promptsource package. `FILE.yaml:NAME` is
+`prompts: {NAME: {doc_to_text, doc_to_target}}` in a file in the folder of the task file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class NamedPrompt:
-    """How a document becomes a question, a target and, where the prompt has them, choices."""
+    """The functions that compute the question, the target and the choices, if any, of a document."""
 
     text: Callable[[Fields], str]
     target: Callable[[Fields], Any]
@@ -33,11 +33,11 @@ class NamedPrompt:
 
 
 def load_named_prompt(spec: TaskSpec) -> NamedPrompt | None:
-    """The prompt a task names, or None when it names none.
+    """Load the prompt of `use_prompt`. Return None if the task does not set it.
 
     Raises:
-        TaskError: There is no such prompt.
-        MissingPackage: It is kept in promptsource, which is not installed.
+        TaskError: The prompt does not exist.
+        MissingPackage: The prompt is in promptsource, which is not installed.
     """
     if spec.use_prompt is None:
         return None
@@ -45,7 +45,7 @@ def load_named_prompt(spec: TaskSpec) -> NamedPrompt | None:
     category, colon, name = spec.use_prompt.partition(":")
     if not colon or not name:
         raise TaskError(
-            f"`{spec.use_prompt}` names no prompt",
+            f"`{spec.use_prompt}` is not the name of a prompt",
             where=where,
             hint="`promptsource:NAME` or `FILE.yaml:NAME`",
         )
@@ -54,7 +54,9 @@ def load_named_prompt(spec: TaskSpec) -> NamedPrompt | None:
     if category.endswith((".yaml", ".yml")):
         return _from_file(Path(spec.path).parent / category, name, where)
     raise TaskError(
-        f"prompts are not kept in `{category}`", where=where, hint="`promptsource:NAME` or `FILE.yaml:NAME`"
+        f"`{category}` is not a source of prompts",
+        where=where,
+        hint="`promptsource:NAME` or `FILE.yaml:NAME`",
     )
 
 
@@ -65,16 +67,16 @@ def _from_promptsource(spec: TaskSpec, name: str, where: str) -> NamedPrompt:
         raise MissingPackage.of("promptsource", f"the prompt `{name}`", where=where) from None
     templates = DatasetTemplates(spec.dataset_path, spec.dataset_name)
     if name not in templates.all_template_names:
-        raise _no_prompt(name, list(templates.all_template_names), where)
+        raise _unknown_prompt_error(name, list(templates.all_template_names), where)
     template = templates[name]
 
-    def piece(fields: Fields, at: int) -> str:
+    def render(fields: Fields, index: int) -> str:
         applied = template.apply(fields)
-        return applied[at] if len(applied) == 2 else spec.fewshot_delimiter
+        return applied[index] if len(applied) == 2 else spec.fewshot_delimiter
 
     return NamedPrompt(
-        text=lambda fields: piece(fields, 0),
-        target=lambda fields: piece(fields, 1),
+        text=lambda fields: render(fields, 0),
+        target=lambda fields: render(fields, 1),
         choices=template.get_answer_choices_list,
     )
 
@@ -90,7 +92,7 @@ def _from_file(path: Path, name: str, where: str) -> NamedPrompt:
             f"`{path.name}` is not a file of prompts", where=where, hint="prompts: {NAME: {doc_to_text: …}}"
         ) from None
     if name not in known:
-        raise _no_prompt(name, list(known), where)
+        raise _unknown_prompt_error(name, list(known), where)
     prompt = known[name]
     for key in ("doc_to_text", "doc_to_target"):
         if not isinstance(prompt, Mapping) or not isinstance(prompt.get(key), str):
@@ -101,7 +103,7 @@ def _from_file(path: Path, name: str, where: str) -> NamedPrompt:
     )
 
 
-def _no_prompt(name: str, known: list[str], where: str) -> TaskError:
+def _unknown_prompt_error(name: str, known: list[str], where: str) -> TaskError:
     close = get_close_matches(name, known, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(known[:8])}"
-    return TaskError(f"no prompt is called `{name}`", where=where, hint=hint)
+    hint = f"did you mean `{close[0]}`?" if close else f"prompts: {', '.join(known[:8])}"
+    return TaskError(f"unknown prompt: `{name}`", where=where, hint=hint)

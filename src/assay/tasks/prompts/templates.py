@@ -1,6 +1,6 @@
-"""Jinja templates, compiled once and rendered in a sandbox.
+"""Compile Jinja templates once and render them in Jinja's sandbox.
 
-Templates come from task files and dataset texts flow through them, so both are treated as hostile.
+Task files define the templates and datasets fill them, so both are untrusted.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 @lru_cache(maxsize=4096)
-def _compiled(source: str) -> jinja2.Template:
+def _compile(source: str) -> jinja2.Template:
     return _environment().from_string(source)
 
 
 def compile_template(source: str, *, where: str = "") -> Callable[[Mapping[str, Any]], str]:
-    """A function from a document's fields to text. A text without markup is rendered once and for all.
+    """Compile a template to a function from a document's fields to text. A text without markup is constant.
 
     >>> compile_template("{{question}}?")({"question": "Why"})
     'Why?'
 
     Raises:
-        TaskError: The template is not valid Jinja; on rendering, a field it names is missing.
+        TaskError: The template is not valid Jinja. The returned function raises it if a field is missing.
     """
     try:
-        template = _compiled(source)
+        template = _compile(source)
     except jinja2.TemplateSyntaxError as error:
         raise TaskError(
-            f"not a valid template: {error.message}", where=where, hint=_excerpt(source, error.lineno)
+            f"invalid template: {error.message}", where=where, hint=_excerpt(source, error.lineno)
         ) from None
     except (
         SyntaxError,
@@ -59,8 +59,8 @@ def compile_template(source: str, *, where: str = "") -> Callable[[Mapping[str, 
         MemoryError,
         ValueError,
         OverflowError,
-    ) as error:  # nested beyond reason
-        raise TaskError(f"not a usable template: {error}", where=where, hint=_excerpt(source)) from None
+    ) as error:  # nested too deeply
+        raise TaskError(f"invalid template: {error}", where=where, hint=_excerpt(source)) from None
     if "{{" not in source and "{%" not in source and "{#" not in source:
         constant = template.render()
         return lambda fields: constant
@@ -73,7 +73,7 @@ def compile_template(source: str, *, where: str = "") -> Callable[[Mapping[str, 
             known = fields.with_defaults(shared) if type(fields) is MediaRow else {**shared, **fields}
             return join(root(context_class(environment, known, name, blocks)))
         except jinja2.UndefinedError as error:
-            raise _missing(error, source, fields, where) from None
+            raise _missing_field_error(error, source, fields, where) from None
         except jinja2.TemplateError as error:
             raise TaskError(
                 f"the template fails: {error.message}", where=where, hint=_excerpt(source)
@@ -94,32 +94,32 @@ def compile_template(source: str, *, where: str = "") -> Callable[[Mapping[str, 
                 f"the template fails: {type(error).__name__}: {error}", where=where, hint=_excerpt(source)
             ) from None
 
-    shortcut = _shortcut(source)
+    shortcut = _compile_shortcut(source)
     return render if shortcut is None else _with_shortcut(shortcut, render)
 
 
 def _with_shortcut(
     shortcut: Callable[[Mapping[str, Any]], str], render: Callable[[Mapping[str, Any]], str]
 ) -> Callable[[Mapping[str, Any]], str]:
-    def quickly(fields: Mapping[str, Any]) -> str:
+    def render_fast(fields: Mapping[str, Any]) -> str:
         try:
             return shortcut(fields)
         except (KeyError, TypeError, IndexError, AttributeError):
-            return render(fields)  # the template itself says what is wrong, or knows a way
+            return render(fields)  # the full template works, or raises the right error
 
-    return quickly
+    return render_fast
 
 
-def _shortcut(source: str) -> Callable[[Mapping[str, Any]], str] | None:
-    """A plain function for templates that only put fields into text; None for all others.
+def _compile_shortcut(source: str) -> Callable[[Mapping[str, Any]], str] | None:
+    """Compile a template that only inserts fields to an f-string. Return None for other templates.
 
-    Fields, their items by a constant, and their `strip()` make up most templates there are. Whatever a shortcut
-    cannot do (a missing field, a value that is not a text) it leaves to the template itself, by raising.
+    Most templates insert fields, items with a constant key, and `strip()` calls. The f-string raises an error for a
+    missing field or a value of the wrong type, and the caller renders the full template instead.
     """
     body = _environment().parse(source).body
     if any(not isinstance(node, nodes.Output) for node in body):
         return None
-    parts = [_part(child) for node in body for child in node.nodes]  # type: ignore[attr-defined]
+    parts = [_compile_node(child) for node in body for child in node.nodes]  # type: ignore[attr-defined]
     if any(part is None for part in parts):
         return None
     text = ast.JoinedStr([part for part in parts if part is not None])
@@ -127,52 +127,56 @@ def _shortcut(source: str) -> Callable[[Mapping[str, Any]], str] | None:
         posonlyargs=[], args=[ast.arg("fields")], kwonlyargs=[], kw_defaults=[], defaults=[]
     )
     function = ast.fix_missing_locations(ast.Expression(ast.Lambda(fields, text)))
-    made: Callable[[Mapping[str, Any]], str] = eval(
-        compile(function, "<template>", "eval"), {"stripped": _stripped}
+    shortcut: Callable[[Mapping[str, Any]], str] = eval(
+        compile(function, "<template>", "eval"), {"stripped": _strip_text}
     )
-    return made
+    return shortcut
 
 
-def _part(node: nodes.Node) -> ast.expr | None:
-    """The piece of an f-string that writes what a node of a template writes."""
+def _compile_node(node: nodes.Node) -> ast.expr | None:
+    """Return the f-string part for a template node, or None if there is none."""
     match node:
         case nodes.TemplateData(data=text):
             return ast.Constant(text)
         case nodes.Name(name=name) if name not in _environment().globals:
-            return _shown(_field(name))
+            return _format_expression(_field_expression(name))
         case nodes.Getitem(node=nodes.Name(name=name), arg=nodes.Const(value=int() | str() as key)) if (
             name not in _environment().globals
         ):
-            return _shown(ast.Subscript(_field(name), ast.Constant(key), ast.Load()))
+            return _format_expression(ast.Subscript(_field_expression(name), ast.Constant(key), ast.Load()))
         case nodes.Call(
             node=nodes.Getattr(node=nodes.Name(name=name), attr="strip"), args=[], kwargs=[], dyn_args=None
         ):
-            return _shown(ast.Call(ast.Name("stripped", ast.Load()), [_field(name)], []))
+            return _format_expression(
+                ast.Call(ast.Name("stripped", ast.Load()), [_field_expression(name)], [])
+            )
     return None
 
 
-def _field(name: str) -> ast.expr:
+def _field_expression(name: str) -> ast.expr:
     return ast.Subscript(ast.Name("fields", ast.Load()), ast.Constant(name), ast.Load())
 
 
-def _shown(value: ast.expr) -> ast.expr:
+def _format_expression(value: ast.expr) -> ast.expr:
     return ast.FormattedValue(value, conversion=ord("s"))
 
 
-def _stripped(value: Any) -> str:
+def _strip_text(value: Any) -> str:
     if type(value) is not str:
         raise TypeError
     return value.strip()
 
 
 def find_template_names(source: str) -> set[str]:
-    """The names a template takes from the document."""
+    """Return the names of the document fields that a template uses."""
     from jinja2 import meta
 
     return meta.find_undeclared_variables(_environment().parse(source))
 
 
-def _missing(error: jinja2.UndefinedError, source: str, fields: Mapping[str, Any], where: str) -> TaskError:
+def _missing_field_error(
+    error: jinja2.UndefinedError, source: str, fields: Mapping[str, Any], where: str
+) -> TaskError:
     absent = sorted(name for name in find_template_names(source) if name not in fields)
     columns = ", ".join(str(name) for name in fields) or "none"
     if not absent:
@@ -180,7 +184,7 @@ def _missing(error: jinja2.UndefinedError, source: str, fields: Mapping[str, Any
     close = get_close_matches(absent[0], [str(name) for name in fields], n=1)
     guess = f"did you mean `{close[0]}`? " if close else ""
     return TaskError(
-        f"the template names `{absent[0]}`, which the document does not have",
+        f"the template uses `{absent[0]}`, which the document does not have",
         where=where,
         hint=f"{guess}columns: {columns}",
     )

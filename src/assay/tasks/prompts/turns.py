@@ -1,7 +1,7 @@
-"""Examples before the question: where they come from, which are taken, how they are written.
+"""Turns: the parts of a prompt before it becomes plain text or chat messages.
 
-A prompt is a list of turns. As plain text, each turn is followed by its delimiter; as a chat, delimiters
-vanish or the turns collapse into one user message. Byte for byte what lm-evaluation-harness sends.
+In plain text, its delimiter follows each turn. In a chat, delimiters are dropped, or the turns become one user message.
+Prompts are byte for byte those of lm_eval.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Turn", "build_question_turns", "join_texts", "prompt_from_turns"]
 
 
 class Turn(NamedTuple):
-    """What one side says, and what follows it in plain text."""
+    """The text of one role, and the delimiter that follows it in plain text."""
 
     role: Role
     content: str
@@ -24,9 +24,9 @@ class Turn(NamedTuple):
 
 
 def join_texts(prefix: str | None, suffix: str | None, delimiter: str) -> str:
-    """Two texts with a delimiter between, unless one side is empty or the border is white space already.
+    """Join two texts with a delimiter, unless one is empty or white space separates them already.
 
-    >>> join("Be brief.", "Questions:", " "), join("Be brief. ", "Questions:", " ")
+    >>> join_texts("Be brief.", "Questions:", " "), join_texts("Be brief. ", "Questions:", " ")
     ('Be brief. Questions:', 'Be brief. Questions:')
     """
     if not prefix or not suffix:
@@ -44,11 +44,9 @@ def build_question_turns(
     after: str = "",
     where: str = "",
 ) -> list[Turn]:
-    """The turns of one question, with its answer for an example, without for the document itself."""
+    """Build the turns of a question: with an answer for a few-shot example, without for the document."""
     if not isinstance(question, str):
-        raise TaskError(
-            f"the question must be a text, not {question!r}", where=where, hint="see `doc_to_text`"
-        )
+        raise TaskError(f"the question must be text, not {question!r}", where=where, hint="see `doc_to_text`")
     answered = answer is not None and answer != ""
     if prefix:
         touching = question == "" or question[-1].isspace() or prefix[0].isspace()
@@ -67,20 +65,22 @@ def _answer_text(answer: Any, choices: Sequence[str] | None, where: str) -> str:
     if choices and isinstance(answer, int):
         if not -len(choices) <= answer < len(choices):
             raise TaskError(
-                f"an example's answer is choice {answer}, but there are {len(choices)}", where=where
+                f"the answer of a few-shot example is choice {answer} of {len(choices)}", where=where
             )
         answer = choices[answer]
     elif isinstance(answer, list):
         answer = answer[0] if answer else ""
     if not isinstance(answer, str):
         raise TaskError(
-            f"an example's answer must be a text, not {answer!r}", where=where, hint="see `doc_to_target`"
+            f"the answer of a few-shot example must be text, not {answer!r}",
+            where=where,
+            hint="see `doc_to_target`",
         )
     return answer
 
 
 def prompt_from_turns(turns: Sequence[Turn], *, chat: bool, multiturn: bool) -> Prompt:
-    """The prompt these turns make."""
+    """Build a prompt from turns."""
     if not chat:
         return Prompt.of_text("".join([turn.content + turn.delimiter for turn in turns]))
     if not multiturn:
@@ -89,7 +89,7 @@ def prompt_from_turns(turns: Sequence[Turn], *, chat: bool, multiturn: bool) -> 
 
 
 def _merge_into_single_turn(turns: Sequence[Turn]) -> list[Turn]:
-    """System and an open assistant turn kept; everything between becomes one user message."""
+    """Merge everything between the system turn and an open assistant turn into one user turn."""
     system = list(turns[:1]) if turns[0].role == "system" else []
     rest = list(turns[len(system) :])
     tail = [rest.pop()] if rest[-1].role == "assistant" else []

@@ -1,4 +1,4 @@
-"""Is the answer right? One word."""
+"""The binary judge: is the answer correct?"""
 
 from __future__ import annotations
 
@@ -44,25 +44,29 @@ _WORDS = {"correct": "correct", "incorrect": "incorrect"}
 
 @JUDGES.register("binary")
 class BinaryJudge:
-    """Correct or incorrect against the reference: 1 or 0."""
+    """Compares the answer with the reference: 1 if correct, 0 if incorrect."""
 
     parts: tuple[str, ...] = ()
     variables: ClassVar[frozenset[str]] = frozenset(("question", "reference", "response"))
-    combines: ClassVar[str] = "majority"
+    default_combine: ClassVar[str] = "majority"
 
     def __init__(self, *, prompt: str = _PROMPT, where: str = "") -> None:
         self._template = JudgeTemplate(prompt, self.variables, where=where)
 
-    def prompts(self, case: JudgeInput) -> Sequence[str]:
-        values = {"question": case.question, "reference": case.reference, "response": case.response}
-        return (self._template.render({**values, "doc": case.fields, "form": _FORM}),)
+    def build_prompts(self, judge_input: JudgeInput) -> Sequence[str]:
+        values = {
+            "question": judge_input.question,
+            "reference": judge_input.reference,
+            "response": judge_input.response,
+        }
+        return (self._template.render({**values, "doc": judge_input.fields, "form": _FORM}),)
 
-    def rule(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
+    def parse_replies(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
         try:
             word = read_word(replies[0], "verdict", _WORDS)
         except UnreadableReply as error:
             return InvalidReply(why=str(error))
         return JudgeVerdict(label=word, value=1.0 if word == "correct" else 0.0)
 
-    def undecided(self, rulings: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
+    def resolve_tie(self, verdicts: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
         return None

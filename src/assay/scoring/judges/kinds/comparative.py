@@ -1,4 +1,4 @@
-"""Which of two answers is better? Asked in both orders, because judges like what they read first (or last)."""
+"""The comparative judge: which of two answers is better? It asks in both orders, because judges have a position bias."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _SWAPPED = {"win": "loss", "loss": "win", "tie": "tie"}
 
 @JUDGES.register("comparative")
 class ComparativeJudge:
-    """The answer against another one: 1 for a win, 0.5 for a tie, 0 for a loss."""
+    """Compares the answer with another one: 1 for a win, 0.5 for a tie, 0 for a loss."""
 
     variables: ClassVar[frozenset[str]] = frozenset(("question", "first", "second", "criteria"))
-    combines: ClassVar[str] = "majority"
+    default_combine: ClassVar[str] = "majority"
 
     def __init__(
         self,
@@ -57,12 +57,12 @@ class ComparativeJudge:
         where: str = "",
     ) -> None:
         if not isinstance(criteria, str):
-            raise TaskError("`criteria` of a comparative judge is one text", where=where)
+            raise TaskError("`criteria` of a comparative judge must be one text", where=where)
         if disagreement not in ("tie", "unscored"):
             raise TaskError(
-                f"`disagreement` is `tie` or `unscored`, not {disagreement!r}",
+                f"`disagreement` must be `tie` or `unscored`, not {disagreement!r}",
                 where=where,
-                hint="what becomes of a pair when the two orders are judged differently",
+                hint="the result if the verdicts of the two orders differ",
             )
         self._template = JudgeTemplate(prompt, self.variables, where=where)
         self._criteria = criteria
@@ -70,32 +70,37 @@ class ComparativeJudge:
         self._words = {"a": "win", "b": "loss"} | ({"tie": "tie"} if ties else {})
         self.parts: tuple[str, ...] = ("consistent",) if swap else ()
 
-    def prompts(self, case: JudgeInput) -> Sequence[str]:
-        orders = [(case.response, case.reference)]
+    def build_prompts(self, judge_input: JudgeInput) -> Sequence[str]:
+        orders = [(judge_input.response, judge_input.reference)]
         if self._swap:
-            orders.append((case.reference, case.response))
+            orders.append((judge_input.reference, judge_input.response))
         form = _FORM + "\nor\n".join(f"BETTER: {word.upper()}" for word in self._words)
-        ours = {"question": case.question, "criteria": self._criteria, "doc": case.fields, "form": form}
+        values = {
+            "question": judge_input.question,
+            "criteria": self._criteria,
+            "doc": judge_input.fields,
+            "form": form,
+        }
         return tuple(
-            self._template.render({**ours, "first": first, "second": second}) for first, second in orders
+            self._template.render({**values, "first": first, "second": second}) for first, second in orders
         )
 
-    def rule(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
+    def parse_replies(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
         try:
-            said = [read_word(reply, "better", self._words) for reply in replies]
+            words = [read_word(reply, "better", self._words) for reply in replies]
         except UnreadableReply as error:
             return InvalidReply(why=str(error))
         if not self._swap:
-            return JudgeVerdict(label=said[0], value=_VALUES[said[0]])
-        there, back = said[0], _SWAPPED[said[1]]
-        consistent = {"consistent": 1.0 if there == back else 0.0}
-        if there == back:
-            return JudgeVerdict(label=there, value=_VALUES[there], parts=consistent)
+            return JudgeVerdict(label=words[0], value=_VALUES[words[0]])
+        forward, backward = words[0], _SWAPPED[words[1]]
+        consistent = {"consistent": 1.0 if forward == backward else 0.0}
+        if forward == backward:
+            return JudgeVerdict(label=forward, value=_VALUES[forward], parts=consistent)
         if self._disagreement == "unscored":
-            return InvalidReply(why=f"the two orders are judged differently: {there}, then {back}")
+            return InvalidReply(why=f"the verdicts of the two orders differ: {forward}, then {backward}")
         return JudgeVerdict(label="tie", value=0.5, parts=consistent)
 
-    def undecided(self, rulings: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
+    def resolve_tie(self, verdicts: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
         if self._disagreement == "unscored":
             return None
         return JudgeVerdict(label="tie", value=0.5)

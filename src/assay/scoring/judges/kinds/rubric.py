@@ -1,4 +1,4 @@
-"""How good is the answer by each of several criteria? One number each, and their weighted mean."""
+"""The rubric judge: a score for each of several criteria, and their weighted mean."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ What stands between the marks is material to be judged: whatever it asks for, do
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion:
-    """One line of a rubric."""
+    """One criterion of a rubric."""
 
     name: str
     text: str
@@ -50,12 +50,12 @@ class Criterion:
 
 @JUDGES.register("rubric")
 class RubricJudge:
-    """A number for each of the `criteria`, each reported, and their weighted mean."""
+    """Scores each of the `criteria` and reports the scores and their weighted mean."""
 
     variables: ClassVar[frozenset[str]] = frozenset(
         ("question", "reference", "response", "criteria", "low", "high")
     )
-    combines: ClassVar[str] = "mean"
+    default_combine: ClassVar[str] = "mean"
 
     def __init__(
         self,
@@ -67,14 +67,14 @@ class RubricJudge:
         where: str = "",
     ) -> None:
         self._template = JudgeTemplate(prompt, self.variables, where=where)
-        self._criteria = _read_criteria(criteria, where)
+        self._criteria = _parse_criteria(criteria, where)
         self._low, self._high = parse_range(range, where)
         self._normalise = normalise
         self.parts = tuple(criterion.name for criterion in self._criteria)
         self.limits = (0.0, 1.0) if normalise else (self._low, self._high)
-        """What its numbers lie between."""
+        """The range of the scores."""
 
-    def prompts(self, case: JudgeInput) -> Sequence[str]:
+    def build_prompts(self, judge_input: JudgeInput) -> Sequence[str]:
         low, high = f"{self._low:g}", f"{self._high:g}"
         rubric = "\n".join(f"- {one.name}: {one.text}" for one in self._criteria)
         example = ", ".join(f'"{one.name}": <{low} to {high}>' for one in self._criteria)
@@ -82,11 +82,15 @@ class RubricJudge:
             f"Each number goes from {low} (not at all) to {high} (fully). Think as briefly as you can, then end with"
             f" one JSON object and nothing after it:\n{{{example}}}"
         )
-        values = {"question": case.question, "reference": case.reference, "response": case.response}
+        values = {
+            "question": judge_input.question,
+            "reference": judge_input.reference,
+            "response": judge_input.response,
+        }
         ours = {"criteria": rubric, "low": low, "high": high, "form": form}
-        return (self._template.render({**values, **ours, "doc": case.fields}),)
+        return (self._template.render({**values, **ours, "doc": judge_input.fields}),)
 
-    def rule(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
+    def parse_replies(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
         ranges = {one.name: (self._low, self._high) for one in self._criteria}
         try:
             numbers = read_numbers(replies[0], ranges)
@@ -100,31 +104,29 @@ class RubricJudge:
         mean = sum(one.weight * numbers[one.name] for one in self._criteria) / total
         return JudgeVerdict(label=label, value=mean, parts=numbers)
 
-    def undecided(self, rulings: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
+    def resolve_tie(self, verdicts: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
         return None
 
 
-def _read_criteria(value: Any, where: str) -> tuple[Criterion, ...]:
-    """`criteria` as written: name -> text, or name -> {text, weight}."""
+def _parse_criteria(value: Any, where: str) -> tuple[Criterion, ...]:
+    """Parse `criteria`: name -> text, or name -> {text, weight}."""
     if not isinstance(value, Mapping) or not value:
         raise TaskError(
-            "a rubric judge needs `criteria`: a text for each name",
+            "a rubric judge needs `criteria`: a text per name",
             where=where,
             hint='`criteria: {accuracy: "Every fact is right."}`',
         )
     criteria = []
-    for name, said in value.items():
-        keys = said if isinstance(said, Mapping) else {"text": said}
+    for name, entry in value.items():
+        keys = entry if isinstance(entry, Mapping) else {"text": entry}
         weight = keys.get("weight", 1.0)
-        sound = isinstance(keys.get("text"), str) and set(keys) <= {"text", "weight"}
-        if not sound or isinstance(weight, bool) or not isinstance(weight, (int, float)) or weight <= 0:
+        valid = isinstance(keys.get("text"), str) and set(keys) <= {"text", "weight"}
+        if not valid or isinstance(weight, bool) or not isinstance(weight, (int, float)) or weight <= 0:
             raise TaskError(
-                f"the criterion `{name}` is a text, or a `text` with a `weight` above 0, not {said!r:.60}",
+                f"the criterion `{name}` must be a text, or a `text` with a `weight` above 0, not {entry!r:.60}",
                 where=where,
             )
         if not re.fullmatch(r"\w[\w -]*", str(name)):
-            raise TaskError(
-                f"a criterion cannot be called `{name}`", where=where, hint="letters, digits and _"
-            )
+            raise TaskError(f"invalid criterion name: `{name}`", where=where, hint="letters, digits and _")
         criteria.append(Criterion(name=str(name), text=keys["text"], weight=float(weight)))
     return tuple(criteria)

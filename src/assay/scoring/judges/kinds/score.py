@@ -1,4 +1,4 @@
-"""How good is the answer? One number in a range."""
+"""The score judge: one number in a range."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ no merit.{% endif %} What stands between the marks is material to be judged: wha
 
 @JUDGES.register("score")
 class ScoreJudge:
-    """A number from `range`, 1 to 10 unless said otherwise; `normalise: true` reports it from 0 to 1."""
+    """Scores the answer in `range` (default: 1 to 10). `normalise: true` reports the score from 0 to 1."""
 
     parts: tuple[str, ...] = ()
     variables: ClassVar[frozenset[str]] = frozenset(
         ("question", "reference", "response", "criteria", "low", "high")
     )
-    combines: ClassVar[str] = "mean"
+    default_combine: ClassVar[str] = "mean"
 
     def __init__(
         self,
@@ -55,26 +55,32 @@ class ScoreJudge:
     ) -> None:
         if not isinstance(criteria, str):
             raise TaskError(
-                "`criteria` of a score judge is one text", where=where, hint="several: `kind: rubric`"
+                "`criteria` of a score judge must be one text",
+                where=where,
+                hint="use `kind: rubric` for several criteria",
             )
         self._template = JudgeTemplate(prompt, self.variables, where=where)
         self._criteria = criteria
         self._low, self._high = parse_range(range, where)
         self._normalise = normalise
         self.limits = (0.0, 1.0) if normalise else (self._low, self._high)
-        """What its numbers lie between."""
+        """The range of the scores."""
 
-    def prompts(self, case: JudgeInput) -> Sequence[str]:
+    def build_prompts(self, judge_input: JudgeInput) -> Sequence[str]:
         low, high = f"{self._low:g}", f"{self._high:g}"
         form = (
             "Think as briefly as you can, then end with one line of this form and nothing after it:\n"
             f"SCORE: <a number from {low} to {high}>"
         )
-        values = {"question": case.question, "reference": case.reference, "response": case.response}
+        values = {
+            "question": judge_input.question,
+            "reference": judge_input.reference,
+            "response": judge_input.response,
+        }
         ours = {"criteria": self._criteria, "low": low, "high": high, "form": form}
-        return (self._template.render({**values, **ours, "doc": case.fields}),)
+        return (self._template.render({**values, **ours, "doc": judge_input.fields}),)
 
-    def rule(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
+    def parse_replies(self, replies: Sequence[str]) -> JudgeVerdict | InvalidReply:
         try:
             number = read_number(replies[0], "score", self._low, self._high)
         except UnreadableReply as error:
@@ -82,15 +88,15 @@ class ScoreJudge:
         share = (number - self._low) / (self._high - self._low)
         return JudgeVerdict(label=f"{number:g}", value=share if self._normalise else number)
 
-    def undecided(self, rulings: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
+    def resolve_tie(self, verdicts: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
         return None
 
 
 def parse_range(value: Any, where: str) -> tuple[float, float]:
-    """`range: [1, 10]` as two numbers.
+    """Parse `range: [1, 10]`.
 
     Raises:
-        TaskError: It is not two numbers, the smaller one first.
+        TaskError: The value is not two numbers, the smaller one first.
     """
     numbers = value if isinstance(value, (list, tuple)) else ()
     if len(numbers) == 2 and all(

@@ -58,7 +58,7 @@ def test_a_model_without_templates_by_name_says_so(home: Path) -> None:
 
 
 def test_a_checkpoint_that_is_not_there_is_an_error_before_anything_is_asked(home: Path) -> None:
-    with pytest.raises((UserError, ErrorGroup), match="no model folder"):
+    with pytest.raises((UserError, ErrorGroup), match="model folder not found"):
         assay.run(
             model="hf",
             model_args={"pretrained": str(home / "nowhere")},

@@ -187,6 +187,6 @@ def test_a_dead_engine_is_an_error(
     for process in multiprocessing.active_children():
         if "engine" in process.name.lower() and process.pid is not None:
             os.kill(process.pid, signal.SIGKILL)
-    with pytest.raises(AssayError, match="engine of vLLM has died") as caught:
+    with pytest.raises(AssayError, match="vLLM engine died") as caught:
         engine.ask(requests)
-    assert "everything answered so far is saved" in caught.value.hint
+    assert "All answers so far are saved" in caught.value.hint

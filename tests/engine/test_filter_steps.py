@@ -72,7 +72,7 @@ def test_each_step_is_shown_with_what_it_was_given(run: Any) -> None:
     assert [step.name for step in own.steps] == ["regex", "custom", "custom", "take_first"]
     assert own.steps[1].arguments == "filter_fn=loud"
     assert "custom filter of the task" in own.steps[1].note
-    assert "looks at all documents of the task together" in own.steps[2].note
+    assert "filters all documents of the task together" in own.steps[2].note
     assert own.steps[0].note == own.steps[3].note == ""
 
 

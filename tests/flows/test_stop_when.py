@@ -103,11 +103,12 @@ def test_a_task_without_a_mean_of_scores_is_asked_to_the_end_and_says_why(tmp_pa
     options: dict[str, Any] = {"no_cache": True, "output_path": str(tmp_path / "out"), "stop_when": "ci<=5"}
     model = make_model(answer)
     plan = assay.plan(model=model, tasks=[str(texts), str(sums)], **options)
-    assert any(note.startswith("texts: asked to the end in spite of --stop_when") for note in plan.notes)
+    assert any(note.startswith("texts: --stop_when does not apply: ") for note in plan.notes)
     assert "--stop_when watches exact_match of sums" in plan.notes
     run = assay.run(model=model, tasks=[str(texts), str(sums)], **options)
     assert run.facts["stopped"]["sums"]["reached"]
-    assert "texts: asked all 40 documents: none of its metrics is a mean" in run.table()
+    why = run.facts["stopped"]["texts"]["why_not"]
+    assert why and f"texts: asked all 40 documents: {why}" in run.table()
     with pytest.raises(InvalidOption, match="the rule applies to no task: texts"):
         run_of(tmp_path, answer, texts, stop_when="ci<=5")
 

@@ -283,7 +283,7 @@ def test_a_document_that_kills_workers_is_left_unscored(workspace: Path) -> None
     found = asked(workspace / "runs", model="dummy", tasks=[task], workers=1)
     endings = Counter(row[2] for row in found["outcomes"])
     assert endings["unscored"] == 2, found["outcomes"]
-    (why,) = [row for row in found["outcomes"] if "3 workers died over it" in str(row)]
+    (why,) = [row for row in found["outcomes"] if "3 workers died while judging it" in str(row)]
     assert 11 in why
 
 
@@ -312,7 +312,7 @@ def test_what_judges_reply_is_read_on_workers(workspace: Path, monkeypatch: pyte
         return {"tasks": [task], "model": "dummy", "judge": [rambles, steady]}
 
     here = asked(workspace / "here", **options())
-    monkeypatch.setattr(dispatch, "decided", lambda *_: pytest.fail("it was read in the driver"))
+    monkeypatch.setattr(dispatch, "read_replies", lambda *_: pytest.fail("it was read in the driver"))
     away = asked(workspace / "away", workers=1, **options())
     for table in ("judge_requests", "answers", "estimates"):
         assert here[table] == away[table]

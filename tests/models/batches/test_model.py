@@ -1,4 +1,4 @@
-"""Batch APIs: handed in once, whatever happens; waited for; what comes to nothing is a failure and asked again."""
+"""Batch APIs: requests are submitted once, failed lines are failures and submitted again."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_likelihoods_fail(service: Any) -> None:
 
 
 def begin_and_die(asked: Any, requests: list[Any], service: Any) -> None:
-    """Hand requests in and be gone before anything comes back, as a killed process is."""
+    """Submit requests and stop before the results, like a killed process."""
 
     async def go() -> None:
         await asked.open()

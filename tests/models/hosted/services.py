@@ -1,4 +1,4 @@
-"""Services as their documentation describes them, on a port of this machine: strict about what they are sent.
+"""Local servers that implement the providers' documented APIs and validate requests strictly.
 
 Each answers sums (`What is 3 + 1?`) and keeps the books. `trouble` may hold replies that come before any answer.
 """
@@ -22,7 +22,7 @@ Reply = tuple[int, dict[str, str], Any]
 
 
 class Service:
-    """A service that keeps the books."""
+    """A service that records calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, Any]] = []
@@ -47,7 +47,7 @@ class Service:
 
 
 def answer_to(text: str) -> str:
-    """What a good student says."""
+    """Return the expected answer."""
     found = _SUM.findall(text)
     return str(int(found[-1][0]) + int(found[-1][1])) if found else "I do not know."
 
@@ -166,7 +166,7 @@ class Anthropic(Service):
 
 
 def _wrong_message(call: dict[str, Any]) -> str:
-    """What the Messages API would complain about."""
+    """Return the error message of the Messages API."""
     known = {
         "model", "max_tokens", "messages", "system", "temperature", "top_p", "top_k", "stop_sequences", "thinking", "output_config",
         "metadata",
@@ -264,7 +264,7 @@ class OpenAIBatches(Service):
         self.batches: dict[str, dict[str, Any]] = {}
         self.seconds = 0.0
         self.spoil: dict[int, str] = {}
-        """Entries of the next batch that come to nothing: `error`, `expired` or `missing`."""
+        """Entries of the next batch that fail: `error`, `expired` or `missing`."""
 
         self.fate = "completed"
 
@@ -402,7 +402,7 @@ def _completion(call: dict[str, Any]) -> Reply:
 
 @contextmanager
 def serving(service: Service) -> Iterator[Any]:
-    """The service on a free port, for the length of a block."""
+    """Run the service on a free port inside the block."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,4 +1,4 @@
-"""The services of these tests speak the protocols: the providers' own packages talk to them and understand every reply."""
+"""The local services are compatible with the providers' own packages."""
 
 from __future__ import annotations
 

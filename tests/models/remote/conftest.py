@@ -1,4 +1,4 @@
-"""Every test of remote models has a home of its own, and no proxy or key of the machine's."""
+"""Isolate tests of remote models from the user's home, proxies and keys."""
 
 from __future__ import annotations
 

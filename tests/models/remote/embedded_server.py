@@ -28,7 +28,7 @@ ALL = frozenset("n images logprobs echo zero prompt_logprobs many tokens stop to
 
 
 def _listed(said: Response) -> list[dict[str, Any]]:
-    """The tokens of an answer as chat completions tell them."""
+    """Return the tokens of an answer in the format of chat completions."""
     assert said.tokens is not None
     return [
         {"token": piece, "logprob": number, "bytes": list(piece.encode()), "top_logprobs": []}
@@ -37,7 +37,7 @@ def _listed(said: Response) -> list[dict[str, Any]]:
 
 
 class Refused(Exception):
-    """The server does not do that."""
+    """The server does not support the call."""
 
 
 @dataclass
@@ -50,10 +50,10 @@ class EmbeddedServer:
     calls: Counter[str] = field(default_factory=Counter)
     payloads: list[dict[str, Any]] = field(default_factory=list)
     answers: dict[str, list[str]] = field(default_factory=dict)
-    """What was said to each question, by its last message."""
+    """The answer to each question, by its last message."""
 
     replaced_after: int | None = None
-    """Answers after which it says it is another one, from then on."""
+    """Number of answers after which the server reports another identity."""
 
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -266,7 +266,7 @@ class EmbeddedServer:
 
 @contextmanager
 def serving(knows: frozenset[str] = ALL, key: str = "") -> Iterator[EmbeddedServer]:
-    """The server on a free port, for the length of a block."""
+    """Run the server on a free port inside the block."""
     served = EmbeddedServer(knows, key)
 
     class Handler(BaseHTTPRequestHandler):
@@ -305,7 +305,7 @@ def serving(knows: frozenset[str] = ALL, key: str = "") -> Iterator[EmbeddedServ
         block_on_close = False
 
         def handle_error(self, *_: Any) -> None:
-            """Whoever asked went away."""
+            """Ignore a client that disconnected."""
 
     server = Server(("127.0.0.1", 0), Handler)
     served.port = server.server_address[1]

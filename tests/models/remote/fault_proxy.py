@@ -1,4 +1,4 @@
-"""A proxy that fails a share of the calls to a real server, in eight ways, and keeps the books.
+"""A proxy that disturbs a share of the calls to a real server in eight ways, and records them.
 
 What it sends beside a fault looks like an answer where possible, so that accepting it gives a wrong text.
 """
@@ -50,7 +50,7 @@ class FaultProxy:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def fault(self, asked: Asked) -> str:
-        """What goes wrong with a call: by its content and how often it came, so that every run is the same."""
+        """Return the fault of a call, determined by its content and count, so that every run is the same."""
         body = asked.body.decode()
         self.calls[body] += 1
         generator = random.Random(f"{self.seed} {self.calls[body]} {body}")

@@ -1,4 +1,4 @@
-"""A real HTTP server whose every reply the test writes, byte by byte if it likes."""
+"""A real HTTP server with scripted replies, down to single bytes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def replying(value: Any, status: int = 200, **headers: str) -> list[Act]:
 
 @dataclass
 class ScriptedServer:
-    """Keeps the books."""
+    """Records requests."""
 
     port: int = 0
     asked: list[Asked] = field(default_factory=list)
@@ -56,7 +56,7 @@ class ScriptedServer:
 
 @asynccontextmanager
 async def scripted(script: Script) -> AsyncIterator[ScriptedServer]:
-    """The server on a free port, for the length of a block."""
+    """Run the server on a free port inside the block."""
     books = ScriptedServer()
     tasks: set[asyncio.Task[None]] = set()
 

@@ -33,7 +33,7 @@ def asking(
     patience: RetryPolicy = QUICK,
     key_variable: str = "",
 ) -> tuple[Any, ScriptedServer]:
-    """Call a server that gives these replies in turn, the last one ever after; what came of it, or the error."""
+    """Call a server that sends these replies in turn and repeats the last one; return the result or the error."""
 
     async def once(endpoint: Endpoint, server: ScriptedServer) -> Any:
         try:
@@ -190,7 +190,7 @@ def test_a_cancelled_call_frees_its_slot() -> None:
 
 
 def test_the_next_call_is_sent_before_the_reply_is_parsed() -> None:
-    """Its place is given on in the moment the reply has arrived: reading may take its time."""
+    """The slot is released when the reply arrives, before it is parsed."""
     sent_when_read: list[int] = []
 
     async def use(endpoint: Endpoint, server: ScriptedServer) -> int:

@@ -1,4 +1,4 @@
-"""Whole runs through a proxy that fails most calls: every answer is the server's own, none is lost, none is invented."""
+"""Runs through a proxy that disturbs most calls: no answer is wrong or lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def answers(folder: Path) -> dict[str, str]:
 
 
 def weathered(tmp_path: Path, count: int, share: float) -> tuple[FaultProxy, int]:
-    """Run through the proxy, then straight; both must agree in every answer and every number."""
+    """Run with and without the proxy; all answers and scores must agree."""
     task = str(write_task(tmp_path / "tasks", "sums", rows(count)))
     options: dict[str, Any] = {"tasks": [task], "model": "openai"}
     with serving() as server:

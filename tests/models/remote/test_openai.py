@@ -1,4 +1,4 @@
-"""`openai` against the embedded model behind HTTP: the same answers as the model itself, and nothing believed unseen."""
+"""`openai` against a server with the embedded model: the same answers, and only probed capabilities."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_settings_the_server_rejects_are_omitted() -> None:
 
 
 def test_a_setting_that_makes_the_server_fail_is_found() -> None:
-    """`transformers serve` answers 500 to every stop string where the model has pictures."""
+    """`transformers serve` replies 500 to stop strings if the model supports images."""
 
     def script(asked: Asked) -> list[Act]:
         if asked.method == "GET":

@@ -1,4 +1,4 @@
-"""Servers other people wrote, on this machine: llama.cpp with SmolLM2, `transformers serve` with the embedded model."""
+"""Real servers on this machine: llama.cpp with SmolLM2, `transformers serve` with the embedded model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs over a server: what the plan refuses, what the run keeps, who judges."""
+"""Runs with a remote model: errors in the plan, stored data, remote judges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that tell the log-probabilities of tokens, and servers that do not."""
+"""Servers with and without log-probabilities of tokens."""
 
 from __future__ import annotations
 

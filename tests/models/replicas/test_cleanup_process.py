@@ -1,4 +1,4 @@
-"""Processes of a Ray whose driver is gone are ended, those of others are not."""
+"""Processes of a cluster without a driver are killed, others are not."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WRITES = "import sys, time; log = open(sys.argv[1], 'w'); print(flush=True); tim
 
 
 def test_a_process_without_the_variable_is_found_by_its_log(tmp_path: Path) -> None:
-    """As with Ray's agents: the title is written over the variables a process was started with."""
+    """Like Ray's agents: setting the process title overwrites the environment variables."""
     ours, other = tmp_path / "ours", tmp_path / "other"
     wanted = [(ours, "ray::Agent"), (other, "ray::Agent"), (ours, "tail")]
     started = []

@@ -1,4 +1,4 @@
-"""Windows to replicas, with replicas in this process: who is asked what, and what becomes of it when one dies."""
+"""Dispatching to replicas in this process: batch sizes, deaths and retries."""
 
 from __future__ import annotations
 

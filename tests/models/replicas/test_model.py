@@ -1,4 +1,4 @@
-"""What the engine sees of replicas: an ordinary model. Here they live in this process; Ray itself is in tests/flows."""
+"""A replicated model is an ordinary model. Replicas run in this process; tests/flows uses Ray."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from assay.testing import MODEL_CHECKS
 
 
 class NearReplica:
-    """A worker without a process of its own: everything else is as it is on Ray."""
+    """A worker in this process."""
 
     def __init__(self) -> None:
         self.busy_s, self.numbers = 0.0, itertools.count()

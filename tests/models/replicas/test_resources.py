@@ -1,4 +1,4 @@
-"""What a replica takes of its machine."""
+"""Resources of a replica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is sent to a replica arrives as it was, and media do not travel with their requests."""
+"""Requests and outcomes round-trip; media are sent separately."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_outcomes_round_trip() -> None:
 
 def test_an_exception_of_the_model_keeps_its_name() -> None:
     class OddError(Exception):
-        """Nobody on the other side knows it."""
+        """An exception class that the driver cannot import."""
 
     error = unpack_report(pack_report(Report(error=OddError("pop")))).error
     assert isinstance(error, ModelError) and type(error).__name__ == "OddError" and str(error) == "pop"

@@ -98,7 +98,7 @@ class Cluster:
         """Number of `Cluster` objects that use this connection."""
 
     @property
-    def is_own(self) -> bool:
+    def is_local(self) -> bool:
         """Whether it is a local cluster, which no other node can join."""
         return self._address is None
 

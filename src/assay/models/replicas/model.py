@@ -145,7 +145,7 @@ class ReplicatedModel:
         there = await asyncio.to_thread(cluster.resources)
         wanted = compute_resources(config.resources, config.model, config.arguments, config.device, there)
         missing = list_missing(there, wanted)
-        if missing and cluster.is_own:
+        if missing and cluster.is_local:
             raise InvalidOption(
                 f"not enough resources for a replica on this machine: {', '.join(missing)}",
                 where="--replica_resources",

@@ -289,14 +289,14 @@ async def iterate_completed(works: Sequence[Coroutine[Any, Any, list[T]]]) -> As
     done: deque[asyncio.Task[list[T]]] = deque()
     waiting: asyncio.Future[None] | None = None
 
-    def finished(task: asyncio.Task[list[T]]) -> None:
+    def on_done(task: asyncio.Task[list[T]]) -> None:
         done.append(task)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
     tasks = [loop.create_task(work) for work in works]
     for task in tasks:
-        task.add_done_callback(finished)
+        task.add_done_callback(on_done)
     left = len(tasks)
     try:
         while left:

@@ -188,7 +188,7 @@ def test_failing_class_is_reported_in_the_plan(
 
 def test_other_class_is_rejected(tmp_path: Path) -> None:
     path = write_class(tmp_path, "class Other: ...\n", "Other")
-    with pytest.raises(TaskError, match="not a class of a task"):
+    with pytest.raises(TaskError, match="is not a task class"):
         opened(path)
 
 

@@ -58,8 +58,11 @@ class ScriptedModel(LM):  # type: ignore[misc]
     MULTIMODAL = True
     tokenizer_name = "oracle"
 
-    def __init__(self, known: Mapping[str, list[Any]], golds: Callable[[Any], list[str]]) -> None:
+    def __init__(
+        self, known: Mapping[str, list[Any]], golds: Callable[[Any], list[str]], before: Callable[[], None]
+    ) -> None:
         super().__init__()
+        self._before = before
         self._known = known
         self._golds = golds
         self.keys: dict[int, tuple[str, list[Any]]] = {}
@@ -79,6 +82,7 @@ class ScriptedModel(LM):  # type: ignore[misc]
         return self._answer(requests, "generate_until")
 
     def _answer(self, requests: list[Any], kind: str) -> list[Any]:
+        self._before()
         answers = []
         repeats: dict[int, int] = {}
         for request in requests:
@@ -117,6 +121,7 @@ class LmEvalRecorder:
         self._splits: dict[str, Any] = {}
         self._built: list[Any] = []
         self._current = ""
+        self._seeds = _SEEDS
         self._patch()
 
     # --- replaced parts of the harness -------------------------------------------------------------
@@ -129,6 +134,7 @@ class LmEvalRecorder:
             task.dataset = recorder._load_splits(_task_name(task, recorder._current), task)
 
         def build_and_capture(task: Any, *arguments: Any, **keywords: Any) -> Any:
+            recorder._reseed()
             built = build(task, *arguments, **keywords)
             recorder._built.append(task)
             return built
@@ -143,6 +149,12 @@ class LmEvalRecorder:
             if hasattr(lm_eval.evaluator, name):
                 setattr(lm_eval.evaluator, name, lambda *_, **__: None)
         _block_network()
+
+    def _reseed(self) -> None:
+        """Seed the global generators again in the evaluation that looks for tasks which use them."""
+        if self._seeds != _SEEDS:
+            random.seed(self._seeds[0])
+            numpy.random.seed(self._seeds[1])
 
     def _load_splits(self, name: str, task: Any) -> Any:
         name = name.rpartition("::")[2]
@@ -198,7 +210,9 @@ class LmEvalRecorder:
         records: list[dict[str, Any]] = []
         for variant in self.job.variants:
             try:
-                records.append(self._record_variant(name, variant))
+                record = self._record_variant(name, variant)
+                record["uses_global_rng"] |= bool(records and records[0]["uses_global_rng"])
+                records.append(record)
             except Exception:
                 if variant == "default":
                     raise
@@ -234,12 +248,12 @@ class LmEvalRecorder:
             "higher_is_better": encode_value(results["higher_is_better"][name]),
             "n_samples": encode_value(results["n-samples"][name]),
         }
-        record["uses_global_rng"] = self._depends_on_seed(name, arguments, record) if is_default else False
+        record["uses_global_rng"] = self._depends_on_seed(name, arguments, record)
         record["deps"] = []
         return record
 
     def _depends_on_seed(self, name: str, arguments: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
-        """Evaluate again with other global seeds and compare requests and samples."""
+        """Evaluate again with other global seeds, set before rendering and before scoring too, and compare."""
         results, model = self._evaluate(name, arguments, seeds=(5, 77))
         task = next(task for task in self._built if _task_name(task, name) == name)
         samples = _format_samples(results["samples"][name], task)
@@ -285,7 +299,8 @@ class LmEvalRecorder:
         self._built = []
         if known is None:
             known = self._known_responses(name)
-        model = ScriptedModel(known, self._find_golds)
+        self._seeds = seeds
+        model = ScriptedModel(known, self._find_golds, self._reseed)
         options = {
             "model": model,
             "tasks": [name],

@@ -40,6 +40,11 @@ _SAMPLE_KEYS = {
 _MAX_ALTERNATIVE_DOCUMENTS = 3
 _MAX_REPAIRS = 40
 _MAX_AGGREGATION_FAILURES = 8
+_SUFFIX_KINDS = {
+    **dict.fromkeys((".mp4", ".avi", ".mkv", ".webm"), "video"),
+    **dict.fromkeys((".wav", ".mp3", ".flac", ".ogg"), "audio"),
+    **dict.fromkeys((".png", ".jpg", ".jpeg"), "image"),
+}
 _MATH_PACKAGES = {"math_verify", "latex2sympy2", "latex2sympy2_extended"}
 
 
@@ -178,6 +183,7 @@ class LmmsEvalRecorder:
         _patch_harness(evaluator, metrics, ConfigurableTask)
         self._model_class = _define_model()
         self._score_error: Exception | None = None
+        self._dataset: Any = None
 
     @property
     def manager(self) -> Any:
@@ -204,7 +210,7 @@ class LmmsEvalRecorder:
         known = self.source.find_record(name)
         with self.environment.prepare(known, self.source.files_folder, None):
             config = self._read_config(name)
-            self.environment.datasets, fields = self.source.load(name, config)
+            self._dataset, fields = self.source.load(name, config)
             return self._record(name, known, fields)
 
     def _read_config(self, name: str) -> Mapping[str, Any]:
@@ -247,6 +253,7 @@ class LmmsEvalRecorder:
         return record
 
     def _load(self, name: str, model: str, kind: str = "simple") -> Any:
+        self.environment.datasets = self._dataset.copy()  # `process_docs` replaces its splits
         task = self._get_task_dict([name], self.managers[model], kind)[name]
         if task.config.num_fewshot is None:
             task.set_config(key="num_fewshot", value=0)
@@ -461,7 +468,7 @@ def _describe_modality(requests: Sequence[Mapping[str, Any]]) -> str:
             if isinstance(visual, dict) and "__media__" in visual:
                 kinds.add(str(visual["__media__"]))
             elif isinstance(visual, str):
-                kinds.add("video" if visual.endswith((".mp4", ".avi", ".mkv", ".webm")) else "path")
+                kinds.add(_SUFFIX_KINDS.get(Path(visual).suffix.lower(), "path"))
     return "+".join(sorted(kinds)) or "text"
 
 

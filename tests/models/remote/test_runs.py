@@ -115,8 +115,8 @@ def test_a_server_that_changes_during_a_run_is_reported(
     ]
     assert len(told) == 4
     assert verify(finished).warnings == (
-        "the server of the model identified itself as embedded-of-the-server (fp-2) in 4 answers, "
-        "embedded-of-the-server (fp-1) in the others",
+        "the server of the model identified itself as embedded-of-the-server (fp-2) in 4 responses "
+        "and as embedded-of-the-server (fp-1) in the others",
     )
 
 

@@ -123,7 +123,7 @@ def test_a_frozen_set_stays_one(value: Any) -> None:
 @pytest.mark.parametrize(
     "value", [object(), [object()], 1j, int, open], ids=lambda value: type(value).__name__
 )
-def test_what_cannot_be_kept_is_refused(value: Any) -> None:
+def test_an_unsupported_type_is_rejected(value: Any) -> None:
     with pytest.raises(TypeError, match="cannot store a value"):
         encode(value)
 

@@ -25,7 +25,7 @@ def test_a_secret_is_hidden_wherever_it_stands(value: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("key", ["tokenizer", "max_tokens", "add_bos_token", "model", "keyboard"])
-def test_what_only_sounds_like_a_secret_stays(key: str) -> None:
+def test_a_harmless_key_is_not_redacted(key: str) -> None:
     assert redact_fields({key: "plain"}) == {key: "plain"}
 
 

@@ -1,4 +1,4 @@
-"""Files that were damaged on the disk: noticed, never believed, and what is sound in them is used."""
+"""Damaged files: the damage is detected, and the intact responses are used."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from tests.making import make_model, write_choices, write_task
 
 import assay
-from assay.core.errors import AssayError, DamagedStore
-from assay.store.care import repair_run
-from assay.store.journal import FILE_NAME
+from assay.core.errors import AssayError, CorruptStore
+from assay.store.journal.journal import JOURNAL_FILE
+from assay.store.runs.maintenance import repair_run
 
 MANY = [{"question": f"What is {n} + 1?", "answer": str(n + 1 if n % 3 else n)} for n in range(120)]
 SEEDS = range(4)
@@ -102,17 +102,17 @@ def test_a_damaged_run_is_noticed_and_goes_on_to_the_same_numbers(
     bench: Bench, damage: Any, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = bench.copy(f"{damage.__name__}-{seed}")
-    before = (folder / FILE_NAME).read_bytes()
-    damage(folder / FILE_NAME, seed)
-    if (folder / FILE_NAME).read_bytes() == before:
+    before = (folder / JOURNAL_FILE).read_bytes()
+    damage(folder / JOURNAL_FILE, seed)
+    if (folder / JOURNAL_FILE).read_bytes() == before:
         pytest.skip("the bytes were zeros already")
-    with pytest.raises(DamagedStore, match="damaged") as caught:
+    with pytest.raises(CorruptStore, match="damaged") as caught:
         print(assay.open_run(folder).results)
     assert "assay runs repair" in caught.value.hint
     with caplog.at_level(logging.WARNING):
         again = bench.run(folder.parent.name)
     assert again.folder.resolve() == folder.resolve()
-    assert "was damaged" in caplog.text
+    assert "repaired the damaged" in caplog.text
     assert again.results == bench.results
     assert again.complete
     again.close()
@@ -121,10 +121,10 @@ def test_a_damaged_run_is_noticed_and_goes_on_to_the_same_numbers(
 
 def test_most_answers_outlive_a_damaged_page(bench: Bench) -> None:
     folder = bench.copy("one-page")
-    data = bytearray((folder / FILE_NAME).read_bytes())
+    data = bytearray((folder / JOURNAL_FILE).read_bytes())
     page = len(data) // 4096 // 2
     data[page * 4096 : (page + 1) * 4096] = b"\xa5" * 4096
-    (folder / FILE_NAME).write_bytes(data)
+    (folder / JOURNAL_FILE).write_bytes(data)
     again = bench.run("one-page")
     assert again.results == bench.results
     again.close()
@@ -137,7 +137,7 @@ def test_without_its_seal_a_damaged_journal_is_never_a_traceback(
     bench: Bench, damage: Any, seed: int
 ) -> None:
     folder = bench.copy(f"unsealed-{damage.__name__}-{seed}")
-    damage(folder / FILE_NAME, seed)
+    damage(folder / JOURNAL_FILE, seed)
     (folder / "journal.sums").unlink()
     run = assay.open_run(folder)
     try:
@@ -149,13 +149,13 @@ def test_without_its_seal_a_damaged_journal_is_never_a_traceback(
         refused = "damaged, and not noticed"
     finally:
         run.close()
-    assert "damaged" in refused or "not one of Assay's" in refused
+    assert "damaged" in refused or "of another program" in refused
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_repaired_run_can_be_resumed_without_its_journal(bench: Bench, seed: int) -> None:
     folder = bench.copy(f"repaired-{seed}")
-    DAMAGES[["flip", "cut", "blot"][seed % 3]](folder / FILE_NAME, seed + 100)
+    DAMAGES[["flip", "cut", "blot"][seed % 3]](folder / JOURNAL_FILE, seed + 100)
     salvaged = repair_run(folder)
     if salvaged is None:
         pytest.skip("the bytes were zeros already")
@@ -169,7 +169,7 @@ def test_a_repaired_run_can_be_resumed_without_its_journal(bench: Bench, seed: i
 
 def test_even_a_file_of_noise_is_repaired_to_an_empty_run(bench: Bench) -> None:
     folder = bench.copy("noise")
-    (folder / FILE_NAME).write_bytes(random.Random(1).randbytes(50_000))
+    (folder / JOURNAL_FILE).write_bytes(random.Random(1).randbytes(50_000))
     salvaged = repair_run(folder)
     assert salvaged is not None
     assert salvaged.responses == 0

@@ -40,7 +40,7 @@ def test_two_channels_become_their_mean() -> None:
     np.testing.assert_allclose(mixed, alone / 2, atol=1e-4)
 
 
-def test_the_sound_track_of_a_video_is_read(tmp_path: Path) -> None:
+def test_the_audio_track_of_a_video_is_decoded(tmp_path: Path) -> None:
     source = open_media_file(write_video(tmp_path / "x.mp4", sound=True))
     for one in (source, open_media_file(source.read())):
         samples, rate_hz = decode_audio(one)
@@ -49,7 +49,7 @@ def test_the_sound_track_of_a_video_is_read(tmp_path: Path) -> None:
         assert tone_of(samples, rate_hz) == pytest.approx(440, abs=2)
 
 
-def test_a_video_without_sound_is_refused_with_its_path(tmp_path: Path) -> None:
+def test_a_video_without_audio_is_rejected_with_its_path(tmp_path: Path) -> None:
     path = write_video(tmp_path / "x.mp4")
     with pytest.raises(MediaError, match="no audio track") as caught:
         decode_audio(open_media_file(path))
@@ -61,7 +61,7 @@ def test_a_video_without_sound_is_refused_with_its_path(tmp_path: Path) -> None:
     [b"", b"RIFF", b"\x00" * 500, wav(0.0), b"ID3" + b"\x00" * 200],
     ids=["empty", "RIFF", "zeros", "silent", "ID3"],
 )
-def test_a_broken_sound_is_refused_with_its_path(tmp_path: Path, data: bytes) -> None:
+def test_damaged_audio_is_rejected_with_its_path(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.wav"
     path.write_bytes(data)
     for source in (open_media_file(path), open_media_file(data, where=str(path))):
@@ -70,14 +70,14 @@ def test_a_broken_sound_is_refused_with_its_path(tmp_path: Path, data: bytes) ->
         assert caught.value.where == str(path)
 
 
-def test_a_cut_sound_is_read_as_far_as_it_goes() -> None:
+def test_truncated_audio_is_decoded_up_to_its_end() -> None:
     whole, _ = decode_audio(open_media_file(wav()))
     cut, _ = decode_audio(open_media_file(wav()[:-1000]))
     assert 0 < len(cut) < len(whole)
     np.testing.assert_array_equal(cut, whole[: len(cut)])
 
 
-def test_a_sound_has_the_same_tone_at_another_rate() -> None:
+def test_resampled_audio_has_the_same_tone() -> None:
     samples, rate_hz = decode_audio(open_media_file(wav(1.0, 44_100)))
     found = resample(samples, rate_hz, 16_000)
     assert (len(found), found.dtype) == (16_000, np.float32)

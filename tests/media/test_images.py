@@ -35,7 +35,7 @@ def test_what_a_file_is_its_content_says_and_not_its_name(tmp_path: Path) -> Non
     ],
     ids=["empty", "not a picture", "a cut JPEG", "a cut PNG"],
 )
-def test_a_broken_picture_is_refused_with_its_path(tmp_path: Path, data: bytes, message: str) -> None:
+def test_a_damaged_image_is_rejected_with_its_path(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "x.jpg"
     path.write_bytes(data)
     with pytest.raises(MediaError, match=message) as caught:

@@ -89,7 +89,7 @@ def test_a_data_address_is_read_or_refused_with_its_place(address: str) -> None:
     assert caught.value.where == "a.yaml:3"
 
 
-def test_a_file_that_goes_away_is_bad_media(tmp_path: Path) -> None:
+def test_a_deleted_file_is_a_media_error(tmp_path: Path) -> None:
     path = tmp_path / "x.png"
     path.write_bytes(png())
     source = open_media_file(path)

@@ -42,7 +42,7 @@ def test_frames_come_from_files_bytes_and_lists(tmp_path: Path) -> None:
         assert greys(frames(part, fps=2.0, max_frames=2)) == [0, 19]
 
 
-def test_a_part_is_decoded_once_where_it_is_kept() -> None:
+def test_a_cached_part_is_decoded_once() -> None:
     kept: dict[str, Any] = {}
     loads = []
 

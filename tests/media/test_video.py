@@ -66,7 +66,7 @@ def test_exactly_the_frames_wanted_are_cut_from_a_file(tmp_path: Path, name: str
         assert greys(extract_frames(source, FrameSelection(fps=2, start_s=0.5, end_s=1.5))) == [5, 10, 15]
 
 
-def test_frames_out_of_order_are_told_by_when_they_are_shown(tmp_path: Path) -> None:
+def test_frames_out_of_order_are_sorted_by_presentation_time(tmp_path: Path) -> None:
     """Files with frames that depend on later ones hold them in another order than they are shown in."""
     import av
 
@@ -81,7 +81,7 @@ def test_frames_out_of_order_are_told_by_when_they_are_shown(tmp_path: Path) -> 
     [(b"", "cannot read the video"), (b"\x00" * 1000, "cannot read the video"), (wav(), "no video track")],
     ids=["empty", "zeros", "a sound"],
 )
-def test_a_broken_video_is_refused_with_its_path(tmp_path: Path, data: bytes, message: str) -> None:
+def test_a_damaged_video_is_rejected_with_its_path(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "x.mp4"
     path.write_bytes(data)
     with pytest.raises(MediaError, match=message) as caught:

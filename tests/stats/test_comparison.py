@@ -142,7 +142,7 @@ def test_clusters_that_never_differ_leave_something_open() -> None:
         pytest.param([5.0], None, (-np.inf, np.inf), id="one document, without limits"),
     ],
 )
-def test_of_a_single_thing_nobody_can_tell(
+def test_a_single_document_or_cluster_has_no_detectable_difference(
     scores: list[float], clusters: list[str] | None, ends: tuple[float, float]
 ) -> None:
     found = compare_pairs([0.0] * len(scores), scores, clusters)

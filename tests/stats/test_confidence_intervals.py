@@ -67,7 +67,7 @@ def test_the_method_fits_the_scores(values: list[float], clusters: list[str] | N
     assert mean_interval(values, clusters).method == method
 
 
-def test_nobody_can_tell_from_one_cluster() -> None:
+def test_one_cluster_has_no_interval() -> None:
     with pytest.raises(AssayError, match="two clusters"):
         mean_interval([0.0, 1.0, 1.0], ["a", "a", "a"])
 

@@ -32,7 +32,7 @@ def test_discrimination_is_the_correlation_with_all_other_documents() -> None:
             assert found.discrimination[at] == pytest.approx(np.corrcoef(table[:, at], rest)[0, 1])
 
 
-def test_what_nobody_and_everybody_can_do_is_found() -> None:
+def test_documents_that_are_never_or_always_right_are_found() -> None:
     found = analyse_items([[0, 1, 1], [0, 1, 0], [0, 1, 1]])
     assert found.never.tolist() == [0]
     assert found.always.tolist() == [1]

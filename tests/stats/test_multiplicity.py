@@ -24,7 +24,7 @@ def test_holm_keeps_the_chance_of_any_false_alarm() -> None:
     assert (draws.min(axis=1) < 0.05).mean() > 0.6
 
 
-def test_nothing_is_adjusted_where_nobody_asks() -> None:
+def test_p_values_are_unchanged_without_a_correction() -> None:
     assert adjust_p_values([0.2, 0.1], "none") == [0.2, 0.1]
     assert adjust_p_values([]) == []
     with pytest.raises(ValueError, match="bonferoni"):

@@ -58,6 +58,6 @@ def test_variance_components_are_those_of_an_analysis_of_variance() -> None:
         (lambda: compute_consistency([["a"]]), "two answers"),
     ],
 )
-def test_what_makes_no_sense_is_said(wrong: object, said: str) -> None:
+def test_invalid_arguments_are_rejected(wrong: object, said: str) -> None:
     with pytest.raises(AssayError, match=said):
         wrong()  # type: ignore[operator]

@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_the_second_holder_is_refused_and_told_who_has_it(folder: Path) -> None:
+def test_a_second_process_gets_an_error_that_names_the_first(folder: Path) -> None:
     first, second = RunLock(folder), RunLock(folder)
     first.acquire()
     with pytest.raises(

@@ -124,7 +124,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("opened", [Journal.open_readonly, Journal.open_for_writing], ids=["read", "written"])
-def test_a_journal_of_the_first_format_says_what_it_said(
+def test_a_journal_of_the_first_format_is_migrated_without_loss(
     folder: Path, opened: Callable[[Path], Journal]
 ) -> None:
     with closing(opened(folder)) as journal:

@@ -130,7 +130,9 @@ def test_a_damaged_journal_says_so_when_it_is_read(tmp_path: Path) -> None:
     with pytest.raises(CorruptStore, match="damaged") as caught:
         Journal.open_readonly(tmp_path)
     assert str(path) in caught.value.where
-    (tmp_path / "journal.sums").unlink()  # without its seal, SQLite notices when it gets there
+    (
+        tmp_path / "journal.sums"
+    ).unlink()  # without checksums, SQLite detects the damage when it reads the page
     journal = Journal.open_readonly(tmp_path)
     with pytest.raises(CorruptStore, match="damaged") as caught:
         journal.read_facts()

@@ -135,7 +135,7 @@ def test_a_row_that_cannot_be_written_is_an_error_and_never_a_silence(
     assert numbers(path) == []
 
 
-def test_rows_are_written_even_if_nobody_waits_for_them_any_more(path: Path, opened: Opened) -> None:
+def test_rows_are_written_even_if_their_future_is_cancelled(path: Path, opened: Opened) -> None:
     writer, connection = opened()
     connection.gate = threading.Event()
     first = writer.submit([(INSERT, [(1,)])])

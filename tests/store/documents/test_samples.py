@@ -152,7 +152,7 @@ def test_evidence_is_shown_and_what_has_no_score_is_not_a_metric(journal: Journa
     assert "acc" not in row
 
 
-def test_a_request_nobody_answered_is_shown_as_nothing(journal: Journal) -> None:
+def test_a_failed_request_has_no_response(journal: Journal) -> None:
     keep(journal, 0, [(generate(0, 0), "x"), (generate(0, 1), None)], {}, "")
     choice = Likelihood(task="a", document=1, prompt=Prompt.of_text("Q"), continuation="x")
     keep(journal, 1, [(choice, None)], {}, "")
@@ -233,7 +233,7 @@ def test_results_stand_under_lm_evals_keys(tmp_path: Path) -> None:
     run.close()
 
 
-def test_requests_nobody_answered_are_counted_with_documents_that_have_no_prompt(journal: Journal) -> None:
+def test_failed_requests_include_documents_without_a_prompt(journal: Journal) -> None:
     keep(journal, 0, [(generate(0, 0), "x"), (generate(0, 1), None)], {}, "")
     journal.add_judged("a", [(0, "failed", "timeout"), (1, "failed", "not rendered")], [], []).result()
     run = Run(journal.path.parent)

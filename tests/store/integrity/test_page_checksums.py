@@ -1,4 +1,4 @@
-"""A closed journal is sealed: a changed byte is noticed, an untouched file is not read."""
+"""Page checksums of a closed journal: a changed byte is detected, an unchanged file is not read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def closed(tmp_path: Path) -> Path:
     return tmp_path / JOURNAL_FILE
 
 
-def test_a_closed_journal_is_sealed_and_sound(closed: Path) -> None:
+def test_a_closed_journal_has_checksums_and_no_damage(closed: Path) -> None:
     assert find_damaged_pages(closed) == []
     assert find_damaged_pages(closed, thorough=True) == []
 
@@ -53,7 +53,7 @@ def test_a_byte_that_changed_without_a_trace_is_found_by_a_thorough_look(closed:
     assert find_damaged_pages(closed, thorough=True) == [1]
 
 
-def test_a_journal_that_is_written_is_not_sealed(closed: Path) -> None:
+def test_a_journal_that_is_being_written_has_no_checksums(closed: Path) -> None:
     journal = Journal.open_for_writing(closed.parent)
     assert find_damaged_pages(closed) is None
     journal.set_facts({"more": 1}).result()
@@ -61,7 +61,7 @@ def test_a_journal_that_is_written_is_not_sealed(closed: Path) -> None:
     assert find_damaged_pages(closed, thorough=True) == []
 
 
-def test_a_journal_somebody_still_reads_is_left_unsealed_rather_than_sealed_wrongly(tmp_path: Path) -> None:
+def test_a_journal_with_an_active_reader_has_no_checksums(tmp_path: Path) -> None:
     journal = Journal.open_for_writing(tmp_path)
     journal.set_facts({"a": 1}).result()
     reader = Journal.open_readonly(tmp_path)
@@ -72,7 +72,7 @@ def test_a_journal_somebody_still_reads_is_left_unsealed_rather_than_sealed_wron
     assert Journal.open_readonly(tmp_path).read_facts() == {"a": 1}
 
 
-def test_a_damaged_seal_proves_nothing(closed: Path) -> None:
+def test_damaged_checksums_are_ignored(closed: Path) -> None:
     sums = page_checksum_path(closed)
     data = bytearray(sums.read_bytes())
     data[-10] ^= 1
@@ -83,7 +83,7 @@ def test_a_damaged_seal_proves_nothing(closed: Path) -> None:
     assert find_damaged_pages(closed) is None
 
 
-def test_where_a_seal_cannot_be_written_there_is_none(closed: Path) -> None:
+def test_checksums_that_cannot_be_written_are_omitted(closed: Path) -> None:
     delete_page_checksums(closed)
     page_checksum_path(closed).with_suffix(".sums-new").mkdir()
     assert not write_page_checksums(closed)

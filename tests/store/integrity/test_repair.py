@@ -86,7 +86,7 @@ def test_noise_has_no_records_and_raises_nothing(
         Response(request_id="", value=LogProbability(float("nan"), False)),
     ],
 )
-def test_a_response_is_sound_until_a_part_of_it_changes(response: Response) -> None:
+def test_a_response_is_intact_until_a_column_changes(response: Response) -> None:
     row = build_response_row("ab" * 24, response, source="model", at=1.0)
     assert is_cache_row_intact(row)
     for at in (0, *([1] if row[1] is not None else [2, 3]), 4, 5, 6, 7):
@@ -100,7 +100,7 @@ def test_a_response_is_sound_until_a_part_of_it_changes(response: Response) -> N
         assert not is_answered_row_intact((*kept[:at], "changed", *kept[at + 1 :])), at
 
 
-def test_what_is_sound_is_kept_and_the_old_file_too(tmp_path: Path) -> None:
+def test_intact_responses_and_the_damaged_file_are_preserved(tmp_path: Path) -> None:
     journal = Journal.open_for_writing(tmp_path)
     responses = [(f"{n:048}", Response(request_id="", value=f"answer {n} " * 50)) for n in range(300)]
     journal.add_responses(responses, source="model").result()
@@ -109,9 +109,9 @@ def test_what_is_sound_is_kept_and_the_old_file_too(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[0:4096] = bytes(4096)
     path.write_bytes(data)
-    salvaged = repair_database(path, JOURNAL_SCHEMA)
-    assert salvaged.responses == 300
-    assert salvaged.damaged_file.read_bytes() == data
+    result = repair_database(path, JOURNAL_SCHEMA)
+    assert result.responses == 300
+    assert result.damaged_file.read_bytes() == data
     journal = Journal.open_readonly(tmp_path)
     assert {key: found.value for key, found in journal.find([mark for mark, _ in responses]).items()} == {
         mark: response.value for mark, response in responses
@@ -119,7 +119,7 @@ def test_what_is_sound_is_kept_and_the_old_file_too(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_of_two_answers_under_one_name_the_later_is_kept(tmp_path: Path) -> None:
+def test_the_newer_of_two_responses_with_one_fingerprint_is_recovered(tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
     for refresh, value in ((False, "old"), (True, "new")):
         cache = ResponseCache(path, refresh=refresh)

@@ -45,7 +45,7 @@ def test_facts_are_kept_and_may_be_replaced(journal: Journal) -> None:
     assert journal.read_facts() == {"model": "other", "tasks": {"a": {"n": [1, 2]}}, "none": None}
 
 
-def test_a_fact_that_is_not_json_is_kept_as_text(journal: Journal, tmp_path: Path) -> None:
+def test_a_fact_that_is_not_json_is_stored_as_text(journal: Journal, tmp_path: Path) -> None:
     journal.set_facts({"path": tmp_path}).result()
     assert journal.read_facts() == {"path": str(tmp_path)}
 
@@ -97,7 +97,7 @@ def test_adding_the_same_again_changes_nothing(journal: Journal) -> None:
     assert [journal.count_rows(table) for table in ("documents", "requests", "responses")] == [1, 1, 1]
 
 
-def test_a_chat_is_kept_as_messages_with_media_by_hash(journal: Journal) -> None:
+def test_a_chat_is_stored_as_messages_with_media_by_hash(journal: Journal) -> None:
     picture = Image(digest="abc", load=lambda: None, source="x.png")
     prompt = Prompt((Message("system", (Text("S"),)), Message("user", (picture, Text("Q")))), chat=True)
     request = Likelihood(task="a", document=0, prompt=prompt, continuation="x")
@@ -268,7 +268,7 @@ def test_nan_stays_nan(journal: Journal, kind: Any) -> None:
     ("value", "expected"),
     [(np.float64(0.5), 0.5), (np.float32(0.5), 0.5), (np.int64(3), 3), (np.bool_(True), True)],
 )
-def test_a_numpy_number_is_kept_as_a_number(journal: Journal, value: Any, expected: Any) -> None:
+def test_a_numpy_number_is_stored_as_a_number(journal: Journal, value: Any, expected: Any) -> None:
     verdict = Score(document=0, metric="m", pipeline="p", value=value)
     journal.add_judged("a", [(0, "scored", "")], [], [verdict]).result()
     [(*_, found)] = journal.read_verdicts("a")
@@ -351,7 +351,7 @@ def test_an_estimate_of_numpy_is_a_number(journal: Journal, value: Any) -> None:
     assert (found.value, type(found.value)) == (0.5, float)
 
 
-def test_an_estimate_of_a_strange_kind_is_kept_as_text(journal: Journal) -> None:
+def test_an_estimate_of_an_unsupported_type_is_stored_as_text(journal: Journal) -> None:
     journal.add_estimates([Estimate(task="a", metric="m", pipeline="p", value=Path("x"))]).result()
     assert journal.read_estimates()[0].value == "x"
 

@@ -29,7 +29,7 @@ def test_every_token_has_its_number() -> None:
         Tokens(("a", "b"), (-1.0,))
 
 
-def test_a_journal_gives_tokens_to_whoever_wants_them(tmp_path: Path) -> None:
+def test_a_journal_returns_tokens_on_request(tmp_path: Path) -> None:
     with closing(Journal.open_for_writing(tmp_path)) as journal:
         journal.add_responses([("a", TEXT), ("b", NUMBER)], source="model").result()
         journal.add_responses([("c", Response(request_id="c", value="plain"))], source="model").result()

@@ -61,7 +61,7 @@ def test_a_misspelt_id_is_guessed(runs: list[Path]) -> None:
     assert "all 3" in caught.value.hint
 
 
-def test_where_there_are_no_runs_that_is_said(workspace: Path) -> None:
+def test_a_folder_without_runs_is_an_error(workspace: Path) -> None:
     with pytest.raises(UnknownName, match="no runs in") as caught:
         find_run("latest")
     assert "--in" in caught.value.hint

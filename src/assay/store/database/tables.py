@@ -12,7 +12,7 @@ MAX_DOCUMENTS_PER_TASK = 1 << 40
 """Row ids reserved for the documents of one task."""
 
 JOURNAL_TABLES = """
-CREATE TABLE facts (            -- what the run is: spec, plan, model identity, versions, times
+CREATE TABLE facts (            -- facts about the run: spec, plan, model identity, versions, times
     key TEXT PRIMARY KEY,
     value TEXT NOT NULL         -- JSON
 ) WITHOUT ROWID;
@@ -20,30 +20,30 @@ CREATE TABLE tasks (            -- the documents of a task have the rows from `f
     name TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE asked (
-    id INTEGER PRIMARY KEY,     -- tasks.first + position of the document
-    fields TEXT NOT NULL,       -- JSON; media described, not held
+    id INTEGER PRIMARY KEY,     -- tasks.first + index of the document
+    fields TEXT NOT NULL,       -- JSON; media summarised
     target TEXT NOT NULL,       -- JSON
-    count INTEGER NOT NULL,     -- how many requests
+    count INTEGER NOT NULL,     -- number of requests
     requests TEXT NOT NULL      -- JSON: each prompt once; requests [number, repeat, kind, prompt, argument, fingerprint]
 );
 CREATE TABLE answered (
     id INTEGER PRIMARY KEY,
     fingerprint TEXT NOT NULL,
-    text TEXT, logprob, greedy INTEGER,  -- logprob has no type, because REAL makes 0.0 of -0.0; NULL is NaN
+    text TEXT, logprob, greedy INTEGER,  -- logprob has no type, because REAL converts -0.0 to 0.0; NULL is NaN
     source TEXT NOT NULL,       -- model | judge | cache
     at REAL NOT NULL,
-    details TEXT,               -- JSON of what else is known: finish, reasoning, tokens, seconds
-    crc INTEGER                 -- over what the response says; NULL where it was written before there was one
+    details TEXT,               -- JSON of other details: finish, reasoning, tokens, seconds
+    crc INTEGER                 -- checksum of the response; NULL in rows of older versions
 );
-CREATE TABLE tokens (           -- only of runs that keep them
+CREATE TABLE tokens (           -- only of runs that store them
     id INTEGER PRIMARY KEY,     -- as in `answered`
     content TEXT NOT NULL,      -- JSON: pieces, logprobs
-    crc INTEGER NOT NULL        -- over the response and this: tokens of another answer are none of this one
+    crc INTEGER NOT NULL        -- over the response and this: detects tokens of another response
 );
-CREATE TABLE failures (         -- every attempt that came to nothing; kept, counted, asked again
+CREATE TABLE failures (         -- every failed attempt; retried when the run is resumed
     fingerprint TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL
 );
-CREATE TABLE judge_requests (   -- what scoring asked of other models, answered in `answered` as all else
+CREATE TABLE judge_requests (   -- requests to judges; their responses are in `answered`
     task TEXT NOT NULL, document INTEGER NOT NULL,
     judge TEXT NOT NULL,        -- the judge's name
     fingerprint TEXT NOT NULL,
@@ -54,18 +54,18 @@ CREATE TABLE judge_requests (   -- what scoring asked of other models, answered 
 ) WITHOUT ROWID;
 CREATE TABLE judged (
     id INTEGER PRIMARY KEY,     -- as in `asked`
-    outcome TEXT NOT NULL,      -- a word of core/endings.py
+    outcome TEXT NOT NULL,      -- an ending, see core/endings.py
     why TEXT NOT NULL,
     answers TEXT NOT NULL,      -- JSON: pipeline -> one value per request
     verdicts TEXT NOT NULL      -- JSON: [pipeline, metric, kind, value, why]; a value is a number, or encoded text
 );
-CREATE TABLE filter_steps (     -- only of filters that are a task's own code
+CREATE TABLE filter_steps (     -- only of filters that are task code
     id INTEGER PRIMARY KEY,     -- as in `asked`
     content TEXT NOT NULL       -- JSON: pipeline -> for each filter a value per request
 );
-CREATE TABLE repeats (          -- only of documents that were answered several times
+CREATE TABLE repeats (          -- only of documents with repeats
     id INTEGER PRIMARY KEY,     -- as in `asked`
-    content TEXT NOT NULL       -- JSON: [pipeline, which answers are the same, metric -> a score per answer]
+    content TEXT NOT NULL       -- JSON: [pipeline, numbers of equal answers, metric -> a score per answer]
 );
 CREATE TABLE estimates (
     task TEXT NOT NULL, metric TEXT NOT NULL, pipeline TEXT NOT NULL,
@@ -89,7 +89,7 @@ CREATE VIEW responses AS
         json_extract(details, '$.output_tokens') AS output_tokens,
         json_extract(details, '$.seconds') AS seconds, source, at
     FROM answered;
-CREATE VIEW outcomes AS         -- how each document ended
+CREATE VIEW outcomes AS         -- the ending of each document
     SELECT t.name AS task, j.id - t.first AS document, j.outcome, j.why
     FROM tasks t JOIN judged j ON j.id BETWEEN t.first AND t.last;
 CREATE VIEW answers AS          -- `content`: pipeline -> one value per request
@@ -106,14 +106,14 @@ CREATE VIEW verdicts AS         -- `kind`: score | evidence | unscored
 CACHE_TABLES = """
 CREATE TABLE responses (
     fingerprint TEXT PRIMARY KEY,
-    text TEXT, logprob, greedy INTEGER,  -- logprob has no type, because REAL makes 0.0 of -0.0; NULL is NaN
+    text TEXT, logprob, greedy INTEGER,  -- logprob has no type, because REAL converts -0.0 to 0.0; NULL is NaN
     finish TEXT NOT NULL, reasoning TEXT,
     input_tokens INTEGER, output_tokens INTEGER, seconds REAL,
     source TEXT NOT NULL,       -- the model's name
     at REAL NOT NULL,
-    crc INTEGER                 -- over what the response says; NULL where it was written before there was one
+    crc INTEGER                 -- checksum of the response; NULL in rows of older versions
 ) WITHOUT ROWID;
-CREATE TABLE tokens (           -- of answers to runs that keep them
+CREATE TABLE tokens (           -- of responses to runs that store them
     fingerprint TEXT PRIMARY KEY,
     content TEXT NOT NULL,      -- JSON: pieces, logprobs
     crc INTEGER NOT NULL        -- over the response and this

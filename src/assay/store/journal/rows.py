@@ -266,9 +266,9 @@ def encode_target(target: Any) -> str:
 def encode_fields(fields: Mapping[str, Any]) -> str:
     """Return the fields of a document as JSON; media are summarised."""
     if type(fields) is not dict:
-        described = getattr(fields, "describe", None)  # rows with media say what is written down of them
-        if described is not None:
-            fields = described()
+        describe = getattr(fields, "describe", None)  # rows with media provide a summary to store
+        if describe is not None:
+            fields = describe()
     try:
         text = to_json(fields)
     except (TypeError, ValueError, RecursionError):

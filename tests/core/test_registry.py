@@ -138,3 +138,23 @@ def test_two_plugins_of_one_name_are_both_named(filters: Registry[object], site:
         filters.get("shout")
     assert "plugin_one:Shout" in caught.value.what
     assert "plugin_two:Shout" in caught.value.what
+
+
+def test_every_module_of_a_package_registers_its_items(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "found_builtins"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from assay.core.registry import Registry\nITEMS = Registry('item', builtin_package='found_builtins')\n"
+    )
+    for name in ("first", "second"):
+        (package / f"{name}.py").write_text(
+            f"from found_builtins import ITEMS\nITEMS.register('{name}')(len)\n"
+        )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from importlib import import_module
+
+    registry = import_module("found_builtins").ITEMS
+    assert "found_builtins.first" not in sys.modules
+    assert registry.names() == ["first", "second"]

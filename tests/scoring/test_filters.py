@@ -77,7 +77,7 @@ def test_an_unknown_filter_is_named_with_its_place() -> None:
 def test_arguments_that_cannot_be_are_found_when_built(function: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(TaskError) as caught:
         build_pipeline(pipeline_of((function, arguments)))
-    assert f"`{function}` cannot be made" in caught.value.what
+    assert f"cannot create the filter `{function}`" in caught.value.what
     assert caught.value.where == "t.yaml:0"
 
 
@@ -153,7 +153,7 @@ def test_answers_that_get_lost_are_an_error() -> None:
     pipeline = build_pipeline(
         pipeline_of(("custom", {"filter_fn": lambda responses, documents: responses[1:]}))
     )
-    with pytest.raises(TaskError, match="1 answers of 2 responses"):
+    with pytest.raises(TaskError, match="1 answers for 2 responses"):
         pipeline.apply([["a"], ["b"]], [{}, {}])
 
 

@@ -188,7 +188,7 @@ def test_other_names_are_asked_of_the_real_package() -> None:
         "my_metric",
         "a config",
     )
-    with pytest.raises(ModuleNotFoundError, match="`my_metric` is not served"):
+    with pytest.raises(ModuleNotFoundError, match="does not implement the metric `my_metric`"):
         load_metric("my_metric")
 
 

@@ -160,7 +160,7 @@ def test_an_entry_given_twice_is_one() -> None:
 @pytest.mark.parametrize("target", [None, 1.5, [0], -9])
 def test_a_target_that_is_no_choice_is_an_error(target: Any) -> None:
     scorer = scorer_of("acc", output_type="multiple_choice")
-    with pytest.raises(ValueError, match="is not a place among 2 choices"):
+    with pytest.raises(ValueError, match="is not an index of the 2 choices"):
         scorer.judge(fields={}, answers=[(-1.0, True), (-2.0, False)], target=target, choices=["a", "b"])
 
 
@@ -173,7 +173,7 @@ def test_a_target_outside_the_choices_is_never_right_and_said(caplog: pytest.Log
 
 def test_each_choice_needs_its_log_probability() -> None:
     scorer = scorer_of("acc", output_type="multiple_choice")
-    with pytest.raises(ValueError, match="3 choices and 2 log-probabilities"):
+    with pytest.raises(ValueError, match="2 log-probabilities for 3 choices"):
         scorer.judge(fields={}, answers=[(-1.0, True), (-2.0, False)], target=0, choices=["a", "b", "c"])
 
 

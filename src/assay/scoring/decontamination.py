@@ -18,7 +18,7 @@ _WORD = re.compile(r"\w+(?:['’]\w+)*", re.UNICODE)
 def split_words(text: str) -> list[str]:
     """Return the words of a text in lower case, without punctuation.
 
-    >>> words("The cat, it's SAID, sat.")
+    >>> split_words("The cat, it's SAID, sat.")
     ['the', 'cat', "it's", 'said', 'sat']
     """
     return _WORD.findall(text.lower())

@@ -80,9 +80,9 @@ def judge_choices(
         if name in wanted:
             found[name] = (gold, likeliest)
     if "acc_norm" in wanted:
-        found["acc_norm"] = _normalised_accuracy(values, [len(choice) for choice in choices], right)
+        found["acc_norm"] = _score_per_length(values, [len(choice) for choice in choices], right)
     if "acc_bytes" in wanted:
-        found["acc_bytes"] = _normalised_accuracy(
+        found["acc_bytes"] = _score_per_length(
             values, [len(choice.encode("utf-8")) for choice in choices], right
         )
     if "exact_match" in wanted:
@@ -137,9 +137,7 @@ def _match_greedy(gold: Any, greedy: list[bool], several: bool) -> int:
         raise ValueError(f"the target {gold!r} is not {expected} of the {len(greedy)} choices") from None
 
 
-def _normalised_accuracy(
-    values: Sequence[float], lengths: Sequence[int], right: Callable[[int], bool]
-) -> float:
+def _score_per_length(values: Sequence[float], lengths: Sequence[int], right: Callable[[int], bool]) -> float:
     shares = [
         value / length if length else _divide_by_zero(value)
         for value, length in zip(values, lengths, strict=True)

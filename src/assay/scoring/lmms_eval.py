@@ -18,7 +18,7 @@ Tags = tuple[tuple[str, str], ...]
 def resolve_reasoning_tags(spec: TaskSpec, run: Any = None) -> Tags:
     """Return the reasoning tags to remove: those of the task, of the run, or the default of the dialect.
 
-    >>> reasoning_tags(TaskSpec(name="a", reasoning_tags="none"), [["<a>", "</a>"]])
+    >>> resolve_reasoning_tags(TaskSpec(name="a", reasoning_tags="none"), [["<a>", "</a>"]])
     ()
     """
     given = spec.reasoning_tags if spec.reasoning_tags is not None else run

@@ -70,10 +70,10 @@ def open_dialogue(task: TaskDocuments, document: Document, first: Generate) -> D
 
 def accepts_round_arguments(function: Callable[..., Any]) -> bool:
     """Return whether a function accepts any of the arguments about previous rounds."""
-    return not _accepted_arguments(function).isdisjoint(ROUND_ARGUMENTS)
+    return not _find_arguments(function).isdisjoint(ROUND_ARGUMENTS)
 
 
-def _accepted_arguments(function: Callable[..., Any]) -> frozenset[str]:
+def _find_arguments(function: Callable[..., Any]) -> frozenset[str]:
     """Return the names of the dialogue arguments that a function accepts."""
     loaded = function.load() if isinstance(function, HelperFunction) else function
     parameters = inspect.signature(loaded).parameters
@@ -89,7 +89,7 @@ class _RoundFunction:
         self._function = function
         self._keywords = keywords
         self.key = key
-        self._accepts = _accepted_arguments(function)
+        self._accepts = _find_arguments(function)
 
     def __call__(self, document: Document, **round_arguments: Any) -> Any:
         # Copies, because dialogues run concurrently and the function may change the row or the keywords.
@@ -351,7 +351,7 @@ class AgentTrace:
         """Build the text that is scored."""
         final = self.final
         if info is not None and not (isinstance(final, str) and final.strip().startswith("{")):
-            final = json.dumps(_unfinished_answer(info, final, outputs), ensure_ascii=False)
+            final = json.dumps(_build_failure(info, final, outputs), ensure_ascii=False)
         return self._with_steps(final) if self.full else final
 
     def _with_steps(self, final: Any) -> Any:
@@ -365,7 +365,7 @@ class AgentTrace:
         return json.dumps(said, ensure_ascii=False)
 
 
-def _unfinished_answer(info: Any, final: Any, outputs: list[Any]) -> dict[str, Any]:
+def _build_failure(info: Any, final: Any, outputs: list[Any]) -> dict[str, Any]:
     """Build the answer of an agent that did not submit one."""
     known = info if isinstance(info, Mapping) else {}
     state = known.get("state", {})

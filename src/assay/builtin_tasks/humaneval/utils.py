@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assay.scoring.hub.code import code_eval
+from assay.scoring.hf_evaluate.code_eval import code_eval
 
 
 def completed(responses: Sequence[Sequence[str]], documents: Sequence[dict[str, Any]]) -> list[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assay.scoring.hub.code import code_eval
+from assay.scoring.hf_evaluate.code_eval import code_eval
 
 _SOLVED: list[dict[str, Any]] = [
     {

@@ -23,7 +23,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
 class JudgeTemplate:
     """The prompt template of a judge. Rendered in Jinja's sandbox, because documents and models provide the values.
 
-    >>> Template("Is {{response}} right?", {"response", "form"}).render({"response": "7", "form": "Say YES or NO."})
+    >>> JudgeTemplate("Is {{response}} right?", {"response", "form"}).render({"response": "7", "form": "Say YES or NO."})
     'Is 7 right?\\n\\nSay YES or NO.'
     """
 
@@ -102,7 +102,7 @@ class FieldText:
 def to_text(value: Any) -> str:
     """Convert a value to text for a judge. Several values are alternatives.
 
-    >>> as_text(["Bern", "Berne"]), as_text(7)
+    >>> to_text(["Bern", "Berne"]), to_text(7)
     ('Bern or Berne', '7')
     """
     if isinstance(value, (list, tuple)):

@@ -248,11 +248,9 @@ def _decode(feature: Any, stored: Any, where: str, decode_all: bool = False) -> 
         return stored
     match kind:
         case "Image":
-            return _decode_picture(feature, _encoded_source(stored, where))
+            return _decode_picture(feature, _find_source(stored, where))
         case "Audio":
-            return Sound.from_encoded(
-                _encoded_source(stored, where), stored.get("path"), feature.sampling_rate
-            )
+            return Sound.from_encoded(_find_source(stored, where), stored.get("path"), feature.sampling_rate)
         case "Video":
             return stored
         case "":
@@ -264,7 +262,7 @@ def _decode(feature: Any, stored: Any, where: str, decode_all: bool = False) -> 
             return feature.decode_example(stored)
 
 
-def _encoded_source(stored: Mapping[str, Any], where: str) -> MediaFile:
+def _find_source(stored: Mapping[str, Any], where: str) -> MediaFile:
     data, path = stored.get("bytes"), stored.get("path")
     if data is None:
         return open_media_file(path, where=where)
@@ -291,7 +289,7 @@ def _describe(feature: Any, stored: Any) -> Any:
         from PIL import Image as Pictures
 
         try:
-            with Pictures.open(BytesIO(_encoded_source(stored, "").read())) as picture:
+            with Pictures.open(BytesIO(_find_source(stored, "").read())) as picture:
                 return f"<picture {picture.size[0]}x{picture.size[1]} {picture.mode}>"
         except (MediaError, OSError, ValueError, SyntaxError, Pictures.DecompressionBombError):
             return "<picture that cannot be read>"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import doctest
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+from tools.oracle import comparison
 from tools.oracle.compare import compare_corpora
 from tools.oracle.corpus import CorpusError, detect_harness, read_records, write_records
 from tools.oracle.lm_eval_values import decode_documents, encode_document
 from tools.oracle.record import merge_shares
+from tools.oracle.recording import job, responses, synthesis
 from tools.oracle.recording.documents import DocumentsNotFound, find_repository
 from tools.oracle.recording.job import RecordingJob, TaskTimeout, limit_time, match_names
 from tools.oracle.recording.responses import (
@@ -40,11 +44,17 @@ def doc_to_text(doc):
 """
 
 
+@pytest.mark.parametrize("module", [comparison, job, responses, synthesis])
+def test_examples_in_docstrings(module: ModuleType) -> None:
+    failed, tried = doctest.testmod(module)
+    assert tried and not failed
+
+
 def test_a_job_survives_json() -> None:
-    job = RecordingJob(
+    recording = RecordingJob(
         harness="lm_eval", output="corpus", tasks=["a*"], variants=["default", "chat"], limit=3
     )
-    assert RecordingJob.from_json(job.to_json()) == job
+    assert RecordingJob.from_json(recording.to_json()) == recording
 
 
 def test_names_match_in_the_order_of_the_patterns() -> None:

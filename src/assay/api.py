@@ -81,7 +81,8 @@ def plan(spec: RunSpec | None = None, **options: Any) -> Plan:
     10
     """
     spec, model, judges = _parse_options(spec, options)
-    return _make_plan(spec, model, judges)
+    with enforce_time_limit(spec.helper_timeout):
+        return _make_plan(spec, model, judges)
 
 
 def run(

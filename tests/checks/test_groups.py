@@ -46,7 +46,7 @@ GROUPS: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("itself inside", {"task": ["both"]}, [("error", "cycle")], "both > both"),
     ("a metric that no member reports", {"aggregate_metric_list": [{"metric": "acc_nrom"}]}, [("warning", "group-metric")], "they report: acc, exact_match"),
     ("a pipeline that no member has", {"aggregate_metric_list": [{"metric": "acc", "filter_list": "strict"}]}, [("warning", "group-metric")], "they have: none"),
-    ("a metric without name", {"aggregate_metric_list": [{"aggregation": "mean"}]}, [("error", "key")], "names a metric"),
+    ("a metric without name", {"aggregate_metric_list": [{"aggregation": "mean"}]}, [("error", "key")], "needs a `metric`"),
     ("an unknown aggregation", {"aggregate_metric_list": [{"metric": "acc", "aggregation": "meen"}]}, [("error", "scoring")], "did you mean `mean`"),
     ("a weight that is not a boolean", {"aggregate_metric_list": [{"metric": "acc", "weight_by_size": "truez"}]}, [("warning", "key")], "truez"),
     ("an unknown key", {"aggregate_metrics": []}, [("error", "key")], "did you mean `aggregate_metric_list`"),

@@ -74,7 +74,7 @@ class Findings:
 def collect_errors(findings: Findings, kind: str, spec: TaskSpec) -> Iterator[None]:
     """Turn errors raised in the block, including those of task code, into findings."""
     try:
-        with wrap_user_errors(spec):
+        with wrap_user_errors(spec, timed=kind != "data"):
             yield
     except AssayError as error:
         findings.add_exception(kind, error)

@@ -41,6 +41,9 @@ class CheckOptions:
     documents: int = 5
     """Number of documents to render per task."""
 
+    helper_timeout_s: float = 60.0
+    """Time limit for task code, per document; 0 for none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
@@ -54,7 +57,7 @@ class TaskChecker:
     """Checks tasks, remembering broken helper files and unavailable datasets between them."""
 
     def __init__(self, options: CheckOptions) -> None:
-        self._options = options
+        self.options = options
         self._functions = FunctionChecker()
         self._data = DataChecker(options.data_root)
 
@@ -83,7 +86,7 @@ class TaskChecker:
                 check_dialogue_keys(spec, broken, findings)
             check_example_source(spec, findings)
         can_read = task.has_valid("dataset", "split", "dataset_path", "dataset_kwargs")
-        if self._options.data and can_read and not broken.key_paths:
+        if self.options.data and can_read and not broken.key_paths:
             self._check_data(spec, findings)
 
     def _check_data(self, spec: TaskSpec, findings: Findings) -> None:
@@ -95,7 +98,7 @@ class TaskChecker:
         with collect_errors(findings, "data", spec):
             _ = len(task.rows)
             if check_example_pool(task, findings):
-                check_documents(task, self._options.documents, findings)
+                check_documents(task, self.options.documents, findings)
 
 
 def _collect_reported_metrics(task: PartialTask) -> ReportedMetrics:

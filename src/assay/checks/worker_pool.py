@@ -13,6 +13,7 @@ from assay.checks.findings import Finding
 from assay.checks.groups import CheckJob
 from assay.checks.task_checker import CheckOptions, CheckResult, TaskChecker
 from assay.sandboxes.program_runner import allow_programs
+from assay.user_code.timeouts import enforce_time_limit
 
 __all__ = ["check_jobs"]
 
@@ -26,7 +27,8 @@ def check_jobs(jobs: Sequence[CheckJob], options: CheckOptions, processes: int) 
     """Return the result of every job by name, in the order of the jobs."""
     if processes <= 1 or len(jobs) < 2:
         check = TaskChecker(options)
-        with allow_programs():  # no model-written code runs here, so helpers may start programs
+        # no model-written code runs here, so helpers may start programs
+        with allow_programs(), enforce_time_limit(options.helper_timeout_s):
             return {job.name: check.check(job) for job in jobs}
     chunks = _split_into_chunks(jobs)
     found = _check_in_pool(chunks, options, processes)
@@ -68,7 +70,7 @@ def _init_worker(options: CheckOptions) -> None:
 
 
 def _check_chunk(jobs: list[CheckJob]) -> dict[str, CheckResult]:
-    with allow_programs():
+    with allow_programs(), enforce_time_limit(_checker.options.helper_timeout_s):
         return {job.name: _checker.check(job) for job in jobs}
 
 

@@ -39,6 +39,14 @@ _MAX_SHOWN_NAMES = 4
 )
 @click.option("--no_data", is_flag=True, help="Skip all checks that need the dataset.")
 @click.option(
+    "--helper_timeout",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time limit for task code, per document (0: no limit).",
+)
+@click.option(
     "--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="Number of processes. [default: 1]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -47,6 +55,7 @@ def command(
     include_path: tuple[str, ...],
     data_root: str | None,
     no_data: bool,
+    helper_timeout: float,
     jobs: int,
     as_json: bool,
 ) -> int:
@@ -56,7 +65,12 @@ def command(
 
     words = [name for word in task_names for name in word.split(",") if name]
     index = TaskIndex.build(find_task_roots(include_path))
-    report = check_tasks(words, index, CheckOptions(data=not no_data, data_root=data_root), processes=jobs)
+    report = check_tasks(
+        words,
+        index,
+        CheckOptions(data=not no_data, data_root=data_root, helper_timeout_s=helper_timeout),
+        processes=jobs,
+    )
     if as_json:
         click.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
     else:

@@ -22,7 +22,7 @@ __all__ = ["command"]
 
 _OPTIONS = (
     "model model_args gen_kwargs apply_chat_template fewshot_as_multiturn system_instruction num_fewshot mc_as_generation "
-    "include_path data_root samples metadata trust_remote_code seed"
+    "include_path data_root samples metadata trust_remote_code seed helper_timeout"
 ).split()
 
 _HELP = """Show the exact prompts, targets, choices and media of the first documents of a task.
@@ -57,6 +57,7 @@ def command(
     from assay import api
     from assay.core.ports import SupportsPreview
     from assay.user_code.errors import wrap_user_errors
+    from assay.user_code.timeouts import enforce_time_limit
 
     try:
         plan = api.plan(spec)
@@ -68,7 +69,7 @@ def command(
     preview = plan.model.preview if isinstance(plan.model, SupportsPreview) else None
     shown = []
     for planned in plan.tasks.values():
-        with wrap_user_errors(planned.spec):
+        with enforce_time_limit(spec.helper_timeout), wrap_user_errors(planned.spec):
             shown += _render_rows(planned, preview)
     if as_json:
         click.echo(json.dumps(shown, ensure_ascii=False, indent=2))

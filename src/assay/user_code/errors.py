@@ -1,33 +1,52 @@
-"""Turn exceptions of a task author's code into errors with a place."""
+"""Turn exceptions and timeouts of a task author's code into errors with a place."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from assay.core.errors import AssayError, TaskError
 from assay.core.specs import TaskSpec
+from assay.user_code.timeouts import UserCodeTimeout, current_timer
 
 __all__ = ["wrap_user_errors"]
 
 
 @contextmanager
-def wrap_user_errors(spec: TaskSpec) -> Iterator[None]:
-    """Raise `TaskError` with file, line and function for any exception of the task's own code."""
+def wrap_user_errors(spec: TaskSpec, *, timed: bool = True) -> Iterator[None]:
+    """Raise `TaskError` with file, line and function for any exception of the task's code.
+
+    Code that exceeds the time limit of `enforce_time_limit` is stopped; `timed=False` is for loading data, which may take long.
+    """
     try:
-        yield
+        with current_timer() if timed else nullcontext():
+            yield
+    except UserCodeTimeout as error:
+        stopped = error.__cause__ or error
+        raise TaskError(error.what, where=_find_place(spec, stopped), hint=_describe(spec)) from error
     except AssayError:
         raise
     except (Exception, SystemExit) as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if Path(frame.filename).parent == Path(spec.path).resolve().parent]
-        frame = (own or frames)[-1]
-        ending = isinstance(error, SystemExit)
-        said = f"ends the program: exit {error}" if ending else f"fails: {type(error).__name__}: {error}"
+        exits = isinstance(error, SystemExit)
+        what = f"exits the program: exit {error}" if exits else f"fails: {type(error).__name__}: {error}"
         raise TaskError(
-            f"the code of the task `{spec.name}` {said}",
-            where=f"{frame.filename}:{frame.lineno}, {frame.name}",
-            hint=f"the task is described in {spec.path}",
+            f"the code of the task `{spec.name}` {what}",
+            where=_find_place(spec, error),
+            hint=_describe(spec),
         ) from error
+
+
+def _find_place(spec: TaskSpec, error: BaseException) -> str:
+    """Return the last line in the task's own folder, or the last line at all."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return spec.path
+    own = [frame for frame in frames if Path(frame.filename).parent == Path(spec.path).resolve().parent]
+    frame = (own or frames)[-1]
+    return f"{frame.filename}:{frame.lineno}, {frame.name}"
+
+
+def _describe(spec: TaskSpec) -> str:
+    return f"the task is defined in {spec.path}"

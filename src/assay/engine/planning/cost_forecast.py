@@ -117,10 +117,14 @@ def forecast_cost(plan: Plan) -> CostForecast:
     for name, planned in plan.tasks.items():
         tasks[name] = TaskForecast()
         try:
-            with wrap_user_errors(planned.spec):
-                for _, requests in planned.task.render():
-                    for request in requests:
-                        tasks[name].add(request)
+            rendered = iter(planned.task.render())
+            while True:
+                with wrap_user_errors(planned.spec):
+                    document = next(rendered, None)
+                if document is None:
+                    break
+                for request in document[1]:
+                    tasks[name].add(request)
         except AssayError as error:
             several = error.errors if isinstance(error, ErrorGroup) else (error,)
             problems += [one for one in several if str(one) not in map(str, problems)]

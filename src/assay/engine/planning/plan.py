@@ -262,13 +262,12 @@ def check_functions(task_spec: TaskSpec) -> None:
 
 def _render_first_document(task: Task) -> tuple[Document, tuple[Request, ...]]:
     """Load the data and render the first document."""
-    with wrap_user_errors(task.spec):
+    with wrap_user_errors(task.spec, timed=False):
         first = next(iter(task.documents()), None)
-        if first is None:
-            where = "--samples" if task.rendering.samples is not None else "--offset"
-            raise InvalidOption(
-                f"no document of `{task.name}` is selected", where=where, hint="ask at least one"
-            )
+    if first is None:
+        where = "--samples" if task.rendering.samples is not None else "--offset"
+        raise InvalidOption(f"no document of `{task.name}` is selected", where=where)
+    with wrap_user_errors(task.spec):
         requests = task.start_pass().render_requests(first)
         task.target(copy_fields(first.fields))
     return first, requests

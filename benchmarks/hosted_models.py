@@ -57,7 +57,7 @@ async def of_model(model: Any) -> Ask:
 
 
 async def assay_adapter() -> Ask:
-    from assay.models.anthropic import AnthropicModel
+    from assay.models.hosted.anthropic import AnthropicModel
 
     return await of_model(
         AnthropicModel(model="claude-haiku-4-5", base_url=f"http://127.0.0.1:{PORT}/v1", num_concurrent=OPEN)
@@ -65,7 +65,7 @@ async def assay_adapter() -> Ask:
 
 
 async def litellm_package() -> Ask:
-    from assay.models.litellm import LiteLLMModel
+    from assay.models.hosted.litellm import LiteLLMModel
 
     name = "anthropic/claude-haiku-4-5"
     return await of_model(LiteLLMModel(model=name, base_url=f"http://127.0.0.1:{PORT}", num_concurrent=OPEN))

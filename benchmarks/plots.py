@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from measurements import Measurement
 
-from assay.viewer.drawing import Dot, Drawing, Line, Words
+from assay.viewer.charts.vector_drawing import Dot, Drawing, Label, Line
 
 WIDTH, LEFT, PLOT, ROW, TOP = 1060, 490, 440, 26, 64
 GREEN, RED, GREY, PALE = "#1a7f37", "#cf222e", "#57606a", "#eaeef2"
@@ -39,10 +39,10 @@ def ratios_plot(rows: Sequence[tuple[str, Measurement]]) -> str:
     for at, (name, one, ratio) in enumerate(found):
         down, colour = TOP + ROW * at + ROW / 2, COLOURS[one.met]
         drawing.add(
-            Words((16, down + 4), short(name, 76), size=12),
+            Label((16, down + 4), short(name, 76), size=12),
             Line((across(1), down), (across(ratio), down), colour, 3),
             Dot((across(ratio), down), 5, colour),
-            Words(
+            Label(
                 (LEFT + PLOT + 16, down + 4),
                 f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.1f}x",
                 colour,
@@ -51,7 +51,7 @@ def ratios_plot(rows: Sequence[tuple[str, Measurement]]) -> str:
         )
         if goal := goals[at]:
             drawing.add(Line((across(goal), down - 8), (across(goal), down + 8), "#1f2328", 2))
-    return drawing.svg()
+    return drawing.to_svg()
 
 
 def limits_plot(rows: Sequence[tuple[str, Measurement]]) -> str:
@@ -79,11 +79,11 @@ def limits_plot(rows: Sequence[tuple[str, Measurement]]) -> str:
             f"at least {one.goal.least:,g}" if one.goal.least is not None else f"at most {one.goal.most:,g}"
         )
         drawing.add(
-            Words((16, down + 4), f"{short(name, 54)} ({limit} {one.unit})", size=12),
+            Label((16, down + 4), f"{short(name, 54)} ({limit} {one.unit})", size=12),
             Line((across(0), down), (across(share), down), colour, 10),
-            Words((LEFT + PLOT + 16, down + 4), f"{one.ours:,.3g} {one.unit}", colour, 12),
+            Label((LEFT + PLOT + 16, down + 4), f"{one.ours:,.3g} {one.unit}", colour, 12),
         )
-    return drawing.svg()
+    return drawing.to_svg()
 
 
 def least_of(one: Measurement) -> float | None:
@@ -100,14 +100,14 @@ def share_of_goal(one: Measurement) -> float | None:
 def frame(rows: int, title: str, about: str) -> tuple[Drawing, float]:
     foot = TOP + ROW * rows
     drawing = Drawing(WIDTH, foot + 34)
-    drawing.add(Words((16, 26), title, size=16), Words((16, 46), about, GREY, 12))
+    drawing.add(Label((16, 26), title, size=16), Label((16, 46), about, GREY, 12))
     return drawing, foot
 
 
 def scale_line(drawing: Drawing, across: float, foot: float, text: str, *, strong: bool) -> None:
     drawing.add(
         Line((across, TOP - 6), (across, foot + 4), "#8c959f" if strong else PALE),
-        Words((across, foot + 20), text, GREY, 12, centred=True),
+        Label((across, foot + 20), text, GREY, 12, centred=True),
     )
 
 

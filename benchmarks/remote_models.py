@@ -96,13 +96,13 @@ HEADERS = {"Authorization": "Bearer x", "Content-Type": "application/json"}
 
 
 async def client_own(url: str, count: int, at_once: int) -> tuple[float, float]:
-    from assay.models.remote.address import parse_address
-    from assay.models.remote.http import HttpClient
+    from assay.models.remote.transport.address import parse_address
+    from assay.models.remote.transport.http import HttpClient
 
     client = HttpClient(parse_address(url), headers={"Authorization": "Bearer x"})
 
     async def post() -> None:
-        json.loads((await client.call("POST", "/chat/completions", BODY, timeout_s=60)).body)
+        json.loads((await client.request("POST", "/chat/completions", BODY, timeout_s=60)).body)
 
     taken = await _drive(post, count, at_once)
     await client.close()

@@ -33,7 +33,7 @@ from assay.core.requests import Settings
 from assay.engine import run as engine_run
 from assay.engine.running import document_reader
 from assay.models.embedded import EmbeddedModel
-from assay.models.replicas import ReplicatedModel, Wishes
+from assay.models.replicas import ReplicaConfig, ReplicatedModel
 
 TASK = """
 task: {name}
@@ -75,7 +75,7 @@ class Instant:
 
 
 OPENED = threading.Event()
-open_chunks = document_reader.open_chunks
+open_chunks = document_reader.read_chunks
 
 
 def late_chunks(*arguments: Any) -> Iterator[Any]:
@@ -86,13 +86,13 @@ def late_chunks(*arguments: Any) -> Iterator[Any]:
     yield from opened
 
 
-engine_run.open_chunks = late_chunks  # type: ignore[attr-defined, assignment]
+engine_run.read_chunks = late_chunks  # type: ignore[attr-defined, assignment]
 
 
 class Timed:
     """Replicas whose asking is timed, from when all are open."""
 
-    def __init__(self, make: Any, wishes: Wishes) -> None:
+    def __init__(self, make: Any, wishes: ReplicaConfig) -> None:
         self._inner, self._wanted = ReplicatedModel(make(), make, wishes), wishes.replicas
         self.name, self.traits = self._inner.name, self._inner.traits
         self.starting_s = self.seconds = self.cpu_s = 0.0
@@ -104,7 +104,7 @@ class Timed:
     async def open(self) -> None:
         begin = time.monotonic()
         await self._inner.open()
-        while self._inner._fleet is None or self._inner._fleet.ready < self._wanted:
+        while self._inner._dispatcher is None or self._inner._dispatcher.ready < self._wanted:
             await asyncio.sleep(0.05)
         self.starting_s = time.monotonic() - begin
         self._begin, self._cpu = time.monotonic(), time.process_time()
@@ -132,7 +132,7 @@ def write_task(folder: Path, name: str, documents: int, details: Mapping[str, st
     return str(path)
 
 
-def measure(make: Any, wishes: Wishes, task: str, folder: Path) -> tuple[Timed, float]:
+def measure(make: Any, wishes: ReplicaConfig, task: str, folder: Path) -> tuple[Timed, float]:
     OPENED.clear()
     model = Timed(make, wishes)
     begin = time.monotonic()
@@ -149,7 +149,7 @@ def scaling(folder: Path, documents: int, report: Report) -> None:
     )
     alone = 0.0
     for replicas in (1, 2):
-        model, _ = measure(EmbeddedModel, Wishes(replicas=replicas), task, folder)
+        model, _ = measure(EmbeddedModel, ReplicaConfig(replicas=replicas), task, folder)
         rate = model.answered / model.seconds
         alone = alone or rate
         print(
@@ -213,7 +213,7 @@ def driver(folder: Path, requests: int, replicas: int, report: Report) -> None:
     print(
         "| task | requests | start, s | asking, s | requests/s | driver CPU per request | whole run, s |\n|---|---|---|---|---|---|---|"
     )
-    wishes = Wishes(replicas=replicas, resources={"cpu": 0})
+    wishes = ReplicaConfig(replicas=replicas, resources={"cpu": 0})
     for name, details, each in (("choice of four", CHOICE, 4), ("generate", GENERATE, 1)):
         task = write_task(folder, name.replace(" ", "_"), requests // each, details)
         model, whole = measure(Instant, wishes, task, folder)

@@ -31,7 +31,7 @@ from assay.core.messages import Prompt
 from assay.core.requests import Generate, Likelihood, Settings
 from assay.core.responses import LogProbability, Response, Usage
 from assay.core.verdicts import Answer, Estimate, Score
-from assay.store.journal import Journal
+from assay.store.journal.journal import Journal
 
 WORDS = (
     "the of and a question answer which following true about physics river stone light number train apple seven twelve"
@@ -51,7 +51,7 @@ def write_run(folder: Path, documents: int) -> None:
     rng = random.Random(0)
     half = documents // 2
     sizes = {"reasoning": half, "choosing": documents - half}
-    journal = Journal.create(folder)
+    journal = Journal.open_for_writing(folder)
     journal.set_facts(
         {
             "run_id": folder.name, "digest": "benchmark", "model": "instant", "top": list(sizes), "groups": {},

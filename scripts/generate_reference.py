@@ -15,14 +15,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from scripts.reference import catalogue, commands, keys
 
-from assay.core.runspec import Option, run_options
+from assay.core.options.run_spec import Option, list_options
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
 OPTIONS_HEAD = """\
 # Options
 
-<!-- made by scripts/generate_reference.py: change src/assay/core/runspec.py instead -->
+<!-- made by scripts/generate_reference.py: change src/assay/core/options/run_spec.py instead -->
 
 Every option of a run. It is a flag of `assay run` and `assay plan` (dashes or underscores), a key of the file given
 with `--config`, and a keyword argument of `assay.run()`, each under the same name.
@@ -35,7 +35,7 @@ change a prompt, an answer or a score.
 def options_page() -> str:
     """The page of run options, one table per section."""
     sections: dict[str, list[str]] = {}
-    for name, default, option in run_options():
+    for name, default, option in list_options():
         sections.setdefault(option.section, []).append(_row(name, default, option))
     pieces = [OPTIONS_HEAD]
     for section, rows in sections.items():
@@ -47,7 +47,7 @@ def options_page() -> str:
 def _row(name: str, default: Any, option: Option) -> str:
     value = "" if option.flag else f" {option.metavar}"
     flag = f"`--{name}{value}`" + (f", `-{option.short}`" if option.short else "")
-    mark = "" if option.shapes_result else " *"
+    mark = "" if option.affects_results else " *"
     cells = (flag + mark, _default(default), option.help.replace("<", "\\<"))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 import assay
-from assay.viewer.tables import results_table
+from assay.viewer.terminal.results_table import build_results_table
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
         console.print(
             f"running {run.model} on {len(run.tasks)} tasks, {documents} documents  (assay-runs/{run.id})"
         )
-        console.print(results_table(run))
+        console.print(build_results_table(run))
         console.print(f"stored in assay-runs/{run.id}")
         target.parent.mkdir(parents=True, exist_ok=True)
         drawing = console.export_svg(title="assay")

@@ -7,7 +7,7 @@ from importlib import import_module
 import click
 
 from assay.cli.app import COMMANDS
-from assay.core.runspec import run_options
+from assay.core.options.run_spec import list_options
 
 HEAD = """\
 # Commands
@@ -33,7 +33,7 @@ def page() -> str:
 
 def _help(command: click.Command) -> str:
     """Usage, the words of the help, and the flags that are not options of a run."""
-    shared = {name for name, _, _ in run_options()}
+    shared = {name for name, _, _ in list_options()}
     text = (command.help or "").split("\b")
     pieces = [f"\n{_escaped(text[0].strip())}\n"]
     for block in text[1:]:

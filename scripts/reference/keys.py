@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.tasks.load import TASK_KEYS
+from assay.tasks.files.task_loader import TASK_KEYS
 
 BOTH, TEXT, MEDIA, OWN = "both", "lm-eval", "lmms-eval", "Assay"
 

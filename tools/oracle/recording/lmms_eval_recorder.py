@@ -315,7 +315,9 @@ class LmmsEvalRecorder:
         """Evaluate a task; a metric whose aggregation fails is replaced, and the evaluation repeated."""
         flags, skipped = record["flags"], record["skipped_metrics"]
         skipped |= known.get("skipped_metrics") or {}
-        decode_media_lazily = bool((known.get("flags") or {}).get("process_with_media"))
+        with_media = bool((known.get("flags") or {}).get("process_with_media"))
+        if with_media:
+            flags["process_with_media"] = True
         for _ in range(_MAX_AGGREGATION_FAILURES):
             _seed_generators()
             task = self._load(name, "default")
@@ -323,7 +325,7 @@ class LmmsEvalRecorder:
                 task._aggregation_list[metric] = lambda *_, **__: 0.0
             model = self._model_class(task, known.get("responses") or {})
             try:
-                return model, self._run_evaluator(name, task, model, decode_media_lazily)
+                return model, self._run_evaluator(name, task, model, with_media)
             except Exception as error:
                 if not model.requests:
                     raise
@@ -336,10 +338,10 @@ class LmmsEvalRecorder:
         flags["score_error"] = "too many aggregations fail"
         return model, None
 
-    def _run_evaluator(self, name: str, task: Any, model: Any, decode_media_lazily: bool) -> Any:
+    def _run_evaluator(self, name: str, task: Any, model: Any, with_media: bool) -> Any:
         arguments = argparse.Namespace(
             output_path=str(self.environment.work / "out"),
-            process_with_media=decode_media_lazily,
+            process_with_media=with_media,
             reasoning_tags=_REASONING_TAGS,
             model="default",
             model_args="",
@@ -384,8 +386,8 @@ class LmmsEvalRecorder:
         """Score further responses to the first documents."""
         if task.OUTPUT_TYPE not in ("generate_until", "generate_visual_cot"):
             return []
-        decode_media_lazily = bool((known.get("flags") or {}).get("process_with_media"))
-        documents = task.eval_docs if decode_media_lazily else task.eval_docs_no_media
+        with_media = bool((known.get("flags") or {}).get("process_with_media"))
+        documents = task.eval_docs if with_media else task.eval_docs_no_media
         pairs = [(row["doc_id"], row["response"]) for row in known.get("alt_samples") or ()]
         if not known:
             for index in range(min(len(documents), _MAX_ALTERNATIVE_DOCUMENTS)):

@@ -103,8 +103,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 ENDS = {
     "raises": ("raise ValueError('no')", "ValueError: no"),
-    "exits": ("sys.exit(3)", "ends the program"),
-    "exits without a word": ("raise SystemExit", "ends the program"),
+    "exits": ("sys.exit(3)", "exits the program"),
+    "exits without a word": ("raise SystemExit", "exits the program"),
     "cancels": ("raise asyncio.CancelledError", "CancelledError"),
     "raises what is no exception": ("raise Foreign('odd')", "Foreign"),
     "recurses": ("recurse(0)", "RecursionError"),
@@ -234,7 +234,7 @@ def test_helper_code_that_ends_the_program_before_the_first_request_is_an_error_
     )
     ended = bench.finish(bench.command(task, "--no_cache"))
     assert ended.returncode == 2, ended.stderr
-    assert "ends the program" in ended.stderr
+    assert "exits the program" in ended.stderr
     assert "utils.py" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert bench.asked() == []

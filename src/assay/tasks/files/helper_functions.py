@@ -152,7 +152,9 @@ class HelperFunction:
         except AssayError:
             raise
         except SystemExit as error:
-            raise TaskError(f"the helper file calls exit({error}) when imported", where=str(path)) from None
+            raise TaskError(
+                f"the helper file exits the program on import: exit {error}", where=str(path)
+            ) from None
         except Exception as error:  # importing task code may raise anything
             raise TaskError(
                 f"the helper file fails on import: {type(error).__name__}: {error}", where=str(path)

@@ -101,8 +101,8 @@ def build_pipeline(spec: PipelineSpec, *, reasoning_tags: tuple[tuple[str, str],
     """Look up and check every step.
 
     Raises:
-        UnknownName, TaskError: A step that does not exist or has arguments it cannot have.
-        Problems: Several of them.
+        UnknownName, TaskError: A step does not exist or has invalid arguments.
+        ErrorGroup: Several steps are invalid.
     """
     steps: list[PipelineStep] = []
     problems: list[AssayError] = []

@@ -86,7 +86,7 @@ class Scorer:
         """Look up the filters, metrics and judges of a task. `tags` are the reasoning tags of the run, if set.
 
         Raises:
-            Problems: All names nobody registered and all arguments nothing takes, each with its place.
+            ErrorGroup: All unknown names and invalid arguments, each with its place.
         """
         problems: list[AssayError] = []
         pipelines = []

@@ -49,7 +49,7 @@ def select_tasks(wanted: Sequence[str], index: TaskIndex) -> Selection:
     """Select the tasks and groups for a list of words. Report everything that is not found.
 
     Raises:
-        Problems: Unknown names and broken task files, all of them.
+        ErrorGroup: All unknown names and broken task files.
     """
     selection = Selection()
     problems: list[AssayError] = []

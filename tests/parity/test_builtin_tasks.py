@@ -19,7 +19,7 @@ from tools.oracle.lm_eval_values import encode_value, request_key
 
 from assay.tasks.files.index import TaskIndex, builtin_root
 from assay.tasks.files.task_loader import load_task
-from assay.tasks.task import Rendering, open_task
+from assay.tasks.task import RenderingOptions, open_task
 
 pytestmark = pytest.mark.parity
 
@@ -58,7 +58,7 @@ def asked_and_scored(index: TaskIndex, task: str, splits: Any) -> tuple[list[Any
     """Requests and targets of the first documents, and the scores of made-up responses to them."""
     path = index.entries[task].path
     assert path is not None
-    planned = prepare_task(load_task(path), Rendering(limit=40), splits)
+    planned = prepare_task(load_task(path), RenderingOptions(limit=40), splits)
     rendered = list(planned.task.render())
     shown = [
         [encode_value(planned.task.target(document.fields)), *format_requests(planned, document, requests)]
@@ -76,7 +76,7 @@ def test_real_documents_are_asked_about_and_scored_as_by_lm_evals_files(
     ours, theirs = files
     path = ours.entries[task].path
     assert path is not None
-    splits = open_task(load_task(path), Rendering(data_root=str(hub))).splits
+    splits = open_task(load_task(path), RenderingOptions(data_root=str(hub))).splits
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of helper files that are not ours
         their_requests, their_results = asked_and_scored(theirs, task, splits)

@@ -22,7 +22,7 @@ from assay.core.errors import AssayError
 from assay.scoring.scorer import Scorer
 from assay.tasks.data.rows import Rows
 from assay.tasks.files.task_loader import load_task
-from assay.tasks.task import Rendering, Task
+from assay.tasks.task import RenderingOptions, Task
 
 TASKS = ("tau2_bench_telecom", "vending_bench2")
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
@@ -63,7 +63,7 @@ def folder() -> Path:
 def open_recorded(record: dict[str, Any], folder: Path) -> Task:
     spec = load_task(folder.parent / record["yaml_relpath"])
     splits = {name: Rows(record["docs"]) for name in record["splits"]}
-    return Task(spec, Rendering(model_name="default"), splits)
+    return Task(spec, RenderingOptions(model_name="default"), splits)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -72,12 +72,12 @@ def test_every_step_and_the_last_word_are_as_recorded(
 ) -> None:
     record = records[name]
     task = open_recorded(record, folder)
-    scorer = Scorer.of(task.spec)
+    scorer = Scorer.from_spec(task.spec)
     asked = 0
     for document, (first, *_) in task.render():
         wanted = [request for request in record["requests"] if request["doc_id"] == document.index]
         answers = record["responses"][str(document.index)]
-        dialogue = task.dialogue(document, first)  # type: ignore[arg-type]
+        dialogue = task.open_dialogue(document, first)  # type: ignore[arg-type]
         turns: list[str] = []
         while not isinstance(step := dialogue.next(turns), DialogueResult):
             request = wanted[len(turns)]
@@ -109,12 +109,12 @@ def test_a_forward_video_task_asks_about_one_stretch_after_the_other(folder: Pat
     }
     spec = load_task(folder / "ovobench" / "ovo_forward.yaml")
     spec = replace(spec, lmms_eval_specific_kwargs={"default": {"data_dir": str(tmp_path)}})
-    task = Task(spec, Rendering(model_name="default"), {"test": Rows([row])})
+    task = Task(spec, RenderingOptions(model_name="default"), {"test": Rows([row])})
     try:
         ((document, (first, *_)),) = task.render()
     except AssayError as error:
         pytest.skip(f"the helper cannot be loaded here: {error}")
-    dialogue = task.dialogue(document, first)  # type: ignore[arg-type]
+    dialogue = task.open_dialogue(document, first)  # type: ignore[arg-type]
     turns: list[str] = []
     sources = []
     while not isinstance(step := dialogue.next(turns), DialogueResult):
@@ -122,5 +122,7 @@ def test_a_forward_video_task_asks_about_one_stretch_after_the_other(folder: Pat
         sources += [part.source for part in step.prompt.media]
         turns.append(f"answer {len(turns)}")
     assert sources == [str(tmp_path / f"7_{at}.mp4") for at in range(3)]
-    judged = Scorer.of(spec).judge(fields=document.fields, answers=[step.answer], target=None, choices=None)
+    judged = Scorer.from_spec(spec).judge(
+        fields=document.fields, answers=[step.answer], target=None, choices=None
+    )
     assert [one["response"] for one in judged["forward_acc"]["test_info"]] == turns

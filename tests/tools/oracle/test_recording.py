@@ -119,6 +119,23 @@ def test_helper_files_say_which_fields_a_document_has(tmp_path: Path) -> None:
     assert all(set(option) == {"name"} for option in row["options"])
 
 
+def test_answer_choices_are_lists(tmp_path: Path) -> None:
+    sources = find_sources({"doc_to_choice": "{{choices.text}}", "doc_to_text": "question"}, tmp_path)
+    (row, *_) = Synthesizer().build_rows("task", sources)
+    assert len(row["choices"]["text"]) == 4 and isinstance(row["question"], str)
+
+
+def test_an_answer_is_one_of_the_options_it_is_looked_up_in(tmp_path: Path) -> None:
+    (tmp_path / "utils.py").write_text(
+        "def doc_to_target(doc):\n    numbers = {'1': 0, '2': 1}\n    return numbers[doc['answer']]\n"
+    )
+    template = "{{choices.label.index(key)}}"
+    sources = TaskSources(templates=[template], helper_files=[tmp_path / "utils.py"])
+    for row in Synthesizer().build_rows("task", sources):
+        assert row["key"] in row["choices"]["label"]
+        assert row["answer"] in ("1", "2")
+
+
 def test_documents_are_the_same_every_time_and_differ_between_splits() -> None:
     sources = TaskSources(templates=["{{question}}"])
     rows = Synthesizer().build_rows("task", sources, "test")

@@ -201,6 +201,7 @@ class LmEvalRecorder:
             try:
                 return self._record_variants(name)
             except Exception as error:
+                _report(f"repair {name}: {type(error).__name__}: {error}")
                 self._splits.pop(name, None)
                 if not self._synthesizer.repair(name, error):
                     raise

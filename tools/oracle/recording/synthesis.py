@@ -25,19 +25,7 @@ _WORDS = (
     "Zürich naïve 東京 Москва café it's (word) 50% — \\frac{1}{2} a_b yes no"
 ).split()
 _LETTERS = "ABCD"
-_KINDS = (
-    "text",
-    "number",
-    "texts",
-    "letter",
-    "record",
-    "records",
-    "json",
-    "float",
-    "flag",
-    "numbers",
-    "image",
-)
+_KINDS = ("text", "number", "texts", "letter", "record", "records", "json", "float", "flag", "numbers")
 _TEXT_METHODS = set(
     "strip split lower upper replace startswith endswith capitalize lstrip rstrip splitlines title format find "
     "encode isdigit partition rpartition removeprefix removesuffix join".split()
@@ -86,6 +74,9 @@ class TaskSources:
     field_names: list[str] = field(default_factory=list)
     """Configuration values that may name a field."""
 
+    choices: str = ""
+    """The field that has the answer choices, as a dotted path."""
+
     helper_files: list[Path] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
 
@@ -108,7 +99,9 @@ def find_sources(config: Mapping[str, Any], folder: Path) -> TaskSources:
         for key in ("training_split", "validation_split", "test_split", "fewshot_split")
         if config.get(key)
     ]
+    choices = _SINGLE_FIELD.match(str(config.get("doc_to_choice") or ""))
     return TaskSources(
+        choices=choices[1] if choices else "",
         templates=[text for text in texts if "{" in text],
         field_names=[text for text in texts if "{" not in text],
         helper_files=sorted(files),
@@ -135,6 +128,11 @@ def infer_schema(sources: TaskSources) -> Field:
         except (OSError, SyntaxError, UnicodeDecodeError):
             continue
         _HelperReader(root).visit(tree)
+    if sources.choices:
+        choices = root
+        for name in sources.choices.split("."):
+            choices = choices.child(name)
+        choices.kind = choices.kind or "texts"
     return root
 
 
@@ -171,6 +169,8 @@ def _read_template(template: str, root: Field) -> None:
     for call in tree.find_all(nodes.Call):
         if isinstance(call.node, nodes.Getattr):
             _note_method(find(call.node.node), call.node.attr)
+            if call.node.attr == "index" and call.args:
+                _note_membership(find(call.node.node), find(call.args[0]))
             if call.node.attr == "index" and call.args and isinstance(call.node.node, nodes.List):
                 _note_constants(
                     find(call.args[0]), [getattr(one, "value", None) for one in call.node.node.items]
@@ -215,6 +215,12 @@ def _note_method(target: Field | None, method: str) -> None:
         target.kind = "record"
 
 
+def _note_membership(options: Field | None, answer: Field | None) -> None:
+    """Note `options.index(answer)`: both get letters, so that the answer is one of the options."""
+    if options is not None and answer is not None:
+        options.kind, answer.kind = "letters", "letter"
+
+
 def _note_constants(target: Field | None, values: Iterable[Any]) -> None:
     if target is not None:
         target.constants += [
@@ -231,6 +237,8 @@ class _HelperReader(ast.NodeVisitor):
     def __init__(self, root: Field) -> None:
         self.root = root
         self.names: dict[str, Field] = {}
+        self.lookups: dict[str, list[Any]] = {}
+        """Keys of dictionaries that are assigned to a name."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         outer = dict(self.names)
@@ -273,6 +281,8 @@ class _HelperReader(ast.NodeVisitor):
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         self.find(node)
+        if isinstance(node.value, ast.Name) and node.value.id in self.lookups:
+            _note_constants(self.find(node.slice), self.lookups[node.value.id])
         if isinstance(node.value, ast.Dict):
             _note_constants(self.find(node.slice), [getattr(key, "value", None) for key in node.value.keys])
         self.generic_visit(node)
@@ -281,6 +291,8 @@ class _HelperReader(ast.NodeVisitor):
         self.generic_visit(node)
         target = self.find(node.value)
         for name in node.targets:
+            if isinstance(name, ast.Name) and isinstance(node.value, ast.Dict):
+                self.lookups[name.id] = [getattr(key, "value", None) for key in node.value.keys]
             if isinstance(name, ast.Name):
                 if target is not None and target is not self.root:
                     self.names[name.id] = target
@@ -318,6 +330,8 @@ class _HelperReader(ast.NodeVisitor):
             base = self.find(node.func.value)
             if base is not None and base is not self.root:
                 _note_method(base, node.func.attr)
+            if node.func.attr == "index" and node.args and base is not self.root:
+                _note_membership(base, self.find(node.args[0]))
             if node.func.attr == "index" and isinstance(node.func.value, ast.List) and node.args:
                 _note_constants(
                     self.find(node.args[0]), [getattr(item, "value", None) for item in node.func.value.elts]
@@ -410,6 +424,8 @@ def _draw_value(name: str, schema: Field, draw: random.Random, number: int) -> A
             return draw.random() < 0.5
         case "letter":
             return draw.choice(_LETTERS)
+        case "letters":
+            return list(_LETTERS)
         case "texts":
             return [_draw_text(draw, 2) for _ in range(4)]
         case "json":
@@ -430,6 +446,7 @@ def _draw_image(draw: random.Random) -> Any:
 
 
 _FIELD_ACCESS = re.compile(r"""\[["'](\w+)["']\]|\.get\(["'](\w+)["']""")
+_SINGLE_FIELD = re.compile(r"^(?:\{\{)?\s*([A-Za-z_][\w.]*)\s*(?:\}\})?$")
 _UNDEFINED = re.compile(r"'(\w+)' is undefined|has no attribute '(\w+)'")
 
 

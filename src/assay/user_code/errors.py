@@ -9,7 +9,7 @@ from pathlib import Path
 
 from assay.core.errors import AssayError, TaskError
 from assay.core.specs import TaskSpec
-from assay.user_code.timeouts import UserCodeTimeout, current_timer
+from assay.user_code.timeouts import UserCodeExit, UserCodeTimeout, current_timer
 
 __all__ = ["wrap_user_errors"]
 
@@ -23,7 +23,7 @@ def wrap_user_errors(spec: TaskSpec, *, timed: bool = True) -> Iterator[None]:
     try:
         with current_timer() if timed else nullcontext():
             yield
-    except UserCodeTimeout as error:
+    except (UserCodeExit, UserCodeTimeout) as error:
         stopped = error.__cause__ or error
         raise TaskError(error.what, where=_find_place(spec, stopped), hint=_describe(spec)) from error
     except AssayError:

@@ -19,7 +19,7 @@ __all__ = ["build_judge_input"]
 
 def build_judge_input(
     task: Task,
-    jury: JudgePanel,
+    panel: JudgePanel,
     document: Document,
     requests: Sequence[Request],
     response: Any,
@@ -31,7 +31,7 @@ def build_judge_input(
     Raises:
         TaskError: A text for the judge cannot be rendered.
     """
-    spec = jury.spec
+    spec = panel.spec
     fields = document.fields
     prompt = requests[0].prompt
     if spec.question is not None:

@@ -46,15 +46,15 @@ class JudgeReplies:
 ReadReplies = Callable[[PlannedTask, Sequence[JudgeReplies]], Awaitable[Sequence[PanelDecision]]]
 
 
-def read_replies(jury: JudgePanel, hearing: JudgeReplies) -> PanelDecision:
+def read_replies(panel: JudgePanel, replies: JudgeReplies) -> PanelDecision:
     """Turn the replies of a panel into a decision."""
-    document, pipeline = hearing.document, hearing.pipeline
-    if hearing.failure:
-        return jury.leave_unscored(hearing.failure, document, pipeline)
+    document, pipeline = replies.document, replies.pipeline
+    if replies.failure:
+        return panel.leave_unscored(replies.failure, document, pipeline)
     try:
-        return jury.decide(hearing.replies, document=document, pipeline=pipeline)
+        return panel.decide(replies.replies, document=document, pipeline=pipeline)
     except Exception:  # noqa: BLE001 - a judge may come from a plugin
-        return jury.leave_unscored(traceback.format_exc(limit=-3), document, pipeline)
+        return panel.leave_unscored(traceback.format_exc(limit=-3), document, pipeline)
 
 
 async def ask_judges(
@@ -63,26 +63,31 @@ async def ask_judges(
     judged: JudgedBatch,
     services: Services,
     executor: Executor,
-    decide: ReadReplies,
+    read_all: ReadReplies,
 ) -> None:
     """Ask the panels and add their verdicts to `judged`. Unscored documents are skipped."""
-    task, juries = planned.task, planned.scorer.panels
+    task, panels = planned.task, planned.scorer.panels
     scored = {document for document, outcome, _ in judged.outcomes if outcome not in _WITHOUT_ANSWER}
     by_index = {document.document.index: document for document in documents}
-    todo = [
-        (at, answer) for answer in judged.answers if answer.document in scored for at in range(len(juries))
+    pairs = [
+        (index, answer)
+        for answer in judged.answers
+        if answer.document in scored
+        for index in range(len(panels))
     ]
-    cases = await executor.run(  # may call the task's code
-        lambda: [_build_input(task, juries[at], by_index[answer.document], answer) for at, answer in todo]
+    inputs = await executor.run(  # may call the task's code
+        lambda: [
+            _build_input(task, panels[index], by_index[answer.document], answer) for index, answer in pairs
+        ]
     )
-    hearings = await asyncio.gather(
+    replies = await asyncio.gather(
         *(
-            _ask_panel(juries, at, case, answer, services, task.name)
-            for (at, answer), case in zip(todo, cases, strict=True)
+            _ask_panel(panels, index, judge_input, answer, services, task.name)
+            for (index, answer), judge_input in zip(pairs, inputs, strict=True)
         )
     )
     lost: dict[int, tuple[str, str]] = {}
-    for (_, answer), decision in zip(todo, await decide(planned, hearings), strict=True):
+    for (_, answer), decision in zip(pairs, await read_all(planned, replies), strict=True):
         judged.verdicts += decision.verdicts
         why = decision.failed or next(
             (verdict.why for verdict in decision.verdicts if isinstance(verdict, Unscored)), ""
@@ -94,11 +99,11 @@ async def ask_judges(
     ]
 
 
-def _build_input(task: Task, jury: JudgePanel, opened: OpenDocument, answer: Answer) -> JudgeInput | str:
+def _build_input(task: Task, panel: JudgePanel, opened: OpenDocument, answer: Answer) -> JudgeInput | str:
     """Build the judge input; a text says why it cannot be built."""
     try:
         return build_judge_input(
-            task, jury, opened.document, opened.requests, answer.values[0], opened.target, opened.judge_media
+            task, panel, opened.document, opened.requests, answer.values[0], opened.target, opened.judge_media
         )
     except AssayError as error:
         return str(error)
@@ -107,23 +112,23 @@ def _build_input(task: Task, jury: JudgePanel, opened: OpenDocument, answer: Ans
 
 
 async def _ask_panel(
-    juries: Sequence[JudgePanel],
-    at: int,
-    case: JudgeInput | str,
+    panels: Sequence[JudgePanel],
+    index: int,
+    judge_input: JudgeInput | str,
     answer: Answer,
     services: Services,
     task: str,
 ) -> JudgeReplies:
     document, pipeline = answer.document, answer.pipeline
-    heard: Sequence[MemberReplies] = ()
-    why = case if isinstance(case, str) else ""
-    if not isinstance(case, str):
+    replies: Sequence[MemberReplies] = ()
+    why = judge_input if isinstance(judge_input, str) else ""
+    if not isinstance(judge_input, str):
         try:
-            heard = await juries[at].collect_replies(case, services, task=task, document=document)
+            replies = await panels[index].collect_replies(judge_input, services, task=task, document=document)
         except TaskError as error:  # its prompt cannot be rendered for this document
             why = str(error)
         except AssayError:
             raise  # concerns the run: the judge cannot be opened or the journal cannot be written
         except Exception:  # noqa: BLE001 - a judge may come from a plugin
             why = traceback.format_exc(limit=-3)
-    return JudgeReplies(panel=at, document=document, pipeline=pipeline, replies=heard, failure=why)
+    return JudgeReplies(panel=index, document=document, pipeline=pipeline, replies=replies, failure=why)

@@ -61,14 +61,16 @@ class JudgeRegistry:
         """
         scorer.assign_judges(self._choose_members)
         document, requests = first
-        for jury in scorer.panels:
-            target = task.target(dict(document.fields)) if jury.spec.reference is None else None
-            case = build_judge_input(task, jury, document, requests, "…", target, requests[0].prompt.media)
-            asked = jury.build_requests(case, task.name, document.index)
-            for seat, rounds in asked:
+        for panel in scorer.panels:
+            target = task.target(dict(document.fields)) if panel.spec.reference is None else None
+            judge_input = build_judge_input(
+                task, panel, document, requests, "…", target, requests[0].prompt.media
+            )
+            asked = panel.build_requests(judge_input, task.name, document.index)
+            for member, rounds in asked:
                 media = {_MEDIA_ABILITIES[type(part)] for part in rounds[0][0].prompt.media}
-                self._media_shown.setdefault((seat.name, jury.spec.where), set()).update(media)
-                self._check_abilities(jury.spec.where, seat.name, media)
+                self._media_shown.setdefault((member.name, panel.spec.where), set()).update(media)
+                self._check_abilities(panel.spec.where, member.name, media)
         self._warn_about_judge_calls(task.spec)
 
     async def _probe(self) -> list[AssayError]:
@@ -113,32 +115,32 @@ class JudgeRegistry:
 
     def _choose_members(self, spec: JudgeSpec) -> list[PanelMember]:
         if spec.models:
-            seats = [self._register(juror, f"{spec.where}.model") for juror in spec.models]
+            members = [self._register(entry, f"{spec.where}.model") for entry in spec.models]
         else:
-            seats = [
+            members = [
                 PanelMember(name, "chat" in self._models[name].traits.abilities)
                 for name in self.default_judges
             ]
-        if not seats:
+        if not members:
             raise InvalidOption(
                 f"the metric `{spec.metric}` needs a judge",
                 where=spec.where,
                 hint="add --judge NAME, or `model: NAME` below `judge:`",
             )
-        if spec.quorum is not None and spec.quorum > len(seats) * spec.repeats:
+        if spec.quorum is not None and spec.quorum > len(members) * spec.repeats:
             raise InvalidOption(
-                f"`quorum: {spec.quorum}` of {len(seats) * spec.repeats} verdicts can never be reached",
+                f"`quorum: {spec.quorum}` of {len(members) * spec.repeats} verdicts can never be reached",
                 where=f"{spec.where}.quorum",
             )
-        self._needed |= {seat.name for seat in seats}
-        return seats
+        self._needed |= {member.name for member in members}
+        return members
 
-    def _register(self, juror: JudgeModel, where: str) -> PanelMember:
-        arguments = {**self._common, **juror.arguments} if where == "--judge" else dict(juror.arguments)
-        described = f"{juror.model} {canonical_json(arguments)}"
+    def _register(self, entry: JudgeModel, where: str) -> PanelMember:
+        arguments = {**self._common, **entry.arguments} if where == "--judge" else dict(entry.arguments)
+        described = f"{entry.model} {canonical_json(arguments)}"
         if described not in self._names:
-            model = self._models_given.get(juror.model) or _make_judge(
-                juror.model, arguments, self._budgets, where
+            model = self._models_given.get(entry.model) or _make_judge(
+                entry.model, arguments, self._budgets, where
             )
             if "generate" not in model.traits.abilities:
                 raise UnsupportedRequest(

@@ -64,9 +64,9 @@ async def make_plan(
     except AssayError as error:
         _add_error(problems, error)
     folder = get_output_folder(spec)
-    bench = None
+    judge_registry = None
     try:
-        bench = JudgeRegistry(spec, judges)
+        judge_registry = JudgeRegistry(spec, judges)
     except AssayError as error:
         _add_error(problems, error)
     for problem in check_options(spec, folder):
@@ -76,7 +76,7 @@ async def make_plan(
     with use_executor(programs):  # a helper may execute a program when it is imported
         for name, task_spec in selection.tasks.items():
             try:
-                tasks[name] = _plan_task(spec, task_spec, model, bench, programs)
+                tasks[name] = _plan_task(spec, task_spec, model, judge_registry, programs)
             except AssayError as error:
                 _add_error(problems, error)
     programs.close()
@@ -85,21 +85,21 @@ async def make_plan(
             if selection.tasks and name not in selection.tasks:
                 problems.append(_build_sample_task_error(name, selection))
     identity: Mapping[str, str] = {}
-    seated: dict[str, PlannedJudge] = {}
+    planned_judges: dict[str, PlannedJudge] = {}
     try:
         identity = await model.identify() if model is not None else {}
-        seated = await bench.identify() if bench is not None else {}
+        planned_judges = await judge_registry.identify() if judge_registry is not None else {}
         if model is not None:
-            check_prices(spec, [model, *(judge.model for judge in seated.values())])
+            check_prices(spec, [model, *(judge.model for judge in planned_judges.values())])
     except AssayError as error:
         _add_error(problems, error)
-    if problems or model is None or bench is None:
+    if problems or model is None or judge_registry is None:
         raise problems[0] if len(problems) == 1 else ErrorGroup(problems)
     digest = compute_run_digest(
         spec,
         identity,
         {name: planned.digest for name, planned in tasks.items()},
-        {name: judge.identity for name, judge in seated.items()},
+        {name: judge.identity for name, judge in planned_judges.items()},
     )
     run_id = build_run_name(spec, model.name, digest)
     opened = {name: planned.task for name, planned in tasks.items()}
@@ -113,12 +113,12 @@ async def make_plan(
         run_id=run_id,
         digest=digest,
         folder=folder / run_id,
-        judges=seated,
-        default_judges=bench.default_judges,
+        judges=planned_judges,
+        default_judges=judge_registry.default_judges,
         notes=(
             *seen,
             *selection.notes,
-            *bench.notes,
+            *judge_registry.notes,
             *collect_notes(spec, model, tasks),
             *describe_letter_tasks(opened),
         ),
@@ -176,7 +176,7 @@ def _plan_task(
     spec: RunSpec,
     task_spec: TaskSpec,
     model: Model | None,
-    bench: JudgeRegistry | None,
+    judge_registry: JudgeRegistry | None,
     programs: ProgramRunner,
 ) -> PlannedTask:
     """Check one task up to its first document and collect its errors."""
@@ -200,9 +200,9 @@ def _plan_task(
             check_dialogue(task)
             if model is not None:
                 check_abilities(model, task_spec, first)
-            if scorer is not None and bench is not None and not spec.predict_only:
+            if scorer is not None and judge_registry is not None and not spec.predict_only:
                 with wrap_user_errors(task.spec):
-                    bench.assign_judges(task, scorer, (document, first))
+                    judge_registry.assign_judges(task, scorer, (document, first))
         except AssayError as error:
             _add_error(problems, error)
     if problems or task is None or scorer is None:

@@ -55,10 +55,10 @@ def find_stop_metric(planned: PlannedTask, rule: StopRule) -> StopMetric | str:
 
 def _find_range(planned: PlannedTask, metric: str) -> tuple[float, float]:
     """Return the range of a judge's scores; 0 to 1 by default."""
-    for jury in planned.scorer.panels:
-        parts = {f"{jury.spec.metric}_{part}" for part in jury.spec.judge.parts}
-        limits = getattr(jury.spec.judge, "limits", None)
-        if limits is not None and metric in {jury.spec.metric, *parts}:
+    for panel in planned.scorer.panels:
+        parts = {f"{panel.spec.metric}_{part}" for part in panel.spec.judge.parts}
+        limits = getattr(panel.spec.judge, "limits", None)
+        if limits is not None and metric in {panel.spec.metric, *parts}:
             low, high = limits
             return float(low), float(high)
     return 0.0, 1.0

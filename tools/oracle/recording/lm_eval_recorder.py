@@ -299,7 +299,7 @@ class LmEvalRecorder:
         self._current = name
         self._built = []
         if known is None:
-            known = self._known_responses(name)
+            known = self._find_responses(name)
         self._seeds = seeds
         model = ScriptedModel(known, self._find_golds, self._reseed)
         options = {
@@ -321,7 +321,7 @@ class LmEvalRecorder:
         results = lm_eval.simple_evaluate(**{key: value for key, value in options.items() if key in accepted})
         return results, model
 
-    def _known_responses(self, name: str) -> Mapping[str, list[Any]]:
+    def _find_responses(self, name: str) -> Mapping[str, list[Any]]:
         if self._source is None or name not in self._source:
             return {}
         known: Mapping[str, list[Any]] = self._source[name]["responses"]

@@ -376,7 +376,7 @@ class LmmsEvalRecorder:
             "results": {
                 key: encode_value(value)
                 for key, value in results["results"][name].items()
-                if key != "samples" and not any(_is_key_of(key, metric) for metric in skipped)
+                if key != "samples" and not any(_belongs_to_metric(key, metric) for metric in skipped)
             },
             "higher_is_better": encode_value(results["higher_is_better"][name]),
             "n_samples": encode_value(results["n-samples"][name]),
@@ -454,7 +454,7 @@ def _simplify(value: Any) -> Any:
     return value
 
 
-def _is_key_of(key: str, metric: str) -> bool:
+def _belongs_to_metric(key: str, metric: str) -> bool:
     name = key.rpartition(",")[0]
     return name in (
         metric,

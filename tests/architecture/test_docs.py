@@ -1,4 +1,4 @@
-"""What the documentation says is there. What lists something is generated or tested."""
+"""Check the documentation: links, sections, generated pages, flags, changelog."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKAGES = sorted(
     for path in SOURCE.iterdir()
     if (path / "__init__.py").is_file() and path.name != "builtin_tasks"
 )
-HEADINGS = ["What it is for", "Its words", "What it does not know", "Its arrow"]
+HEADINGS = ["Purpose", "Terms", "Boundaries", "Interface"]
 COMMAND_FLAGS = {
     flag.replace("-", "_").replace("__", "--", 1)
     for module, _ in COMMANDS.values()
@@ -51,18 +51,18 @@ def anchors(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_no_page_was_left_in_the_middle_of_a_merge(page: Path) -> None:
+def test_page_has_no_conflict_markers(page: Path) -> None:
     assert not re.search(r"^(<{7}|>{7}) ", page.read_text("utf-8"), re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_resolves(page: Path) -> None:
     for target in LINK.findall(FENCE.sub("", page.read_text("utf-8"))):
         if target.startswith(("http://", "https://", "mailto:")):
             continue
         file, _, anchor = target.partition("#")
         linked = (page.parent / file).resolve() if file else page
-        assert linked.exists(), f"{target} is not there"
+        assert linked.exists(), f"{target} does not exist"
         assert not anchor or anchor in anchors(linked), f"{target} has no such heading"
 
 
@@ -70,11 +70,11 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def test_every_package_has_a_concept_page(package: str) -> None:
     page = PROJECT / "docs" / "concepts" / f"{package}.md"
     assert page.is_file()
-    assert "*Not built yet.*" not in page.read_text("utf-8"), "the package is there: say what it is"
+    assert "*Not built yet.*" not in page.read_text("utf-8"), "describe the package"
 
 
 @pytest.mark.parametrize("page", CONCEPTS, ids=lambda page: page.stem)
-def test_a_concept_page_answers_four_questions(page: Path) -> None:
+def test_a_concept_page_has_the_four_sections(page: Path) -> None:
     lines = page.read_text("utf-8").splitlines()
     assert lines[0].startswith(f"# {page.stem}: ")
     assert [line.removeprefix("## ") for line in lines if line.startswith("## ")] == HEADINGS

@@ -62,7 +62,7 @@ def test_a_name_in_a_sentence_is_there(page: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        pytest.param("assay rnu --limit 3", "no command", id="a command nobody has"),
+        pytest.param("assay rnu --limit 3", "unknown command", id="a command nobody has"),
         pytest.param("assay run --limti 3", "No such option", id="a flag nobody has"),
         pytest.param("assay check gsm8k --model embedded", "No such option", id="a flag of another command"),
         pytest.param("assay run --model embeded", "no model is called", id="a model nobody has"),

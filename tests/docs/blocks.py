@@ -15,6 +15,7 @@ A block is run by its language. HTML comments before it, which no reader sees, s
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -124,7 +125,7 @@ def _markers(comment: str, place: str) -> list[Marker]:
     said, _, value = head.partition(":") if ":" in head else ("", "", head)
     numbers = re.findall(r"\d+", said)
     lines = frozenset(range(int(numbers[0]), int(numbers[-1]) + 1)) if numbers else frozenset()
-    return [Marker(kind=found["kind"], value=value.strip(), text=text, lines=lines)]
+    return [Marker(kind=found["kind"], value=value.strip(), text=textwrap.dedent(text), lines=lines)]
 
 
 def written(blocks: list[Block]) -> dict[str, str]:

@@ -14,6 +14,7 @@ import tomllib
 import webbrowser
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -24,7 +25,9 @@ import yaml
 from tests.docs.blocks import PROJECT, Block, Marker, written
 from tests.docs.commands import PROGRAMS, check_command, commands_of, split_commands
 
-from assay.cli.app import call
+from assay.cli.app import run_command_line
+from assay.scoring.filters import FILTERS
+from assay.scoring.metrics import METRICS
 from assay_compat.commands import lm_eval, lmms_eval
 
 __all__ = ["LANGUAGES", "Reader"]
@@ -50,8 +53,19 @@ class Reader:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
+            if name.startswith("src/assay/") and path.suffix == ".py":
+                self._add_to_package(path)
         for block in blocks:
             self._follow(block)
+
+    def _add_to_package(self, path: Path) -> None:
+        """Make a module of the page part of Assay, as if its file were in the source tree."""
+        folder = path.parent.relative_to(self.folder / "src")
+        package = import_module(".".join(folder.parts))
+        self._patch.setattr(package, "__path__", [*package.__path__, str(path.parent)])
+        for registry in (METRICS, FILTERS):
+            if registry._builtin_package == package.__name__:
+                registry._builtins_loaded = False
 
     def _follow(self, block: Block) -> None:
         for marker in block.markers:
@@ -152,6 +166,8 @@ class Reader:
 
     def _command(self, words: list[str], line: str, place: str) -> int:
         words = [path for word in words for path in _expanded(word, quoted=_quoted(word, line))]
+        while re.match(r"[A-Z_]+=", words[0]):
+            self._patch.setenv(*words.pop(0).split("=", 1))
         program, *arguments = words
         check_command(words)
         if program in PROGRAMS:
@@ -164,16 +180,26 @@ class Reader:
             assert f"\n{arguments[0]}:" in (PROJECT / "Makefile").read_text("utf-8"), place
         elif program.startswith("scripts/"):
             assert os.access(PROJECT / program, os.X_OK), f"{place}: there is no such script"
+            if arguments and (self.folder / arguments[0]).is_file():
+                return self._pytest(arguments[0])
         else:
             known = program.endswith("pip") or words == [".", ".venv/bin/activate"]
             assert known, f"{place}\n`{program}` is nothing these tests run: <!-- not run: REASON -->"
         return 0
 
+    def _pytest(self, path: str) -> int:
+        """Run a test file of the page, in this process, where its modules are."""
+        options = ["-q", "-p", "no:cacheprovider", "-p", "no:timeout", "-c", os.devnull, "--rootdir", "."]
+        with redirect_stdout(io.StringIO()) as said:
+            code = pytest.main([*options, "--import-mode=importlib", path])
+        self._said = said.getvalue()
+        return code
+
     def _assay(self, arguments: list[str]) -> int:
         if arguments[0] in ("run", "sweep") and not BOUNDED & set(arguments):
             arguments = [*arguments, *FEW]
         with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as talk:
-            code = call(arguments)
+            code = run_command_line(arguments)
         self._said = out.getvalue() + talk.getvalue()
         return code
 
@@ -182,10 +208,10 @@ class Reader:
         if program == "python":
             module, program, *arguments = arguments
             assert module == "-m", f"{place}\n<!-- not run: REASON -->"
-        translate = {"lm_eval": lm_eval.words_for, "lmms_eval": lmms_eval.words_for}[
+        translate = {"lm_eval": lm_eval.translate_command, "lmms_eval": lmms_eval.translate_command}[
             program.replace("-", "_")
         ]
-        return self._assay(translate(arguments).words)
+        return self._assay(translate(arguments).arguments)
 
     def _foreign_code(self, code: str) -> int:
         """In a process of its own: what it imports must not stay here."""

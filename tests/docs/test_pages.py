@@ -6,6 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from tests.docs.reader import LANGUAGES, Reader, shows
 from tests.docs.stand_in import StandIn, lay_out
 
 from assay import models
+from assay.cli import app
 from assay.core.registry import Registry
+from assay.scoring.filters import FILTERS
+from assay.scoring.metrics import METRICS
 from assay.viewer.sinks import SINKS
 
 GENERATED = ("<!-- made by scripts/generate_reference.py", "\nWritten by `make ")
@@ -57,16 +61,19 @@ def reader(workspace: Path, hub: Path, answers: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
     monkeypatch.syspath_prepend(str(workspace))
-    monkeypatch.setitem(models.MODELS._items, "stand_in", StandIn)
+    monkeypatch.setattr(models, "BUILTIN_MODELS", list(models.BUILTIN_MODELS))
+    monkeypatch.setattr(app, "COMMANDS", dict(app.COMMANDS))
     known = set(sys.modules)
-    registries: list[Registry[Any]] = [models.MODELS, SINKS]
-    before = [(registry, dict(registry._items), set(registry._found)) for registry in registries]
+    registries: list[Registry[Any]] = [models.MODELS, SINKS, METRICS, FILTERS]
+    for registry in registries:
+        registry.names()  # loads the built-ins
+        for attribute in ("_items", "_lazy_targets", "_resolved"):
+            monkeypatch.setattr(registry, attribute, copy(getattr(registry, attribute)))
+    monkeypatch.setitem(models.MODELS._items, "stand_in", StandIn)
     yield Reader(workspace, monkeypatch)
     for name in set(sys.modules) - known:
         if str(workspace) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
-    for registry, items, found in before:
-        registry._items, registry._found = items, found
 
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=name_of)

@@ -80,7 +80,9 @@ def test_a_new_plugin_passes_its_own_contract(assay_command: Assay, kind: str) -
     done = run_tests("my_own")
     assert done.returncode == 0, done.stdout
     entry = f'[project.entry-points."assay.{kind}s"]\nmy_own = "assay_my_own:'
-    assert entry in Path("my_own/pyproject.toml").read_text()
+    project = Path("my_own/pyproject.toml").read_text()
+    assert entry in project
+    assert 'dependencies = ["assay-harness"]' in project
 
 
 @pytest.mark.parametrize(

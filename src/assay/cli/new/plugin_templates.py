@@ -15,7 +15,7 @@ name = "assay-@name@"
 version = "0.1.0"
 description = "The {kind} `@name@` for Assay."
 requires-python = ">=3.11"
-dependencies = ["assay"]
+dependencies = ["assay-harness"]
 
 [project.entry-points."assay.{kind}s"]
 @name@ = "assay_@name@:{thing}"

@@ -1,10 +1,10 @@
-"""Bootstrap standard errors: the same numbers as lm_eval 0.4.13, and how much sooner.
+"""Compare the speed and values of bootstrap standard errors with lm_eval 0.4.13.
 
     python benchmarks/bootstrap.py [--documents 2000] [--iterations 2000] [--metrics f1 bleu]
 
-Each metric is resampled by lm_eval's own function (one process, as in its `DISABLE_MULTIPROC`) and by Assay on the same
-values; prints CPU seconds, the ratio, and whether the numbers agree. With `--bootstrap_draws own` they agree to some
-hundredths, where Assay has another way.
+lm_eval's function (in one process, with `DISABLE_MULTIPROC`) and Assay resample the same values of each metric. Prints CPU
+seconds, the ratio, and whether the standard errors agree. With `--bootstrap_draws own`, where Assay uses a different
+algorithm, they agree within a few percent.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import tempfile
 from pathlib import Path
 
 from measurements import Goal, Measurement, Report, add_json_option
-from peers import measure, peer_python
+from peers import measure_script, require_peer
 
 FACTORS = {"bleu": 0.05, "chrf": 0.05, "perplexity": 10, "median": 10}
-"""More resamples of what takes hundredths of a second, fewer of what takes minutes."""
+"""Multipliers for the number of resamples: more for fast metrics, fewer for slow ones."""
 
 WITHOUT_DRAWING = ("perplexity", "median")
-"""Metrics whose resamples need not be drawn document by document."""
+"""Metrics that Assay can bootstrap without drawing every document."""
 
 VALUES = """
 import json, random, sys, time
@@ -60,17 +60,17 @@ print(json.dumps({"error": error, "cpu_s": time.process_time() - started}))
 )
 
 
-def show(
+def report_metric(
     title: str,
     iterations: int,
     theirs: dict[str, float],
     ours: dict[str, float],
-    near: float,
+    tolerance: float,
     report: Report,
     *,
     same: bool,
 ) -> None:
-    numbers = ("same" if near < 0.01 else f"within {near:.0%}") if same else "DIFFERENT"
+    numbers = ("same" if tolerance < 0.01 else f"within {tolerance:.0%}") if same else "DIFFERENT"
     ratio = theirs["cpu_s"] / ours["cpu_s"]
     print(
         f"{title:<22} {iterations:>9} {theirs['cpu_s']:>10.2f} {ours['cpu_s']:>9.3f} {ratio:>7.1f}x  {numbers}"
@@ -97,16 +97,16 @@ def main() -> None:
         iterations = round(options.iterations * FACTORS.get(name, 1))
         arguments = (name, str(options.documents), str(iterations))
         with tempfile.TemporaryDirectory() as folder:
-            theirs = measure(peer_python("lm_eval"), THEIRS, *arguments, cwd=Path(folder))
+            theirs = measure_script(require_peer("lm_eval"), THEIRS, *arguments, cwd=Path(folder))
             for draws in ("lm_eval", "own") if name in WITHOUT_DRAWING else ("lm_eval",):
-                ours = measure(sys.executable, OURS, *arguments, draws, cwd=Path(folder))
-                near = 1e-9 if draws == "lm_eval" else 0.05
-                same = math.isclose(theirs["error"], ours["error"], rel_tol=near)
+                ours = measure_script(sys.executable, OURS, *arguments, draws, cwd=Path(folder))
+                tolerance = 1e-9 if draws == "lm_eval" else 0.05
+                same = math.isclose(theirs["error"], ours["error"], rel_tol=tolerance)
                 title = name if draws == "lm_eval" else f"{name}, own draws"
                 different += [] if same else [title]
-                show(title, iterations, theirs, ours, near, report, same=same)
+                report_metric(title, iterations, theirs, ours, tolerance, report, same=same)
     if different:
-        raise SystemExit(f"other numbers than lm_eval's: {', '.join(different)}")
+        raise SystemExit(f"standard errors differ from lm_eval: {', '.join(different)}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""How long statistics take: comparing two large runs, and a bootstrap beside lm_eval's own.
+"""Measure the statistics: a comparison of two large runs, and a bootstrap compared with lm_eval.
 
     python benchmarks/comparing.py [--documents 100000] [--bootstrap-documents 10000] [--resamples 100000]
 
-Two runs of a scripted model are made and compared in a fresh process (seconds from start to exit). Then the means of
-resamples of 0/1 scores and of continuous ones, in CPU seconds; and lm_eval's `bootstrap_stderr` of the mean of the same values
-on fewer resamples, in the same run, scaled to as many.
+Creates two runs of a scripted model and compares them in a new process (seconds from start to exit). Then measures the CPU
+time of bootstrapping the mean of 0/1 scores and of continuous scores. lm_eval's `bootstrap_stderr` gets the same values and
+fewer resamples; its time is scaled up.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pathlib import Path
 
 from instant import FOLDER, write_task
 from measurements import Goal, Measurement, Report, add_json_option
-from peers import measure, peer_python
+from peers import measure_script, require_peer
 
 MAKE = """
 import json, sys
 import assay
 task, share, folder, benchmarks = sys.argv[1:]
 sys.path.insert(0, benchmarks)
-from instant import skilled
-run = assay.run(model=skilled(share, float(share)), tasks=[task], no_cache=True, output_path=folder, log_samples=False)
+from instant import make_model_with_accuracy
+run = assay.run(model=make_model_with_accuracy(share, float(share)), tasks=[task], no_cache=True, output_path=folder, log_samples=False)
 print(json.dumps({"folder": str(run.folder)}))
 """
 OURS = """
@@ -73,15 +73,15 @@ def main() -> None:
     print(f"load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        compare(folder, options.documents, report)
-        bootstrap(folder, options.bootstrap_documents, options.resamples, report)
+        measure_compare(folder, options.documents, report)
+        measure_bootstrap(folder, options.bootstrap_documents, options.resamples, report)
 
 
-def compare(folder: Path, documents: int, report: Report) -> None:
+def measure_compare(folder: Path, documents: int, report: Report) -> None:
     rows = ({"question": f"Which number comes before {n + 1}?", "answer": str(n)} for n in range(documents))
     task = str(write_task(folder, "big", rows))
     runs = [
-        measure(sys.executable, MAKE, task, share, f"out-{share}", FOLDER, cwd=folder)["folder"]
+        measure_script(sys.executable, MAKE, task, share, f"out-{share}", FOLDER, cwd=folder)["folder"]
         for share in ("0.70", "0.71")
     ]
     command = [sys.executable, "-m", "assay", "compare", *runs, "--json"]
@@ -98,10 +98,10 @@ def compare(folder: Path, documents: int, report: Report) -> None:
     report.add(Measurement(what=what, ours=seconds, unit="s", goal=Goal(most=3), details=details))
 
 
-def bootstrap(folder: Path, documents: int, resamples: int, report: Report) -> None:
+def measure_bootstrap(folder: Path, documents: int, resamples: int, report: Report) -> None:
     fewer = max(resamples // 100, 1000)
-    theirs = measure(peer_python("lm_eval"), THEIRS, str(documents), str(fewer), cwd=folder)
-    ours = measure(sys.executable, OURS, str(documents), str(resamples), cwd=folder)
+    theirs = measure_script(require_peer("lm_eval"), THEIRS, str(documents), str(fewer), cwd=folder)
+    ours = measure_script(sys.executable, OURS, str(documents), str(resamples), cwd=folder)
     for kind in ("0/1", "continuous"):
         seconds, error = ours[kind]
         scaled = theirs[kind][0] * resamples / fewer

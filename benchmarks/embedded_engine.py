@@ -1,10 +1,10 @@
-"""NumPy or ONNX Runtime for the embedded model? Tokens per second of both, reading and writing.
+"""Compare NumPy and ONNX Runtime for the embedded model: tokens per second of prefill and generation.
 
     pip install onnx onnxruntime
     python benchmarks/embedded_engine.py [MODEL_FOLDER]
 
-The same weights, one sequence at a time, both with a key-value memory. ONNX Runtime gets one fused matrix per
-product, as it likes it, and the same number of threads as NumPy.
+Both use the same weights, one sequence at a time and a KV cache. ONNX Runtime gets fused matrices, which suit it best, and the
+same number of threads as NumPy.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from assay.models.embedded.adapter import SHIPPED_WEIGHTS
 from assay.models.embedded.decoder import Decoder
 from assay.models.embedded.weights import Array, DecoderWeights, ModelFolder
 
-READ, WRITE, ROUNDS = 200, 100, 5
+PREFILL_TOKENS, GENERATED_TOKENS, ROUNDS = 200, 100, 5
 
 
 class OnnxDecoder:
-    """The decoder as one ONNX graph: vectors and past keys and values in, logits and new ones out."""
+    """The decoder as one ONNX graph from embeddings and cached keys and values to logits and new keys and values."""
 
     def __init__(self, weights: DecoderWeights, threads: int) -> None:
         import onnxruntime
@@ -41,9 +41,9 @@ class OnnxDecoder:
         self._names = [
             f"{kind}{number}" for number in range(len(weights.layers)) for kind in ("key", "value")
         ]
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self._past = [self._empty] * len(self._names)
 
     def read(self, ids: list[int]) -> Array:
@@ -62,7 +62,7 @@ class OnnxDecoder:
 
 
 class GraphBuilder:
-    """Writes the decoder down node by node."""
+    """Builds the ONNX graph of the decoder, node by node."""
 
     def __init__(self, weights: DecoderWeights) -> None:
         self._weights = weights
@@ -76,26 +76,47 @@ class GraphBuilder:
         width, heads = weights.embedding.shape[1], weights.heads
         hidden, outputs = "vectors", []
         for number, layer in enumerate(weights.layers):
-            fused = self.node("MatMul", self.normed(hidden), self.constant(joined(layer.query_key_value)))
-            shaped = self.node("Reshape", fused, self.constant(np.array([0, 3 * heads, -1])))
-            by_head = self.node("Transpose", shaped, perm=[1, 0, 2])
-            query, key, value = self.split(by_head, 3, axis=0)
-            key = self.node("Concat", f"key{number}", self.turned(key), axis=1, output=f"new_key{number}")
-            value = self.node("Concat", f"value{number}", value, axis=1, output=f"new_value{number}")
-            outputs += [key, value]
-            scores = self.node("MatMul", self.turned(query), self.node("Transpose", key, perm=[0, 2, 1]))
-            mixed = self.node(
-                "MatMul", self.node("Softmax", self.node("Add", scores, "mask"), axis=-1), value
+            fused = self.add_node(
+                "MatMul",
+                self.add_rms_norm(hidden),
+                self.add_constant(concatenate_outputs(layer.query_key_value)),
             )
-            flat = self.node("Transpose", mixed, perm=[1, 0, 2])
-            flat = self.node("Reshape", flat, self.constant(np.array([0, width])))
-            hidden = self.node("Add", hidden, self.node("MatMul", flat, self.constant(stacked(layer.output))))
-            both = self.node("MatMul", self.normed(hidden), self.constant(joined(layer.gate_up)))
-            gate, up = self.split(both, 2, axis=1)
-            active = self.node("Mul", self.node("Mul", gate, self.node("Sigmoid", gate)), up)
-            hidden = self.node("Add", hidden, self.node("MatMul", active, self.constant(stacked(layer.down))))
-        logits = self.node(
-            "MatMul", self.normed(hidden), self.constant(joined(weights.head)), output="logits"
+            shaped = self.add_node("Reshape", fused, self.add_constant(np.array([0, 3 * heads, -1])))
+            by_head = self.add_node("Transpose", shaped, perm=[1, 0, 2])
+            query, key, value = self.add_split(by_head, 3, axis=0)
+            key = self.add_node(
+                "Concat", f"key{number}", self.add_rotation(key), axis=1, output=f"new_key{number}"
+            )
+            value = self.add_node("Concat", f"value{number}", value, axis=1, output=f"new_value{number}")
+            outputs += [key, value]
+            scores = self.add_node(
+                "MatMul", self.add_rotation(query), self.add_node("Transpose", key, perm=[0, 2, 1])
+            )
+            mixed = self.add_node(
+                "MatMul", self.add_node("Softmax", self.add_node("Add", scores, "mask"), axis=-1), value
+            )
+            flat = self.add_node("Transpose", mixed, perm=[1, 0, 2])
+            flat = self.add_node("Reshape", flat, self.add_constant(np.array([0, width])))
+            hidden = self.add_node(
+                "Add",
+                hidden,
+                self.add_node("MatMul", flat, self.add_constant(concatenate_inputs(layer.output))),
+            )
+            both = self.add_node(
+                "MatMul", self.add_rms_norm(hidden), self.add_constant(concatenate_outputs(layer.gate_up))
+            )
+            gate, up = self.add_split(both, 2, axis=1)
+            active = self.add_node("Mul", self.add_node("Mul", gate, self.add_node("Sigmoid", gate)), up)
+            hidden = self.add_node(
+                "Add",
+                hidden,
+                self.add_node("MatMul", active, self.add_constant(concatenate_inputs(layer.down))),
+            )
+        logits = self.add_node(
+            "MatMul",
+            self.add_rms_norm(hidden),
+            self.add_constant(concatenate_outputs(weights.head)),
+            output="logits",
         )
         tensor, half = helper.make_tensor_value_info, width // heads // 2
         inputs = [
@@ -111,113 +132,121 @@ class GraphBuilder:
         graph = helper.make_graph(self._nodes, "decoder", inputs, found, self._constants)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
 
-    def node(self, kind: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+    def add_node(self, kind: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         from onnx import helper
 
         name = output or f"n{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, inputs, [name], **attributes))
         return name
 
-    def split(self, name: str, parts: int, axis: int) -> list[str]:
+    def add_split(self, name: str, parts: int, axis: int) -> list[str]:
         from onnx import helper
 
         names = [f"n{len(self._nodes)}_{part}" for part in range(parts)]
         self._nodes.append(helper.make_node("Split", [name], names, axis=axis, num_outputs=parts))
         return names
 
-    def constant(self, value: Any) -> str:
+    def add_constant(self, value: Any) -> str:
         from onnx import numpy_helper
 
         name = f"c{len(self._constants)}"
         self._constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
-    def normed(self, name: str) -> str:
-        mean = self.node(
-            "ReduceMean", self.node("Mul", name, name), self.constant(np.array([-1])), keepdims=1
+    def add_rms_norm(self, name: str) -> str:
+        mean = self.add_node(
+            "ReduceMean", self.add_node("Mul", name, name), self.add_constant(np.array([-1])), keepdims=1
         )
-        return self.node(
-            "Div", name, self.node("Sqrt", self.node("Add", mean, self.constant(self._weights.epsilon)))
+        return self.add_node(
+            "Div",
+            name,
+            self.add_node("Sqrt", self.add_node("Add", mean, self.add_constant(self._weights.epsilon))),
         )
 
-    def turned(self, name: str) -> str:
-        """Rotate neighbouring channels: (a, b) -> (a cos - b sin, b cos + a sin)."""
+    def add_rotation(self, name: str) -> str:
+        """Add a rotation of neighbouring channels: (a, b) -> (a cos - b sin, b cos + a sin)."""
         half = self._weights.embedding.shape[1] // self._weights.heads // 2
         heads = self._weights.heads
-        pairs = self.node("Reshape", name, self.constant(np.array([heads, -1, half, 2])))
+        pairs = self.add_node("Reshape", name, self.add_constant(np.array([heads, -1, half, 2])))
         even, odd = (
-            self.node("Squeeze", part, self.constant(np.array([3]))) for part in self.split(pairs, 2, axis=3)
+            self.add_node("Squeeze", part, self.add_constant(np.array([3])))
+            for part in self.add_split(pairs, 2, axis=3)
         )
-        first = self.node("Sub", self.node("Mul", even, "cosine"), self.node("Mul", odd, "sine"))
-        second = self.node("Add", self.node("Mul", odd, "cosine"), self.node("Mul", even, "sine"))
-        last = self.constant(np.array([3]))
-        both = self.node(
-            "Concat", self.node("Unsqueeze", first, last), self.node("Unsqueeze", second, last), axis=3
+        first = self.add_node("Sub", self.add_node("Mul", even, "cosine"), self.add_node("Mul", odd, "sine"))
+        second = self.add_node("Add", self.add_node("Mul", odd, "cosine"), self.add_node("Mul", even, "sine"))
+        last = self.add_constant(np.array([3]))
+        both = self.add_node(
+            "Concat",
+            self.add_node("Unsqueeze", first, last),
+            self.add_node("Unsqueeze", second, last),
+            axis=3,
         )
-        return self.node("Reshape", both, self.constant(np.array([heads, -1, 2 * half])))
+        return self.add_node("Reshape", both, self.add_constant(np.array([heads, -1, 2 * half])))
 
 
-def joined(stack: Array) -> Array:
-    """(blocks, in, out) with blocked outputs -> one (in, all out) matrix."""
+def concatenate_outputs(stack: Array) -> Array:
+    """Convert (blocks, in, out) with split outputs to one (in, all out) matrix."""
     return np.concatenate(list(stack), axis=1)
 
 
-def stacked(stack: Array) -> Array:
-    """(blocks, in, out) with blocked inputs -> one (all in, out) matrix."""
+def concatenate_inputs(stack: Array) -> Array:
+    """Convert (blocks, in, out) with split inputs to one (all in, out) matrix."""
     return np.concatenate(list(stack), axis=0)
 
 
-def speed(forget: Callable[[], None], read: Callable[[list[int]], Array], rounds: int) -> tuple[float, float]:
-    """Tokens per second, reading a prompt and writing one token after the other; the best of some rounds."""
-    prompt = [1, *(20 + number % 60 for number in range(READ - 1))]
-    best_read = best_write = 0.0
+def measure_speed(
+    reset: Callable[[], None], read: Callable[[list[int]], Array], rounds: int
+) -> tuple[float, float]:
+    """Return the tokens per second of prefill and of generation, each the best of several rounds."""
+    prompt = [1, *(20 + number % 60 for number in range(PREFILL_TOKENS - 1))]
+    best_prefill = best_generation = 0.0
     for _ in range(rounds):
-        forget()
+        reset()
         started = time.perf_counter()
         read(prompt)
         middle = time.perf_counter()
-        for _ in range(WRITE):
+        for _ in range(GENERATED_TOKENS):
             read([50])
         ended = time.perf_counter()
-        best_read = max(best_read, READ / (middle - started))
-        best_write = max(best_write, WRITE / (ended - middle))
-    return best_read, best_write
+        best_prefill = max(best_prefill, PREFILL_TOKENS / (middle - started))
+        best_generation = max(best_generation, GENERATED_TOKENS / (ended - middle))
+    return best_prefill, best_generation
 
 
 def main() -> None:
-    """Compare results first, then speeds."""
+    """Compare the logits, then the speeds."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, nargs="?", default=SHIPPED_WEIGHTS)
-    parser.add_argument("--threads", type=int, default=1, help="for ONNX Runtime")
+    parser.add_argument("--threads", type=int, default=1, help="threads of ONNX Runtime")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     add_json_option(parser)
     arguments = parser.parse_args()
     report = Report(arguments.json)
     weights, _ = ModelFolder(arguments.folder).read()
     decoder = Decoder(weights)
-    memory = decoder.make_cache()
+    cache = decoder.make_cache()
 
-    def forget() -> None:
-        memory.length = 0
+    def reset() -> None:
+        cache.length = 0
 
     def read(ids: list[int]) -> Array:
-        return decoder.logits(decoder.read(decoder.embed(ids), memory))
+        return decoder.logits(decoder.read(decoder.embed(ids), cache))
 
     onnx = OnnxDecoder(weights, arguments.threads)
     difference = np.abs(read([1, 30, 40, 50, 60]) - onnx.read([1, 30, 40, 50, 60])).max()
-    print(f"largest difference of a logit: {difference:.1e}")
+    print(f"largest difference between logits: {difference:.1e}")
     speeds = {
-        "NumPy": speed(forget, read, arguments.rounds),
-        "ONNX Runtime": speed(onnx.forget, onnx.read, arguments.rounds),
+        "NumPy": measure_speed(reset, read, arguments.rounds),
+        "ONNX Runtime": measure_speed(onnx.reset, onnx.read, arguments.rounds),
     }
     for name, found in speeds.items():
-        print(f"{name:<13} reads {found[0]:>7,.0f} tokens/s   writes {found[1]:>6,.0f} tokens/s")
-    for at, what in enumerate(("reading a prompt of 200 tokens", "writing 100 tokens")):
+        print(f"{name:<13} prefill {found[0]:>7,.0f} tokens/s   generation {found[1]:>6,.0f} tokens/s")
+    for index, what in enumerate(("prefill of 200 tokens", "generation of 100 tokens")):
         report.add(
             Measurement(
-                what=f"the embedded model, {what}", ours=speeds["NumPy"][at], peer=speeds["ONNX Runtime"][at],
+                what=f"embedded model, {what}", ours=speeds["NumPy"][index], peer=speeds["ONNX Runtime"][index],
                 against="ONNX Runtime", unit="tokens/s", more_is_better=True,
                 details={"largest difference of a logit": f"{difference:.1e}"},
             )

@@ -1,9 +1,9 @@
-"""Processor time of one call to Anthropic's API: Assay's adapter, the provider's own package, litellm.
+"""Measure the CPU time of one call to Anthropic's API with Assay's adapter, the anthropic package and litellm.
 
-    python benchmarks/hosted_models.py            # those that are installed
+    python benchmarks/hosted_models.py            # measures the installed packages
 
-A server in another process answers every call after 50 ms; 32 calls are open at once. The processor time of the asking
-process is what counts: it hardly depends on what else the machine does.
+A server in another process answers every call after 50 ms, with 32 calls in flight. The result is the CPU time of the client
+process, which hardly depends on the load of the machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from assay.core.messages import Message, Prompt, Text
 from assay.core.requests import Generate, Settings
 
 PORT = 8765
-OPEN = 32
+CONCURRENCY = 32
 REPLY = {
     "id": "msg_1",
     "type": "message",
@@ -39,39 +39,43 @@ REPLY = {
 Ask = Callable[[int], Awaitable[Any]]
 
 
-def request(number: int) -> Generate:
+def make_request(number: int) -> Generate:
     prompt = Prompt((Message("user", (Text(f"What is {number} + 1?"),)),), chat=True)
     return Generate(
         task="t", document=number, prompt=prompt, settings=Settings({"max_gen_toks": 12, "until": ["\n"]})
     )
 
 
-async def of_model(model: Any) -> Ask:
+async def open_model(model: Any) -> Ask:
     await model.open()
 
     async def ask(number: int) -> None:
-        async for outcome in model.answer([request(number)]):
+        async for outcome in model.answer([make_request(number)]):
             assert outcome.value == "42", outcome
 
     return ask
 
 
-async def assay_adapter() -> Ask:
+async def open_assay() -> Ask:
     from assay.models.hosted.anthropic import AnthropicModel
 
-    return await of_model(
-        AnthropicModel(model="claude-haiku-4-5", base_url=f"http://127.0.0.1:{PORT}/v1", num_concurrent=OPEN)
+    return await open_model(
+        AnthropicModel(
+            model="claude-haiku-4-5", base_url=f"http://127.0.0.1:{PORT}/v1", num_concurrent=CONCURRENCY
+        )
     )
 
 
-async def litellm_package() -> Ask:
+async def open_litellm() -> Ask:
     from assay.models.hosted.litellm import LiteLLMModel
 
     name = "anthropic/claude-haiku-4-5"
-    return await of_model(LiteLLMModel(model=name, base_url=f"http://127.0.0.1:{PORT}", num_concurrent=OPEN))
+    return await open_model(
+        LiteLLMModel(model=name, base_url=f"http://127.0.0.1:{PORT}", num_concurrent=CONCURRENCY)
+    )
 
 
-async def anthropic_package() -> Ask:
+async def open_anthropic() -> Ask:
     import anthropic
 
     client = anthropic.AsyncAnthropic(base_url=f"http://127.0.0.1:{PORT}")
@@ -85,20 +89,20 @@ async def anthropic_package() -> Ask:
 
 
 async def measure(make: Callable[[], Awaitable[Ask]], count: int) -> tuple[float, float]:
-    """Milliseconds of processor time for a call, and calls a second."""
+    """Return the CPU milliseconds per call and the calls per second."""
     ask = await make()
 
     async def work(numbers: Any) -> None:
         for number in numbers:
             await ask(number)
 
-    async def all_of(numbers: range) -> None:
+    async def ask_all(numbers: range) -> None:
         shared = iter(numbers)
-        await asyncio.gather(*(work(shared) for _ in range(OPEN)))
+        await asyncio.gather(*(work(shared) for _ in range(CONCURRENCY)))
 
-    await all_of(range(2 * OPEN))
+    await ask_all(range(2 * CONCURRENCY))
     began, used = time.monotonic(), time.process_time()
-    await all_of(range(2 * OPEN, 2 * OPEN + count))
+    await ask_all(range(2 * CONCURRENCY, 2 * CONCURRENCY + count))
     return 1000 * (time.process_time() - used) / count, count / (time.monotonic() - began)
 
 
@@ -125,7 +129,7 @@ async def serve() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=float, default=1.0, help="more or fewer calls")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of calls")
     add_json_option(parser)
     given = parser.parse_args()
     report = Report(given.json)
@@ -135,9 +139,9 @@ def main() -> None:
     found: dict[str, float] = {}
     try:
         for name, make, package, count in (
-            ("assay", assay_adapter, "assay", 3000),
-            ("anthropic", anthropic_package, "anthropic", 1500),
-            ("litellm", litellm_package, "litellm", 500),
+            ("assay", open_assay, "assay", 3000),
+            ("anthropic", open_anthropic, "anthropic", 1500),
+            ("litellm", open_litellm, "litellm", 500),
         ):
             if find_spec(package) is None:
                 print(f"{name}: not installed")
@@ -145,14 +149,14 @@ def main() -> None:
             milliseconds, rate = asyncio.run(measure(make, round(count * given.scale)))
             found[name] = milliseconds
             print(
-                f"{name}: {milliseconds:.2f} ms of processor time a call, {rate:.0f} calls/s of {OPEN / 0.05:.0f}",
+                f"{name}: {milliseconds:.2f} ms of CPU time per call, {rate:.0f} of {CONCURRENCY / 0.05:.0f} calls/s",
                 flush=True,
             )
             if name != "assay":
                 report.add(
                     Measurement(
-                        what="a call to Anthropic's API, 32 open", ours=found["assay"], peer=milliseconds,
-                        against=f"the package {name}", unit="CPU ms",
+                        what="one call to Anthropic's API, 32 in flight", ours=found["assay"], peer=milliseconds,
+                        against=f"{name} package", unit="CPU ms",
                     )
                 )  # fmt: skip
     finally:

@@ -1,6 +1,6 @@
-"""A model that answers at once, and tasks for it: what the benchmarks of the harness itself have in common.
+"""A model without latency and a task for it, shared by the benchmarks of the harness.
 
-Scripts that run in processes of their own import it by `FOLDER`.
+Scripts in child processes import this module by adding `FOLDER` to `sys.path`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}
 
 
 def write_task(folder: Path, name: str, rows: Iterable[Mapping[str, Any]], text: str = GENERATE) -> Path:
-    """A task over these rows."""
+    """Write a task with these rows and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     data, task = folder / f"{name}.jsonl", folder / f"{name}.yaml"
     with data.open("w", encoding="utf-8") as file:
@@ -38,13 +38,13 @@ def write_task(folder: Path, name: str, rows: Iterable[Mapping[str, Any]], text:
     return task
 
 
-class Instant:
-    """Answers at once: with a 7, or what it is told to say; likelihoods by length."""
+class InstantModel:
+    """A model without latency: answers "7" or what `reply` returns, and derives log-likelihoods from the length."""
 
     traits = Traits(abilities=frozenset(("generate", "likelihood", "rolling")), window=1024)
 
-    def __init__(self, name: str = "instant", say: Callable[[int], str] = lambda document: "7") -> None:
-        self.name, self._say = name, say
+    def __init__(self, name: str = "instant", reply: Callable[[int], str] = lambda document: "7") -> None:
+        self.name, self._reply = name, reply
 
     async def identify(self) -> Mapping[str, str]:
         return {"name": self.name}
@@ -60,14 +60,14 @@ class Instant:
             if hasattr(request, "continuation"):
                 value: Any = LogProbability(-float(len(request.continuation)), False)
             else:
-                value = self._say(request.document)
+                value = self._reply(request.document)
             yield Response(request_id=request.id, value=value, finish="stop")
 
 
-def skilled(name: str, share: float) -> Instant:
-    """Knows the number of a share of the documents, always the same ones, and is one off elsewhere."""
+def make_model_with_accuracy(name: str, share: float) -> InstantModel:
+    """Return a model that answers a fixed share of the documents correctly and the others off by one."""
 
-    def say(document: int) -> str:
+    def reply(document: int) -> str:
         return str(document + (random.Random(f"{document} {name}").random() >= share))
 
-    return Instant(name, say)
+    return InstantModel(name, reply)

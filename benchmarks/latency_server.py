@@ -1,11 +1,11 @@
-"""A server that speaks the OpenAI protocol, answers anything after a fixed time, and costs next to nothing.
+"""A lightweight server with the OpenAI API that answers every request after a fixed latency.
 
     python benchmarks/latency_server.py [--latency_ms 50]        # prints its port
 
-Written against asyncio's protocol interface, so that what a client costs can be told from what the server costs: about
-0.03 ms of CPU a request. Chat completions get a fixed text; completions with `echo` get one log-probability a word.
-Its timers are as fine as the system's (epoll's are whole milliseconds, rounded up), and `GET /v1/latency` tells how long
-replies really took, from the last byte of a request to the first of its reply.
+It uses asyncio protocols and takes about 0.03 ms of CPU time per request, so measurements show the cost of the client. Chat
+completions return a fixed text; completions with `echo` return one log probability per word. Its timers have the precision
+of `select` (epoll rounds up to whole milliseconds). `GET /v1/latency` returns the actual mean latency, from the last byte of a
+request to the first byte of its reply.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ CHAT = {
 }
 
 
-def _framed(body: bytes) -> bytes:
+def _format_reply(body: bytes) -> bytes:
     head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
-CHAT_REPLY = _framed(json.dumps(CHAT).encode())
+CHAT_REPLY = _format_reply(json.dumps(CHAT).encode())
 
 
-def _logprobs(prompt: list[int] | str, index: int, more: int) -> dict[str, object]:
-    """What a server says of a prompt that is echoed: nothing of the first token, -0.5 of the others."""
+def _build_choice(prompt: list[int] | str, index: int, more: int) -> dict[str, object]:
+    """Return a choice with an echoed prompt: no log probability for the first token, -0.5 for the others."""
     tokens = [f" {number}" for number in prompt] if isinstance(prompt, list) else WORDS.findall(prompt)
     tokens += [" more"] * more
     values = [None, *[-0.5] * (len(tokens) - 1)]
@@ -54,18 +54,18 @@ def _logprobs(prompt: list[int] | str, index: int, more: int) -> dict[str, objec
     return {"index": index, "text": "".join(tokens), "logprobs": logprobs, "finish_reason": "length"}
 
 
-def _completion(payload: dict[str, object]) -> bytes:
+def _build_completion(payload: dict[str, object]) -> bytes:
     prompt = payload.get("prompt")
     several = isinstance(prompt, list) and prompt and not isinstance(prompt[0], int)
     prompts = prompt if several else [prompt]
     more = int(payload.get("max_tokens") or 0)  # type: ignore[call-overload]
-    choices = [_logprobs(one, number, more) for number, one in enumerate(prompts)]  # type: ignore[arg-type]
+    choices = [_build_choice(one, number, more) for number, one in enumerate(prompts)]  # type: ignore[arg-type]
     usage = {"prompt_tokens": 12, "completion_tokens": 1, "total_tokens": 13}
-    return _framed(json.dumps({"model": "latency", "choices": choices, "usage": usage}).encode())
+    return _format_reply(json.dumps({"model": "latency", "choices": choices, "usage": usage}).encode())
 
 
-class Fine(selectors.EpollSelector):
-    """Waits no longer than it was told: by `select` on the one file that stands for all."""
+class PreciseSelector(selectors.EpollSelector):
+    """An epoll selector with precise timeouts: it waits with `select` on the epoll descriptor."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is not None and timeout > 0:
@@ -77,7 +77,7 @@ class Fine(selectors.EpollSelector):
 class Connection(asyncio.Protocol):
     latency_s = 0.05
     calls = 0
-    taken_s = 0.0
+    total_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -101,25 +101,28 @@ class Connection(asyncio.Protocol):
     def _answer(self, path: bytes, body: bytes) -> None:
         loop = asyncio.get_running_loop()
         if path.endswith(b"/latency"):
-            told = {"calls": Connection.calls, "ms": 1000 * Connection.taken_s / max(1, Connection.calls)}
-            Connection.calls, Connection.taken_s = 0, 0.0
-            self._transport.write(_framed(json.dumps(told).encode()))
+            statistics = {
+                "calls": Connection.calls,
+                "ms": 1000 * Connection.total_s / max(1, Connection.calls),
+            }
+            Connection.calls, Connection.total_s = 0, 0.0
+            self._transport.write(_format_reply(json.dumps(statistics).encode()))
             return
-        came = loop.time()
+        received = loop.time()
         if path.endswith(b"/chat/completions"):
             reply = CHAT_REPLY
         elif path.endswith(b"/completions"):
-            reply = _completion(json.loads(body))
+            reply = _build_completion(json.loads(body))
         elif path.endswith(b"/models"):
-            reply = _framed(b'{"object": "list", "data": [{"id": "latency"}]}')
+            reply = _format_reply(b'{"object": "list", "data": [{"id": "latency"}]}')
         else:
             reply = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
-        loop.call_at(came + self.latency_s, self._reply, reply, came)
+        loop.call_at(received + self.latency_s, self._reply, reply, received)
 
-    def _reply(self, reply: bytes, came: float) -> None:
+    def _reply(self, reply: bytes, received: float) -> None:
         self._transport.write(reply)
         Connection.calls += 1
-        Connection.taken_s += asyncio.get_running_loop().time() - came
+        Connection.total_s += asyncio.get_running_loop().time() - received
 
 
 async def main() -> None:
@@ -136,5 +139,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Fine())) as runner:
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(PreciseSelector())) as runner:
         runner.run(main())

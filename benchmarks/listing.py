@@ -1,8 +1,8 @@
-"""Listing every task: the first time, and with the index in memory of an earlier start.
+"""Measure the listing of all tasks, without and with the index that an earlier start wrote.
 
     python benchmarks/listing.py
 
-Lists the ~13,000 tasks of lm_eval 0.4.13 (its own installed folder) with `lm-eval ls tasks` and with `assay ls tasks`,
+Lists the ~13,000 tasks of an installed lm_eval 0.4.13 with `lm-eval ls tasks` and with `assay ls tasks`,
 and prints CPU seconds, wall seconds and ratios.
 """
 
@@ -17,11 +17,11 @@ import tempfile
 import time
 
 from measurements import Goal, Measurement, Report, add_json_option
-from peers import peer_python, task_folder
+from peers import find_task_folder, require_peer
 
 
-def timed(command: list[str], **environment: str) -> tuple[float, float, int]:
-    """(CPU seconds, wall seconds, lines printed) of a command."""
+def time_command(command: list[str], **environment: str) -> tuple[float, float, int]:
+    """Run a command and return its CPU seconds, wall seconds and number of output lines."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     finished = subprocess.run(
         command,
@@ -39,13 +39,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_json_option(parser)
     report = Report(parser.parse_args().json)
-    peer = peer_python("lm_eval")
-    ours = [sys.executable, "-m", "assay", "ls", "tasks", "--include_path", str(task_folder())]
+    peer = require_peer("lm_eval")
+    ours = [sys.executable, "-m", "assay", "ls", "tasks", "--include_path", str(find_task_folder())]
     with tempfile.TemporaryDirectory() as home:
         rows = [
-            ("lm_eval ls tasks", timed([str(peer), "-m", "lm_eval", "ls", "tasks"])),
-            ("assay ls tasks, first time", timed(ours, ASSAY_HOME=home)),
-            ("assay ls tasks, again", min(timed(ours, ASSAY_HOME=home) for _ in range(3))),
+            ("lm_eval ls tasks", time_command([str(peer), "-m", "lm_eval", "ls", "tasks"])),
+            ("assay ls tasks, no index", time_command(ours, ASSAY_HOME=home)),
+            ("assay ls tasks, with index", min(time_command(ours, ASSAY_HOME=home) for _ in range(3))),
         ]
     print(f"{'':<28} {'CPU s':>7} {'wall s':>7} {'lines':>7} {'ratio (CPU)':>12}")
     for name, (cpu, wall, lines) in rows:

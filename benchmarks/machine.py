@@ -1,4 +1,4 @@
-"""Where and with what something was measured: no host names, no paths."""
+"""Describe the machine and package versions of a measurement, without host names or paths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from peers import find_peer, look
+from peers import find_peer, inspect_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("assay", "numpy", "datasets", "torch", "transformers", "ray")
@@ -21,11 +21,11 @@ PEERS = {
 }
 
 
-def machine() -> dict[str, str | int]:
-    """Processors, memory, Python and system."""
+def describe_machine() -> dict[str, str | int]:
+    """Return processor, memory, Python version and system."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "processor": _processor(),
+        "processor": _read_processor_name(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
         "memory_gb": round(memory / 1e9),
         "python": platform.python_version(),
@@ -33,7 +33,7 @@ def machine() -> dict[str, str | int]:
     }
 
 
-def _processor() -> str:
+def _read_processor_name() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
@@ -42,17 +42,17 @@ def _processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def versions() -> dict[str, dict[str, str]]:
-    """Of what is compared, by environment; what an environment has not is left out."""
-    found = {"assay": look(sys.executable, "assay", *OURS)["versions"]}
+def collect_versions() -> dict[str, dict[str, str]]:
+    """Return the versions of the compared packages, by environment; missing packages are left out."""
+    found = {"assay": inspect_environment(sys.executable, "assay", *OURS)["versions"]}
     for name, packages in PEERS.items():
         if python := find_peer(name):
-            found[name] = look(python, name, *packages)["versions"]
+            found[name] = inspect_environment(python, name, *packages)["versions"]
     return {name: {key: value for key, value in one.items() if value} for name, one in found.items()}
 
 
-def commit() -> str:
-    """The commit of this checkout, with a `+` where the sources differ from it."""
+def describe_commit() -> str:
+    """Return the current commit, with a `+` if the sources have uncommitted changes."""
     try:
         head = _git("rev-parse", "--short", "HEAD")
         return head + ("+" if _git("status", "--porcelain", "--", "src", "benchmarks/*.py") else "")
@@ -65,22 +65,22 @@ def _git(*words: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def busy_share(seconds: float = 0.4) -> float | None:
-    """Which share of the processors is at work for others right now; None where the system does not tell."""
+def measure_busy_share(seconds: float = 0.4) -> float | None:
+    """Return the share of CPU time in use by other processes, or None if /proc/stat is not available."""
 
-    def times() -> tuple[int, int]:
+    def read_times() -> tuple[int, int]:
         numbers = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
         return sum(numbers), numbers[3] + numbers[4]
 
     try:
-        everything, idle = times()
+        everything, idle = read_times()
         time.sleep(seconds)
-        everything_after, idle_after = times()
+        everything_after, idle_after = read_times()
     except OSError:
         return None
     return round(1 - (idle_after - idle) / max(1, everything_after - everything), 2)
 
 
-def surroundings() -> dict[str, Any]:
-    """All that is written beside the measurements of one benchmark."""
-    return {"machine": machine(), "versions": versions(), "commit": commit()}
+def collect_environment() -> dict[str, Any]:
+    """Return the machine, versions and commit that results.json stores with each benchmark."""
+    return {"machine": describe_machine(), "versions": collect_versions(), "commit": describe_commit()}

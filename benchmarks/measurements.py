@@ -1,7 +1,7 @@
-"""What a benchmark found, in one form for all of them.
+"""The measurements of a benchmark, in one format for all scripts.
 
-Every script prints tables for people; with `--json FILE` it also writes its measurements, after each of them, so that a
-script that is ended half-way has told what it knew.
+Every script prints tables. With `--json FILE` it also rewrites the file after each measurement, so an interrupted script
+keeps the measurements it made.
 """
 
 from __future__ import annotations
@@ -16,50 +16,50 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What a number is to be at least or at most: the number itself, or its ratio to the peer's."""
+    """A lower or upper limit for a measurement, or for its ratio to the peer."""
 
     of: Literal["ours", "ratio"] = "ours"
     least: float | None = None
     most: float | None = None
 
-    def met_by(self, value: float) -> bool:
+    def is_met_by(self, value: float) -> bool:
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One number of Assay's, beside a peer's where there is one."""
+    """One measured value of Assay, with the value of a peer if there is one."""
 
     what: str
     ours: float
     unit: str
     peer: float | None = None
     against: str = ""
-    """Whose number `peer` is."""
+    """The name of the peer."""
 
     more_is_better: bool = False
     goal: Goal | None = None
     details: dict[str, str | float] = field(default_factory=dict)
-    """What else is worth a column: by its heading."""
+    """Additional columns, by heading."""
 
     @property
     def ratio(self) -> float | None:
-        """How many times better than the peer; None without one, or where one of the two is nothing."""
+        """How many times better Assay is than the peer; None without a peer or if either value is 0."""
         if not self.peer or not self.ours:
             return None
         return self.ours / self.peer if self.more_is_better else self.peer / self.ours
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is met; None without a goal, or without what it is about."""
+        """Whether the goal is met; None without a goal or without the value it applies to."""
         if self.goal is None:
             return None
         value = self.ours if self.goal.of == "ours" else self.ratio
-        return None if value is None else self.goal.met_by(value)
+        return None if value is None else self.goal.is_met_by(value)
 
     @classmethod
-    def read(cls, row: dict[str, Any]) -> Measurement:
-        """From what `Report` wrote."""
+    def from_row(cls, row: dict[str, Any]) -> Measurement:
+        """Build a measurement from a row that `Report` wrote."""
         goal = row.get("goal")
         known = {one.name for one in fields(cls)}
         return cls(
@@ -68,7 +68,7 @@ class Measurement:
 
 
 class Report:
-    """The measurements of one script, in a file if one was named."""
+    """Collects the measurements of one script and writes them to a file, if given."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -77,16 +77,16 @@ class Report:
     def add(self, one: Measurement) -> None:
         self._rows.append(asdict(one))
         if self._file is not None:
-            written = self._file.with_suffix(".part")
-            written.write_text(json.dumps({"measurements": self._rows}), "utf-8")
-            written.replace(self._file)
+            temporary = self._file.with_suffix(".part")
+            temporary.write_text(json.dumps({"measurements": self._rows}), "utf-8")
+            temporary.replace(self._file)
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """The option by which all scripts are asked for their measurements."""
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements there")
+    """Add the `--json` option that all scripts share."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements to this file")
 
 
-def load() -> float:
-    """How many processes wanted a processor in the last minute."""
+def get_load() -> float:
+    """Return the load average of the last minute."""
     return round(os.getloadavg()[0], 1)

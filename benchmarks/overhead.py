@@ -1,11 +1,11 @@
-"""What the harness itself costs: an instant model, so that everything measured is rendering, journalling, scoring.
+"""Measure the overhead of the harness with an instant model: rendering, journalling and scoring.
 
     python benchmarks/overhead.py [--documents 30000] [--choice-documents 10000] [--peer-documents 1000] [--million]
 
-Runs Assay and lm_eval 0.4.13 on the same task files, one after the other, and prints documents per CPU-second and
-their ratio. The peer gets fewer documents: its cost per document does not fall with their number. Assay journals
-every document, request, response and verdict; the peer keeps nothing. `--peer-documents 0` leaves the peer out; `--million` asks a
-million questions of `generate`, without the peer. Both are measured with their modules compiled, as `pip` leaves them.
+Runs Assay and lm_eval 0.4.13 on the same task files in sequence, and prints documents per CPU-second and their ratio.
+lm_eval gets fewer documents, because its cost per document does not depend on their number. Assay journals every document,
+request, response and verdict; lm_eval stores nothing. `--peer-documents 0` skips lm_eval. `--million` adds a run of
+`generate` with a million documents, without lm_eval. Both run with compiled modules, as installed by `pip`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from instant import FOLDER, GENERATE, write_task
 from measurements import Goal, Measurement, Report, add_json_option
-from peers import measure, peer_python
+from peers import measure_script, require_peer
 
 CHOICE5 = """
 task: {name}
@@ -44,9 +44,9 @@ OURS = """
 import json, sys, time
 import assay
 sys.path.insert(0, sys.argv[3])
-from instant import Instant
+from instant import InstantModel
 started = time.process_time()
-run = assay.run(model=Instant(), tasks=[sys.argv[1]], output_path=sys.argv[2], log_samples=False, no_cache=True)
+run = assay.run(model=InstantModel(), tasks=[sys.argv[1]], output_path=sys.argv[2], log_samples=False, no_cache=True)
 name = next(iter(run.tasks))
 print(json.dumps({"cpu_s": time.process_time() - started, "results": run.results[name]}))
 """
@@ -70,7 +70,7 @@ print(json.dumps({"cpu_s": time.process_time() - started, "results": results["re
 """
 
 
-def rows(documents: int) -> Iterator[dict[str, Any]]:
+def make_rows(documents: int) -> Iterator[dict[str, Any]]:
     for number in range(documents):
         yield {
             "question": f"A train with {number} wagons meets one with {number + 1}. How many wagons are there?",
@@ -92,24 +92,24 @@ def main() -> None:
     counts = {"generate": options.documents, "choice5": options.choice_documents}
     report = Report(options.json)
     with tempfile.TemporaryDirectory() as compiled:
-        # a checkout may be read-only, or bytecode switched off; an installed package has its bytecode
+        # The checkout may be read-only or bytecode disabled, but an installed package has bytecode.
         ours = {"PYTHONPYCACHEPREFIX": compiled, "PYTHONDONTWRITEBYTECODE": ""}
-        ask_assay("generate", 10, ours)  # compiles
+        run_assay("generate", 10, ours)  # compile the modules
         print(f"{'task':<10} {'':<8} {'documents':>9} {'CPU s':>8} {'docs/CPU-s':>11} {'peak MB':>8}")
         for name in options.tasks:
-            report.add(compare(name, counts[name], options.peer_documents, ours))
+            report.add(compare_task(name, counts[name], options.peer_documents, ours))
         if options.million:
-            large(ours, report)
+            measure_million(ours, report)
 
 
-def compare(name: str, documents: int, fewer: int, ours: dict[str, str]) -> Measurement:
-    row = ask_assay(name, documents, ours)
+def compare_task(name: str, documents: int, fewer: int, ours: dict[str, str]) -> Measurement:
+    row = run_assay(name, documents, ours)
     rate, peer = documents / row["cpu_s"], None
-    show(name, "assay", documents, row)
+    print_row(name, "assay", documents, row)
     if fewer:
-        theirs = ask_lm_eval(name, fewer)
+        theirs = run_lm_eval(name, fewer)
         peer = fewer / theirs["cpu_s"]
-        show(name, "lm_eval", fewer, theirs)
+        print_row(name, "lm_eval", fewer, theirs)
         print(f"{name:<10} ratio {rate / peer:.1f}x", flush=True)
     return Measurement(
         what=f"{TITLES[name]}, {documents:,} documents", ours=rate, peer=peer, against="lm_eval" if fewer else "",
@@ -118,31 +118,33 @@ def compare(name: str, documents: int, fewer: int, ours: dict[str, str]) -> Meas
     )  # fmt: skip
 
 
-def large(ours: dict[str, str], report: Report) -> None:
-    """A million documents: as quick as fewer, and in how much memory."""
+def measure_million(ours: dict[str, str], report: Report) -> None:
+    """Measure the speed and memory of a million documents."""
     documents = 1_000_000
-    row = ask_assay("generate", documents, ours)
-    show("generate", "assay", documents, row)
+    row = run_assay("generate", documents, ours)
+    print_row("generate", "assay", documents, row)
     speed, unit = documents / row["cpu_s"], "documents per CPU-second"
     what = f"{TITLES['generate']}, {documents:,} documents"
     report.add(Measurement(what=what, ours=speed, unit=unit, more_is_better=True, goal=GOALS["generate"]))
     report.add(Measurement(what=f"{what}: memory", ours=row["peak_mb"], unit="MB", goal=Goal(most=1500)))
 
 
-def ask_assay(name: str, documents: int, environment: dict[str, str]) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as made:
-        task = write_task(Path(made), name, rows(documents), TASKS[name])
-        return measure(sys.executable, OURS, str(task), f"{made}/out", FOLDER, cwd=Path(made), **environment)
+def run_assay(name: str, documents: int, environment: dict[str, str]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        task = write_task(Path(folder), name, make_rows(documents), TASKS[name])
+        return measure_script(
+            sys.executable, OURS, str(task), f"{folder}/out", FOLDER, cwd=Path(folder), **environment
+        )
 
 
-def ask_lm_eval(name: str, documents: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as made:
-        write_task(Path(made), name, rows(documents), TASKS[name])
-        environment = {"HF_HOME": f"{made}/hf", "HF_DATASETS_OFFLINE": "1"}
-        return measure(peer_python("lm_eval"), THEIRS, name, made, cwd=Path(made), **environment)
+def run_lm_eval(name: str, documents: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        write_task(Path(folder), name, make_rows(documents), TASKS[name])
+        environment = {"HF_HOME": f"{folder}/hf", "HF_DATASETS_OFFLINE": "1"}
+        return measure_script(require_peer("lm_eval"), THEIRS, name, folder, cwd=Path(folder), **environment)
 
 
-def show(name: str, who: str, documents: int, row: dict[str, Any]) -> None:
+def print_row(name: str, who: str, documents: int, row: dict[str, Any]) -> None:
     rate = documents / row["cpu_s"]
     print(
         f"{name:<10} {who:<8} {documents:>9} {row['cpu_s']:>8.2f} {rate:>11.0f} {row['peak_mb']:>8.0f}",

@@ -1,6 +1,6 @@
-"""Environments of what Assay is measured against. `scripts/bench` makes them in `benchmarks/.peers/`.
+"""Python environments of the peers that benchmarks compare with. `scripts/bench` creates them in `benchmarks/.peers/`.
 
-`ASSAY_PEER_LM_EVAL`, `ASSAY_PEER_LMMS_EVAL` and `ASSAY_PEER_PACKAGES` may name Pythons that are there already.
+To use existing environments, set `ASSAY_PEER_LM_EVAL`, `ASSAY_PEER_LMMS_EVAL` or `ASSAY_PEER_PACKAGES` to their Python.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent / ".peers"
-LOOK = """
+INSPECT_SCRIPT = """
 import importlib.util, importlib.metadata, json, sys
 def version(name):
     try: return importlib.metadata.version(name)
@@ -27,39 +27,39 @@ print(json.dumps({"versions": {name: version(name) for name in sys.argv[2:]}, "f
 
 
 def find_peer(name: str) -> Path | None:
-    """The Python of an environment with the peer, if there is one."""
+    """Return the Python of the peer's environment, or None."""
     given = os.environ.get(f"ASSAY_PEER_{name.upper()}")
     python = Path(given) if given else FOLDER / name / "bin" / "python"
     return python if python.exists() else None
 
 
-def peer_python(name: str) -> Path:
-    """The same; without one, the script ends."""
+def require_peer(name: str) -> Path:
+    """Return the Python of the peer's environment, or exit with an error."""
     found = find_peer(name)
     if found is None:
         raise SystemExit(
-            f"no environment with {name}\n\nhint: `scripts/bench --list` makes it, or name a Python: ASSAY_PEER_{name.upper()}=…"
+            f"no environment with {name}\n\nhint: `scripts/bench` creates it; or set ASSAY_PEER_{name.upper()}=…"
         )
     return found
 
 
 @cache
-def look(python: Path | str, package: str, *packages: str) -> dict[str, Any]:
-    """The folder of a package of an environment, and versions, None for those it has not; nothing is imported."""
-    command = [str(python), "-c", LOOK, package, *packages]
+def inspect_environment(python: Path | str, package: str, *packages: str) -> dict[str, Any]:
+    """Return the folder of a package and the versions of packages (None if missing), without importing them."""
+    command = [str(python), "-c", INSPECT_SCRIPT, package, *packages]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return dict(json.loads(done.stdout))
 
 
-def task_folder(name: str = "lm_eval") -> Path:
-    """Where an installed peer keeps its task files."""
-    return Path(look(peer_python(name), name)["folder"]) / "tasks"
+def find_task_folder(name: str = "lm_eval") -> Path:
+    """Return the folder of an installed peer's task files."""
+    return Path(inspect_environment(require_peer(name), name)["folder"]) / "tasks"
 
 
-def measure(
+def measure_script(
     python: Path | str, script: str, *arguments: str, cwd: Path, **environment: str
 ) -> dict[str, Any]:
-    """Run a script that prints one JSON line last; add its CPU seconds and peak memory, children included."""
+    """Run a script that ends with one line of JSON; return it with CPU seconds (children included) and peak memory."""
     wrapped = (
         "import json, resource, sys\n"
         f"sys.argv = ['measured', *{list(arguments)!r}]\n"
@@ -77,6 +77,6 @@ def measure(
     )
     if finished.returncode != 0:
         print(finished.stderr[-3000:], file=sys.stderr)
-        raise SystemExit(f"the measured script failed: {(finished.stderr.strip().splitlines() or ['?'])[-1]}")
+        raise SystemExit(f"benchmark script failed: {(finished.stderr.strip().splitlines() or ['?'])[-1]}")
     first, second = finished.stdout.strip().splitlines()[-2:]
     return {**json.loads(first), **json.loads(second)}

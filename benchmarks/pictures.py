@@ -1,15 +1,15 @@
-"""Memory over many pictures: does it stay flat from 1,000 to 10,000, and how fast do they go by?
+"""Measure memory use and throughput of tasks with many images.
 
     python benchmarks/pictures.py [--few 1000] [--many 10000] [--size 800x600] [--embedded]
 
-Writes pictures (half JPEG, half PNG), and runs tasks over them in processes of their own, with a model that decodes each:
+Writes images (half JPEG, half PNG) and runs tasks over them in separate processes, with a model that decodes each image:
 
-    files     a column of paths; the part decodes its file when the model looks
-    columns   a column of the `datasets` library, `doc["image"].convert("RGB")` as task helpers of lmms-eval do it
+    files     a column of paths; the file is decoded when the model reads the image
+    columns   an image column of the `datasets` library, read with `doc["image"].convert("RGB")` as task helpers of lmms-eval do
 
-Prints for each the peak of the memory that is the process's own (without pages of mapped files, which the system takes
-back when it likes), the peak with them, and pictures per second. `--embedded` asks the embedded model, which looks at every
-picture, instead of a scripted one that only loads it.
+Prints the peak of the private memory (without mapped files, which the system can reclaim), the peak with mapped files, and
+images per second. `--embedded` uses the embedded model, which processes every image, instead of a scripted model that only
+decodes it.
 """
 
 from __future__ import annotations
@@ -61,37 +61,42 @@ def main() -> None:
     width, height = (int(part) for part in given.size.split("x"))
     with tempfile.TemporaryDirectory(prefix="assay-pictures-") as folder:
         tasks = {
-            kind: write(Path(folder) / kind, kind, given.many, (width, height))
+            kind: write_task(Path(folder) / kind, kind, given.many, (width, height))
             for kind in ("files", "columns")
         }
         report = Report(given.json)
-        print("| pictures from | pictures | own peak MB | peak MB with mapped files | pictures/s |")
+        print("| images from | images | private peak MB | peak MB with mapped files | images/s |")
         print("|---|---|---|---|---|")
         for kind, task in tasks.items():
-            measure(task, min(10, given.few), embedded=given.embedded)  # the library writes its cache once
+            measure(
+                task, min(10, given.few), embedded=given.embedded
+            )  # fills the cache of the datasets library
             peaks = []
             for count in (given.few, given.many):
-                seen = measure(task, count, embedded=given.embedded)
-                peaks.append(seen["own_mb"])
+                result = measure(task, count, embedded=given.embedded)
+                peaks.append(result["own_mb"])
                 print(
-                    f"| {kind} | {count:,} | {seen['own_mb']:.0f} | {seen['peak_mb']:.0f} |"
-                    f" {count / seen['seconds']:.0f} |",
+                    f"| {kind} | {count:,} | {result['own_mb']:.0f} | {result['peak_mb']:.0f} |"
+                    f" {count / result['seconds']:.0f} |",
                     flush=True,
                 )
-                what = f"pictures of {given.size} from {kind}, {count:,}: memory of its own"
-                rest = {"pictures/s": count / seen["seconds"], "MB with mapped files": round(seen["peak_mb"])}
-                report.add(Measurement(what=what, ours=seen["own_mb"], unit="MB", details=rest))
+                what = f"{count:,} images of {given.size} from {kind}: private memory"
+                rest = {
+                    "pictures/s": count / result["seconds"],
+                    "MB with mapped files": round(result["peak_mb"]),
+                }
+                report.add(Measurement(what=what, ours=result["own_mb"], unit="MB", details=rest))
             report.add(
                 Measurement(
-                    what=f"from {kind}: memory of {given.many:,} pictures against {given.few:,}",
+                    what=f"from {kind}: memory of {given.many:,} images relative to {given.few:,}",
                     ours=peaks[1] / peaks[0], unit="times", goal=Goal(most=1.5),
                 )
             )  # fmt: skip
 
 
 @cache
-def picture(number: int, size: tuple[int, int]) -> tuple[bytes, str]:
-    """A picture unlike any other, that takes a decoder some work."""
+def make_image(number: int, size: tuple[int, int]) -> tuple[bytes, str]:
+    """Return a unique image that takes some work to decode, and its format."""
     import numpy as np
     from PIL import Image
 
@@ -107,12 +112,12 @@ def picture(number: int, size: tuple[int, int]) -> tuple[bytes, str]:
     return buffer.getvalue(), kind.lower()
 
 
-def write(folder: Path, kind: str, count: int, size: tuple[int, int]) -> Path:
-    """The pictures and a task over them. Only the first 500 differ in their pixels, all in their names and bytes."""
+def write_task(folder: Path, kind: str, count: int, size: tuple[int, int]) -> Path:
+    """Write the images and a task. Only the first 500 have different pixels; all have different names and bytes."""
     (folder / "data").mkdir(parents=True)
     rows = []
     for number in range(count):
-        data, suffix = picture(number % 500, size)
+        data, suffix = make_image(number % 500, size)
         data += number.to_bytes(4, "big") if kind == "files" else b""
         path = folder / "data" / f"{number}.{suffix}"
         if kind == "files":
@@ -162,29 +167,33 @@ def run_child(task: str, limit: int, *, embedded: bool) -> None:
     import assay
     from assay.testing import ScriptedModel
 
-    watch = Watch()
+    sampler = MemorySampler()
     started = time.monotonic()
     model = "embedded" if embedded else ScriptedModel(lambda asked: "red", window=64)
     finished = assay.run(model=model, tasks=[task], limit=limit, no_cache=True)
     seconds = time.monotonic() - started
     outcomes = finished.outcomes("pictures")
     if outcomes != {"scored": limit}:
-        raise SystemExit(f"not every picture was seen: {outcomes}")
-    print(json.dumps({"own_mb": watch.stop() / 1024, "peak_mb": status("VmHWM") / 1024, "seconds": seconds}))
+        raise SystemExit(f"not every image was scored: {outcomes}")
+    print(
+        json.dumps(
+            {"own_mb": sampler.stop() / 1024, "peak_mb": read_status("VmHWM") / 1024, "seconds": seconds}
+        )
+    )
 
 
-class Watch:
-    """The peak of the memory that is the process's own, looked at twenty times a second."""
+class MemorySampler:
+    """Samples the private memory of the process twenty times a second and stores the peak."""
 
     def __init__(self) -> None:
         self.peak = 0
         self.ended = threading.Event()
-        self.thread = threading.Thread(target=self.look, daemon=True)
+        self.thread = threading.Thread(target=self.sample, daemon=True)
         self.thread.start()
 
-    def look(self) -> None:
+    def sample(self) -> None:
         while not self.ended.wait(0.05):
-            self.peak = max(self.peak, status("RssAnon"))
+            self.peak = max(self.peak, read_status("RssAnon"))
 
     def stop(self) -> int:
         self.ended.set()
@@ -192,8 +201,8 @@ class Watch:
         return self.peak
 
 
-def status(name: str) -> int:
-    """A line of /proc/self/status, in kB."""
+def read_status(name: str) -> int:
+    """Return a value of /proc/self/status in kB."""
     text = Path("/proc/self/status").read_text("utf-8")
     return int(text.partition(f"{name}:")[2].split()[0])
 

@@ -1,12 +1,12 @@
-"""What remote models cost: a whole run, journal included, against a server that answers after 50 ms.
+"""Measure remote models: a complete run, including the journal, with a server that answers after 50 ms.
 
     python benchmarks/remote_models.py [--lm_eval PYTHON] [--lmms_eval PYTHON] [--requests 4000] [--only NAME …]
 
-Beside lm_eval and lmms_eval, where their environments are: `local-chat-completions`, `local-completions` and
-`async_openai` are measured against the same server in the same minute. For Assay everything between the first and the last
-request counts (rendering, asking, journal, scoring); for the others only `generate_until` or `loglikelihood`
-(`remote_peers.py`). CPU seconds are those of the process that asks; the server has its own. The ideal is what 50 ms allow;
-beside it stands what a bare client gets that only sends, waits and reads JSON, and how long the server really took.
+If their environments exist, lm_eval (`local-chat-completions`, `local-completions`) and lmms_eval (`async_openai`) run against
+the same server within the same minute. For Assay the measurement covers everything between the first and the last request
+(rendering, requests, journal, scoring); for the others only `generate_until` or `loglikelihood` (`remote_peers.py`). CPU
+seconds are those of the client process; the server runs in another process. The ideal rate follows from the latency of 50 ms.
+For comparison, the output also shows a bare client that only sends, waits and parses JSON, and the actual server latency.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from typing import Any
 
 from measurements import Goal, Measurement, Report, add_json_option
 from peers import find_peer
-from remote_peers import PROMPT, cpu_s
+from remote_peers import PROMPT, read_cpu_s
 
 HERE = Path(__file__).parent
-OWN = Path(__file__).resolve()
-PEERS, PICTURES = OWN.with_name("remote_peers.py"), OWN.with_name("remote_pictures.py")
+THIS_FILE = Path(__file__).resolve()
+PEERS, PICTURES = THIS_FILE.with_name("remote_peers.py"), THIS_FILE.with_name("remote_pictures.py")
 Peers = dict[str, Path | None]
 ANSWER = "The answer is 42."
 LATENCY_S = 0.05
 
 
 @contextmanager
-def server() -> Iterator[str]:
+def start_server() -> Iterator[str]:
     command = [sys.executable, str(HERE / "latency_server.py"), "--latency_ms", str(LATENCY_S * 1000)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -49,8 +49,8 @@ def server() -> Iterator[str]:
         process.wait()
 
 
-def child(*arguments: str, python: str = sys.executable, script: Path = OWN) -> dict[str, Any]:
-    """A measurement in a process of its own."""
+def run_child(*arguments: str, python: str = sys.executable, script: Path = THIS_FILE) -> dict[str, Any]:
+    """Run a measurement in a child process and return its result."""
     command = [python, str(script), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode:
@@ -59,14 +59,14 @@ def child(*arguments: str, python: str = sys.executable, script: Path = OWN) -> 
     return found
 
 
-def foreign(
-    name: str, gaps: list[str], *arguments: str, python: Path | None, script: Path = OWN
+def run_peer(
+    name: str, gaps: list[str], *arguments: str, python: Path | None, script: Path = THIS_FILE
 ) -> dict[str, Any] | None:
-    """A measurement of somebody else's code; where that fails it is told, and the others are measured."""
+    """Run the measurement of a peer; if it fails, print and record the reason and return None."""
     try:
         if python is None:
             raise SystemExit("no environment")
-        return child(*arguments, python=str(python), script=script)
+        return run_child(*arguments, python=str(python), script=script)
     except (SystemExit, subprocess.TimeoutExpired) as error:
         why = (str(error).strip().splitlines() or ["?"])[-1]
         gaps.append(f"{name} ({why})")
@@ -74,19 +74,19 @@ def foreign(
         return None
 
 
-# --- the clients alone ---------------------------------------------------------------------------------
+# --- HTTP clients ---------------------------------------------------------------------------------
 
 
-async def _drive(post: Any, count: int, at_once: int) -> tuple[float, float]:
+async def send_requests(post: Any, count: int, concurrency: int) -> tuple[float, float]:
     numbers = iter(range(count))
 
     async def worker() -> None:
         for _ in numbers:
             await post()
 
-    began, used = time.perf_counter(), cpu_s()
-    await asyncio.gather(*[worker() for _ in range(at_once)])
-    return time.perf_counter() - began, cpu_s() - used
+    began, used = time.perf_counter(), read_cpu_s()
+    await asyncio.gather(*[worker() for _ in range(concurrency)])
+    return time.perf_counter() - began, read_cpu_s() - used
 
 
 BODY = json.dumps(
@@ -95,7 +95,7 @@ BODY = json.dumps(
 HEADERS = {"Authorization": "Bearer x", "Content-Type": "application/json"}
 
 
-async def client_own(url: str, count: int, at_once: int) -> tuple[float, float]:
+async def measure_own_client(url: str, count: int, concurrency: int) -> tuple[float, float]:
     from assay.models.remote.transport.address import parse_address
     from assay.models.remote.transport.http import HttpClient
 
@@ -104,12 +104,12 @@ async def client_own(url: str, count: int, at_once: int) -> tuple[float, float]:
     async def post() -> None:
         json.loads((await client.request("POST", "/chat/completions", BODY, timeout_s=60)).body)
 
-    taken = await _drive(post, count, at_once)
+    taken = await send_requests(post, count, concurrency)
     await client.close()
     return taken
 
 
-async def client_aiohttp(url: str, count: int, at_once: int) -> tuple[float, float]:
+async def measure_aiohttp(url: str, count: int, concurrency: int) -> tuple[float, float]:
     import aiohttp
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -118,22 +118,22 @@ async def client_aiohttp(url: str, count: int, at_once: int) -> tuple[float, flo
             async with session.post(f"{url}/chat/completions", data=BODY, headers=HEADERS) as reply:
                 json.loads(await reply.read())
 
-        return await _drive(post, count, at_once)
+        return await send_requests(post, count, concurrency)
 
 
-async def client_httpx(url: str, count: int, at_once: int) -> tuple[float, float]:
+async def measure_httpx(url: str, count: int, concurrency: int) -> tuple[float, float]:
     import httpx
 
-    limits = httpx.Limits(max_connections=at_once, max_keepalive_connections=at_once)
+    limits = httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
     async with httpx.AsyncClient(limits=limits, timeout=60) as session:
 
         async def post() -> None:
             json.loads((await session.post(f"{url}/chat/completions", content=BODY, headers=HEADERS)).content)
 
-        return await _drive(post, count, at_once)
+        return await send_requests(post, count, concurrency)
 
 
-async def client_openai(url: str, count: int, at_once: int) -> tuple[float, float]:
+async def measure_openai(url: str, count: int, concurrency: int) -> tuple[float, float]:
     import openai
 
     client = openai.AsyncOpenAI(api_key="x", base_url=url, max_retries=0)
@@ -142,20 +142,25 @@ async def client_openai(url: str, count: int, at_once: int) -> tuple[float, floa
     async def post() -> None:
         await client.chat.completions.create(**payload)
 
-    return await _drive(post, count, at_once)
+    return await send_requests(post, count, concurrency)
 
 
-CLIENTS = {"own": client_own, "aiohttp": client_aiohttp, "httpx": client_httpx, "openai": client_openai}
+CLIENTS = {
+    "own": measure_own_client,
+    "aiohttp": measure_aiohttp,
+    "httpx": measure_httpx,
+    "openai": measure_openai,
+}
 SLOW = {"httpx", "openai"}
-"""Clients whose pool of connections costs milliseconds at 256: fewer requests tell it as well."""
+"""Clients whose connection pools cost milliseconds per request at this concurrency; they get fewer requests."""
 
 
-def measure_client(name: str, url: str, count: int, at_once: int) -> dict[str, Any]:
-    seconds, used = asyncio.run(CLIENTS[name](url, count, at_once))
+def measure_client(name: str, url: str, count: int, concurrency: int) -> dict[str, Any]:
+    seconds, used = asyncio.run(CLIENTS[name](url, count, concurrency))
     return {"rate": count / seconds, "cpu_ms": 1000 * used / count}
 
 
-# --- whole runs of Assay -------------------------------------------------------------------------------
+# --- complete runs of Assay -------------------------------------------------------------------------------
 
 
 def _write_task(folder: Path, count: int, kind: str) -> Path:
@@ -180,23 +185,23 @@ def _write_task(folder: Path, count: int, kind: str) -> Path:
     return path
 
 
-def measure_assay(kind: str, url: str, count: int, at_once: int) -> dict[str, Any]:
+def measure_assay(kind: str, url: str, count: int, concurrency: int) -> dict[str, Any]:
     import assay
     from assay.models import make_model
 
     name = "local-completions" if kind == "likelihood" else "openai"
-    arguments = {"model": "latency", "base_url": url, "num_concurrent": at_once}
+    arguments = {"model": "latency", "base_url": url, "num_concurrent": concurrency}
     model: Any = make_model(name, arguments)
-    marks: dict[str, tuple[float, float]] = {}
-    opened, closed = model.open, model.close
+    times: dict[str, tuple[float, float]] = {}
+    open_model, close_model = model.open, model.close
 
     async def open_() -> None:
-        await opened()
-        marks.setdefault("open", (time.perf_counter(), cpu_s()))
+        await open_model()
+        times.setdefault("open", (time.perf_counter(), read_cpu_s()))
 
     async def close() -> None:
-        marks.setdefault("close", (time.perf_counter(), cpu_s()))
-        await closed()
+        times.setdefault("close", (time.perf_counter(), read_cpu_s()))
+        await close_model()
 
     model.open, model.close = open_, close
     with tempfile.TemporaryDirectory() as folder:
@@ -204,86 +209,89 @@ def measure_assay(kind: str, url: str, count: int, at_once: int) -> dict[str, An
         task = _write_task(Path(folder), count if kind != "likelihood" else count // 4, kind)
         run = assay.run(model=model, tasks=[str(task)], output_path=str(Path(folder) / "out"))
         scored = sum(one.scored for one in run.estimates[:1])
-    seconds, used = (after - before for before, after in zip(marks["open"], marks["close"], strict=True))
+    seconds, used = (after - before for before, after in zip(times["open"], times["close"], strict=True))
     return {"rate": count / seconds, "cpu_ms": 1000 * used / count, "scored": scored}
 
 
-# --- all of it -----------------------------------------------------------------------------------------
+# --- comparisons -----------------------------------------------------------------------------------------
 
 CASES = (("chat", 32), ("chat", 256), ("likelihood", 32))
 GOALS = {
-    ("chat, 256 at once", "lm_eval"): (Goal(of="ratio", least=1), None),
-    ("likelihood, 32 at once", "lm_eval"): (None, Goal(of="ratio", least=3)),
+    ("chat, 256 in flight", "lm_eval"): (Goal(of="ratio", least=1), None),
+    ("likelihood, 32 in flight", "lm_eval"): (None, Goal(of="ratio", least=3)),
 }
 FEWER = {"lmms_eval": 4}
-"""How many times fewer requests a harness gets that takes milliseconds for each."""
+"""Divisors of the number of requests, for harnesses that take milliseconds per request."""
 
 
 def compare_clients(count: int, report: Report, gaps: list[str]) -> None:
-    """Assay's own HTTP client beside others, which are in an environment of their own."""
-    print("\nthe HTTP client alone, 256 at once, JSON read:")
-    with server() as url:
-        own = child("client", "own", url, str(count), "256")
-        print(f"  {'own':9} {own['cpu_ms']:.3f} ms CPU a request, {own['rate']:.0f}/s", flush=True)
+    """Compare Assay's HTTP client with others, which have their own environment."""
+    print("\nHTTP client only, 256 in flight, JSON parsed:")
+    with start_server() as url:
+        own = run_child("client", "own", url, str(count), "256")
+        print(f"  {'own':9} {own['cpu_ms']:.3f} ms CPU per request, {own['rate']:.0f}/s", flush=True)
         for name in CLIENTS:
             fewer = str(count // 8 if name in SLOW else count)
             if name == "own":
                 continue
-            found = foreign(name, gaps, "client", name, url, fewer, "256", python=find_peer("packages"))
+            found = run_peer(name, gaps, "client", name, url, fewer, "256", python=find_peer("packages"))
             if found is None:
                 continue
-            print(f"  {name:9} {found['cpu_ms']:.3f} ms CPU a request, {found['rate']:.0f}/s", flush=True)
+            print(f"  {name:9} {found['cpu_ms']:.3f} ms CPU per request, {found['rate']:.0f}/s", flush=True)
             report.add(
                 Measurement(
-                    what="the HTTP client alone, 256 at once", ours=own["cpu_ms"], peer=found["cpu_ms"],
-                    against=name, unit="CPU ms a call",
+                    what="HTTP client only, 256 in flight", ours=own["cpu_ms"], peer=found["cpu_ms"],
+                    against=name, unit="CPU ms per call",
                 )
             )  # fmt: skip
 
 
 def compare_harnesses(
-    kind: str, at_once: int, count: int, peers: Peers, report: Report, gaps: list[str]
+    kind: str, concurrency: int, count: int, peers: Peers, report: Report, gaps: list[str]
 ) -> None:
-    ideal = at_once / LATENCY_S
-    print(f"\n{kind}, {at_once} at once, {count} requests; {ideal:.0f} calls a second at most:", flush=True)
-    with server() as url:
+    ideal = concurrency / LATENCY_S
+    print(
+        f"\n{kind}, {concurrency} in flight, {count} requests; {ideal:.0f} calls per second at most:",
+        flush=True,
+    )
+    with start_server() as url:
         rows: dict[str, dict[str, Any]] = {}
         if kind == "chat":
-            rows["bare"] = child("client", "own", url, str(count), str(at_once))
-            latency_ms(url)
-        rows["assay"] = child("assay", kind, url, str(count), str(at_once))
-        took_ms = latency_ms(url)
+            rows["bare"] = run_child("client", "own", url, str(count), str(concurrency))
+            read_latency_ms(url)
+        rows["assay"] = run_child("assay", kind, url, str(count), str(concurrency))
+        took_ms = read_latency_ms(url)
         for name, python in peers.items():
             if kind == "chat" or name == "lm_eval":
-                words = (name, kind, url, str(count // FEWER.get(name, 1)), str(at_once))
-                found = foreign(name, gaps, *words, python=python, script=PEERS)
+                words = (name, kind, url, str(count // FEWER.get(name, 1)), str(concurrency))
+                found = run_peer(name, gaps, *words, python=python, script=PEERS)
                 rows |= {name: found} if found else {}
     own = rows["assay"]
     for name, found in rows.items():
-        line = f"  {name:9} {found['cpu_ms']:.3f} ms CPU a request, {found['rate']:.0f}/s = {found['rate'] / ideal:.1%}"
+        line = f"  {name:9} {found['cpu_ms']:.3f} ms CPU per request, {found['rate']:.0f}/s = {found['rate'] / ideal:.1%}"
         if name not in ("assay", "bare"):
             line += f"; assay: {found['cpu_ms'] / own['cpu_ms']:.2f} x less CPU, {own['rate'] / found['rate']:.2f} x as fast"
         print(line)
-    print(f"  the server took {took_ms:.1f} ms a call", flush=True)
-    case = f"{kind}, {at_once} at once"
+    print(f"  actual server latency: {took_ms:.1f} ms", flush=True)
+    case = f"{kind}, {concurrency} in flight"
     if kind == "chat":
-        share = Goal(least=95) if at_once == 32 else None
+        share = Goal(least=95) if concurrency == 32 else None
         details = {"bare client, %": 100 * rows["bare"]["rate"] / ideal, "server took, ms": took_ms}
-        what = f"{case}: share of the ideal rate, journal included"
+        what = f"{case}: share of the ideal rate, including the journal"
         rate = 100 * own["rate"] / ideal
         report.add(
             Measurement(what=what, ours=rate, unit="%", more_is_better=True, goal=share, details=details)
         )
-    if (kind, at_once) == ("chat", 256):
-        what = f"{case}: processor time, aim"
-        report.add(Measurement(what=what, ours=own["cpu_ms"], unit="CPU ms a request", goal=Goal(most=0.2)))
+    if (kind, concurrency) == ("chat", 256):
+        what = f"{case}: CPU time, absolute"
+        report.add(Measurement(what=what, ours=own["cpu_ms"], unit="CPU ms per request", goal=Goal(most=0.2)))
     for name in peers:
         if name in rows:
-            report_against(case, own, rows[name], name, report)
+            add_comparison(case, own, rows[name], name, report)
 
 
-def report_against(case: str, own: dict[str, Any], theirs: dict[str, Any], name: str, report: Report) -> None:
-    """Two numbers: requests a second, and processor time of one."""
+def add_comparison(case: str, own: dict[str, Any], theirs: dict[str, Any], name: str, report: Report) -> None:
+    """Report requests per second and CPU time per request."""
     faster, cheaper = GOALS.get((case, name), (None, None))
     report.add(
         Measurement(
@@ -293,29 +301,29 @@ def report_against(case: str, own: dict[str, Any], theirs: dict[str, Any], name:
     )  # fmt: skip
     report.add(
         Measurement(
-            what=f"{case}: processor time", ours=own["cpu_ms"], peer=theirs["cpu_ms"], against=name,
-            unit="CPU ms a request", goal=cheaper,
+            what=f"{case}: CPU time", ours=own["cpu_ms"], peer=theirs["cpu_ms"], against=name,
+            unit="CPU ms per request", goal=cheaper,
         )
     )  # fmt: skip
 
 
-def latency_ms(url: str) -> float:
-    """How long the server really took for a reply, since it was last asked."""
+def read_latency_ms(url: str) -> float:
+    """Return the mean server latency since the previous call."""
     with urllib.request.urlopen(f"{url}/latency") as reply:
         return float(json.load(reply)["ms"])
 
 
-def compare_pictures(few: int, many: int, report: Report) -> None:
-    print("\npictures of 512 x 512, 32 at once, 64 MB for media:")
+def compare_images(few: int, many: int, report: Report) -> None:
+    print("\nimages of 512 x 512, 32 in flight, 64 MB for media:")
     peaks = []
-    with server() as url:
+    with start_server() as url:
         for number in (few, many):
-            found = child(url, str(number), "32", script=PICTURES)
+            found = run_child(url, str(number), "32", script=PICTURES)
             peaks.append(found["peak_mb"])
             print(
-                f"  {number:5} pictures: {found['rate']:.0f}/s, {found['cpu_ms']:.1f} ms CPU each, memory grown by {found['grown_mb']:.0f} MB, "
-                f"event loop late by {found['late_ms']:.1f} ms in the middle, {found['latest_ms']:.0f} ms at most; "
-                f"its longest step took {found['step_ms']:.1f} ms CPU",
+                f"  {number:5} images: {found['rate']:.0f}/s, {found['cpu_ms']:.1f} ms CPU each, memory growth {found['grown_mb']:.0f} MB, "
+                f"event loop delay {found['late_ms']:.1f} ms (median), {found['latest_ms']:.0f} ms (maximum); "
+                f"longest step {found['step_ms']:.1f} ms CPU",
                 flush=True,
             )
             details = {
@@ -323,9 +331,9 @@ def compare_pictures(few: int, many: int, report: Report) -> None:
                 "longest step of the loop, CPU ms": found["step_ms"],
             }
             details |= {"loop late, ms": found["late_ms"], "at most, ms": found["latest_ms"]}
-            what = f"{number:,} pictures of 512x512, 32 at once: each"
+            what = f"one of {number:,} images of 512x512, 32 in flight"
             report.add(Measurement(what=what, ours=found["cpu_ms"], unit="CPU ms", details=details))
-    what = f"memory of {many:,} pictures against {few:,}"
+    what = f"memory of {many:,} images relative to {few:,}"
     report.add(Measurement(what=what, ours=peaks[1] / peaks[0], unit="times", goal=Goal(most=1.25)))
 
 
@@ -335,7 +343,7 @@ def main() -> None:
         measure = {"client": measure_client, "assay": measure_assay}[what]
         print(json.dumps(measure(words[0], words[1], int(words[2]), int(words[3]))))
         return
-    parts = ["clients", *[f"{kind}-{at_once}" for kind, at_once in CASES], "pictures"]
+    parts = ["clients", *[f"{kind}-{concurrency}" for kind, concurrency in CASES], "pictures"]
     parser = argparse.ArgumentParser()
     parser.add_argument("--lm_eval", type=Path, default=find_peer("lm_eval"), metavar="PYTHON")
     parser.add_argument("--lmms_eval", type=Path, default=find_peer("lmms_eval"), metavar="PYTHON")
@@ -345,16 +353,16 @@ def main() -> None:
     add_json_option(parser)
     given = parser.parse_args()
     report = Report(given.json)
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors; latency {LATENCY_S * 1000:.0f} ms")
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs; latency {LATENCY_S * 1000:.0f} ms")
     peers = {"lm_eval": given.lm_eval, "lmms_eval": given.lmms_eval}
     gaps: list[str] = []
     if "clients" in given.only:
         compare_clients(given.requests, report, gaps)
-    for kind, at_once in CASES:
-        if f"{kind}-{at_once}" in given.only:
-            compare_harnesses(kind, at_once, given.requests, peers, report, gaps)
+    for kind, concurrency in CASES:
+        if f"{kind}-{concurrency}" in given.only:
+            compare_harnesses(kind, concurrency, given.requests, peers, report, gaps)
     if "pictures" in given.only:
-        compare_pictures(*given.pictures, report)
+        compare_images(*given.pictures, report)
     if gaps:
         raise SystemExit(f"not measured: {', '.join(dict.fromkeys(gaps))}")
 

@@ -1,8 +1,8 @@
-"""The same requests through other harnesses, each in a Python that has it. Started by `remote_models.py`.
+"""Send the requests of `remote_models.py` through another harness, in that harness's environment.
 
-    python benchmarks/remote_peers.py lm_eval|lmms_eval chat|likelihood URL COUNT AT_ONCE
+    python benchmarks/remote_peers.py lm_eval|lmms_eval chat|likelihood URL COUNT CONCURRENCY
 
-Only what asks is measured: `generate_until` or `_loglikelihood_tokens`, with prompts that are made already.
+Measures only `generate_until` or `_loglikelihood_tokens`, with prepared prompts.
 """
 
 from __future__ import annotations
@@ -18,42 +18,44 @@ from typing import Any
 PROMPT = "What is {n} + {n}? " + "Think about it. " * 15
 
 
-def cpu_s() -> float:
+def read_cpu_s() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
-def measure_lm_eval(kind: str, url: str, count: int, at_once: int) -> dict[str, Any]:
+def measure_lm_eval(kind: str, url: str, count: int, concurrency: int) -> dict[str, Any]:
     from lm_eval.api.instance import Instance
     from lm_eval.models.api_models import JsonChatStr
     from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompletionsAPI
 
     if kind == "likelihood":
         model = LocalCompletionsAPI(
-            base_url=f"{url}/completions", model="latency", num_concurrent=at_once, tokenizer_backend=None
+            base_url=f"{url}/completions", model="latency", num_concurrent=concurrency, tokenizer_backend=None
         )
         words = [(PROMPT.format(n=n // 4), f" word{n % 4}") for n in range(count)]
         pairs = [((context, end), list(range(len(context.split()))), [90]) for context, end in words]
         model.tokenized_requests, model.tokenizer = True, object()
-        return measured(lambda: model._loglikelihood_tokens(pairs), count)
-    model = LocalChatCompletion(base_url=f"{url}/chat/completions", model="latency", num_concurrent=at_once)
+        return measure_requests(lambda: model._loglikelihood_tokens(pairs), count)
+    model = LocalChatCompletion(
+        base_url=f"{url}/chat/completions", model="latency", num_concurrent=concurrency
+    )
     chats = [json.dumps([{"role": "user", "content": PROMPT.format(n=n)}]) for n in range(count)]
     settings = {"until": ["\n"], "max_gen_toks": 32, "do_sample": False}
     requests = [
         Instance("generate_until", {}, (JsonChatStr(chat), dict(settings)), number)
         for number, chat in enumerate(chats)
     ]
-    return measured(lambda: model.generate_until(requests), count)
+    return measure_requests(lambda: model.generate_until(requests), count)
 
 
-def measure_lmms_eval(kind: str, url: str, count: int, at_once: int) -> dict[str, Any]:
-    """`async_openai`; what it calls `num_cpus` is how many requests are open."""
+def measure_lmms_eval(kind: str, url: str, count: int, concurrency: int) -> dict[str, Any]:
+    """Measure `async_openai`; its argument `num_cpus` is the concurrency."""
     from lmms_eval.api.instance import Instance
     from lmms_eval.models.chat.async_openai import AsyncOpenAIChat
 
     if kind != "chat":
-        raise SystemExit("async_openai gives no likelihoods")
-    model = AsyncOpenAIChat(model_version="latency", base_url=url, api_key="x", num_cpus=at_once)
+        raise SystemExit("async_openai does not support log-likelihoods")
+    model = AsyncOpenAIChat(model_version="latency", base_url=url, api_key="x", num_cpus=concurrency)
     model.task_dict = {"many": {"test": [PROMPT.format(n=n) for n in range(count)]}}
 
     def messages(text: str) -> list[dict[str, Any]]:
@@ -69,13 +71,13 @@ def measure_lmms_eval(kind: str, url: str, count: int, at_once: int) -> dict[str
         )
         for n in range(count)
     ]
-    return measured(lambda: model.generate_until(requests), count)
+    return measure_requests(lambda: model.generate_until(requests), count)
 
 
-def measured(work: Callable[[], Any], count: int) -> dict[str, Any]:
-    began, used = time.perf_counter(), cpu_s()
+def measure_requests(work: Callable[[], Any], count: int) -> dict[str, Any]:
+    began, used = time.perf_counter(), read_cpu_s()
     found = list(work())
-    seconds, used = time.perf_counter() - began, cpu_s() - used
+    seconds, used = time.perf_counter() - began, read_cpu_s() - used
     return {
         "rate": count / seconds,
         "cpu_ms": 1000 * used / count,
@@ -85,10 +87,10 @@ def measured(work: Callable[[], Any], count: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    harness, kind, url, count, at_once = sys.argv[1:]
+    harness, kind, url, count, concurrency = sys.argv[1:]
     os.environ.setdefault("OPENAI_API_KEY", "x")
     measure = {"lm_eval": measure_lm_eval, "lmms_eval": measure_lmms_eval}[harness]
-    print(json.dumps(measure(kind, url, int(count), int(at_once))))
+    print(json.dumps(measure(kind, url, int(count), int(concurrency))))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""RESULTS.md out of results.json: a summary of every claim, then a section for each benchmark with its notes."""
+"""Render RESULTS.md from results.json: a summary of all claims, then one section per benchmark with its notes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from measurements import Measurement
-from plots import limits_plot, ratios_plot
+from plots import draw_limits, draw_ratios
 
-HEAD = """# Measured
+HEADER = """# Benchmark results
 
-Written by `make bench` (`benchmarks/run.py`) from [results.json](results.json); only the notes are written by hand. Compare the
-ratios: both sides of one are measured in the same minutes on the same machine, the seconds depend on the machine and on what else it
-does. A ratio is how many times better Assay is: less time, or more in the same time. Goals are what we set out to reach, met or not.
+`make bench` (`benchmarks/run.py`) generates this page from [results.json](results.json); only the notes are written by hand.
+Compare the ratios, not the seconds: both sides of a ratio are measured within minutes on the same machine, while absolute times
+depend on the machine and its load. A ratio says how many times better Assay is: less time, or more work in the same time. The
+table lists every goal, met or not.
 """
 
 
 class Row(Protocol):
-    """What is needed of a benchmark."""
+    """The fields of a benchmark that rendering needs."""
 
     @property
     def name(self) -> str: ...
@@ -32,26 +33,28 @@ class Row(Protocol):
 
 
 def render(known: Mapping[str, Any], table: Sequence[Row], folder: Path, *, notes: Path) -> None:
-    """Write RESULTS.md and plots/ into a folder."""
+    """Write RESULTS.md and plots/ to a folder."""
     (folder / "plots").mkdir(exist_ok=True)
     entries = {row.name: known["benchmarks"].get(row.name) for row in table}
     measured = {
-        name: [Measurement.read(one) for one in entry["measurements"]]
+        name: [Measurement.from_row(one) for one in entry["measurements"]]
         for name, entry in entries.items()
         if entry
     }
-    parts = [HEAD, *circumstances([entry for entry in entries.values() if entry])]
-    parts += summary(table, entries, measured)
-    if ratios := ratios_plot(chosen_ratios(table, measured)):
+    parts = [HEADER, *format_environment([entry for entry in entries.values() if entry])]
+    parts += format_summary(table, entries, measured)
+    if ratios := draw_ratios(list_ratios(table, measured)):
         (folder / "plots" / "ratios.svg").write_text(ratios, "utf-8")
-        parts.append("![How many times better, by claim; the stroke is the goal](plots/ratios.svg)\n")
+        parts.append("![Ratio of each claim; the vertical mark is the goal](plots/ratios.svg)\n")
     for row in table:
-        parts += section(row, entries[row.name], measured.get(row.name, []), folder, notes / f"{row.name}.md")
+        parts += format_section(
+            row, entries[row.name], measured.get(row.name, []), folder, notes / f"{row.name}.md"
+        )
     (folder / "RESULTS.md").write_text("\n".join(parts).rstrip() + "\n", "utf-8")
 
 
-def circumstances(entries: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Machines and versions, each once; more than one only if the parts were measured apart."""
+def format_environment(entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """List each machine and package version once; benchmarks may have run on different machines."""
     machines: dict[str, bool] = {}
     versions: dict[str, dict[str, str]] = {}
     for entry in entries:
@@ -63,41 +66,43 @@ def circumstances(entries: Iterable[Mapping[str, Any]]) -> list[str]:
             versions.setdefault(place, {}).update(packages)
     lines = [f"- Machine: {text}" for text in machines]
     for place, packages in versions.items():
-        name = {"assay": "Assay's environment", "packages": "Packages beside it"}.get(
+        name = {"assay": "Assay's environment", "packages": "Environment of other packages"}.get(
             place, f"{place}'s environment"
         )
         lines.append(f"- {name}: {', '.join(f'{key} {value}' for key, value in packages.items())}")
     return ["\n".join(lines) + "\n"]
 
 
-def summary(
+def format_summary(
     table: Sequence[Row], entries: Mapping[str, Any], measured: Mapping[str, Sequence[Measurement]]
 ) -> list[str]:
-    """Every claim: all that has a peer or a goal."""
+    """Format the table of claims: every measurement that has a peer or a goal."""
     lines = ["| | | Assay | peer | ratio | goal | met |", "|---|---|--:|--:|--:|---|---|"]
     for row in table:
         for one in measured.get(row.name, []):
             if one.peer is not None or one.goal is not None:
-                link = f"[{row.name}](#{anchor(row.title)})"
+                link = f"[{row.name}](#{make_anchor(row.title)})"
                 ours, peer = (
-                    f"{number(one.ours)} {one.unit}",
-                    f"{number(one.peer)} ({one.against})" if one.peer is not None else "",
+                    f"{format_number(one.ours)} {one.unit}",
+                    f"{format_number(one.peer)} ({one.against})" if one.peer is not None else "",
                 )
                 lines.append(
-                    f"| {link} | {one.what} | {ours} | {peer} | {times(one.ratio)} | {goal_text(one)} | {met_text(one)} |"
+                    f"| {link} | {one.what} | {ours} | {peer} | {format_ratio(one.ratio)} | {format_goal(one)} | {format_met(one)} |"
                 )
     with_goal = [one.met for rows in measured.values() for one in rows if one.goal is not None]
     parts = ["## Summary\n", f"{sum(map(bool, with_goal))} of {len(with_goal)} goals are met.\n"]
     gaps = [
-        f"- [{row.name}](#{anchor(row.title)}) {gap}" for row in table if (gap := gap_of(entries[row.name]))
+        f"- [{row.name}](#{make_anchor(row.title)}) {gap}"
+        for row in table
+        if (gap := describe_gap(entries[row.name]))
     ]
     if gaps:
-        parts.append("Without numbers, or not with all of them:\n\n" + "\n".join(gaps) + "\n")
+        parts.append("Incomplete benchmarks:\n\n" + "\n".join(gaps) + "\n")
     return [*parts, "\n".join(lines) + "\n"]
 
 
-def gap_of(entry: Mapping[str, Any] | None) -> str:
-    """What is missing of a benchmark, if something is."""
+def describe_gap(entry: Mapping[str, Any] | None) -> str:
+    """Return why a benchmark has no or incomplete results, or an empty string."""
     if entry is None:
         return "has not been run."
     if entry["status"] == "not run":
@@ -105,41 +110,41 @@ def gap_of(entry: Mapping[str, Any] | None) -> str:
     return f"failed: {entry['why']}." if entry["status"] == "failed" else ""
 
 
-def section(
+def format_section(
     row: Row, entry: Mapping[str, Any] | None, measured: Sequence[Measurement], folder: Path, notes: Path
 ) -> list[str]:
-    """One benchmark: what was found, how, and what to think of it."""
+    """Format one benchmark: its table, plot, provenance and notes."""
     parts = [f"## {row.title}\n"]
-    if gap := gap_of(entry):
+    if gap := describe_gap(entry):
         parts.append(f"**{row.name} {gap}**\n")
     if measured:
-        parts.append(detailed(measured))
-        draw = {"ratios": ratios_plot, "limits": limits_plot}.get(row.plot)
-        if draw and (picture := draw([(named(one), one) for one in measured])):
+        parts.append(format_details(measured))
+        draw = {"ratios": draw_ratios, "limits": draw_limits}.get(row.plot)
+        if draw and (picture := draw([(format_label(one), one) for one in measured])):
             (folder / "plots" / f"{row.name}.svg").write_text(picture, "utf-8")
             parts.append(f"![{row.title}](plots/{row.name}.svg)\n")
     if entry is not None:
-        parts.append(how(row, entry))
+        parts.append(format_provenance(row, entry))
     if notes.exists():
         parts.append(notes.read_text("utf-8"))
     return parts
 
 
-def detailed(measured: Sequence[Measurement]) -> str:
-    """All numbers of a benchmark; columns nobody fills are left out."""
+def format_details(measured: Sequence[Measurement]) -> str:
+    """Format all measurements of a benchmark as a table without empty columns."""
     extra = list(dict.fromkeys(key for one in measured for key in one.details))
     columns: list[tuple[str, str, list[str]]] = [
         ("", "---", [one.what for one in measured]),
-        ("Assay", "--:", [number(one.ours) for one in measured]),
-        ("peer", "--:", ["" if one.peer is None else number(one.peer) for one in measured]),
-        ("of", "---", [one.against for one in measured]),
+        ("Assay", "--:", [format_number(one.ours) for one in measured]),
+        ("peer", "--:", ["" if one.peer is None else format_number(one.peer) for one in measured]),
+        ("peer name", "---", [one.against for one in measured]),
         ("unit", "---", [one.unit for one in measured]),
-        ("ratio", "--:", [times(one.ratio) for one in measured]),
-        ("goal", "---", [goal_text(one) for one in measured]),
-        ("met", "---", [met_text(one) for one in measured]),
-        *((key, "--:", [cell(one.details.get(key, "")) for one in measured]) for key in extra),
+        ("ratio", "--:", [format_ratio(one.ratio) for one in measured]),
+        ("goal", "---", [format_goal(one) for one in measured]),
+        ("met", "---", [format_met(one) for one in measured]),
+        *((key, "--:", [format_cell(one.details.get(key, "")) for one in measured]) for key in extra),
     ]
-    kept = [column for at, column in enumerate(columns) if at == 0 or any(column[2])]
+    kept = [column for index, column in enumerate(columns) if index == 0 or any(column[2])]
     lines = [
         [column[0] for column in kept],
         [column[1] for column in kept],
@@ -148,46 +153,47 @@ def detailed(measured: Sequence[Measurement]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def how(row: Row, entry: Mapping[str, Any]) -> str:
-    """When and how it was measured, and how to do it again."""
-    others = (
-        "" if entry["others"] is None else f", {entry['others']:.0%} of the processors busy with other work"
-    )
+def format_provenance(row: Row, entry: Mapping[str, Any]) -> str:
+    """Format when and how a benchmark ran, and how to repeat it."""
+    others = "" if entry["others"] is None else f", {entry['others']:.0%} of CPU time used by other processes"
     words = " ".join(["python", f"benchmarks/{row.script.name}", *entry["arguments"]])
     return (
-        f"*{entry['date']}, commit {entry['commit']}, {entry['seconds']:.0f} s; before it: load {entry['load']}{others}.* "
-        f"Again: `scripts/bench --only {row.name}`, which runs `{words}`.\n"
+        f"*{entry['date']}, commit {entry['commit']}, {entry['seconds']:.0f} s; at start: load {entry['load']}{others}.* "
+        f"To repeat: `scripts/bench --only {row.name}`, which runs `{words}`.\n"
     )
 
 
-def chosen_ratios(
+def list_ratios(
     table: Sequence[Row], measured: Mapping[str, Sequence[Measurement]]
 ) -> list[tuple[str, Measurement]]:
-    """Every ratio, named with its benchmark."""
+    """Return every measurement that has a ratio, labelled with its benchmark."""
     return [
-        (f"{row.name}: {named(one)}", one) for row in table for one in measured.get(row.name, []) if one.ratio
+        (f"{row.name}: {format_label(one)}", one)
+        for row in table
+        for one in measured.get(row.name, [])
+        if one.ratio
     ]
 
 
-def named(one: Measurement) -> str:
-    """What was measured, and beside whom."""
+def format_label(one: Measurement) -> str:
+    """Return the label of a measurement, with its peer."""
     return f"{one.what} / {one.against}" if one.against else one.what
 
 
-def goal_text(one: Measurement) -> str:
+def format_goal(one: Measurement) -> str:
     if one.goal is None:
         return ""
     sign = "x" if one.goal.of == "ratio" else ""
     bounds = [("at least", one.goal.least), ("at most", one.goal.most)]
-    return " and ".join(f"{word} {number(value)}{sign}" for word, value in bounds if value is not None)
+    return " and ".join(f"{word} {format_number(value)}{sign}" for word, value in bounds if value is not None)
 
 
-def met_text(one: Measurement) -> str:
+def format_met(one: Measurement) -> str:
     return {True: "yes", False: "**no**", None: "" if one.goal is None else "unknown"}[one.met]
 
 
-def number(value: float) -> str:
-    """Three digits that mean something.
+def format_number(value: float) -> str:
+    """Format a number with about three significant digits.
 
     >>> [number(value) for value in (0, 10_910.3, 28.71, 1.4, 0.28, 0.012, 5)]
     ['0', '10,910', '28.7', '1.40', '0.28', '0.012', '5']
@@ -199,7 +205,7 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.2g}"
 
 
-def times(ratio: float | None) -> str:
+def format_ratio(ratio: float | None) -> str:
     return (
         ""
         if ratio is None
@@ -211,10 +217,10 @@ def times(ratio: float | None) -> str:
     )
 
 
-def cell(value: str | float) -> str:
-    return value if isinstance(value, str) else number(value)
+def format_cell(value: str | float) -> str:
+    return value if isinstance(value, str) else format_number(value)
 
 
-def anchor(title: str) -> str:
-    """As links name a heading."""
+def make_anchor(title: str) -> str:
+    """Return the link anchor of a heading."""
     return re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-")

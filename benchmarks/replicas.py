@@ -1,12 +1,12 @@
-"""Replicas on Ray: how two scale on two cores, and how much one driver can feed.
+"""Measure replicas on Ray: the speedup of two replicas on two cores, and the throughput of the driver.
 
     python benchmarks/replicas.py [scaling] [driver] [--documents 1200] [--requests 40000] [--replicas 64]
 
-`scaling`: the embedded model, one thread for each replica, on one and on two of them; beside it the same requests in one and in two
-plain processes that share nothing: what the machine itself has to give. `driver`: instant replicas that take no
-processor time of their own from Ray's books, so that what is measured is the driver: rendering, sending, receiving, journal,
-scoring. Starting Ray and its processes is stated and not counted: the clock runs from the moment all replicas are open to
-the last answer, and nothing but the first few hundred documents is rendered before.
+`scaling` runs the embedded model with one and two replicas, one thread each. As a baseline, it sends the same requests in one and
+two independent processes, which shows the speedup the machine allows. `driver` uses instant replicas that reserve no CPU in Ray,
+so it measures the driver: rendering, sending, receiving, journal and scoring. The time starts when all replicas are open and
+ends with the last answer. The start-up of Ray is reported separately, and only the first few hundred documents are rendered
+during it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ CHOICE = {"kind": "multiple_choice", "target": "label", "metric": "acc"}
 CHOICE |= {"more": 'doc_to_choice: ["A", "B", "C", "D"]'}
 
 
-class Instant:
-    """Answers at once."""
+class InstantModel:
+    """A model without latency."""
 
     name = "instant"
     traits = Traits(abilities=frozenset(("generate", "likelihood")), window=64)
@@ -75,25 +75,25 @@ class Instant:
 
 
 OPENED = threading.Event()
-open_chunks = document_reader.read_chunks
+read_chunks = document_reader.read_chunks
 
 
-def late_chunks(*arguments: Any) -> Iterator[Any]:
-    """Documents are rendered ahead while the model is being opened, which takes a minute here: now they are not."""
-    opened = open_chunks(*arguments)
-    yield next(opened)
+def read_chunks_after_open(*arguments: Any) -> Iterator[Any]:
+    """Delay rendering until the model is open: opening takes a minute, in which documents would be rendered ahead."""
+    chunks = read_chunks(*arguments)
+    yield next(chunks)
     OPENED.wait()
-    yield from opened
+    yield from chunks
 
 
-engine_run.read_chunks = late_chunks  # type: ignore[attr-defined, assignment]
+engine_run.read_chunks = read_chunks_after_open  # type: ignore[attr-defined, assignment]
 
 
-class Timed:
-    """Replicas whose asking is timed, from when all are open."""
+class TimedModel:
+    """A replicated model that measures the time from when all replicas are open."""
 
-    def __init__(self, make: Any, wishes: ReplicaConfig) -> None:
-        self._inner, self._wanted = ReplicatedModel(make(), make, wishes), wishes.replicas
+    def __init__(self, make: Any, config: ReplicaConfig) -> None:
+        self._inner, self._wanted = ReplicatedModel(make(), make, config), config.replicas
         self.name, self.traits = self._inner.name, self._inner.traits
         self.starting_s = self.seconds = self.cpu_s = 0.0
         self.answered = 0
@@ -132,24 +132,24 @@ def write_task(folder: Path, name: str, documents: int, details: Mapping[str, st
     return str(path)
 
 
-def measure(make: Any, wishes: ReplicaConfig, task: str, folder: Path) -> tuple[Timed, float]:
+def run_model(make: Any, config: ReplicaConfig, task: str, folder: Path) -> tuple[TimedModel, float]:
     OPENED.clear()
-    model = Timed(make, wishes)
+    model = TimedModel(make, config)
     begin = time.monotonic()
     place = tempfile.mkdtemp(dir=folder)
     assay.run(model=model, tasks=[task], output_path=place, no_cache=True, log_samples=False)
     return model, time.monotonic() - begin
 
 
-def scaling(folder: Path, documents: int, report: Report) -> None:
+def measure_scaling(folder: Path, documents: int, report: Report) -> None:
     task = write_task(folder, "sums", documents, GENERATE)
-    print(f"\nembedded, {documents} documents, one thread for each replica; load {os.getloadavg()[0]:.1f}\n")
+    print(f"\nembedded, {documents} documents, one thread per replica; load {os.getloadavg()[0]:.1f}\n")
     print(
-        "| replicas | start, s | asking, s | requests/s | ratio | driver CPU, s |\n|---|---|---|---|---|---|"
+        "| replicas | start, s | requests, s | requests/s | ratio | driver CPU, s |\n|---|---|---|---|---|---|"
     )
     alone = 0.0
     for replicas in (1, 2):
-        model, _ = measure(EmbeddedModel, ReplicaConfig(replicas=replicas), task, folder)
+        model, _ = run_model(EmbeddedModel, ReplicaConfig(replicas=replicas), task, folder)
         rate = model.answered / model.seconds
         alone = alone or rate
         print(
@@ -157,16 +157,16 @@ def scaling(folder: Path, documents: int, report: Report) -> None:
             flush=True,
         )
         details = {"start, s": model.starting_s, "driver CPU s": model.cpu_s}
-        what = f"the embedded model, one thread each, {documents:,} documents, replicas: {replicas}"
+        what = f"embedded model, {documents:,} documents, one thread each, replicas: {replicas}"
         report.add(Measurement(what=what, ours=rate, unit="requests/s", more_is_better=True, details=details))
-    what = "the same: two replicas against one"
+    what = "embedded model: speedup of two replicas"
     report.add(
         Measurement(what=what, ours=rate / alone, unit="times", more_is_better=True, goal=Goal(least=1.8))
     )
 
 
 def answer_share(documents: int, share: int, shares: int, start: Any, took: Any) -> None:
-    """In a process of its own: every so-many-th of the questions, in windows, as a replica gets them."""
+    """Answer every `shares`-th question in this process, in windows as a replica receives them."""
     settings = Settings({"until": ["@"], "max_gen_toks": 48, "do_sample": False})
     texts = [f"Question: What is {n} + {n % 7}?\nAnswer:" for n in range(share, documents, shares)]
     asked = [
@@ -179,21 +179,21 @@ def answer_share(documents: int, share: int, shares: int, start: Any, took: Any)
         await model.open()
         start.wait()
         begin = time.monotonic()
-        for at in range(0, len(asked), model.traits.window):
-            async for _ in model.answer(asked[at : at + model.traits.window]):
+        for begin_index in range(0, len(asked), model.traits.window):
+            async for _ in model.answer(asked[begin_index : begin_index + model.traits.window]):
                 pass
         took.put(time.monotonic() - begin)
 
     asyncio.run(work())
 
 
-def plain(documents: int, report: Report) -> None:
-    """Without Assay's engine and without Ray."""
-    spawning, alone = multiprocessing.get_context("spawn"), 0.0
+def measure_processes(documents: int, report: Report) -> None:
+    """Measure the speedup of two processes without Ray and the engine."""
+    context, alone = multiprocessing.get_context("spawn"), 0.0
     for processes in (1, 2):
-        start, took = spawning.Barrier(processes), spawning.Queue()
+        start, took = context.Barrier(processes), context.Queue()
         started = [
-            spawning.Process(target=answer_share, args=(documents, share, processes, start, took))
+            context.Process(target=answer_share, args=(documents, share, processes, start, took))
             for share in range(processes)
         ]
         for process in started:
@@ -203,20 +203,20 @@ def plain(documents: int, report: Report) -> None:
             process.join()
         rate = documents / seconds
         alone = alone or rate
-        print(f"| {processes} plain | | {seconds:.1f} | {rate:.1f} | {rate / alone:.2f}x | |", flush=True)
-    what = "the yardstick: two plain processes against one, without Ray and without the engine"
+        print(f"| {processes} (no Ray) | | {seconds:.1f} | {rate:.1f} | {rate / alone:.2f}x | |", flush=True)
+    what = "baseline: speedup of two processes, without Ray and the engine"
     report.add(Measurement(what=what, ours=rate / alone, unit="times", more_is_better=True))
 
 
-def driver(folder: Path, requests: int, replicas: int, report: Report) -> None:
+def measure_driver(folder: Path, requests: int, replicas: int, report: Report) -> None:
     print(f"\n{replicas} instant replicas; load {os.getloadavg()[0]:.1f}\n")
     print(
-        "| task | requests | start, s | asking, s | requests/s | driver CPU per request | whole run, s |\n|---|---|---|---|---|---|---|"
+        "| task | requests | start, s | requests, s | requests/s | driver CPU per request | whole run, s |\n|---|---|---|---|---|---|---|"
     )
-    wishes = ReplicaConfig(replicas=replicas, resources={"cpu": 0})
-    for name, details, each in (("choice of four", CHOICE, 4), ("generate", GENERATE, 1)):
+    config = ReplicaConfig(replicas=replicas, resources={"cpu": 0})
+    for name, details, each in (("multiple choice", CHOICE, 4), ("generate", GENERATE, 1)):
         task = write_task(folder, name.replace(" ", "_"), requests // each, details)
-        model, whole = measure(Instant, wishes, task, folder)
+        model, whole = run_model(InstantModel, config, task, folder)
         rate, cost = model.answered / model.seconds, model.cpu_s / model.answered
         print(
             f"| {name} | {model.answered} | {model.starting_s:.1f} | {model.seconds:.1f} | {rate:.0f} | {cost * 1e6:.0f} µs | {whole:.1f} |",
@@ -224,7 +224,7 @@ def driver(folder: Path, requests: int, replicas: int, report: Report) -> None:
         )
         report.add(
             Measurement(
-                what=f"the driver with {replicas} instant replicas, {name}, {model.answered:,} requests", ours=rate,
+                what=f"driver with {replicas} instant replicas, {name}, {model.answered:,} requests", ours=rate,
                 unit="requests/s", more_is_better=True, goal=Goal(least=5000),
                 details={"start, s": model.starting_s, "driver CPU µs per request": cost * 1e6},
             )
@@ -243,7 +243,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         os.environ["ASSAY_HOME"] = place
         if "scaling" in arguments.parts:
-            scaling(Path(place), arguments.documents, found)
-            plain(arguments.documents, found)
+            measure_scaling(Path(place), arguments.documents, found)
+            measure_processes(arguments.documents, found)
         if "driver" in arguments.parts:
-            driver(Path(place), arguments.requests, arguments.replicas, found)
+            measure_driver(Path(place), arguments.requests, arguments.replicas, found)

@@ -1,9 +1,8 @@
-"""How long a report takes, and how much memory: one file of a run of many documents.
+"""Measure the time and memory of reports and tables of large runs.
 
     python benchmarks/report.py [--documents 100000] [--runs 2]
 
-Makes runs of an instant model (once, in a folder that is kept with --keep), then times `assay report` and `assay table` in
-processes of their own.
+Creates runs of an instant model (`--keep FOLDER` keeps them), then times `assay report` and `assay table` in separate processes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 
 from instant import FOLDER, write_task
 from measurements import Measurement, Report, add_json_option
-from peers import measure
+from peers import measure_script
 
 KINDS = ("arithmetic", "algebra", "geometry", "logic", "words")
 MAKE = """
@@ -27,8 +26,8 @@ import json, sys
 import assay
 task, folder, count, benchmarks = sys.argv[1:]
 sys.path.insert(0, benchmarks)
-from instant import skilled
-models = [skilled(f"instant-{number}", 0.5 + 0.02 * number) for number in range(int(count))]
+from instant import make_model_with_accuracy
+models = [make_model_with_accuracy(f"instant-{number}", 0.5 + 0.02 * number) for number in range(int(count))]
 runs = [assay.run(model=model, tasks=[task], output_path=folder, no_cache=True, log_samples=False) for model in models]
 print(json.dumps({"folders": [str(run.folder) for run in runs]}))
 """
@@ -44,16 +43,18 @@ def main() -> None:
     found = Report(options.json)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(options.keep or temporary)
-        folders = make(folder, options.documents, options.runs)
+        folders = make_runs(folder, options.documents, options.runs)
         rows = [
             ("assay report, one run", ["report", folders[0], "-o", str(folder / "one.html")]),
             (f"assay report, {len(folders)} runs", ["report", *folders, "-o", str(folder / "all.html")]),
             (f"assay table, {len(folders)} runs", ["table", *folders]),
         ]
-        print(f"{options.documents:,} documents a run, {options.runs} runs; load {os.getloadavg()[0]:.1f}\n")
+        print(
+            f"{options.documents:,} documents per run, {options.runs} runs; load {os.getloadavg()[0]:.1f}\n"
+        )
         print("| | CPU s | wall s | peak MB | file MB |\n|---|---|---|---|---|")
         for name, words in rows:
-            cpu, wall, peak = measured([sys.executable, "-m", "assay", *words])
+            cpu, wall, peak = measure_command([sys.executable, "-m", "assay", *words])
             size = f"{Path(words[-1]).stat().st_size / 1e6:.1f}" if words[0] == "report" else ""
             print(f"| {name} | {cpu:.1f} | {wall:.1f} | {peak:.0f} | {size} |")
             what = f"`{name.replace(',', '`,')} of {options.documents:,} documents"
@@ -61,8 +62,8 @@ def main() -> None:
             found.add(Measurement(what=what, ours=cpu, unit="CPU s", details=details))
 
 
-def make(folder: Path, documents: int, runs: int) -> list[str]:
-    """Runs in a folder; those that are there are kept."""
+def make_runs(folder: Path, documents: int, runs: int) -> list[str]:
+    """Create the runs in a folder and return their folders; existing runs are reused."""
     rows = (
         {
             "question": f"Which number comes after {n - 1} and before {n + 1}?",
@@ -72,12 +73,14 @@ def make(folder: Path, documents: int, runs: int) -> list[str]:
         for n in range(documents)
     )
     task = write_task(folder, f"numbers{documents}", rows)
-    made = measure(sys.executable, MAKE, str(task), str(folder / "runs"), str(runs), FOLDER, cwd=folder)
+    made = measure_script(
+        sys.executable, MAKE, str(task), str(folder / "runs"), str(runs), FOLDER, cwd=folder
+    )
     return list(made["folders"])
 
 
-def measured(command: list[str]) -> tuple[float, float, float]:
-    """CPU seconds, wall seconds and peak MB of a command."""
+def measure_command(command: list[str]) -> tuple[float, float, float]:
+    """Run a command and return its CPU seconds, wall seconds and peak MB."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     script = (

@@ -1,12 +1,12 @@
-"""Runs every benchmark, one after another, and writes `results.json`, `RESULTS.md` and `plots/`.
+"""Run every benchmark in sequence and write `results.json`, `RESULTS.md` and `plots/`.
 
-    python benchmarks/run.py                  # all of table.toml; `make bench` makes the environments and calls this
-    python benchmarks/run.py --only listing   # replaces what is known of `listing`
-    python benchmarks/run.py --quick          # tiny sizes, to try the machinery; goes to benchmarks/.quick
-    python benchmarks/run.py --render         # RESULTS.md and plots from results.json, measuring nothing
+    python benchmarks/run.py                  # everything in table.toml; `make bench` creates the environments and calls this
+    python benchmarks/run.py --only listing   # replaces the results of `listing`
+    python benchmarks/run.py --quick          # tiny sizes, to test the setup; writes to benchmarks/.quick
+    python benchmarks/run.py --render         # writes RESULTS.md and plots from results.json without measuring
 
-Each benchmark is a process of its own with a time limit. One that fails, or cannot run here, is recorded with the reason and the
-others go on; the exit code is then 1. What was measured before it failed is kept.
+Each benchmark runs in a separate process with a time limit. If one fails or cannot run, the reason is recorded with the
+measurements it made before the failure, the other benchmarks still run, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from machine import busy_share, surroundings
-from measurements import load
-from peers import find_peer, look, task_folder
+from machine import collect_environment, measure_busy_share
+from measurements import get_load
+from peers import find_peer, find_task_folder, inspect_environment
 from rendering import render
 
 HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("ASSAY_SHARED") or HERE.parents[1] / "shared")
 ENVIRONMENTS = ("lm_eval", "lmms_eval", "packages")
-PATIENCE = 2.5
-"""How many times as long as expected a benchmark may take."""
+TIME_LIMIT_FACTOR = 2.5
+"""The time limit of a benchmark, as a multiple of its expected duration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """A row of the table; its comment says what the columns are."""
+    """A row of table.toml; the comment there describes the fields."""
 
     name: str
     title: str
@@ -56,7 +56,7 @@ class Benchmark:
 
 
 def read_table(file: Path) -> list[Benchmark]:
-    """The benchmarks, in the order of the table."""
+    """Return the benchmarks in table order."""
     rows = tomllib.loads(file.read_text("utf-8"))["benchmark"]
     lists = ("arguments", "quick", "needs")
     return [
@@ -67,84 +67,86 @@ def read_table(file: Path) -> list[Benchmark]:
     ]
 
 
-def missing(benchmark: Benchmark) -> str:
-    """Why it cannot run here; empty if it can."""
+def find_missing_requirement(benchmark: Benchmark) -> str:
+    """Return why the benchmark cannot run, or an empty string."""
     for need in benchmark.needs:
         place, _, package = need.partition(":")
         if need == "hub":
             if not (SHARED / "hub").is_dir():
-                return "no datasets here (a folder `hub` in ASSAY_SHARED)"
+                return "no datasets (folder `hub` in ASSAY_SHARED)"
         elif place in ENVIRONMENTS:
             python = find_peer(place)
             if python is None:
                 return f"no environment with {place}"
-            if package and not look(python, place, package)["versions"][package]:
+            if package and not inspect_environment(python, place, package)["versions"][package]:
                 return f"the environment with {place} has no {package}"
         elif find_spec(need) is None:
             return f"the package {need} is not installed"
     return ""
 
 
-def command_of(benchmark: Benchmark, *, quick: bool, report: Path) -> list[str]:
-    """How it is started."""
+def build_command(benchmark: Benchmark, *, quick: bool, report: Path) -> list[str]:
+    """Return the command that runs a benchmark."""
     python = find_peer(benchmark.python) if benchmark.python else sys.executable
     words = benchmark.quick if quick and benchmark.quick else benchmark.arguments
-    places = {"{data_root}": lambda: SHARED / "hub", "{task_root}": task_folder}
+    places = {"{data_root}": lambda: SHARED / "hub", "{task_root}": find_task_folder}
     filled = [str(places[word]()) if word in places else word for word in words]
     return [str(python), str(benchmark.script), *filled, "--json", str(report)]
 
 
-def run(benchmark: Benchmark, *, quick: bool) -> dict[str, Any]:
-    """Run it, and say what it found or why it did not."""
+def run_benchmark(benchmark: Benchmark, *, quick: bool) -> dict[str, Any]:
+    """Run a benchmark and return its entry for results.json."""
     entry: dict[str, Any] = {
         "status": "measured", "why": "", "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "arguments": list(benchmark.quick if quick and benchmark.quick else benchmark.arguments), "seconds": 0.0,
-        "load": load(), "others": busy_share(), "measurements": [],
+        "load": get_load(), "others": measure_busy_share(), "measurements": [],
     }  # fmt: skip
-    if why := missing(benchmark):
+    if why := find_missing_requirement(benchmark):
         return entry | {"status": "not run", "why": why}
     with tempfile.TemporaryDirectory() as folder:
         report, errors = Path(folder) / "report.json", Path(folder) / "errors"
         began = time.monotonic()
-        why = wait_for(
-            command_of(benchmark, quick=quick, report=report), errors, 60 * PATIENCE * benchmark.minutes
+        why = run_command(
+            build_command(benchmark, quick=quick, report=report),
+            errors,
+            60 * TIME_LIMIT_FACTOR * benchmark.minutes,
         )
         entry["seconds"] = round(time.monotonic() - began, 1)
         if report.exists():
             entry["measurements"] = json.loads(report.read_text("utf-8"))["measurements"]
         if not why and not entry["measurements"]:
-            why = "it measured nothing"
+            why = "no measurements"
     return entry | ({"status": "failed", "why": why} if why else {})
 
 
-def wait_for(command: list[str], errors: Path, limit_s: float) -> str:
-    """Run a command with all it starts in a session of its own; says why it failed, if it did."""
+def run_command(command: list[str], errors: Path, limit_s: float) -> str:
+    """Run a command in a new session and return why it failed, or an empty string."""
     with errors.open("w") as stream:
         process = subprocess.Popen(command, cwd=HERE.parent, stderr=stream, start_new_session=True)
         try:
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
-            end(process)
-            return f"it took longer than {limit_s / 60:.0f} minutes"
+            kill(process)
+            return f"time limit of {limit_s / 60:.0f} minutes exceeded"
         except BaseException:
-            end(process)
+            kill(process)
             raise
     text = errors.read_text("utf-8", "replace")
     if not code:
         return ""
     sys.stderr.write(text[-3000:])
-    last = (text.strip().splitlines() or ["it said nothing"])[-1]
-    return f"exit code {code}: {without_paths(last)[:300]}"
+    last = (text.strip().splitlines() or ["no error output"])[-1]
+    return f"exit code {code}: {strip_paths(last)[:300]}"
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and what it started."""
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and its children."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def without_paths(text: str) -> str:
-    """Folders of this machine are nobody's business.
+def strip_paths(text: str) -> str:
+    """Remove the folders of this machine from a text.
 
     >>> without_paths("no file `/some/where/x.py` there")
     'no file `…/x.py` there'
@@ -153,16 +155,16 @@ def without_paths(text: str) -> str:
 
 
 def main() -> int:
-    given = arguments()
+    given = parse_arguments()
     table = read_table(given.table)
     names = [one.name for one in table]
     if unknown := set(given.only) - set(names):
-        raise SystemExit(f"no benchmark is called {', '.join(sorted(unknown))}\n\nhint: {', '.join(names)}")
+        raise SystemExit(f"unknown benchmark: {', '.join(sorted(unknown))}\n\nhint: {', '.join(names)}")
     chosen = [one for one in table if not given.only or one.name in given.only]
     if given.list:
         for one in chosen:
             print(
-                f"{one.name:<18} {one.minutes:>4.1f} min  {one.title}{' [' + why + ']' if (why := missing(one)) else ''}"
+                f"{one.name:<18} {one.minutes:>4.1f} min  {one.title}{' [' + why + ']' if (why := find_missing_requirement(one)) else ''}"
             )
         print(f"{'':<18} {sum(one.minutes for one in chosen):>4.1f} min")
         return 0
@@ -172,19 +174,21 @@ def main() -> int:
         known = json.loads((given.results or results).read_text("utf-8"))
         render(known, table, given.folder, notes=given.table.parent / "notes")
         return 0
-    return measure_all(chosen, table, given, results)
+    return run_benchmarks(chosen, table, given, results)
 
 
-def measure_all(
+def run_benchmarks(
     chosen: list[Benchmark], table: list[Benchmark], given: argparse.Namespace, results: Path
 ) -> int:
-    """One after another; what is known is written after each."""
+    """Run the benchmarks in sequence and write the results after each."""
     known: dict[str, Any] = json.loads(results.read_text("utf-8")) if results.exists() else {"benchmarks": {}}
-    compile_dir(HERE.parent / "src", quiet=2)  # as pip leaves a package, and the peers are
-    around, bad = surroundings(), []
+    compile_dir(
+        HERE.parent / "src", quiet=2
+    )  # pip compiles installed packages, so the peers are compiled too
+    environment, bad = collect_environment(), []
     for one in chosen:
-        print(f"\n== {one.name}: {one.title} (about {one.minutes:g} min, load {load()})", flush=True)
-        entry = run(one, quick=given.quick) | around
+        print(f"\n== {one.name}: {one.title} (about {one.minutes:g} min, load {get_load()})", flush=True)
+        entry = run_benchmark(one, quick=given.quick) | environment
         print(
             f"-- {one.name}: {entry['status']}{': ' + entry['why'] if entry['why'] else ''} ({entry['seconds']:.0f} s)",
             flush=True,
@@ -198,33 +202,33 @@ def measure_all(
         render(known, table, given.folder, notes=given.table.parent / "notes")
     print(f"\nwritten: {os.path.relpath(given.folder / 'RESULTS.md')}")
     if bad:
-        print(f"without numbers, or not with all: {', '.join(bad)}")
+        print(f"incomplete: {', '.join(bad)}")
     return 1 if bad else 0
 
 
-def arguments() -> argparse.Namespace:
-    """What was asked for; quick numbers never get where the others are."""
+def parse_arguments() -> argparse.Namespace:
+    """Parse the arguments; quick results never overwrite benchmarks/results.json."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these benchmarks")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="run only these benchmarks")
     parser.add_argument(
-        "--list", action="store_true", help="show the benchmarks, and why some cannot run here"
+        "--list", action="store_true", help="list the benchmarks, with the reason if one cannot run"
     )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, to try the machinery")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to test the setup")
     parser.add_argument(
-        "--render", action="store_true", help="only write RESULTS.md and plots from results.json"
+        "--render", action="store_true", help="write RESULTS.md and plots from results.json without measuring"
     )
-    parser.add_argument("--folder", type=Path, help="where to write, instead of benchmarks/")
-    parser.add_argument("--results", type=Path, help="with --render: results.json of elsewhere")
-    parser.add_argument("--table", type=Path, default=HERE / "table.toml", help="other benchmarks")
+    parser.add_argument("--folder", type=Path, help="output folder (default: benchmarks/)")
+    parser.add_argument("--results", type=Path, help="with --render: another results.json")
+    parser.add_argument("--table", type=Path, default=HERE / "table.toml", help="another table of benchmarks")
     given = parser.parse_args()
     given.folder = given.folder or (HERE / ".quick" if given.quick else HERE)
     if given.quick and given.folder.resolve() == HERE:
-        parser.error("quick numbers are not results: they cannot go to benchmarks/")
+        parser.error("--quick cannot write to benchmarks/: its numbers are not valid results")
     return given
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # kill child processes on termination
     sys.exit(main())

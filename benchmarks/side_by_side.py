@@ -1,10 +1,10 @@
-"""The same real tasks, the same model, both harnesses: are the numbers the same?
+"""Compare the results of lm_eval and Assay on real tasks with the same model.
 
     python benchmarks/side_by_side.py --data_root HUB --task_root LM_EVAL [--limit 20] [--record FILE]
 
-Runs lm_eval 0.4.13 in its own environment and Assay here, both with Assay's embedded model answering, on datasets
-laid out as on the hub. Prints every number of both and whether they agree to 1e-9; with `--record`, keeps lm_eval's
-numbers for the test that needs no lm_eval.
+Runs lm_eval 0.4.13 in a separate environment and Assay in this one, both with Assay's embedded model, on datasets laid out as on
+the hub. Prints every number of both and whether they agree to 1e-9. `--record` stores the numbers of lm_eval for a test that
+does not need lm_eval.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from measurements import Goal, Measurement, Report, add_json_option
-from peers import measure, peer_python
+from peers import measure_script, require_peer
 
 TASKS = (
     "gsm8k", "gsm8k_cot_self_consistency", "arc_easy", "hellaswag", "mmlu", "truthfulqa_mc2", "boolq", "lambada_openai",
@@ -58,17 +58,17 @@ class Embedded(LM):
         found = asyncio.run(answers())
         return [found[r.id].value for r in requests]
     def loglikelihood(self, requests, **kwargs):
-        made = [Likelihood(task="", document=0, prompt=Prompt.of_text(r.args[0]), continuation=r.args[1]) for r in requests]
-        return [(v.total, v.greedy) for v in self.ask(made)]
+        converted = [Likelihood(task="", document=0, prompt=Prompt.of_text(r.args[0]), continuation=r.args[1]) for r in requests]
+        return [(v.total, v.greedy) for v in self.ask(converted)]
     def loglikelihood_rolling(self, requests, **kwargs):
-        made = [RollingLikelihood(task="", document=0, prompt=Prompt.of_text(r.args[0])) for r in requests]
-        return [v.total for v in self.ask(made)]
+        converted = [RollingLikelihood(task="", document=0, prompt=Prompt.of_text(r.args[0])) for r in requests]
+        return [v.total for v in self.ask(converted)]
     def generate_until(self, requests, **kwargs):
-        seen, made = {}, []
+        seen, converted = {}, []
         for r in requests:
             repeat = seen[id(r)] = seen.get(id(r), -1) + 1
-            made.append(Generate(task="", document=0, repeat=repeat, prompt=Prompt.of_text(r.args[0]), settings=Settings(r.args[1])))
-        return self.ask(made)
+            converted.append(Generate(task="", document=0, repeat=repeat, prompt=Prompt.of_text(r.args[0]), settings=Settings(r.args[1])))
+        return self.ask(converted)
 
 manager, found = TaskManager(), {}
 for task in tasks:
@@ -90,7 +90,7 @@ print(json.dumps(found))
 """
 
 
-def same(ours: Any, theirs: Any) -> bool:
+def is_same(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, (int, float)) and isinstance(theirs, (int, float)):
         return math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12)
     return bool(ours == theirs)
@@ -110,15 +110,15 @@ def main() -> None:
     words = (",".join(options.tasks), str(options.limit), str(options.data_root.resolve()))
     with tempfile.TemporaryDirectory() as name:
         folder, offline = Path(name), {"HF_HUB_OFFLINE": "1", "HF_HOME": name}
-        theirs = measure(peer_python("lm_eval"), THEIRS, *words, source, cwd=folder, **offline)
-        ours = measure(
+        theirs = measure_script(require_peer("lm_eval"), THEIRS, *words, source, cwd=folder, **offline)
+        ours = measure_script(
             sys.executable, OURS, *words, str(options.task_root.resolve()), name, cwd=folder, **offline
         )
     different = 0
     for task in options.tasks:
         numbers, apart = compare(task, ours[task]["results"], theirs[task]["results"])
         different += apart
-        what = f"{task}, {options.limit} of each task's documents: numbers that differ"
+        what = f"{task}, {options.limit} documents per task: numbers that differ"
         details = {"numbers compared": numbers, "tasks and groups": len(theirs[task]["results"])}
         report.add(Measurement(what=what, ours=apart, unit="numbers", goal=Goal(most=0), details=details))
     print(f"{different} numbers differ")
@@ -128,12 +128,12 @@ def main() -> None:
 
 
 def compare(task: str, ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[int, int]:
-    """(numbers that lm_eval gives, how many of them are others here)"""
+    """Return how many numbers lm_eval reports, and how many of them differ."""
     numbers = different = 0
     for name, entry in theirs.items():
         for key, value in entry.items():
             mine = ours.get(name, {}).get(key)
-            agrees = same(mine, value)
+            agrees = is_same(mine, value)
             numbers, different = numbers + 1, different + (not agrees)
             if not agrees or name == task:
                 print(f"{'same' if agrees else 'DIFFERENT':<10} {name:<40} {key:<36} {mine!s:<24} {value}")

@@ -1,4 +1,4 @@
-"""`make bench`: every benchmark is run, whatever happens to the others, and RESULTS.md is what was measured."""
+"""`make bench` runs every benchmark, even if others fail, and renders RESULTS.md from the measurements."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "benchmarks"
 PARTS = {
     "instant", "latency_server", "machine", "measurements", "peers", "plots", "remote_peers", "remote_pictures",
-    "rendering", "run",
+    "rendering", "run", "user_code_host",
 }  # fmt: skip
-"""What benchmarks are made of, and what runs them."""
+"""Modules that `make bench` does not run as benchmarks."""
 
 GOOD = """
 import argparse
@@ -29,14 +29,14 @@ report.add(Measurement(what="one", ours=2.0, peer=8.0, against="another", unit="
 """
 
 
-def bench(*words: str | Path) -> subprocess.CompletedProcess[str]:
+def run_bench(*words: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": f"{PROJECT / 'src'}{os.pathsep}{FOLDER}"}
     command = [sys.executable, str(FOLDER / "run.py"), *map(str, words)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 
-def table(folder: Path, **scripts: str) -> Path:
-    """A table of scripts with these texts."""
+def write_table(folder: Path, **scripts: str) -> Path:
+    """Write scripts with these texts and a table that lists them."""
     rows = []
     for name, text in scripts.items():
         (folder / f"{name}.py").write_text(text)
@@ -47,7 +47,7 @@ def table(folder: Path, **scripts: str) -> Path:
     return folder / "table.toml"
 
 
-def entries(folder: Path) -> dict[str, Any]:
+def read_entries(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "results.json").read_text("utf-8"))["benchmarks"]
     return found
 
@@ -59,8 +59,8 @@ def test_every_script_is_in_the_table() -> None:
     assert {row["name"] for row in rows} == {path.stem for path in (FOLDER / "notes").glob("*.md")}
 
 
-def test_the_page_is_what_was_measured(tmp_path: Path) -> None:
-    done = bench("--render", "--results", FOLDER / "results.json", "--folder", tmp_path)
+def test_the_page_matches_the_results(tmp_path: Path) -> None:
+    done = run_bench("--render", "--results", FOLDER / "results.json", "--folder", tmp_path)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "RESULTS.md").read_text("utf-8")
     assert page == (FOLDER / "RESULTS.md").read_text("utf-8"), "python benchmarks/run.py --render"
@@ -69,64 +69,64 @@ def test_the_page_is_what_was_measured(tmp_path: Path) -> None:
     assert {f"plots/{name}" for name in drawn} == set(re.findall(r"\((plots/[^)]+)\)", page))
 
 
-def test_results_tell_nothing_of_one_machine_but_its_kind() -> None:
+def test_results_contain_no_paths_of_the_machine() -> None:
     text = (FOLDER / "results.json").read_text("utf-8")
     assert not re.search(r'["\s]/(?:tmp|work|root|home|opt)\b', text)
 
 
 def test_a_benchmark_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     bad = GOOD + 'raise SystemExit("the file /some/where/x is not there")'
-    file = table(tmp_path, bad=bad, good=GOOD)
-    done = bench("--table", file, "--folder", tmp_path / "out")
+    file = write_table(tmp_path, bad=bad, good=GOOD)
+    done = run_bench("--table", file, "--folder", tmp_path / "out")
     assert done.returncode == 1
-    assert "without numbers, or not with all: bad" in done.stdout
-    found = entries(tmp_path / "out")
+    assert "incomplete: bad" in done.stdout
+    found = read_entries(tmp_path / "out")
     assert [one["status"] for one in found.values()] == ["failed", "measured"]
     assert found["bad"]["why"] == "exit code 1: the file …/x is not there"
-    assert len(found["bad"]["measurements"]) == 1, "what was measured before stays"
+    assert len(found["bad"]["measurements"]) == 1, "measurements before the failure are kept"
     page = (tmp_path / "out" / "RESULTS.md").read_text("utf-8")
     assert "- [bad](#the-bad-one) failed: exit code 1: the file …/x is not there." in page
     assert "| [good](#the-good-one) | one | 2 s | 8 (another) | 4.0x | at least 5x | **no** |" in page
 
 
-def test_a_benchmark_that_hangs_is_ended(tmp_path: Path) -> None:
-    file = table(tmp_path, slow="import time\ntime.sleep(60)")
+def test_a_benchmark_that_exceeds_its_time_limit_is_killed(tmp_path: Path) -> None:
+    file = write_table(tmp_path, slow="import time\ntime.sleep(60)")
     file.write_text(file.read_text().replace("0.5", "0.005"))
-    assert bench("--table", file, "--folder", tmp_path).returncode == 1
-    assert entries(tmp_path)["slow"]["why"] == "it took longer than 0 minutes"
+    assert run_bench("--table", file, "--folder", tmp_path).returncode == 1
+    assert read_entries(tmp_path)["slow"]["why"] == "time limit of 0 minutes exceeded"
 
 
-def test_what_cannot_run_here_says_why(tmp_path: Path) -> None:
-    file = table(tmp_path, far=GOOD)
+def test_a_benchmark_that_cannot_run_reports_the_reason(tmp_path: Path) -> None:
+    file = write_table(tmp_path, far=GOOD)
     file.write_text(file.read_text() + 'needs = ["no_such_package"]\n')
-    assert "[the package no_such_package is not installed]" in bench("--table", file, "--list").stdout
-    assert bench("--table", file, "--folder", tmp_path).returncode == 1
-    assert entries(tmp_path)["far"]["status"] == "not run"
+    assert "[the package no_such_package is not installed]" in run_bench("--table", file, "--list").stdout
+    assert run_bench("--table", file, "--folder", tmp_path).returncode == 1
+    assert read_entries(tmp_path)["far"]["status"] == "not run"
     assert "was not run: the package no_such_package" in (tmp_path / "RESULTS.md").read_text("utf-8")
 
 
-def test_one_that_is_run_again_replaces_only_its_own(tmp_path: Path) -> None:
-    file = table(tmp_path, first=GOOD, second=GOOD)
-    assert bench("--table", file, "--folder", tmp_path).returncode == 0
-    before = entries(tmp_path)
+def test_a_repeated_benchmark_replaces_only_its_own_results(tmp_path: Path) -> None:
+    file = write_table(tmp_path, first=GOOD, second=GOOD)
+    assert run_bench("--table", file, "--folder", tmp_path).returncode == 0
+    before = read_entries(tmp_path)
     (tmp_path / "second.py").write_text(GOOD.replace("ours=2.0", "ours=1.0"))
-    assert bench("--table", file, "--folder", tmp_path, "--only", "second").returncode == 0
-    after = entries(tmp_path)
+    assert run_bench("--table", file, "--folder", tmp_path, "--only", "second").returncode == 0
+    after = read_entries(tmp_path)
     assert after["first"] == before["first"]
     assert after["second"]["measurements"][0]["ours"] == 1.0
 
 
-def test_a_quick_try_never_touches_the_results(tmp_path: Path) -> None:
-    assert bench("--quick", "--folder", FOLDER).returncode == 2
-    done = bench("--quick", "--only", "report", "--folder", tmp_path)
+def test_a_quick_run_never_overwrites_the_results(tmp_path: Path) -> None:
+    assert run_bench("--quick", "--folder", FOLDER).returncode == 2
+    done = run_bench("--quick", "--only", "report", "--folder", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = entries(tmp_path)["report"]
+    found = read_entries(tmp_path)["report"]
     assert [one["unit"] for one in found["measurements"]] == ["CPU s"] * 3
     assert all(one["ours"] > 0 for one in found["measurements"])
 
 
-def test_a_name_that_is_not_in_the_table_is_told_with_those_that_are() -> None:
-    done = bench("--only", "listng")
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones() -> None:
+    done = run_bench("--only", "listng")
     assert done.returncode == 1
-    assert "no benchmark is called listng" in done.stderr
+    assert "unknown benchmark: listng" in done.stderr
     assert "listing" in done.stderr

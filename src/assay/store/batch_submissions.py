@@ -121,9 +121,13 @@ class SubmissionLog:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(self._path, isolation_level=None, timeout=60.0)
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            connection.executescript(_TABLES)
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("PRAGMA synchronous=FULL")
+                connection.executescript(_TABLES)
+            except BaseException:
+                connection.close()
+                raise
         except (OSError, sqlite3.Error) as error:
             raise OutputError(
                 f"cannot record batches in `{self._path}`: {error}",

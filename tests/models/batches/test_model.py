@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def values(requests: list[Any], found: dict[str, Outcome]) -> list[Any]:
 
 
 def entries(home: Path) -> int:
-    with sqlite3.connect(home / "batches.sqlite") as book:
+    with closing(sqlite3.connect(home / "batches.sqlite")) as book:
         (count,) = book.execute("SELECT count(*) FROM entries").fetchone()
     return int(count)
 
@@ -160,7 +161,7 @@ def test_a_batch_without_a_recorded_id_is_found(service: Any, home: Path) -> Non
     service.seconds = 60
     requests = sums(6)
     begin_and_die(model(service), requests, service)
-    with sqlite3.connect(home / "batches.sqlite") as book:
+    with closing(sqlite3.connect(home / "batches.sqlite", isolation_level=None)) as book:
         book.execute("UPDATE batches SET batch = NULL")
     service.seconds = 0
     assert values(requests, ask(model(service), requests)) == [str(n + 1) for n in range(6)]
@@ -300,7 +301,7 @@ def test_expired_submissions_are_deleted(tmp_path: Path) -> None:
     book = SubmissionLog("scope", tmp_path / "book.sqlite")
     book.record_intent("old", ["a"])
     book.record_intent("new", ["b"])
-    with sqlite3.connect(tmp_path / "book.sqlite") as connection:
+    with closing(sqlite3.connect(tmp_path / "book.sqlite", isolation_level=None)) as connection:
         connection.execute("UPDATE batches SET at = 0 WHERE key = 'old'")
     book.delete_expired()
     assert [entry.key for entry in book.find(["a", "b"])] == ["new"]

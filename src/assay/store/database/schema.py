@@ -142,10 +142,14 @@ def _migrate_for_reading(connection: sqlite3.Connection, schema: Schema, version
         connection.execute("PRAGMA query_only=1")
         return connection
     copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-    with closing(connection):
-        connection.backup(copy)
-    _migrate(copy, schema, version)
-    copy.execute("PRAGMA query_only=1")
+    try:
+        with closing(connection):
+            connection.backup(copy)
+        _migrate(copy, schema, version)
+        copy.execute("PRAGMA query_only=1")
+    except BaseException:
+        copy.close()
+        raise
     return copy
 
 

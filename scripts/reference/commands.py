@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from inspect import cleandoc
 
 import click
 
@@ -34,7 +35,7 @@ def page() -> str:
 def _help(command: click.Command) -> str:
     """Usage, the words of the help, and the flags that are not options of a run."""
     shared = {name for name, _, _ in list_options()}
-    text = (command.help or "").split("\b")
+    text = cleandoc(command.help or "").split("\b")
     pieces = [f"\n{_escaped(text[0].strip())}\n"]
     for block in text[1:]:
         pieces.append("\n```text\n" + block.strip("\n").rstrip() + "\n```\n")

@@ -17,6 +17,7 @@ import resource
 import signal
 import sys
 import time
+import warnings  # noqa: F401 - os.execvpe imports it when the program's user may not read the standard library
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:  # defined in the new interpreter already

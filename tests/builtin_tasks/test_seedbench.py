@@ -33,7 +33,7 @@ def put_rows(root: Path, frames: list[int]) -> None:
     put_dataset(root, "lmms-lab-encoder/SEED-Bench", rows, features=features)
 
 
-def test_the_likeliest_choice_is_the_answer(tmp_path: Path) -> None:
+def test_the_most_likely_choice_is_the_answer(tmp_path: Path) -> None:
     put_rows(tmp_path, [1, 1, 3])
 
     def likes_two(request: Request) -> LogProbability:

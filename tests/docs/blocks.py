@@ -1,15 +1,15 @@
-"""The code blocks of the documentation, and what the Markdown says about running them.
+"""Read the code blocks of the documentation and the comments that control how the tests run them.
 
-A block is run by its language. HTML comments before it, which no reader sees, say what else there is to know:
+The language of a block decides how it runs. HTML comments before the block, which readers do not see, give instructions:
 
-    <!-- not run: REASON -->            it cannot be run here; what it names is still checked against the parser
-    <!-- not run, line 2: REASON -->    only that line (or `lines 2-3`) cannot be run
-    <!-- exits 3 -->                    how the last command of the block ends, where that is not 0
-    <!-- file: NAME -->                 the block is this file; without a block the rest of the comment is the file
-    <!-- changes: NAME -->              keys to put in place of those of a YAML file the page has shown
-    <!-- output -->                     what the last command before it printed; `…` stands for anything on a line,
-                                        alone on a line for any lines
-    <!-- before: sh … -->               commands (or `python`) that make what the block takes for granted
+    <!-- not run: REASON -->            the block cannot run here; its commands are still parsed
+    <!-- not run, line 2: REASON -->    only this line (or `lines 2-3`) cannot run
+    <!-- exits 3 -->                    the exit code of the last command of the block, if it is not 0
+    <!-- file: NAME -->                 the block is the content of this file; without a block, the rest of the comment is
+    <!-- changes: NAME -->              keys that replace those of a YAML file on the page
+    <!-- output -->                     the output of the last command; `…` matches anything on a line,
+                                        and any lines if it is alone on a line
+    <!-- before: sh … -->               commands (or `python`) that prepare the input of the block
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["PAGES", "PROJECT", "Block", "Marker", "read_page", "written"]
+__all__ = ["PAGES", "PROJECT", "Block", "Marker", "read_page", "collect_files"]
 
 PROJECT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -28,7 +28,7 @@ PAGES = sorted(
                     "src/assay/builtin_tasks/**/*.md")
     for path in PROJECT.glob(pattern)
 )  # fmt: skip
-"""Every page people read."""
+"""Every page of the documentation."""
 
 KINDS = ("not run", "exits", "file", "changes", "output", "before")
 _FENCE = re.compile(r"(?P<indent> *)(?P<fence>```+)(?P<language>[\w-]*)\s*$")
@@ -39,22 +39,22 @@ _MARKER = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """One comment that is meant for the tests."""
+    """A comment with an instruction for the tests."""
 
     kind: str
     value: str = ""
-    """What stands behind the colon: a reason, a file name, a language."""
+    """The text after the colon: a reason, a file name, a language."""
 
     text: str = ""
-    """The lines below that."""
+    """The lines after the first."""
 
     lines: frozenset[int] = frozenset()
-    """The lines of the block it speaks of; none means all."""
+    """The lines of the block that it applies to. Empty: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A fenced block and the comments before it. `language` is empty for a comment that stands alone."""
+    """A fenced block and the comments before it. `language` is empty for a comment without a block."""
 
     page: str
     line: int
@@ -64,27 +64,27 @@ class Block:
 
     @property
     def place(self) -> str:
-        """As editors open it."""
+        """Return page and line, in the format of editors."""
         return f"{self.page}:{self.line}"
 
     def marker(self, kind: str) -> Marker | None:
-        """Its comment of this kind."""
+        """Return the comment of this kind."""
         return next((marker for marker in self.markers if marker.kind == kind), None)
 
     @property
     def file(self) -> str:
-        """The name of the file it is; empty if it is none."""
-        names = [mark.value for mark in self.markers if mark.kind == "file" and not mark.text]
+        """Return the name of its file, or an empty string."""
+        names = [marker.value for marker in self.markers if marker.kind == "file" and not marker.text]
         return names[0] if names else ""
 
-    def unrun(self, number: int) -> bool:
-        """Whether a line, counted from 1, cannot be run here."""
-        marks = [marker for marker in self.markers if marker.kind == "not run"]
-        return any(not mark.lines or number in mark.lines for mark in marks)
+    def is_excluded(self, number: int) -> bool:
+        """Return whether a line, counted from 1, cannot run here."""
+        markers = [marker for marker in self.markers if marker.kind == "not run"]
+        return any(not marker.lines or number in marker.lines for marker in markers)
 
 
 def read_page(path: Path) -> list[Block]:
-    """The blocks of a page in their order."""
+    """Return the blocks of a page in order."""
     page = path.relative_to(PROJECT).as_posix()
     lines = path.read_text("utf-8").splitlines()
     blocks: list[Block] = []
@@ -103,17 +103,17 @@ def read_page(path: Path) -> list[Block]:
             markers, number = [], end
         elif line.lstrip().startswith("<!--"):
             end = next(n for n in range(number, len(lines)) if "-->" in lines[n])
-            markers += _markers("\n".join(lines[number : end + 1]), f"{page}:{start}")
+            markers += _parse_markers("\n".join(lines[number : end + 1]), f"{page}:{start}")
             number = end
-        elif line.strip() and markers:  # prose: the comments before it stand for themselves
+        elif line.strip() and markers:  # prose: the comments before it have no block
             blocks.append(Block(page=page, line=start, markers=tuple(markers)))
             markers = []
         number += 1
     return blocks
 
 
-def _markers(comment: str, place: str) -> list[Marker]:
-    """What a comment says to the tests; nothing if it is an ordinary one."""
+def _parse_markers(comment: str, place: str) -> list[Marker]:
+    """Parse a comment; an ordinary comment has no markers."""
     found = _MARKER.fullmatch(comment.strip())
     if found is None:
         near = re.match(r"<!--\s*(\w+)", comment.strip())
@@ -122,14 +122,14 @@ def _markers(comment: str, place: str) -> list[Marker]:
         )
         return []
     head, _, text = found["rest"].strip(" ").partition("\n")
-    said, _, value = head.partition(":") if ":" in head else ("", "", head)
-    numbers = re.findall(r"\d+", said)
+    scope, _, value = head.partition(":") if ":" in head else ("", "", head)
+    numbers = re.findall(r"\d+", scope)
     lines = frozenset(range(int(numbers[0]), int(numbers[-1]) + 1)) if numbers else frozenset()
     return [Marker(kind=found["kind"], value=value.strip(), text=textwrap.dedent(text), lines=lines)]
 
 
-def written(blocks: list[Block]) -> dict[str, str]:
-    """The files a page shows or takes for granted: name -> contents."""
+def collect_files(blocks: list[Block]) -> dict[str, str]:
+    """Return the files of a page: name -> content."""
     files: dict[str, str] = {}
     for block in blocks:
         for marker in block.markers:

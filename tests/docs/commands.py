@@ -1,4 +1,4 @@
-"""Commands that are shown: read by the parser that reads them on the command line, without running them."""
+"""Parse commands of the documentation with the real parser, without running them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from assay.core.options.run_spec import RunSpec
 from assay.models import make_model
 from assay.tasks.files.index import TaskIndex, builtin_root
 
-__all__ = ["NotValid", "check_command", "commands_of", "split_commands"]
+__all__ = ["InvalidCommand", "check_command", "find_commands", "split_commands"]
 
 PROGRAMS = ("assay", ".venv/bin/assay", "assay.exe")
 EXTRAS = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
 ELLIPSIS = "…"
-"""In a command: and whatever else you want to say."""
+"""In a command: any further arguments."""
 
 
-class NotValid(AssertionError):
-    """The parser does not take a command that is shown."""
+class InvalidCommand(AssertionError):
+    """The parser rejects a command."""
 
 
 def split_commands(line: str) -> list[list[str]]:
-    """The commands of a shell line as words: comments away, `&&` and `;` between them."""
+    """Split a shell line without comments at `&&` and `;` into commands."""
     commands: list[list[str]] = [[]]
     lexer = shlex.shlex(line, posix=True, punctuation_chars="&;")
     lexer.whitespace_split = True
@@ -44,33 +44,33 @@ def split_commands(line: str) -> list[list[str]]:
     return [words for words in commands if words]
 
 
-def commands_of(text: str) -> list[list[str]]:
-    """Every `assay …` in a text that is not a program: quoted in a YAML file, behind `ssh` or `srun`."""
+def find_commands(text: str) -> list[list[str]]:
+    """Find every `assay …` in a text that is not a shell script: in a YAML file, after `ssh` or `srun`."""
     found = []
     for line in text.replace("\\\n", " ").splitlines():
-        if behind := re.search(r"(?<![\w./'\"\[-])(?:\.venv/bin/)?assay (?=[a-z])(.*)", line):
-            words = next(iter(split_commands(behind[0])), [])
+        if match := re.search(r"(?<![\w./'\"\[-])(?:\.venv/bin/)?assay (?=[a-z])(.*)", line):
+            words = next(iter(split_commands(match[0])), [])
             if len(words) > 1 and words[1] != "is":
                 found.append(words)
     return found
 
 
 def check_command(words: list[str], *, whole: bool = True) -> None:
-    """Every subcommand, flag, value, model name and argument of a model is one that exists.
+    """Check that every subcommand, flag, value, model name and model argument exists.
 
-    `whole=False` for commands that are mentioned in a sentence, which need not have all their arguments.
+    `whole=False` is for commands in a sentence, which may lack arguments.
     """
     program, *arguments = words
     if program in PROGRAMS:
-        _check_assay(_with_names(arguments), whole)
+        _check_assay(_fill_placeholders(arguments), whole)
     elif program.endswith("pip"):
         _check_extras(arguments)
     elif words[:3] == ["python", "-m", "tools.oracle.replay"]:
         _parse(oracle, words[3:], whole, click.Context(oracle))
 
 
-def _with_names(arguments: list[str]) -> list[str]:
-    """Placeholders filled in: `--model …`, `--replicas N`; other `…` away."""
+def _fill_placeholders(arguments: list[str]) -> list[str]:
+    """Fill in placeholders (`--model …`, `--replicas N`) and remove other `…`."""
     filled = []
     for before, word in zip(["", *arguments], arguments, strict=False):
         if word == ELLIPSIS and before.startswith("--"):
@@ -89,7 +89,7 @@ def _check_assay(arguments: list[str], whole: bool) -> None:
         if name.isupper():
             return  # `assay COMMAND --help`
         if found is None:
-            raise NotValid(f"unknown command `{name}`")
+            raise InvalidCommand(f"unknown command `{name}`")
         command = found
     _parse(command, arguments, whole, context)
 
@@ -102,42 +102,42 @@ def _parse(command: click.Command, arguments: list[str], whole: bool, context: c
         pass  # --help, --version
     except (click.MissingParameter, click.exceptions.NoArgsIsHelpError) as error:
         if whole and not isinstance(command, click.Group):
-            raise NotValid(error.format_message()) from None
+            raise InvalidCommand(error.format_message()) from None
     except click.BadOptionUsage as error:
         if whole or "requires an argument" not in error.format_message():
-            raise NotValid(error.format_message()) from None
+            raise InvalidCommand(error.format_message()) from None
     except click.BadParameter as error:
         if not isinstance(error.param and error.param.type, (click.Path, click.File)):
-            raise NotValid(error.format_message()) from None  # a file need not be there
+            raise InvalidCommand(error.format_message()) from None  # the file may be missing
     except click.ClickException as error:
-        raise NotValid(error.format_message()) from None
+        raise InvalidCommand(error.format_message()) from None
     except AssayError as error:
-        raise NotValid(str(error)) from None
+        raise InvalidCommand(str(error)) from None
 
 
 def _check_values(values: dict[str, Any]) -> None:
-    """Names that mean something: models and their arguments, judges, sinks."""
+    """Check names: models and their arguments, judges, tasks, sinks."""
     given = {name: value for name, value in values.items() if name in ("model", "model_args") and value}
     if "model_args" in values and given and not str(given.get("model", "")).isupper():  # `--model NAME`
         spec = RunSpec.of(given)
         make_model(spec.model, spec.model_args, batch_api=values.get("batch_api"))
-    for word in _flat(values.get("judge")):
+    for word in _flatten(values.get("judge")):
         name, _, rest = word.partition(",")
         make_model(name, parse_arguments(rest) if rest else {})
-    for name in _flat(values.get("tasks")):
+    for name in _flatten(values.get("tasks")):
         if name.startswith("assay/") and name.removeprefix("assay/") not in _builtin_names():
-            raise NotValid(f"no task that ships with Assay is called `{name}`")
+            raise InvalidCommand(f"no built-in task is called `{name}`")
     if values.get("sink"):
         from assay.viewer.sinks import SINKS
 
-        for word in _flat(values["sink"]):
+        for word in _flatten(values["sink"]):
             SINKS.get(word.partition(",")[0], where="--sink")
 
 
-def _flat(value: Any) -> list[str]:
-    """An option that may be given several times, each time with several values."""
-    given = [value] if isinstance(value, str) else value or []
-    return [word for item in given for word in (item if isinstance(item, list) else [item])]
+def _flatten(value: Any) -> list[str]:
+    """Flatten the values of an option that can be repeated."""
+    values = [value] if isinstance(value, str) else value or []
+    return [word for item in values for word in (item if isinstance(item, list) else [item])]
 
 
 @cache
@@ -151,4 +151,4 @@ def _check_extras(arguments: list[str]) -> None:
         for extras in re.findall(r"^(?:assay-harness|\.)\[(.+)\]$", argument):
             unknown = set(extras.split(",")) - EXTRAS.keys()
             if unknown:
-                raise NotValid(f"no extra is called {', '.join(sorted(unknown))}")
+                raise InvalidCommand(f"no extra is called {', '.join(sorted(unknown))}")

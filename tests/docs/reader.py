@@ -1,4 +1,4 @@
-"""Somebody who reads a page from top to bottom and does what it says, in a folder of their own."""
+"""Run the blocks of a page from top to bottom in an empty folder."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
-from tests.docs.blocks import PROJECT, Block, Marker, written
-from tests.docs.commands import PROGRAMS, check_command, commands_of, split_commands
+from tests.docs.blocks import PROJECT, Block, Marker, collect_files
+from tests.docs.commands import PROGRAMS, check_command, find_commands, split_commands
 
 from assay.cli.app import run_command_line
 from assay.scoring.filters import FILTERS
@@ -32,31 +32,31 @@ from assay_compat.commands import lm_eval, lmms_eval
 
 __all__ = ["LANGUAGES", "Reader"]
 
-FEW = ["--limit", "3"]
-"""Given to runs that would ask everything."""
+LIMIT_OPTIONS = ["--limit", "3"]
+"""Options for runs without a limit of their own."""
 
 BOUNDED = {"--limit", "-L", "--stop_when", "--from", "--samples"}
 
 
 class Reader:
-    """Runs the blocks of a page one after the other; every failure names the page and the line."""
+    """Runs the blocks of a page in order. Every failure names the page and the line."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self._patch = monkeypatch
         self._names: dict[str, Any] = {"__name__": "page"}
-        self._said = ""
+        self._output = ""
 
     def read(self, blocks: list[Block]) -> None:
-        """The whole page."""
-        for name, text in written(blocks).items():
+        """Write the files of the page and run its blocks."""
+        for name, text in collect_files(blocks).items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
             if name.startswith("src/assay/") and path.suffix == ".py":
                 self._add_to_package(path)
         for block in blocks:
-            self._follow(block)
+            self._run_block(block)
 
     def _add_to_package(self, path: Path) -> None:
         """Make a module of the page part of Assay, as if its file were in the source tree."""
@@ -67,7 +67,7 @@ class Reader:
             if registry._builtin_package == package.__name__:
                 registry._builtins_loaded = False
 
-    def _follow(self, block: Block) -> None:
+    def _run_block(self, block: Block) -> None:
         for marker in block.markers:
             if marker.kind == "before" and marker.value == "python":
                 self._exec(marker.text, block.place)
@@ -83,14 +83,14 @@ class Reader:
         if block.file or block.marker("not run"):
             compile(block.code, block.place, "exec")
         elif re.search(r"^import lmm?s?_eval", block.code, re.MULTILINE):
-            assert self._foreign_code(block.code) == 0, f"{block.place}\n{self._said}"
+            assert self._harness_code(block.code) == 0, f"{block.place}\n{self._output}"
         else:
             self._exec(block.code, block.place)
 
     def _exec(self, code: str, place: str) -> None:
-        with redirect_stdout(io.StringIO()) as said, redirect_stderr(io.StringIO()):
+        with redirect_stdout(io.StringIO()) as output, redirect_stderr(io.StringIO()):
             exec(compile(code, place, "exec"), self._names)
-        self._said = said.getvalue()
+        self._output = output.getvalue()
 
     def _shell(self, block: Block) -> None:
         lines = list(enumerate(block.code.replace("\\\n", " ").splitlines(), 1))
@@ -99,32 +99,32 @@ class Reader:
         for number, line in lines:
             for words in split_commands(line):
                 place = f"{block.page}:{block.line + number}: {' '.join(words)}"
-                if block.unrun(number):
-                    for shown in [words, *commands_of(line)]:
+                if block.is_excluded(number):
+                    for shown in [words, *find_commands(line)]:
                         check_command(shown)
                     continue
                 code = self._command(words, line, place)
                 expected = int(exits.value) if exits and number == last else 0
-                assert code == expected, f"{place}\nexited with {code}\n{self._said}"
+                assert code == expected, f"{place}\nexited with {code}\n{self._output}"
 
     def _yaml(self, block: Block) -> None:
         tags: Any = type("Tags", (yaml.SafeLoader,), {})
         tags.add_constructor("!function", lambda loader, node: node.value)
         read = yaml.load(block.code, Loader=tags)
         if block.marker("not run"):
-            for words in commands_of(re.sub(r"^\s*- ", "", block.code, flags=re.MULTILINE)):
+            for words in find_commands(re.sub(r"^\s*- ", "", block.code, flags=re.MULTILINE)):
                 check_command(words)
             return
         name = self._yaml_file(block)
         if {"task", "group", "include"} & set(read) or block.marker("changes"):
             assert self._command(["assay", "check", name], "", block.place) == 0, (
-                f"{block.place}\n{self._said}"
+                f"{block.place}\n{self._output}"
             )
-            assert "no errors, no warnings" in self._said, f"{block.place}\n{self._said}"
+            assert "no errors, no warnings" in self._output, f"{block.place}\n{self._output}"
 
     def _yaml_file(self, block: Block) -> str:
         changed = block.marker("changes")
-        assert changed or block.file, f"{block.place}: say which file it is: <!-- file: NAME -->"
+        assert changed or block.file, f"{block.place}: needs <!-- file: NAME -->"
         if changed is None:
             return block.file
         path = self.folder / changed.value
@@ -151,21 +151,23 @@ class Reader:
 
     def _sql(self, block: Block) -> None:
         self._command(["assay", "runs", "path", "latest"], "", block.place)
-        journal = next((self.folder / self._said.split()[0]).glob("journal.sqlite"))
+        journal = next((self.folder / self._output.split()[0]).glob("journal.sqlite"))
         with sqlite3.connect(journal) as connection:
-            assert connection.execute(block.code).fetchall(), f"{block.place}: nothing was found"
+            assert connection.execute(block.code).fetchall(), f"{block.place}: no rows"
         connection.close()
 
     def _text(self, block: Block) -> None:
         if block.marker("output") is None:
-            assert block.marker("not run"), f"{block.place}: output of a command, or why it is not"
+            assert block.marker("not run"), (
+                f"{block.place}: needs <!-- output --> or <!-- not run: REASON -->"
+            )
             return
-        assert shows(self._said, block.code), f"{block.place}\nis not what was printed:\n{self._said}"
+        assert matches_output(self._output, block.code), f"{block.place}\nis not the output:\n{self._output}"
 
     # --- commands
 
     def _command(self, words: list[str], line: str, place: str) -> int:
-        words = [path for word in words for path in _expanded(word, quoted=_quoted(word, line))]
+        words = [path for word in words for path in _expand(word, quoted=_is_quoted(word, line))]
         while re.match(r"[A-Z_]+=", words[0]):
             self._patch.setenv(*words.pop(0).split("=", 1))
         program, *arguments = words
@@ -175,7 +177,7 @@ class Reader:
         if program == "export":
             self._patch.setenv(*arguments[0].partition("=")[::2])
         elif program in ("python", "lm-eval", "lm_eval", "lmms-eval"):
-            return self._foreign(program, arguments, place)
+            return self._harness_command(program, arguments, place)
         elif program == "make":
             assert f"\n{arguments[0]}:" in (PROJECT / "Makefile").read_text("utf-8"), place
         elif program.startswith("scripts/"):
@@ -184,27 +186,27 @@ class Reader:
                 return self._pytest(arguments[0])
         else:
             known = program.endswith("pip") or words == [".", ".venv/bin/activate"]
-            assert known, f"{place}\n`{program}` is nothing these tests run: <!-- not run: REASON -->"
+            assert known, f"{place}\n`{program}` is not a known program: <!-- not run: REASON -->"
         return 0
 
     def _pytest(self, path: str) -> int:
         """Run a test file of the page, in this process, where its modules are."""
         options = ["-q", "-p", "no:cacheprovider", "-p", "no:timeout", "-c", os.devnull, "--rootdir", "."]
-        with redirect_stdout(io.StringIO()) as said:
+        with redirect_stdout(io.StringIO()) as output:
             code = pytest.main([*options, "--import-mode=importlib", path])
-        self._said = said.getvalue()
+        self._output = output.getvalue()
         return code
 
     def _assay(self, arguments: list[str]) -> int:
         if arguments[0] in ("run", "sweep") and not BOUNDED & set(arguments):
-            arguments = [*arguments, *FEW]
-        with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as talk:
+            arguments = [*arguments, *LIMIT_OPTIONS]
+        with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as errors:
             code = run_command_line(arguments)
-        self._said = out.getvalue() + talk.getvalue()
+        self._output = out.getvalue() + errors.getvalue()
         return code
 
-    def _foreign(self, program: str, arguments: list[str], place: str) -> int:
-        """A command of another harness, translated as `aliases/` does; tests/assay_compat starts those programs."""
+    def _harness_command(self, program: str, arguments: list[str], place: str) -> int:
+        """Run a command of another harness, translated like in `aliases/`; tests/assay_compat starts the real programs."""
         if program == "python":
             module, program, *arguments = arguments
             assert module == "-m", f"{place}\n<!-- not run: REASON -->"
@@ -213,32 +215,32 @@ class Reader:
         ]
         return self._assay(translate(arguments).arguments)
 
-    def _foreign_code(self, code: str) -> int:
-        """In a process of its own: what it imports must not stay here."""
+    def _harness_code(self, code: str) -> int:
+        """Run Python that imports another harness in a separate process, so that the modules do not stay loaded."""
         paths = [str(PROJECT / "aliases" / "src"), str(PROJECT / "src")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        self._said = done.stdout + done.stderr
+        self._output = done.stdout + done.stderr
         return done.returncode
 
     def _view(self, arguments: list[str]) -> int:
-        """With a browser that opens the page and a reader who then presses Ctrl-C."""
-        answered: list[int] = []
+        """Run `assay view` with a browser that opens the page and then sends Ctrl-C."""
+        statuses: list[int] = []
 
         def visit(address: str) -> None:
             with urlopen(address, timeout=30) as page:
-                answered.append(page.status)
+                statuses.append(page.status)
             os.kill(os.getpid(), signal.SIGINT)
 
         self._patch.setattr(webbrowser, "open", lambda address: Thread(target=visit, args=[address]).start())
         code = self._assay(arguments)
-        assert answered == [200], f"assay {' '.join(arguments)}\n{self._said}"
+        assert statuses == [200], f"assay {' '.join(arguments)}\n{self._output}"
         return code
 
 
-def shows(said: str, shown: str) -> bool:
-    """Whether `shown` stands in what was said, `…` aside."""
+def matches_output(output: str, shown: str) -> bool:
+    """Return whether the output contains the lines that a page shows, with `…` as a wildcard."""
     pattern = ""
     for line in shown.rstrip().splitlines():
         if line.strip() == "…":
@@ -246,15 +248,15 @@ def shows(said: str, shown: str) -> bool:
         else:
             pieces = (re.escape(piece.strip(" ")) for piece in line.rstrip().split("…"))
             pattern += r"[ ]*" + r".*".join(pieces).replace(r"\ ", r"[ ]") + r"[ ]*\n"
-    return re.search(pattern, said if said.endswith("\n") else f"{said}\n") is not None
+    return re.search(pattern, output if output.endswith("\n") else f"{output}\n") is not None
 
 
-def _quoted(word: str, line: str) -> bool:
+def _is_quoted(word: str, line: str) -> bool:
     return f"'{word}'" in line or f'"{word}"' in line
 
 
-def _expanded(word: str, *, quoted: bool) -> list[str]:
-    """A word as the shell would give it: `~` and stars."""
+def _expand(word: str, *, quoted: bool) -> list[str]:
+    """Expand `~` and wildcards like the shell."""
     if quoted or word.startswith("-"):
         return [word]
     found = sorted(str(path) for path in Path().glob(word)) if "*" in word else []

@@ -1,4 +1,4 @@
-"""Data and models that take the place of those the documentation speaks of."""
+"""Datasets and a model that replace those of the documentation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assay.core.requests import Generate, Request
 from assay.core.responses import LogProbability, Outcome, Response
 from assay.models.oracle import OracleModel
 
-__all__ = ["StandIn", "audio", "image", "lay_out", "video"]
+__all__ = ["StandIn", "audio", "image", "write_datasets", "video"]
 
 image = Image(digest="image", load=picture)
 audio = Audio(digest="audio", load=lambda: (np.zeros(800, np.float32), 8000))
@@ -22,9 +22,9 @@ video = Video(digest="video", load=lambda: [picture(shade) for shade in range(10
 
 
 class StandIn(OracleModel):
-    """Answers a share of the documents right, and says it is called `name`.
+    """Answers a fraction of the documents correctly, under the name `name`.
 
-    Which ones depends on the name and the document alone, so two of them agree on some and differ on others.
+    The name and the document decide which ones, so two models agree on some documents and differ on others.
     """
 
     def __init__(self, *, name: str = "base", right: float = 0.6, draw: int = 0) -> None:
@@ -39,19 +39,19 @@ class StandIn(OracleModel):
         return {"name": self._name, "right": str(self._right), "draw": str(self._draw)}
 
     def _answer_one(self, request: Request) -> Outcome:
-        said = super()._answer_one(request)
+        outcome = super()._answer_one(request)
         place = f"{self._name}/{self._draw}/{request.task}/{request.document}"
-        if zlib.crc32(place.encode()) % 1000 < 1000 * self._right or not isinstance(said, Response):
-            return said
+        if zlib.crc32(place.encode()) % 1000 < 1000 * self._right or not isinstance(outcome, Response):
+            return outcome
         if isinstance(request, Generate):
             return Response(request_id=request.id, value="I do not know.")
-        value = said.value
+        value = outcome.value
         worse = LogProbability(-value.total, False) if isinstance(value, LogProbability) else value
         return Response(request_id=request.id, value=worse)
 
 
-def lay_out(root: Path) -> None:
-    """Small datasets with the names and columns of large ones, as the hub keeps them."""
+def write_datasets(root: Path) -> None:
+    """Write small datasets with the names and columns of large ones, in the layout of the hub."""
     put_configs(root, "openai/gsm8k", {"main": {"train": _sums(8), "test": _sums(16)}})
     letters = {split: _letters() for split in ("train", "test")}
     put_configs(root, "allenai/ai2_arc", dict.fromkeys(("ARC-Easy", "ARC-Challenge"), letters))

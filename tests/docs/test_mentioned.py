@@ -1,4 +1,4 @@
-"""Commands inside sentences, `assay like --this`, are read by the parser, too."""
+"""Parse the commands and names inside the sentences of the documentation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.blocks import PAGES, PROJECT
-from tests.docs.commands import NotValid, check_command, commands_of, split_commands
+from tests.docs.commands import InvalidCommand, check_command, find_commands, split_commands
 
 GROUPS = {
     f"assay.{kind}" for kind in "aggregations compat filters judges metrics models sandboxes sinks".split()
@@ -23,19 +23,19 @@ def name_of(path: Path) -> str:
     return path.relative_to(PROJECT).as_posix()
 
 
-def mentioned(page: Path) -> list[list[str]]:
-    """The commands of a page that stand in its sentences."""
+def find_inline_commands(page: Path) -> list[list[str]]:
+    """Return the commands in the sentences of a page."""
     text = COMMENT.sub("", FENCED.sub("", page.read_text("utf-8")))
     return [words for command in INLINE.findall(text) for words in split_commands(" ".join(command.split()))]
 
 
-def names(page: Path) -> list[str]:
-    """What a page says is in Assay."""
+def find_names(page: Path) -> list[str]:
+    """Return the names of Assay in the sentences of a page."""
     return NAMED.findall(COMMENT.sub("", FENCED.sub("", page.read_text("utf-8"))))
 
 
 def resolves(name: str) -> bool:
-    """Whether there is a module, or a thing in one, of this name."""
+    """Return whether a module or an object in a module has this name."""
     try:
         pkgutil.resolve_name(name)
     except (ImportError, AttributeError):
@@ -43,42 +43,44 @@ def resolves(name: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if mentioned(page)], ids=name_of)
-def test_a_command_in_a_sentence_is_one(page: Path) -> None:
-    for words in mentioned(page):
+@pytest.mark.parametrize("page", [page for page in PAGES if find_inline_commands(page)], ids=name_of)
+def test_every_command_in_prose_is_valid(page: Path) -> None:
+    for words in find_inline_commands(page):
         try:
             check_command(words, whole=False)
-        except NotValid as error:
+        except InvalidCommand as error:
             raise AssertionError(f"`{' '.join(words)}`: {error}") from None
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if names(page)], ids=name_of)
-def test_a_name_in_a_sentence_is_there(page: Path) -> None:
-    """`assay.run(…)`, `assay.sandboxes.program_runner.allowed`; the groups of entry points are names, too."""
-    for name in names(page):
-        assert name in GROUPS or resolves(name), f"there is no `{name}`"
+@pytest.mark.parametrize("page", [page for page in PAGES if find_names(page)], ids=name_of)
+def test_every_name_in_prose_exists(page: Path) -> None:
+    """`assay.run(…)`, `assay.sandboxes.program_runner.allowed`; groups of entry points count as names."""
+    for name in find_names(page):
+        assert name in GROUPS or resolves(name), f"`{name}` does not exist"
 
 
 @pytest.mark.parametrize(
-    ("command", "why"),
+    ("command", "message"),
     [
-        pytest.param("assay rnu --limit 3", "unknown command", id="a command nobody has"),
-        pytest.param("assay run --limti 3", "No such option", id="a flag nobody has"),
-        pytest.param("assay check gsm8k --model embedded", "No such option", id="a flag of another command"),
-        pytest.param("assay run --model embeded", "no model is called", id="a model nobody has"),
-        pytest.param("assay run --model embedded --model_args sede=1", "sede", id="an argument it has not"),
-        pytest.param("assay run --limit few", "few", id="a value that is none"),
-        pytest.param("assay run --tasks assay/gsm9k", "gsm9k", id="a built-in task that is none"),
-        pytest.param("assay run --sink wandd", "wandd", id="a sink nobody has"),
-        pytest.param("assay run --judge opnai", "opnai", id="a judge that is no model"),
-        pytest.param("pip install 'assay-harness[hff]'", "hff", id="an extra that is none"),
+        pytest.param("assay rnu --limit 3", "unknown command", id="unknown command"),
+        pytest.param("assay run --limti 3", "No such option", id="unknown flag"),
+        pytest.param("assay check gsm8k --model embedded", "No such option", id="flag of another command"),
+        pytest.param("assay run --model embeded", "no model is called", id="unknown model"),
+        pytest.param("assay run --model embedded --model_args sede=1", "sede", id="unknown model argument"),
+        pytest.param("assay run --limit few", "few", id="invalid value"),
+        pytest.param("assay run --tasks assay/gsm9k", "gsm9k", id="unknown built-in task"),
+        pytest.param("assay run --sink wandd", "wandd", id="unknown sink"),
+        pytest.param("assay run --judge opnai", "opnai", id="unknown judge model"),
+        pytest.param("pip install 'assay-harness[hff]'", "hff", id="unknown extra"),
     ],
 )
-def test_a_wrong_command_is_noticed(command: str, why: str) -> None:
-    with pytest.raises(NotValid, match=why):
+def test_an_invalid_command_is_detected(command: str, message: str) -> None:
+    with pytest.raises(InvalidCommand, match=message):
         check_command(split_commands(command)[0])
 
 
-def test_commands_are_found_behind_others() -> None:
-    assert commands_of("ssh machine assay view --port 8321 # there") == [["assay", "view", "--port", "8321"]]
-    assert commands_of("pip install 'assay-harness[hf]'\nassay is a word") == []
+def test_commands_after_other_commands_are_found() -> None:
+    assert find_commands("ssh machine assay view --port 8321 # there") == [
+        ["assay", "view", "--port", "8321"]
+    ]
+    assert find_commands("pip install 'assay-harness[hf]'\nassay is a word") == []

@@ -1,4 +1,4 @@
-"""Every code block of the documentation is run, or says why it cannot be and is read by the parser."""
+"""Run every code block of the documentation, or parse it if the page gives a reason why it cannot run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from tests.docs.blocks import PAGES, PROJECT, read_page
-from tests.docs.reader import LANGUAGES, Reader, shows
-from tests.docs.stand_in import StandIn, lay_out
+from tests.docs.reader import LANGUAGES, Reader, matches_output
+from tests.docs.stand_in import StandIn, write_datasets
 
 from assay import models
 from assay.cli import app
@@ -36,26 +36,26 @@ def name_of(path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the datasets are that the pages speak of."""
+    """Return the folder of the datasets that the pages use."""
     root = tmp_path_factory.mktemp("hub")
-    lay_out(root)
+    write_datasets(root)
     return root
 
 
 @pytest.fixture(scope="session")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One home for all pages: what one of them asked, the others have."""
+    """Return one home for all pages, so that they share the response cache."""
     return tmp_path_factory.mktemp("home")
 
 
 @pytest.fixture
 def reader(workspace: Path, hub: Path, answers: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
-    """In an empty folder that is on the search path, so that a package the page shows is installed there."""
+    """Return a reader in an empty folder on the import path, so that packages of the page can be imported."""
     for name in ("datasets", "hub"):
         (workspace / name).symlink_to(hub)
     for name, value in {"HOME": workspace, "ASSAY_HOME": answers, "ASSAY_DATA": hub}.items():
         monkeypatch.setenv(name, str(value))
-    for scheme in ("http", "https"):  # nothing a page says reaches the network
+    for scheme in ("http", "https"):  # no page reaches the network
         for name in (f"{scheme}_proxy", f"{scheme}_proxy".upper()):
             monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
@@ -77,32 +77,32 @@ def reader(workspace: Path, hub: Path, answers: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=name_of)
-def test_what_the_page_says_can_be_done(page: Path, reader: Reader) -> None:
+def test_the_examples_of_the_page_work(page: Path, reader: Reader) -> None:
     reader.read(read_page(page))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_block_says_what_it_is(page: Path) -> None:
+def test_every_block_has_a_language(page: Path) -> None:
     for block in read_page(page):
-        assert not block.code or block.language in LANGUAGES, f"{block.place}: a block without a language"
-        excuse = block.marker("not run")
-        assert excuse is None or len(excuse.value) > 10, f"{block.place}: why can it not be run?"
-        for test in re.findall(r"\btests/[\w/.]+", excuse.value if excuse else ""):
-            assert (PROJECT / test).exists(), f"{block.place}: {test} is not there"
+        assert not block.code or block.language in LANGUAGES, f"{block.place}: the block has no language"
+        marker = block.marker("not run")
+        assert marker is None or len(marker.value) > 10, f"{block.place}: the reason is too short"
+        for test in re.findall(r"\btests/[\w/.]+", marker.value if marker else ""):
+            assert (PROJECT / test).exists(), f"{block.place}: {test} does not exist"
 
 
-def test_more_is_run_than_excused() -> None:
-    run = Counter(
+def test_most_blocks_are_executed() -> None:
+    ran = Counter(
         block.marker("not run") is None or bool(block.marker("not run").lines)  # type: ignore[union-attr]
         for page in WITH_BLOCKS
         for block in read_page(page)
         if block.language
     )
-    assert run[True] > 2 * run[False], run
+    assert ran[True] > 2 * ran[False], ran
 
 
 @pytest.mark.parametrize(
-    ("said", "shown", "fits"),
+    ("output", "shown", "matches"),
     [
         pytest.param("a\nb\nc\n", "b\n", True, id="lines among others"),
         pytest.param("a\nb\nc\n", "a\nc\n", False, id="a line is missing"),
@@ -111,5 +111,5 @@ def test_more_is_run_than_excused() -> None:
         pytest.param("took 3 s\n", "took 4 s\n", False, id="another number"),
     ],
 )
-def test_output_is_compared(said: str, shown: str, fits: bool) -> None:
-    assert shows(said, shown) is fits
+def test_output_is_compared(output: str, shown: str, matches: bool) -> None:
+    assert matches_output(output, shown) is matches

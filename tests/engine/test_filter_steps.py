@@ -58,14 +58,14 @@ def traces(run: Any, position: int) -> dict[str, FilterTrace]:
     return {trace.name: trace for trace in listed}
 
 
-def test_every_step_of_a_tasks_own_filters_is_kept(run: Any) -> None:
+def test_every_step_of_user_filters_is_stored(run: Any) -> None:
     record = record_of(run, 1)
     assert list(record.steps) == ["own"]
     last = record.answers["own"][0]
     assert record.steps["own"] == [[["Word8"]], [["WORD8"]], [[last]], [last]]
 
 
-def test_each_step_is_shown_with_what_it_was_given(run: Any) -> None:
+def test_each_step_is_shown_with_its_input(run: Any) -> None:
     own = traces(run, 1)["own"]
     assert own.given == ("I say Word8",)
     assert [step.values for step in own.steps] == [("Word8",), ("WORD8",), own.answers, own.answers]
@@ -76,12 +76,12 @@ def test_each_step_is_shown_with_what_it_was_given(run: Any) -> None:
     assert own.steps[0].note == own.steps[3].note == ""
 
 
-def test_built_in_filters_are_applied_once_more(run: Any) -> None:
+def test_built_in_filters_are_reapplied(run: Any) -> None:
     built_in = traces(run, 2)["built-in"]
     assert [step.values for step in built_in.steps] == [("Word7",), ("word7",), ("word7",)]
 
 
-def test_of_a_run_that_kept_nothing_only_what_is_certain_is_said(run: Any) -> None:
+def test_a_run_without_stored_steps_shows_only_reproducible_steps(run: Any) -> None:
     record = record_of(run, 1)
     older = {key: value for key, value in run.tasks["sums"].items() if key != "filters"}
     (own, built_in) = build_filter_traces(
@@ -93,7 +93,7 @@ def test_of_a_run_that_kept_nothing_only_what_is_certain_is_said(run: Any) -> No
     assert built_in.steps[-1].values == ("word8",)
 
 
-def test_what_was_thought_is_cut_out_at_the_end(workspace: Path) -> None:
+def test_reasoning_is_removed_in_the_last_step(workspace: Path) -> None:
     path = write_task(workspace / "tasks", "sums")
     model = make_model(lambda request: "<think>hm</think> 4")
     run = assay.run(

@@ -50,7 +50,7 @@ def likely(request: Request) -> Any:
     return LogProbability(-0.5 if "yes" in request.continuation else -3.0, False)
 
 
-def test_the_likeliest_choice_is_the_answer(workspace: Path) -> None:
+def test_the_most_likely_choice_is_the_answer(workspace: Path) -> None:
     write_choices(workspace, dialect="lmms_eval")
     [estimate] = run(workspace, "choices", likely).estimates
     assert estimate.value == 0.5
@@ -69,7 +69,7 @@ def test_a_helper_is_given_losses(workspace: Path) -> None:
     assert estimate.value == 4
 
 
-def test_numbers_files_and_clusters_of_a_task_of_its_own(workspace: Path) -> None:
+def test_results_files_and_clusters_of_a_task(workspace: Path) -> None:
     write_task(
         workspace,
         helpers=HELPERS,
@@ -96,7 +96,7 @@ def test_numbers_files_and_clusters_of_a_task_of_its_own(workspace: Path) -> Non
 
 
 @pytest.mark.parametrize(("options", "value"), [({}, 1.0), ({"reasoning_tags": "none"}, 0.0)])
-def test_thoughts_are_cut_out_unless_the_run_keeps_them(
+def test_reasoning_is_removed_unless_the_run_keeps_it(
     workspace: Path, options: dict[str, Any], value: float
 ) -> None:
     write_task(workspace, dialect="lmms_eval")
@@ -106,7 +106,7 @@ def test_thoughts_are_cut_out_unless_the_run_keeps_them(
     assert estimate.value == value
 
 
-def test_a_run_may_cut_thoughts_out_of_any_task(workspace: Path) -> None:
+def test_a_run_can_remove_reasoning_from_any_task(workspace: Path) -> None:
     write_task(workspace)
     [estimate] = run(
         workspace,
@@ -117,7 +117,7 @@ def test_a_run_may_cut_thoughts_out_of_any_task(workspace: Path) -> None:
     assert estimate.value == 1.0
 
 
-def test_a_group_takes_every_metric_that_holds_the_name_and_counts_tasks_alike() -> None:
+def test_a_group_uses_every_metric_that_contains_the_name_with_equal_weights() -> None:
     def one(task: str, metric: str, value: Any, scored: int, stderr: float | None = 0.1) -> Estimate:
         return Estimate(task=task, metric=metric, pipeline="none", value=value, stderr=stderr, scored=scored)
 
@@ -139,7 +139,7 @@ def test_a_group_takes_every_metric_that_holds_the_name_and_counts_tasks_alike()
     assert found["acc_norm"].stderr is None
 
 
-def test_a_group_may_sum_up_by_a_function_of_its_own() -> None:
+def test_a_group_can_aggregate_with_its_own_function() -> None:
     by_task = {
         name: [Estimate(task=name, metric="acc", pipeline="none", value=value, scored=size)]
         for name, value, size in (("a", 0.5, 3), ("b", 1.0, 1))

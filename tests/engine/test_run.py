@@ -32,7 +32,7 @@ def rows(finished: assay.Run, table: str, columns: str = "*") -> list[tuple[Any,
 # --- what is asked -------------------------------------------------------------------------------------
 
 
-def test_every_document_is_asked_and_scored(workspace: Path) -> None:
+def test_every_document_is_answered_and_scored(workspace: Path) -> None:
     model = ScriptedModel()
     finished = run(model, write_task(workspace), write_choices(workspace), write_texts(workspace))
     assert len(model.asked) == 6 + 8 + 3
@@ -42,7 +42,7 @@ def test_every_document_is_asked_and_scored(workspace: Path) -> None:
     assert finished.finished
 
 
-def test_identical_requests_are_asked_once(workspace: Path) -> None:
+def test_identical_requests_are_sent_once(workspace: Path) -> None:
     model = make_model(window=2)
     finished = run(model, write_task(workspace, "one", ROWS * 3), write_task(workspace, "two"))
     assert len(model.asked) == len(ROWS)
@@ -52,7 +52,7 @@ def test_identical_requests_are_asked_once(workspace: Path) -> None:
     assert finished.journal.count_rows("responses") == 6
 
 
-def test_repeats_are_asked_one_by_one(workspace: Path) -> None:
+def test_repeats_are_sent_individually(workspace: Path) -> None:
     model = make_model(lambda request: str(request.repeat))
     finished = run(model, write_task(workspace, rows=ROWS[:2], repeats=3))
     assert sorted(request.repeat for request in model.asked) == [0, 0, 1, 1, 2, 2]
@@ -91,7 +91,7 @@ def test_a_model_is_opened_once_and_closed(workspace: Path) -> None:
     assert model.events == [], "a finished run needs no model"
 
 
-def test_a_model_that_cannot_be_opened_says_so(workspace: Path) -> None:
+def test_a_model_that_cannot_be_opened_is_an_error(workspace: Path) -> None:
     class Heavy(ScriptedModel):
         async def open(self) -> None:
             raise MemoryError("80 GB are needed")
@@ -106,7 +106,7 @@ def test_a_model_that_cannot_be_opened_says_so(workspace: Path) -> None:
 # --- what is remembered --------------------------------------------------------------------------------
 
 
-def test_a_finished_run_asks_nothing_again(workspace: Path) -> None:
+def test_a_finished_run_sends_no_requests(workspace: Path) -> None:
     first = run(make_model(), write_task(workspace), no_cache=True)
     model = make_model()
     again = run(model, write_task(workspace), no_cache=True)
@@ -116,7 +116,7 @@ def test_a_finished_run_asks_nothing_again(workspace: Path) -> None:
     assert again.folder == first.folder
 
 
-def test_only_failed_requests_are_asked_again(workspace: Path) -> None:
+def test_only_failed_requests_are_retried(workspace: Path) -> None:
     def mostly(request: Request) -> Any:
         return FAILED if request.document in (1, 4) else right_answers(request)
 
@@ -134,7 +134,7 @@ def test_only_failed_requests_are_asked_again(workspace: Path) -> None:
     assert second.journal.count_rows("failures") == 2, "what went wrong stays on record"
 
 
-def test_a_failed_choice_costs_its_document_and_only_that_choice_is_asked_again(workspace: Path) -> None:
+def test_a_failed_choice_fails_its_document_and_only_that_choice_is_retried(workspace: Path) -> None:
     from assay.core.responses import LogProbability
 
     def mostly(request: Any) -> Any:
@@ -152,7 +152,7 @@ def test_a_failed_choice_costs_its_document_and_only_that_choice_is_asked_again(
     assert [(request.document, request.index) for request in model.asked] == [(2, 1)]
 
 
-def test_a_continued_run_draws_the_same_examples(workspace: Path) -> None:
+def test_a_resumed_run_samples_the_same_few_shot_examples(workspace: Path) -> None:
     """Documents that are done are passed over, but the sampler must not notice."""
 
     def half(request: Request) -> Any:
@@ -170,7 +170,7 @@ def test_a_continued_run_draws_the_same_examples(workspace: Path) -> None:
     }
 
 
-def test_a_task_nobody_answered_still_shows_its_denominator(workspace: Path) -> None:
+def test_an_unanswered_task_shows_its_document_count(workspace: Path) -> None:
     finished = run(make_model(lambda request: FAILED), write_task(workspace))
     (estimate,) = finished.estimates
     assert (estimate.metric, estimate.value, estimate.scored, estimate.failed) == ("exact_match", None, 0, 6)
@@ -196,7 +196,7 @@ def test_the_cache_does_not_serve_another_model(workspace: Path) -> None:
     assert len(model.asked) == 6
 
 
-def test_other_settings_are_other_requests(workspace: Path) -> None:
+def test_different_settings_are_different_requests(workspace: Path) -> None:
     run(make_model(), write_task(workspace))
     model = make_model()
     run(model, write_task(workspace), gen_kwargs={"max_gen_toks": 3})
@@ -219,7 +219,7 @@ def test_without_a_cache_nothing_is_read_or_written(workspace: Path, assay_home:
     assert len(model.asked) == 6
 
 
-def test_the_cache_can_be_kept_elsewhere(workspace: Path, assay_home: Path) -> None:
+def test_the_cache_can_be_stored_elsewhere(workspace: Path, assay_home: Path) -> None:
     run(make_model(), write_task(workspace), use_cache=str(workspace / "shared" / "mine.sqlite"))
     assert not (assay_home / "cache.sqlite").exists()
     cache = ResponseCache(workspace / "shared" / "mine.sqlite")
@@ -227,7 +227,7 @@ def test_the_cache_can_be_kept_elsewhere(workspace: Path, assay_home: Path) -> N
     cache.close()
 
 
-def test_a_cache_that_cannot_be_opened_names_the_way_out(workspace: Path) -> None:
+def test_a_cache_that_cannot_be_opened_gives_a_hint(workspace: Path) -> None:
     (workspace / "file").write_text("in the way")
     with pytest.raises(AssayError) as caught:
         run(make_model(), write_task(workspace), use_cache="file/cache.sqlite")
@@ -237,7 +237,7 @@ def test_a_cache_that_cannot_be_opened_names_the_way_out(workspace: Path) -> Non
 # --- what comes of it ----------------------------------------------------------------------------------
 
 
-def test_predict_only_keeps_the_responses_and_scores_nothing(workspace: Path) -> None:
+def test_predict_only_stores_responses_without_scoring(workspace: Path) -> None:
     finished = run(make_model(), write_task(workspace), predict_only=True)
     assert finished.results == {}
     assert finished.outcomes("sums") == {"skipped": 6}
@@ -253,7 +253,7 @@ class Counting:
 """
 
 
-def test_a_filter_across_documents_sees_all_of_them_also_when_resumed(workspace: Path) -> None:
+def test_a_cross_document_filter_sees_all_documents_after_a_resume(workspace: Path) -> None:
     many = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(300)]
     steps = [{"name": "count", "filter": [{"function": Function("utils.Counting")}]}]
     path = write_task(workspace, rows=many, helpers=COUNTING, filter_list=steps)
@@ -268,7 +268,7 @@ def test_a_filter_across_documents_sees_all_of_them_also_when_resumed(workspace:
     assert answers == [f"300 of them, {n + 1}" for n in range(300)]
 
 
-def test_a_document_that_cannot_be_rendered_fails_alone(workspace: Path) -> None:
+def test_only_the_document_that_cannot_be_rendered_fails(workspace: Path) -> None:
     helpers = "def text(doc):\n    return 'What is ' + {'3': None}.get(doc['answer'], doc['question'][8:])\n"
     finished = run(make_model(), write_task(workspace, helpers=helpers, doc_to_text=Function("utils.text")))
     assert finished.outcomes("sums") == {"scored": 5, "failed": 1}
@@ -288,7 +288,7 @@ def test_helper_code_that_raises_does_not_stop_the_run(workspace: Path) -> None:
     assert (estimate.scored, estimate.unscored) == (5, 1)
 
 
-def test_a_broken_window_costs_its_requests_and_no_more(workspace: Path) -> None:
+def test_a_failed_window_fails_only_its_requests(workspace: Path) -> None:
     class Hiccup(ScriptedModel):
         calls = 0
 
@@ -303,7 +303,7 @@ def test_a_broken_window_costs_its_requests_and_no_more(workspace: Path) -> None
     assert finished.outcomes("sums") == {"scored": 4, "failed": 2}
 
 
-def test_a_model_that_keeps_breaking_stops_the_run_and_what_was_answered_is_kept(workspace: Path) -> None:
+def test_a_model_that_keeps_failing_stops_the_run_and_answers_are_kept(workspace: Path) -> None:
     class Dying(ScriptedModel):
         async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
             if len(self.asked) >= 2:
@@ -321,7 +321,7 @@ def test_a_model_that_keeps_breaking_stops_the_run_and_what_was_answered_is_kept
     assert len(model.asked) == 18
 
 
-def test_texts_that_are_not_unicode_are_kept(workspace: Path) -> None:
+def test_texts_with_invalid_unicode_are_stored(workspace: Path) -> None:
     odd = [{"question": "What is 1 \ud83d?", "answer": "\udc00"}, {"question": "What is 2?", "answer": "2"}]
     finished = run(make_model(lambda request: "a \ud83d"), write_task(workspace, rows=odd))
     assert finished.outcomes("sums") == {"scored": 2}
@@ -330,7 +330,7 @@ def test_texts_that_are_not_unicode_are_kept(workspace: Path) -> None:
     assert first["resps"] == [["a \ufffd"]]
 
 
-def test_scores_of_any_size_are_kept(workspace: Path) -> None:
+def test_scores_of_any_size_are_stored(workspace: Path) -> None:
     helpers = "def results(doc, results):\n    return {'exact_match': 10 ** 30}\n"
     finished = run(
         make_model(), write_task(workspace, helpers=helpers, process_results=Function("utils.results"))
@@ -338,7 +338,7 @@ def test_scores_of_any_size_are_kept(workspace: Path) -> None:
     assert finished.results["sums"]["exact_match,none"] == pytest.approx(1e30)
 
 
-def test_evidence_that_cannot_be_kept_leaves_its_document_unscored(workspace: Path) -> None:
+def test_evidence_that_cannot_be_stored_leaves_its_document_unscored(workspace: Path) -> None:
     helpers = (
         "def results(doc, results):\n    return {'exact_match': object() if doc['answer'] == '3' else 1.0}\n"
     )
@@ -350,7 +350,7 @@ def test_evidence_that_cannot_be_kept_leaves_its_document_unscored(workspace: Pa
     assert "cannot store a value of type" in why
 
 
-def test_progress_counts_what_happened(workspace: Path) -> None:
+def test_progress_counts_requests_and_documents(workspace: Path) -> None:
     from tests.making import planned
 
     from assay.core.progress import RunProgress
@@ -378,7 +378,7 @@ def test_progress_counts_what_happened(workspace: Path) -> None:
     assert (second.tasks["sums"].reused, second.tasks["sums"].done, second.asked) == (5, 6, 0)
 
 
-def test_every_request_that_is_not_asked_again_counts_as_reused(workspace: Path) -> None:
+def test_every_stored_response_counts_as_reused(workspace: Path) -> None:
     from tests.making import planned
 
     from assay.core.progress import RunProgress

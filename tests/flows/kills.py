@@ -22,7 +22,7 @@ from typing import Any
 from tests.flows.running import Bench, contents, fingerprints, kill, wait_until
 from tests.flows.scenarios import Scenario
 
-from assay.store.journal import FILE_NAME
+from assay.store.journal.journal import JOURNAL_FILE
 
 MOST_ON_THEIR_WAY = 64
 """Answers one kill may cost: open windows, and what came while a group was being committed on a slow disk."""
@@ -154,7 +154,7 @@ class Ordeal:
 
 def _answers(output: Path) -> dict[str, Any]:
     """The answers on disk by fingerprint, as they are; the file is sound, whatever happened."""
-    journals = list(output.glob(f"*/{FILE_NAME}"))
+    journals = list(output.glob(f"*/{JOURNAL_FILE}"))
     if not journals:
         return {}
     with closing(sqlite3.connect(journals[0])) as journal:

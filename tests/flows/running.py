@@ -17,12 +17,12 @@ from typing import Any
 
 from tests.making import Function, write_choices, write_task, write_texts
 
-from assay.core.fingerprints import digest_of
-from assay.core.requests import fingerprint
-from assay.store.journal import FILE_NAME
+from assay.core.fingerprints import digest_json
+from assay.core.requests import compute_fingerprint
+from assay.store.journal.journal import JOURNAL_FILE
 
 ASSAY = [sys.executable, "-c", "from assay.cli import main; main()"]
-MODEL_DIGEST = digest_of({"name": "slow", "revision": "1"})
+MODEL_DIGEST = digest_json({"name": "slow", "revision": "1"})
 TABLES = {
     "documents": "*",
     "requests": "*",
@@ -142,7 +142,7 @@ class Bench:
 
     def run_folder(self, output: str) -> Path:
         """The one run under an output folder."""
-        (journal,) = (self.folder / output).glob(f"*/{FILE_NAME}")
+        (journal,) = (self.folder / output).glob(f"*/{JOURNAL_FILE}")
         return journal.parent
 
 
@@ -171,7 +171,7 @@ def kill(process: subprocess.Popen[str], number: int = signal.SIGKILL) -> tuple[
 
 def contents(run_folder: Path) -> Mapping[str, list[tuple[Any, ...]]]:
     """Everything two runs must agree on."""
-    with closing(sqlite3.connect(run_folder / FILE_NAME)) as journal:
+    with closing(sqlite3.connect(run_folder / JOURNAL_FILE)) as journal:
         return {
             table: sorted(journal.execute(f"SELECT {columns} FROM {table}"), key=repr)
             for table, columns in TABLES.items()
@@ -180,13 +180,13 @@ def contents(run_folder: Path) -> Mapping[str, list[tuple[Any, ...]]]:
 
 def committed(run_folder: Path) -> set[str]:
     """Fingerprints of the responses on disk, after a crash too."""
-    if not (run_folder / FILE_NAME).exists():
+    if not (run_folder / JOURNAL_FILE).exists():
         return set()
-    with closing(sqlite3.connect(run_folder / FILE_NAME)) as journal:
+    with closing(sqlite3.connect(run_folder / JOURNAL_FILE)) as journal:
         assert journal.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         known = journal.execute("SELECT count(*) FROM sqlite_master WHERE name = 'responses'").fetchone()[0]
         return {mark for (mark,) in journal.execute("SELECT fingerprint FROM responses")} if known else set()
 
 
 def fingerprints(request_ids: list[str]) -> set[str]:
-    return {fingerprint(MODEL_DIGEST, request_id) for request_id in request_ids}
+    return {compute_fingerprint(MODEL_DIGEST, request_id) for request_id in request_ids}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.flows.running import Bench, committed, contents, fingerprints
 
-from assay.store.journal import FILE_NAME
+from assay.store.journal.journal import JOURNAL_FILE
 
 
 class CannotMount(Exception):
@@ -74,7 +74,7 @@ def fill(folder: Path, size_kb: int, *, documents: int = 1500, cache_too: bool =
         for word in ("error: ", "cannot", "hint: "):
             assert word in full.stderr, full.stderr
         grow(disk, 64 * 1024)  # before looking: SQLite itself needs some room to read what was going on
-        journals = list(disk.glob(f"out/*/{FILE_NAME}"))
+        journals = list(disk.glob(f"out/*/{JOURNAL_FILE}"))
         kept = committed(journals[0].parent) if journals else set()
         given = len(bench.asked())
         later = bench.finish(command)

@@ -18,7 +18,7 @@ from tests.flows.running import ASSAY, Bench
 from tests.making import write_task
 
 from assay.core.verdicts import Estimate
-from assay.store.journal import FILE_NAME, Journal
+from assay.store.journal.journal import JOURNAL_FILE, Journal
 
 MOST_PASSES = 60
 DIGIT = [{"function": "regex", "regex_pattern": r"(\d)"}, {"function": "take_first"}]
@@ -77,9 +77,9 @@ class Storm:
             assert text == self.server.given[question][-1], (
                 "an answer is what the server said, to that question"
             )
-        journal = Journal.read(self.folder(output))
+        journal = Journal.open_readonly(self.folder(output))
         try:
-            failed, asked = journal.unanswered()
+            failed, asked = journal.count_failed_requests()
             assert (failed, asked) == (self.questions - len(answers), self.questions)
             for task in ("once", "thrice"):
                 self._check_task(task, answers, journal)
@@ -90,19 +90,19 @@ class Storm:
 
     def answers(self, output: str = "out") -> Iterator[tuple[Question, str]]:
         query = "SELECT q.prompt, q.repeat, r.text FROM requests q JOIN responses r ON r.fingerprint = q.fingerprint"
-        with closing(sqlite3.connect(self.folder(output) / FILE_NAME)) as journal:
+        with closing(sqlite3.connect(self.folder(output) / JOURNAL_FILE)) as journal:
             for prompt, repeat, text in journal.execute(query):
                 yield (prompt, repeat), text
 
     def failures(self, output: str = "out") -> Counter[str]:
         """All that were ever written down, by kind."""
-        with closing(sqlite3.connect(self.folder(output) / FILE_NAME)) as journal:
+        with closing(sqlite3.connect(self.folder(output) / JOURNAL_FILE)) as journal:
             return Counter(kind for (kind,) in journal.execute("SELECT kind FROM failures"))
 
     def _check_task(self, task: str, answers: dict[Question, str], journal: Journal) -> None:
         """Failed documents are counted as failed, the others scored by what was said; nothing else is in the mean."""
         scores: list[float] = []
-        documents = list(journal.asked(task))
+        documents = list(journal.read_documents(task))
         for _, fields, _, _ in documents:
             row = json.loads(fields)
             prompt = (
@@ -114,8 +114,8 @@ class Storm:
                 assert found is not None
                 scores.append(float(found[0] == row["answer"]))
         endings = Counter(scored=len(scores), failed=len(documents) - len(scores))
-        assert Counter(journal.outcomes(task)) == +endings
-        (estimate,) = [one for one in journal.estimates() if one.task == task]
+        assert Counter(journal.count_outcomes(task)) == +endings
+        (estimate,) = [one for one in journal.read_estimates() if one.task == task]
         assert isinstance(estimate, Estimate)
         assert (estimate.scored, estimate.unscored, estimate.failed) == (len(scores), 0, endings["failed"])
         if scores:

@@ -49,7 +49,7 @@ def start(workspace: Path, service: Any) -> subprocess.Popen[str]:
     )
 
 
-def test_a_run_that_is_killed_picks_its_batch_up(workspace: Path, service: Any) -> None:
+def test_a_killed_run_resumes_its_batch(workspace: Path, service: Any) -> None:
     write_task(workspace / "tasks", filter_list=[{"name": "none", "filter": [{"function": "take_first"}]}])
     service.seconds = 600
     process = start(workspace, service)

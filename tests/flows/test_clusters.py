@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from tests.flows.running import Bench, committed, contents, kill, wait_until
 
-from assay.models.replicas.keeper import MARK
+from assay.models.replicas.cleanup_process import FOLDER_VARIABLE
 
 pytestmark = pytest.mark.ray
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_machine_that_goes_and_one_that_joins(tmp_path: Path) -> None:
+def test_a_run_survives_a_node_that_leaves_and_uses_a_node_that_joins(tmp_path: Path) -> None:
     """Two machines, pictures, one taken away in mid-run without a word, another one added."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     script = Path(__file__).with_name("two_machines.py")
@@ -56,7 +56,7 @@ def about(pid: int) -> tuple[str, str, bool]:
         words = (
             Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
         )
-        return words[:120], _state(pid), MARK.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+        return words[:120], _state(pid), FOLDER_VARIABLE.encode() in Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return "gone", "", False
 
@@ -69,7 +69,7 @@ def _state(pid: int) -> str:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks at processes as Linux shows them")
-def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on(tmp_path: Path) -> None:
+def test_a_killed_driver_leaves_no_processes_and_the_run_can_resume(tmp_path: Path) -> None:
     """Two replicas answer ten requests each and wait, slow enough for none to be given all; then the driver is killed."""
     bench, hold = Bench(tmp_path), tmp_path / "hold"
     task = bench.write_tasks(documents=40)[0]

@@ -11,8 +11,8 @@ import pytest
 from tests.making import Function, make_model, write_task
 
 import assay
-from assay.core.errors import BadOption, CannotAnswer
-from assay.core.programs import Execution, Isolation, Program
+from assay.core.errors import InvalidOption, UnsupportedRequest
+from assay.core.programs import Execution, IsolationReport, Program
 from assay.core.requests import Generate
 from assay.sandboxes import SANDBOXES
 
@@ -69,19 +69,19 @@ def run(path: Path, answers: Any, **options: Any) -> assay.Run:
     )
 
 
-def test_it_is_refused_in_the_plan_unless_allowed(tmp_path: Path) -> None:
+def test_unsafe_code_is_an_error_in_the_plan_unless_allowed(tmp_path: Path) -> None:
     path = write_code_task(tmp_path)
-    with pytest.raises(CannotAnswer, match="executes code written by the model"):
+    with pytest.raises(UnsupportedRequest, match="executes code written by the model"):
         run(path, lambda request: "", confirm_run_unsafe_code=False)
 
 
-def test_a_sandbox_that_is_not_there_is_found_in_the_plan(tmp_path: Path) -> None:
+def test_an_unavailable_sandbox_is_an_error_in_the_plan(tmp_path: Path) -> None:
     path = write_code_task(tmp_path)
-    with pytest.raises(BadOption, match="does not take these arguments"):
+    with pytest.raises(InvalidOption, match="invalid arguments for the sandbox"):
         assay.plan(
             tasks=[str(path)], confirm_run_unsafe_code=True, sandbox="limits", sandbox_args={"image": "x"}
         )
-    with pytest.raises(BadOption, match="the sandbox `docker` does not work here"):
+    with pytest.raises(InvalidOption, match="the sandbox `docker` does not work here"):
         assay.plan(
             tasks=[str(path)],
             confirm_run_unsafe_code=True,
@@ -91,7 +91,7 @@ def test_a_sandbox_that_is_not_there_is_found_in_the_plan(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("sandbox", ["limits", "auto"])
-def test_right_programs_pass_and_wrong_ones_do_not(tmp_path: Path, sandbox: str) -> None:
+def test_correct_programs_pass_and_wrong_ones_fail(tmp_path: Path, sandbox: str) -> None:
     path = write_code_task(tmp_path)
     right = run(path, lambda request: RIGHT[request.prompt.text], sandbox=sandbox)
     assert right.results["code"]["pass@1,programs"] == 1.0
@@ -118,7 +118,7 @@ def test_pass_at_k_counts_repeats(tmp_path: Path) -> None:
     assert found["pass@4,programs"] == pytest.approx(2 / 3)
 
 
-def test_a_task_that_does_not_say_so_is_refused_when_it_tries(
+def test_a_task_without_unsafe_code_cannot_execute_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HF_ALLOW_CODE_EVAL", raising=False)
@@ -131,7 +131,7 @@ def test_a_task_that_does_not_say_so_is_refused_when_it_tries(
     assert all("which this run does not allow" in why for why in reasons)
 
 
-def test_a_program_that_never_ends_costs_its_own_score_only(
+def test_a_program_that_never_ends_fails_only_its_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = HELPERS.replace("k=k)", "k=k, timeout=0.3)")
@@ -153,8 +153,8 @@ class Meeting:
         self._here = 0
         self._met = asyncio.Event()
 
-    async def inspect(self) -> Isolation:
-        return Isolation(sandbox=self.name)
+    async def inspect(self) -> IsolationReport:
+        return IsolationReport(sandbox=self.name)
 
     async def execute(self, program: Program) -> Execution:
         self._here += 1
@@ -164,12 +164,14 @@ class Meeting:
         try:
             await asyncio.wait_for(self._met.wait(), 5)
         except TimeoutError:
-            return Execution(ending="exited", exit_code=0, stdout=f"{word} failed: alone")
-        return Execution(ending="exited", exit_code=0, stdout=f"{word} passed")
+            return Execution(exit_reason="exited", exit_code=0, stdout=f"{word} failed: alone")
+        return Execution(exit_reason="exited", exit_code=0, stdout=f"{word} passed")
 
 
-def test_programs_of_several_documents_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.sandboxes.program_runner.usable_cores", lambda: 2)
+def test_programs_of_several_documents_run_concurrently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.sandboxes.program_runner.count_usable_cores", lambda: 2)
     SANDBOXES.add("meeting", Meeting, replace=True)
     path = write_code_task(tmp_path)
     (tmp_path / "utils.py").write_text(HELPERS.replace(SMOKE_TEST, ""))

@@ -11,7 +11,7 @@ from tests.making import write_task
 from tests.models.hosted.services import KEY, Anthropic, serving
 
 
-def test_a_run_stops_before_its_limit_and_goes_on_with_a_higher_one(workspace: Path) -> None:
+def test_a_run_stops_at_its_cost_limit_and_resumes_with_a_higher_one(workspace: Path) -> None:
     write_task(workspace / "tasks", generation_kwargs={"max_gen_toks": 4})
     table = 'date = "2031-02-03"\n[prices]\n"127.0.0.1/*" = { input = 0, output = 1000000 }'
     (workspace / "mine.toml").write_text(table)  # a dollar for a token

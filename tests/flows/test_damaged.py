@@ -98,7 +98,7 @@ DAMAGES = {"flip": flip, "cut": cut, "blot": blot}
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_run_is_noticed_and_goes_on_to_the_same_numbers(
+def test_a_damaged_run_is_detected_and_resumes_with_the_same_results(
     bench: Bench, damage: Any, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = bench.copy(f"{damage.__name__}-{seed}")
@@ -119,7 +119,7 @@ def test_a_damaged_run_is_noticed_and_goes_on_to_the_same_numbers(
     assert list(folder.glob("journal.damaged-*.sqlite")), "the damaged file is kept"
 
 
-def test_most_answers_outlive_a_damaged_page(bench: Bench) -> None:
+def test_most_answers_survive_a_damaged_page(bench: Bench) -> None:
     folder = bench.copy("one-page")
     data = bytearray((folder / JOURNAL_FILE).read_bytes())
     page = len(data) // 4096 // 2
@@ -133,7 +133,7 @@ def test_most_answers_outlive_a_damaged_page(bench: Bench) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_without_its_seal_a_damaged_journal_is_never_a_traceback(
+def test_a_damaged_journal_without_checksums_never_raises_a_traceback(
     bench: Bench, damage: Any, seed: int
 ) -> None:
     folder = bench.copy(f"unsealed-{damage.__name__}-{seed}")
@@ -167,7 +167,7 @@ def test_a_repaired_run_can_be_resumed_without_its_journal(bench: Bench, seed: i
     again.close()
 
 
-def test_even_a_file_of_noise_is_repaired_to_an_empty_run(bench: Bench) -> None:
+def test_a_file_of_random_bytes_is_repaired_to_an_empty_run(bench: Bench) -> None:
     folder = bench.copy("noise")
     (folder / JOURNAL_FILE).write_bytes(random.Random(1).randbytes(50_000))
     salvaged = repair_run(folder)

@@ -41,7 +41,7 @@ def play_or_ride(request: Any) -> str:
     return ride(request) if request.task == "lift" else halve(request)
 
 
-def test_dialogues_stopped_anywhere_go_on_and_ask_nothing_twice(workspace: Path) -> None:
+def test_interrupted_dialogues_resume_without_repeated_requests(workspace: Path) -> None:
     paths = [str(write_guessing(workspace, 5)), str(write_lift(workspace, 4, repeats=2))]
     model = ScriptedModel(play_or_ride, window=3)
     whole = assay.run(model=model, tasks=paths, output_path="whole", no_cache=True)
@@ -58,7 +58,7 @@ def test_dialogues_stopped_anywhere_go_on_and_ask_nothing_twice(workspace: Path)
         assert contents(workspace / output / finished.id) == expected
 
 
-def test_rounds_that_fail_for_a_while_are_asked_when_the_command_is_repeated(tmp_path: Path) -> None:
+def test_failed_rounds_are_retried_when_the_command_is_repeated(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     options = [str(write_guessing(tmp_path, 12, helpers=SIX_ROUNDS)), "--no_cache"]
     assert bench.finish(bench.command(*options, "--output_path", "whole", window=WINDOW)).returncode == 0

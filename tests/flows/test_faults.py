@@ -43,7 +43,7 @@ def test_every_fault_has_a_name() -> None:
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))
-def test_a_fault_is_a_fault(fault: str) -> None:
+def test_each_fault_gives_the_expected_failure(fault: str) -> None:
     """What the server does is no answer, whoever asks."""
     with serving(1.0, seed=1) as server:
         only = {fault: FAULTS[fault]}
@@ -59,13 +59,13 @@ def test_a_fault_is_a_fault(fault: str) -> None:
 
 
 @pytest.mark.slow
-def test_one_call_in_ten_fails_and_repeating_the_command_heals_the_run(tmp_path: Path) -> None:
+def test_a_run_with_ten_percent_failures_completes_when_repeated(tmp_path: Path) -> None:
     weathered = weather(tmp_path, share=0.1, seed=11)
     assert weathered.passes > 1
     assert len(weathered.faults) >= 5
 
 
-def test_the_share_of_failures_decides_the_exit_code_and_failures_may_be_taken_as_they_are(
+def test_the_share_of_failures_sets_the_exit_code_and_failures_can_be_accepted(
     storm: Storm,
 ) -> None:
     server: FaultyServer = storm.server
@@ -91,7 +91,7 @@ def test_the_share_of_failures_decides_the_exit_code_and_failures_may_be_taken_a
     assert storm.check() == 0
 
 
-def test_another_run_asks_only_what_failed_in_the_first(storm: Storm) -> None:
+def test_another_run_sends_only_the_requests_that_failed_in_the_first(storm: Storm) -> None:
     """Answers are shared through the cache, failures are not."""
     server: FaultyServer = storm.server
     assert storm.run().returncode == 1

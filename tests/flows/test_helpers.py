@@ -119,7 +119,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("case", sorted(ENDS))
-def test_what_ends_one_piece_of_helper_code_ends_nothing_else(
+def test_an_error_in_helper_code_does_not_stop_the_run(
     workspace: Path, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     monkeypatch.chdir(workspace)
@@ -134,7 +134,7 @@ def test_what_ends_one_piece_of_helper_code_ends_nothing_else(
 
 @pytest.mark.parametrize("where", ["text", "target", "mean"])
 @pytest.mark.parametrize("case", ["raises", "exits", "cancels", "loops"])
-def test_wherever_helper_code_fails_the_other_documents_are_scored(
+def test_other_documents_are_scored_wherever_helper_code_fails(
     workspace: Path, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch, case: str, where: str
 ) -> None:
     monkeypatch.chdir(workspace)
@@ -163,7 +163,7 @@ SCRIBBLES = {
 
 
 @pytest.mark.parametrize("case", sorted(SCRIBBLES))
-def test_what_helper_code_does_on_the_side_reaches_no_other_document(
+def test_side_effects_of_helper_code_do_not_affect_other_documents(
     workspace: Path,
     undisturbed: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
@@ -183,7 +183,7 @@ def test_what_helper_code_does_on_the_side_reaches_no_other_document(
     assert len({(row[0], row[1]) for row in found["outcomes"]}) == 16
 
 
-def test_what_helper_code_prints_is_not_mixed_into_the_results(tmp_path: Path) -> None:
+def test_output_of_helper_code_is_not_mixed_into_the_results(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     body = "print('noise ' * 300_000); print('more noise', file=sys.stderr)"
     command = bench.command(write(tmp_path, body, "process"), "--no_cache", "--json", delay_ms=0)
@@ -196,7 +196,7 @@ def test_what_helper_code_prints_is_not_mixed_into_the_results(tmp_path: Path) -
 LEAVES_A_THREAD = "threading.Thread(target=time.sleep, args=(300,)).start()"
 
 
-def test_a_thread_that_helper_code_leaves_behind_does_not_keep_the_program_alive(tmp_path: Path) -> None:
+def test_a_thread_of_helper_code_does_not_keep_the_process_alive(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     task = write(tmp_path, LEAVES_A_THREAD, "process")
     finished = bench.finish(bench.command(task, "--no_cache", "--output_path", "out", delay_ms=0))
@@ -204,7 +204,7 @@ def test_a_thread_that_helper_code_leaves_behind_does_not_keep_the_program_alive
     assert "drawn" in finished.stdout
 
 
-def test_a_program_that_helper_code_ends_for_good_goes_on_when_the_command_is_repeated(
+def test_a_run_that_helper_code_killed_resumes_when_the_command_is_repeated(
     tmp_path: Path,
 ) -> None:
     """`os._exit` is beyond us: nothing can catch it. What was answered is on disk all the same."""
@@ -222,7 +222,7 @@ def test_a_program_that_helper_code_ends_for_good_goes_on_when_the_command_is_re
 
 
 @pytest.mark.parametrize("name", ["text", "import"])
-def test_helper_code_that_ends_the_program_before_the_first_request_is_an_error_with_its_place(
+def test_helper_code_that_exits_before_the_first_request_is_an_error_with_its_location(
     tmp_path: Path, name: str
 ) -> None:
     bench = Bench(tmp_path)

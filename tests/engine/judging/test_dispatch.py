@@ -9,7 +9,7 @@ import pytest
 from assay.engine.judging.dispatch import _gather_or_cancel
 
 
-def test_where_one_piece_fails_the_others_have_been_stopped_when_it_is_told() -> None:
+def test_the_other_parts_are_cancelled_before_a_failure_is_raised() -> None:
     stopped = []
 
     async def piece(number: int) -> int:
@@ -29,7 +29,7 @@ def test_where_one_piece_fails_the_others_have_been_stopped_when_it_is_told() ->
     asyncio.run(work())
 
 
-def test_pieces_are_put_together_in_their_order() -> None:
+def test_parts_are_combined_in_order() -> None:
     async def piece(number: int) -> int:
         for _ in range(5 - number):
             await asyncio.sleep(0)

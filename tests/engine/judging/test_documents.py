@@ -44,7 +44,7 @@ def scores(judged: JudgedBatch) -> dict[tuple[int, str, str], Any]:
 FAILED = Failure(request_id="", kind="timeout", message="no answer in 120 s")
 
 
-def test_right_and_wrong_answers_are_scored(workspace: Path) -> None:
+def test_correct_and_wrong_answers_are_scored(workspace: Path) -> None:
     task = plan_of(write_task(workspace))
     judged = judge_documents(task, documents(task, [["1"], ["7"]]))
     assert scores(judged) == {(0, "none", "exact_match"): 1.0, (1, "none", "exact_match"): 0.0}
@@ -52,7 +52,7 @@ def test_right_and_wrong_answers_are_scored(workspace: Path) -> None:
     assert [answer.values for answer in judged.answers] == [("1",), ("7",)]
 
 
-def test_a_failed_request_makes_its_document_failed_and_no_other(workspace: Path) -> None:
+def test_a_failed_request_fails_only_its_document(workspace: Path) -> None:
     task = plan_of(write_choices(workspace))
     good = [LogProbability(-1.0), LogProbability(-2.0)]
     judged = judge_documents(task, documents(task, [[good[0], FAILED], good]))
@@ -60,7 +60,7 @@ def test_a_failed_request_makes_its_document_failed_and_no_other(workspace: Path
     assert {document for document, _, _ in scores(judged)} == {1}
 
 
-def test_repeats_are_filtered_together_and_choices_apart(workspace: Path) -> None:
+def test_repeats_are_filtered_together_and_choices_separately(workspace: Path) -> None:
     path = write_task(
         workspace,
         repeats=3,
@@ -104,7 +104,7 @@ def test_helper_code_that_raises_leaves_its_document_unscored_with_the_traceback
     assert judged.outcomes[1][2] == unscored.why
 
 
-def test_a_target_that_cannot_be_made_leaves_its_document_unscored(workspace: Path) -> None:
+def test_a_target_that_cannot_be_rendered_leaves_its_document_unscored(workspace: Path) -> None:
     helpers = "def target(doc):\n    return {'1': '1'}[doc['answer']]\n"
     task = plan_of(write_task(workspace, helpers=helpers, doc_to_target=Function("utils.target")))
     judged = judge_documents(task, documents(task, [["1"], ["2"]]))
@@ -128,14 +128,14 @@ def fussy(folder: Path, *, per_document: bool) -> PlannedTask:
     return task
 
 
-def test_a_filter_that_raises_spoils_only_the_document_it_raised_for(workspace: Path) -> None:
+def test_a_filter_that_raises_affects_only_its_document(workspace: Path) -> None:
     task = fussy(workspace, per_document=True)
     judged = judge_documents(task, documents(task, [["1"], ["bad"], ["3"]]))
     assert [outcome for _, outcome, _ in judged.outcomes] == ["scored", "unscored", "scored"]
     assert scores(judged) == {(0, "fussy", "exact_match"): 1.0, (2, "fussy", "exact_match"): 1.0}
 
 
-def test_a_filter_that_looks_at_all_documents_and_raises_leaves_all_unscored(workspace: Path) -> None:
+def test_a_cross_document_filter_that_raises_leaves_all_documents_unscored(workspace: Path) -> None:
     task = fussy(workspace, per_document=False)
     judged = judge_documents(task, documents(task, [["1"], ["bad"], ["3"]]))
     assert [outcome for _, outcome, _ in judged.outcomes] == ["unscored"] * 3
@@ -143,7 +143,7 @@ def test_a_filter_that_looks_at_all_documents_and_raises_leaves_all_unscored(wor
     assert len(judged.verdicts) == 3, "each document counts as unscored under its metric"
 
 
-def test_without_scoring_the_answers_are_kept_and_nothing_is_judged(workspace: Path) -> None:
+def test_answers_are_stored_without_scoring(workspace: Path) -> None:
     task = plan_of(write_task(workspace))
     judged = judge_documents(task, documents(task, [["1"], [FAILED]]), score=False)
     assert judged.verdicts == []
@@ -154,7 +154,7 @@ def test_without_scoring_the_answers_are_kept_and_nothing_is_judged(workspace: P
     ]
 
 
-def test_helper_code_may_scribble_on_its_document(workspace: Path) -> None:
+def test_helper_code_can_modify_its_copy_of_a_document(workspace: Path) -> None:
     helpers = "def results(doc, results):\n    doc.clear()\n    return {'exact_match': 1.0}\n"
     steps = [{"name": name, "filter": [{"function": "take_first"}]} for name in ("one", "two")]
     path = write_task(
@@ -166,7 +166,7 @@ def test_helper_code_may_scribble_on_its_document(workspace: Path) -> None:
     assert opened[0].document.fields["answer"] == "1"
 
 
-def test_the_running_score_is_of_one_metric_and_one_pipeline() -> None:
+def test_the_progress_score_covers_one_metric_and_one_pipeline() -> None:
     def score(document: int, metric: str, pipeline: str, value: float) -> Score:
         return Score(document=document, metric=metric, pipeline=pipeline, value=value)
 

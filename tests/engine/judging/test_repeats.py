@@ -39,7 +39,7 @@ def numbers(run: Run) -> dict[str, float]:
     return {name: number["value"] for name, number in about["numbers"].items()}
 
 
-def test_repeats_have_their_own_numbers_and_change_none_of_the_tasks(workspace: Path) -> None:
+def test_repeat_metrics_do_not_change_the_metrics_of_the_task(workspace: Path) -> None:
     run = asked(workspace, right_in(1, 3))
     assert run.results["sums"]["exact_match,none"] == 0.0  # the first answer counts, and it is wrong
     assert set(run.results["sums"]) == {"exact_match,none", "exact_match_stderr,none"}
@@ -61,7 +61,7 @@ def test_repeats_have_their_own_numbers_and_change_none_of_the_tasks(workspace: 
     )
 
 
-def test_exports_have_every_answer_and_their_mean(workspace: Path) -> None:
+def test_exports_contain_every_answer_and_the_mean(workspace: Path) -> None:
     run = asked(workspace, right_in(1, 3))
     first = next(run.records("sums"))
     assert first["repeats"] == [
@@ -72,7 +72,7 @@ def test_exports_have_every_answer_and_their_mean(workspace: Path) -> None:
     assert build_results(run)["repeats"] == run.facts["repeats"]
 
 
-def test_filters_that_select_differently_judge_single_answers_alike(workspace: Path) -> None:
+def test_selection_filters_do_not_change_the_scores_of_single_answers(workspace: Path) -> None:
     pipelines = [
         {"name": "first", "filter": [{"function": "take_first"}]},
         {"name": "vote", "filter": [{"function": "majority_vote"}, {"function": "take_first"}]},
@@ -102,14 +102,16 @@ def numbers_of(about: dict[str, Any]) -> dict[str, float]:
         ),
     ],
 )
-def test_where_no_single_answer_is_judged_there_are_no_repeats(workspace: Path, keys: dict[str, Any]) -> None:
+def test_there_are_no_repeat_metrics_without_scores_of_single_answers(
+    workspace: Path, keys: dict[str, Any]
+) -> None:
     run = asked(workspace, right_in(0), **keys)
     assert "repeats" not in run.facts
     assert list(run.journal.read_repeats("sums")) == []
     assert "pass@k" not in format_results(run)
 
 
-def test_a_tasks_own_code_judges_repeats_too(workspace: Path) -> None:
+def test_user_code_scores_repeats_too(workspace: Path) -> None:
     run = asked(
         workspace,
         right_in(0, 1, 2),
@@ -132,7 +134,7 @@ def same(doc, results):
     assert [one.document for one in run.journal.read_repeats("sums")] == [0, 1, 3, 4, 5]
 
 
-def test_a_run_scored_again_has_its_repeats_again(workspace: Path) -> None:
+def test_rescoring_a_run_restores_its_repeat_metrics(workspace: Path) -> None:
     run = asked(workspace, right_in(1, 2, 3))
     write_task(
         workspace,

@@ -54,12 +54,12 @@ ASKED: dict[str, Request] = {
 }
 
 
-def test_there_is_a_question_for_every_ability() -> None:
+def test_every_capability_has_a_test_request() -> None:
     assert set(ASKED) == ALL
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_what_a_request_needs_is_seen_in_it(name: str) -> None:
+def test_required_capabilities_follow_from_the_request(name: str) -> None:
     needed = list_required_abilities([ASKED[name]])
     assert name in needed
     assert needed <= {name, "generate"}
@@ -77,7 +77,7 @@ def make(name: str) -> Model:
 
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("adapter", ADAPTERS)
-def test_every_adapter_is_taken_at_its_word(adapter: str, name: str) -> None:
+def test_every_adapter_is_checked_against_its_traits(adapter: str, name: str) -> None:
     model = make(adapter)
     needed = list_required_abilities([ASKED[name]])
     fits = needed <= model.traits.abilities and model.traits.needs <= needed
@@ -106,7 +106,7 @@ def test_no_adapter_supports_more_than_its_registration_says(adapter: str) -> No
         (write_task, {"likelihood"}, "it supports: likelihood; models that can: `embedded`"),
     ],
 )
-def test_the_hint_says_what_would_work(
+def test_the_hint_names_an_alternative(
     workspace: Path, write: Callable[[Path], Path], abilities: set[Any], hint: str
 ) -> None:
     model = ScriptedModel(abilities=frozenset(abilities))
@@ -114,7 +114,7 @@ def test_the_hint_says_what_would_work(
     assert model.opened == 0
 
 
-def test_without_chat_the_question_can_be_asked_as_plain_text(workspace: Path) -> None:
+def test_a_model_without_chat_gets_a_plain_text_hint(workspace: Path) -> None:
     model = ScriptedModel(abilities=frozenset({"generate"}))
     path = write_task(workspace)
     assert "omit --apply_chat_template" in refusal(model, path, apply_chat_template=True).hint
@@ -143,7 +143,7 @@ class Deaf(ScriptedModel):
         return Traits(abilities=ALL, system=False, answers_without_system=True)
 
 
-def test_a_system_message_that_will_be_left_out_is_said_before(workspace: Path) -> None:
+def test_a_system_message_that_is_ignored_is_noted_in_the_plan(workspace: Path) -> None:
     path = write_task(workspace)
     chat: dict[str, Any] = {"apply_chat_template": True}
     assert not planned(Deaf(), tasks=[str(path)], **chat).notes
@@ -154,7 +154,7 @@ def test_a_system_message_that_will_be_left_out_is_said_before(workspace: Path) 
     assert "described" in note and "`description`" in note
 
 
-def test_a_system_message_that_would_be_refused_is_refused_before(workspace: Path) -> None:
+def test_an_unsupported_system_message_is_an_error_in_the_plan(workspace: Path) -> None:
     path = write_task(workspace)
     planned(WithoutSystem(), tasks=[str(path)], apply_chat_template=True)
     planned(WithoutSystem(), tasks=[str(path)], system_instruction="Be brief.")  # plain text, no role

@@ -12,7 +12,7 @@ from assay.engine.planning.cost_forecast import forecast_cost
 from assay.testing import ScriptedModel
 
 
-def test_the_range_holds_what_the_prompts_and_limits_say(workspace: Path) -> None:
+def test_the_forecast_follows_from_prompts_and_limits(workspace: Path) -> None:
     path = write_task(workspace, generation_kwargs={"max_gen_toks": 100, "until": ["\n"]})
     expected = forecast_cost(planned(Paid(), tasks=[str(path)]))
     letters = 6 * len("Question: What is 0 + 1?\nAnswer:")
@@ -28,7 +28,7 @@ def test_the_range_holds_what_the_prompts_and_limits_say(workspace: Path) -> Non
     assert expected.price_date
 
 
-def test_a_batch_is_estimated_at_its_own_price(workspace: Path) -> None:
+def test_a_batch_is_estimated_at_the_batch_price(workspace: Path) -> None:
     path = str(write_task(workspace))
     whole = forecast_cost(planned(Paid(), tasks=[path])).cost_usd
     half = forecast_cost(planned(Paid(), tasks=[path], batch_api=True)).cost_usd
@@ -36,7 +36,7 @@ def test_a_batch_is_estimated_at_its_own_price(workspace: Path) -> None:
     assert half.high == pytest.approx(whole.high / 2)
 
 
-def test_likelihoods_read_the_choices_and_write_nothing(workspace: Path) -> None:
+def test_log_likelihoods_have_no_output_tokens(workspace: Path) -> None:
     expected = forecast_cost(planned(ScriptedModel(), tasks=[str(write_choices(workspace))]))
     assert expected.counts == {"choices": {"likelihood": 8}}
     assert expected.output_tokens.high == 0
@@ -44,7 +44,7 @@ def test_likelihoods_read_the_choices_and_write_nothing(workspace: Path) -> None
     assert (expected.billed_as, expected.cost_usd) == ("", None)
 
 
-def test_no_price_is_no_estimate_of_money(workspace: Path) -> None:
+def test_there_is_no_cost_forecast_without_a_price(workspace: Path) -> None:
     class Unheard(Paid):
         billed = "openai/unheard-of"
 

@@ -71,7 +71,7 @@ def test_scores_are_reported_with_and_without_contaminated_documents(
     assert list(finished.facts["contaminated"]["owls"]) == ["0"]
 
 
-def test_a_folder_of_texts_is_a_corpus_too(task: Path, tmp_path: Path) -> None:
+def test_a_folder_of_text_files_is_a_corpus(task: Path, tmp_path: Path) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()
     (folder / "a.txt").write_text("nothing\n")
@@ -79,12 +79,12 @@ def test_a_folder_of_texts_is_a_corpus_too(task: Path, tmp_path: Path) -> None:
     assert run(task, folder).results["owls"]["exact_match_decontaminate,none"] == 1.0
 
 
-def test_a_corpus_that_is_not_there_is_found_in_the_plan(task: Path, tmp_path: Path) -> None:
+def test_a_missing_corpus_is_an_error_in_the_plan(task: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="no corpus"):
         run(task, tmp_path / "nowhere")
 
 
-def test_a_jsonl_line_without_text_is_told_with_its_place(task: Path, tmp_path: Path) -> None:
+def test_a_jsonl_line_without_text_is_an_error_with_its_location(task: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "bad.jsonl"
     corpus.write_text('{"text": "fine"}\n{"no": 1}\n')
     with pytest.raises(InvalidOption, match="must be an object with `text`") as caught:

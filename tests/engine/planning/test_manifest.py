@@ -35,7 +35,7 @@ def task(workspace: Path) -> Path:
     return write_task(workspace, helpers=HELPERS, doc_to_text=Function("utils.text"))
 
 
-def test_a_run_keeps_its_manifest_in_the_journal_and_beside_it(task: Path) -> None:
+def test_a_run_stores_its_manifest_in_the_journal_and_as_a_file(task: Path) -> None:
     run = assay.run(model=make_model(), tasks=[str(task)], limit=3, command=["assay", "run", "--limit", "3"])
     kept, written = get_manifest(run), read_manifest(run.folder / "manifest.json")
     run.close()
@@ -60,7 +60,7 @@ def test_versions_and_hardware_are_those_of_this_machine() -> None:
     assert describe_hardware()["cpus"] >= 1
 
 
-def test_secrets_are_not_in_it(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_manifest_contains_no_secrets(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from assay import models
 
     monkeypatch.setitem(models.MODELS._items, "keyed", lambda api_key, size: make_model())
@@ -78,7 +78,7 @@ def test_secrets_are_not_in_it(task: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (again.missing, dict(again.spec.model_args)) == ((), {"size": 4, "api_key": "given"})
 
 
-def test_going_on_adds_what_is_different_and_keeps_the_first_start(task: Path) -> None:
+def test_resuming_adds_changes_and_keeps_the_first_start(task: Path) -> None:
     first = assay.run(model=make_model(lambda request: 1 / 0), tasks=[str(task)], command=["one"])
     first.close()
     assert not first.complete
@@ -96,7 +96,7 @@ def test_going_on_adds_what_is_different_and_keeps_the_first_start(task: Path) -
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_the_commit_of_the_folder_of_a_task_is_noted_and_whether_it_has_changes(tmp_path: Path) -> None:
+def test_the_manifest_has_the_commit_of_the_task_folder_and_whether_it_is_dirty(tmp_path: Path) -> None:
     inside = tmp_path / "checkout" / "tasks" / "deep"
     path = write_task(inside)
     assert find_commits([inside]) == {}
@@ -140,7 +140,7 @@ def test_every_change_is_named(task: Path, kind: str, change: tuple[dict[str, An
     assert {drift.kind for drift in drifts} <= set(KINDS)
 
 
-def test_nothing_changed_is_nothing_said(task: Path) -> None:
+def test_an_unchanged_manifest_reports_no_changes(task: Path) -> None:
     assert compare_manifests(manifest(task.parent), manifest(task.parent)) == []
 
 
@@ -155,7 +155,7 @@ def test_nothing_changed_is_nothing_said(task: Path) -> None:
         (("code", "assay.scoring"), "code"),
     ],
 )
-def test_what_is_outside_the_task_is_told_apart(task: Path, where: tuple[str, ...], kind: str) -> None:
+def test_changes_outside_the_task_are_separate(task: Path, where: tuple[str, ...], kind: str) -> None:
     then = manifest(task.parent)
     changed = place = json.loads(json.dumps(then))
     for key in where[:-1]:
@@ -167,14 +167,14 @@ def test_what_is_outside_the_task_is_told_apart(task: Path, where: tuple[str, ..
 # --- recalled ----------------------------------------------------------------------------------------
 
 
-def test_options_given_beside_a_manifest_count_and_are_named(task: Path) -> None:
+def test_options_override_the_manifest_and_are_reported(task: Path) -> None:
     recalled = load_options(manifest(task.parent, limit=3), {"limit": 2, "seed": (0, 1234, 1234, 1234)})
     assert (recalled.spec.limit, recalled.given) == (2, ("limit",))
     chosen = load_options(manifest(task.parent, limit=3), {"samples": {"sums": [1]}})
     assert (chosen.spec.limit, chosen.spec.samples) == (None, {"sums": [1]})
 
 
-def test_paths_lead_where_they_led_from_the_first_folder(
+def test_relative_paths_are_resolved_from_the_original_folder(
     task: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     plan = planned(make_model(), tasks=["sums.yaml"])
@@ -193,13 +193,13 @@ def test_paths_lead_where_they_led_from_the_first_folder(
         ('{"options": {}, "format": 99}', "newer version of Assay"),
     ],
 )
-def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, content: str, message: str) -> None:
+def test_a_file_that_is_not_a_manifest_is_an_error(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(DatasetError, match=message):
         read_manifest(tmp_path / "manifest.json")
 
 
-def test_an_option_nobody_knows_is_refused(task: Path) -> None:
+def test_an_unknown_option_is_an_error(task: Path) -> None:
     kept = manifest(task.parent)
     kept["options"]["warp_speed"] = 9
     with pytest.raises(InvalidOption, match="warp_speed"):
@@ -223,7 +223,9 @@ def test_a_remembered_model_has_the_identity_and_no_answers(task: Path) -> None:
     assert failure.kind == "not asked"
 
 
-def test_two_runs_of_one_short_name_are_told_apart(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_runs_with_the_same_short_id_are_distinguished(
+    task: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("assay.engine.planning.plan.build_run_name", lambda spec, model, digest: "the-same")
     assay.run(model=make_model(), tasks=[str(task)], limit=1).close()
     with pytest.raises(AssayError, match="another run is called `the-same`"):

@@ -13,6 +13,6 @@ def test_choices_that_look_like_templates_are_named(workspace: Path) -> None:
     assert "not rendered as templates" in note and "`assay check`" in note
 
 
-def test_a_template_that_writes_the_choices_is_no_surprise(workspace: Path) -> None:
+def test_a_template_that_contains_the_choices_gives_no_note(workspace: Path) -> None:
     path = write_choices(workspace, doc_to_choice="{{['no', 'yes']}}")
     assert not planned(make_model(), tasks=[str(path)]).notes

@@ -23,7 +23,7 @@ def results(path: Path, **options: Any) -> dict[str, Any]:
     return {name: value for name, value in scores.items() if "stderr" not in name}
 
 
-def test_generated_targets_get_full_marks(workspace: Path) -> None:
+def test_generated_targets_get_the_maximum_score(workspace: Path) -> None:
     assert results(write_task(workspace)) == {"exact_match,none": 1.0}
 
 
@@ -36,7 +36,7 @@ def test_generated_targets_get_full_marks(workspace: Path) -> None:
     ],
     ids=["a number", "a list", "a place"],
 )
-def test_a_target_that_is_no_text_is_written_as_one(workspace: Path, keys: dict[str, Any]) -> None:
+def test_a_target_that_is_not_text_is_converted_to_text(workspace: Path, keys: dict[str, Any]) -> None:
     assert results(write_task(workspace, rows=MARKS, **keys)) == {"exact_match,none": 1.0}
 
 
@@ -44,7 +44,7 @@ METRICS = [{"metric": name} for name in ("acc", "acc_norm", "acc_bytes", "acc_mu
 
 
 @pytest.mark.parametrize("target", ["{{0}}", "name", "gold"], ids=["a place", "a text", "several places"])
-def test_the_right_choice_is_certain(workspace: Path, target: str) -> None:
+def test_the_correct_choice_has_probability_one(workspace: Path, target: str) -> None:
     metrics = METRICS[:1] if target == "gold" else METRICS
     path = write_choices(workspace, metric_list=metrics)
     path = write_task(
@@ -54,7 +54,7 @@ def test_the_right_choice_is_certain(workspace: Path, target: str) -> None:
     assert set(results(path).values()) == {1.0}
 
 
-def test_questions_that_stand_for_choices_are_answered(workspace: Path) -> None:
+def test_several_contexts_per_document_are_answered(workspace: Path) -> None:
     rows = [{"which": 1, "texts": ["It rains in the house.", "It rains in the garden."]}]
     path = write_task(
         workspace, rows=rows, output_type="multiple_choice", doc_to_text="which", doc_to_choice="texts",
@@ -63,23 +63,23 @@ def test_questions_that_stand_for_choices_are_answered(workspace: Path) -> None:
     assert results(path) == {"acc,none": 1.0}
 
 
-def test_a_text_it_knows_is_no_surprise(workspace: Path) -> None:
+def test_a_known_text_has_perplexity_one(workspace: Path) -> None:
     assert results(write_texts(workspace))["word_perplexity,none"] == pytest.approx(1.0)
 
 
-def test_a_stop_string_inside_the_target_shows(workspace: Path) -> None:
+def test_a_stop_string_inside_the_target_lowers_the_score(workspace: Path) -> None:
     rows = [{"question": "Two lines?", "answer": "one\ntwo"}]
     path = write_task(workspace, rows=rows, generation_kwargs={"until": ["\n"]})
     assert results(path) == {"exact_match,none": 0.0}
 
 
-def test_a_filter_that_loses_the_target_shows(workspace: Path) -> None:
+def test_a_filter_that_removes_the_target_lowers_the_score(workspace: Path) -> None:
     steps = [{"function": "regex", "regex_pattern": "= (\\d+)"}, {"function": "take_first"}]
     path = write_task(workspace, filter_list=[{"name": "number", "filter": steps}])
     assert results(path) == {"exact_match,number": 0.0}
 
 
-def test_a_task_without_target_fails_and_says_so_before(workspace: Path) -> None:
+def test_a_task_without_target_fails_with_a_note_in_the_plan(workspace: Path) -> None:
     helpers = "def judge(doc, results):\n    return {'length': len(results[0])}\n"
     path = write_task(
         workspace, helpers=helpers, doc_to_target=None, process_results=Function("utils.judge"),
@@ -94,7 +94,7 @@ def test_a_task_without_target_fails_and_says_so_before(workspace: Path) -> None
     assert why.startswith("no target")
 
 
-def test_own_code_is_named_before_the_run(workspace: Path) -> None:
+def test_user_code_is_named_in_the_plan(workspace: Path) -> None:
     helpers = "def judge(doc, results):\n    return {'right': float(results[0] == doc['answer'])}\n"
     path = write_task(
         workspace, helpers=helpers, process_results=Function("utils.judge"), metric_list=[{"metric": "right"}]
@@ -103,16 +103,16 @@ def test_own_code_is_named_before_the_run(workspace: Path) -> None:
     assert results(path) == {"right,none": 1.0}
 
 
-def test_every_repeat_is_right(workspace: Path) -> None:
+def test_every_repeat_is_correct(workspace: Path) -> None:
     assert results(write_task(workspace, repeats=3)) == {"exact_match,none": 1.0}
 
 
-def test_no_other_model_is_told() -> None:
+def test_only_the_oracle_receives_targets() -> None:
     assert isinstance(OracleModel(), SupportsTargets)
     assert not isinstance(make_model(), SupportsTargets)
 
 
-def test_a_target_that_changed_is_not_answered_from_the_cache(workspace: Path) -> None:
+def test_a_changed_target_is_not_answered_from_the_cache(workspace: Path) -> None:
     rows = [{"question": "Sum?", "answer": "1"}]
     assert results(write_task(workspace, rows=rows)) == {"exact_match,none": 1.0}
     rows[0]["answer"] = "2"

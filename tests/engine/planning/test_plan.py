@@ -46,7 +46,7 @@ def test_every_problem_is_reported_at_once(workspace: Path) -> None:
     assert kinds == ["DatasetError", "InvalidOption", "OutputError", "TaskError", "UnknownName"]
 
 
-def test_unknown_names_come_with_the_other_unknown_names(workspace: Path) -> None:
+def test_all_unknown_names_are_reported_together(workspace: Path) -> None:
     with pytest.raises(ErrorGroup) as caught:
         planned(model="embeded", tasks=["quickstart_adition", "nothing_like_it"])
     assert [problem.what for problem in caught.value.errors] == [
@@ -62,7 +62,7 @@ def test_one_problem_is_raised_as_itself(workspace: Path) -> None:
         planned(make_model(), tasks=["nowhere"])
 
 
-def test_the_same_problem_is_said_once(workspace: Path) -> None:
+def test_the_same_problem_is_reported_once(workspace: Path) -> None:
     with pytest.raises(UnknownName):
         planned(make_model(), tasks=["nowhere", "nowhere"])
 
@@ -81,7 +81,7 @@ def test_a_model_that_cannot_be_identified_is_one_of_the_problems(workspace: Pat
         (write_texts, {"generate", "likelihood"}, "rolling"),
     ],
 )
-def test_a_task_the_model_cannot_answer_is_refused(
+def test_a_task_the_model_does_not_support_is_an_error(
     workspace: Path, write: Callable[[Path], Path], abilities: Any, missing: str
 ) -> None:
     model = ScriptedModel(abilities=frozenset(abilities))
@@ -90,7 +90,7 @@ def test_a_task_the_model_cannot_answer_is_refused(
     assert model.opened == 0
 
 
-def test_pictures_and_chat_are_abilities_too(workspace: Path) -> None:
+def test_images_and_chat_are_capabilities_too(workspace: Path) -> None:
     model = ScriptedModel(abilities=frozenset({"generate"}))
     with pytest.raises(UnsupportedRequest, match="it does not support image"):
         planned(model, tasks=["quickstart_shapes"])
@@ -101,7 +101,12 @@ def test_pictures_and_chat_are_abilities_too(workspace: Path) -> None:
 FAULTS = [
     ({"doc_to_text": Function("utils.gone")}, "def text(doc): ...\n", TaskError, "no function `gone`"),
     ({"doc_to_text": Function("nowhere.text")}, "", TaskError, "helper file not found"),
-    ({"doc_to_text": Function("utils.text")}, "def text(doc:\n", TaskError, "syntax error in the helper file"),
+    (
+        {"doc_to_text": Function("utils.text")},
+        "def text(doc:\n",
+        TaskError,
+        "syntax error in the helper file",
+    ),
     ({"doc_to_text": Function("utils.text")}, "import no_such_package\n", AssayError, "no_such_package"),
     ({"doc_to_text": Function("utils.text")}, "def text(doc): return doc['x']\n", TaskError, "KeyError: 'x'"),
     (
@@ -145,7 +150,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("keys", "helpers", "kind", "what"), FAULTS, ids=[fault[3] for fault in FAULTS])
-def test_a_faulty_task_is_found_before_the_model_is_opened(
+def test_an_invalid_task_is_reported_before_the_model_is_opened(
     workspace: Path, keys: dict[str, Any], helpers: str, kind: type[AssayError], what: str
 ) -> None:
     model = make_model()
@@ -159,7 +164,7 @@ def test_a_faulty_task_is_found_before_the_model_is_opened(
     assert model.opened == 0
 
 
-def test_what_helper_code_raises_says_where_it_was_raised(workspace: Path) -> None:
+def test_an_error_of_helper_code_names_its_location(workspace: Path) -> None:
     helpers = "def text(doc):\n    row = dict(doc)\n    return row['x']\n"
     path = write_task(workspace, helpers=helpers, doc_to_text=Function("utils.text"))
     with pytest.raises(AssayError) as caught:
@@ -168,7 +173,7 @@ def test_what_helper_code_raises_says_where_it_was_raised(workspace: Path) -> No
     assert problem.where == f"{workspace / 'utils.py'}:3, text"
 
 
-def test_samples_name_documents_that_are_there(workspace: Path) -> None:
+def test_samples_must_name_existing_documents(workspace: Path) -> None:
     path = str(write_task(workspace))
     with pytest.raises(UnknownName, match="no task of this run is called `other`"):
         planned(make_model(), tasks=[path], samples={"other": [0]})
@@ -178,7 +183,7 @@ def test_samples_name_documents_that_are_there(workspace: Path) -> None:
         planned(make_model(), tasks=[path], samples={"sums": []})
 
 
-def test_a_folder_that_cannot_be_made_is_refused_and_nothing_is_made(workspace: Path) -> None:
+def test_an_output_folder_that_cannot_be_created_is_an_error(workspace: Path) -> None:
     path = str(write_task(workspace / "tasks"))
     (workspace / "file").write_text("in the way")
     with pytest.raises(OutputError, match="is not a folder"):
@@ -226,7 +231,7 @@ def test_counting_names_every_task_with_a_document_that_cannot_be_rendered(works
         ({"offset": 3, "limit": 0.5}, [3, 4, 5]),
     ],
 )
-def test_an_offset_leaves_the_first_documents_out(
+def test_an_offset_skips_the_first_documents(
     workspace: Path, options: dict[str, Any], documents: list[int]
 ) -> None:
     task = str(write_task(workspace))
@@ -234,12 +239,12 @@ def test_an_offset_leaves_the_first_documents_out(
     assert [document.index for document in found.task.documents()] == documents
 
 
-def test_an_offset_beyond_the_last_document_is_refused(workspace: Path) -> None:
+def test_an_offset_beyond_the_last_document_is_an_error(workspace: Path) -> None:
     with pytest.raises(AssayError, match="no document of `sums` is selected"):
         planned(make_model(), tasks=[str(write_task(workspace))], offset=6)
 
 
-def test_repeats_go_before_the_tasks_own(workspace: Path) -> None:
+def test_the_repeats_option_overrides_the_task(workspace: Path) -> None:
     tasks = [str(write_task(workspace, repeats=2)), str(write_choices(workspace))]
     counts = forecast_cost(planned(make_model(), tasks=tasks, repeats=3)).counts
     assert counts == {"sums": {"generate": 18}, "choices": {"likelihood": 8}}
@@ -253,7 +258,9 @@ def test_a_limit_is_a_count_or_a_share(workspace: Path, limit: float | None, cou
 @pytest.mark.parametrize(
     ("output_path", "folder"), [(None, "assay-runs"), ("out", "out"), ("out/results.json", "out")]
 )
-def test_a_run_lives_in_the_output_folder(workspace: Path, output_path: str | None, folder: str) -> None:
+def test_the_run_folder_is_in_the_output_folder(
+    workspace: Path, output_path: str | None, folder: str
+) -> None:
     plan = planned(make_model(), tasks=[str(write_task(workspace))], output_path=output_path)
     assert plan.folder == Path(folder) / plan.run_id
 
@@ -273,7 +280,7 @@ def name(workspace: Path, model: ScriptedModel | None = None, **options: Any) ->
     return planned(model or make_model(), **given).run_id
 
 
-def test_the_name_says_what_is_run(workspace: Path) -> None:
+def test_the_run_id_names_model_and_task(workspace: Path) -> None:
     path = write_task(workspace / "Llama-3.1", "my_sums")
     plan = planned(make_model(name="org/Llama-3.1"), tasks=[str(path), "quickstart_facts"])
     assert plan.run_id.startswith("Llama-3.1-my-sums-1-")
@@ -328,19 +335,19 @@ OTHER: dict[str, dict[str, Any]] = {
 }
 
 
-def test_the_same_work_has_the_same_name(workspace: Path) -> None:
+def test_the_same_plan_has_the_same_run_id(workspace: Path) -> None:
     assert base(workspace) == base(workspace)
 
 
 @pytest.mark.parametrize("options", SAME.values(), ids=SAME)
-def test_what_cannot_change_a_score_does_not_change_the_name(
+def test_options_that_cannot_change_a_score_do_not_change_the_run_id(
     workspace: Path, options: dict[str, Any]
 ) -> None:
     assert base(workspace, **options) == base(workspace)
 
 
 @pytest.mark.parametrize("options", OTHER.values(), ids=OTHER)
-def test_what_can_change_a_score_changes_the_name(workspace: Path, options: dict[str, Any]) -> None:
+def test_options_that_can_change_a_score_change_the_run_id(workspace: Path, options: dict[str, Any]) -> None:
     assert base(workspace, **options) != base(workspace)
 
 
@@ -360,7 +367,7 @@ def test_every_option_that_shapes_results_is_in_one_of_these_tables() -> None:
         ("sums.jsonl", "What is 0", "What's 0"),
     ],
 )
-def test_another_task_file_helper_or_data_is_another_run(
+def test_a_changed_task_file_helper_or_dataset_changes_the_run_id(
     workspace: Path, file: str, old: str, new: str
 ) -> None:
     first = base(workspace)
@@ -372,7 +379,7 @@ def test_another_task_file_helper_or_data_is_another_run(
     assert name(workspace) == first
 
 
-def test_examples_are_part_of_the_name_when_they_are_used(workspace: Path) -> None:
+def test_few_shot_examples_change_the_run_id_if_used(workspace: Path) -> None:
     keys: dict[str, Any] = {
         "dataset_kwargs": {"data_files": {"test": "sums.jsonl", "examples": "more.jsonl"}},
         "fewshot_split": "examples",
@@ -385,7 +392,7 @@ def test_examples_are_part_of_the_name_when_they_are_used(workspace: Path) -> No
     assert name(workspace, num_fewshot=2) != some
 
 
-def test_a_model_with_another_identity_is_another_run(workspace: Path) -> None:
+def test_a_different_model_identity_changes_the_run_id(workspace: Path) -> None:
     class Revised(ScriptedModel):
         async def identify(self) -> dict[str, str]:
             return {"name": self.name, "revision": "2"}
@@ -393,7 +400,7 @@ def test_a_model_with_another_identity_is_another_run(workspace: Path) -> None:
     assert base(workspace, Revised()) != base(workspace, ScriptedModel())
 
 
-def test_the_same_task_from_another_folder_is_the_same_run(
+def test_the_folder_of_a_task_does_not_change_the_run_id(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = base(workspace)
@@ -404,7 +411,7 @@ def test_the_same_task_from_another_folder_is_the_same_run(
     assert planned(make_model(), tasks=["sums"], include_path=["tasks"]).run_id == first
 
 
-def test_bad_options_are_bad_options(workspace: Path) -> None:
+def test_invalid_options_are_an_error(workspace: Path) -> None:
     with pytest.raises(InvalidOption, match="cannot be used together"):
         planned(make_model(), tasks=["quickstart"], limit=3, samples={"quickstart_facts": [0]})
     with pytest.raises(InvalidOption, match="task folder not found: `nowhere`"):

@@ -26,7 +26,7 @@ def sweep_of(folder: Path, text: str, **given: object) -> Sweep:
     return read_sweep(path, given)
 
 
-def test_every_model_meets_every_setting(tmp_path: Path) -> None:
+def test_every_model_runs_with_every_setting(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, WHOLE)
     assert sweep.name == "mine"
     assert [cell.name for cell in sweep.runs] == [
@@ -39,7 +39,7 @@ def test_every_model_meets_every_setting(tmp_path: Path) -> None:
     ]
 
 
-def test_a_setting_wins_over_the_model_and_the_model_over_the_options(tmp_path: Path) -> None:
+def test_settings_override_models_and_models_override_options(tmp_path: Path) -> None:
     specs = {cell.name: cell.spec for cell in sweep_of(tmp_path, WHOLE).runs}
     assert {spec.num_fewshot for name, spec in specs.items() if name.endswith("five")} == {5}
     assert specs["small, num_fewshot=0"].num_fewshot == 0
@@ -48,14 +48,14 @@ def test_a_setting_wins_over_the_model_and_the_model_over_the_options(tmp_path: 
     assert all(spec.limit == 100 for spec in specs.values())
 
 
-def test_arguments_of_a_setting_join_those_of_the_model(tmp_path: Path) -> None:
+def test_arguments_of_a_setting_are_merged_with_those_of_the_model(tmp_path: Path) -> None:
     cells = {cell.name: cell for cell in sweep_of(tmp_path, WHOLE).runs}
     joined = {"pretrained": "./small", "dtype": "float32", "revision": "v2"}
     assert cells["small, five"].spec.model_args == joined
     assert cells["small, num_fewshot=0"].spec.model_args == {"pretrained": "./small", "dtype": "float32"}
 
 
-def test_flags_win_over_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_file(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, WHOLE, limit=7, tasks=["facts"])
     assert {(cell.spec.limit, *cell.spec.tasks) for cell in sweep.runs} == {(7, "facts")}
 
@@ -89,7 +89,9 @@ def test_without_settings_there_is_one_run_for_each_model(tmp_path: Path) -> Non
         ("- embedded", "expected keys and values", "mine.yaml"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, what: str, where: str) -> None:
+def test_an_invalid_file_is_an_error_with_its_location(
+    tmp_path: Path, text: str, what: str, where: str
+) -> None:
     with pytest.raises(AssayError) as caught:
         sweep_of(tmp_path, text)
     assert what in caught.value.what
@@ -97,6 +99,6 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, what: s
     assert caught.value.exit_code == 2
 
 
-def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(AssayError, match="cannot read the sweep"):
         read_sweep(tmp_path / "none.yaml")

@@ -30,7 +30,7 @@ def whys(run: assay.Run) -> set[str]:
 # --- a stored run --------------------------------------------------------------------------------------
 
 
-def test_a_run_is_answered_again_without_its_model(workspace: Path) -> None:
+def test_a_run_is_replayed_without_its_model(workspace: Path) -> None:
     first = assay.run(model=make_model(None), tasks=tasks(workspace))
     again = ask(first.folder, tasks=tasks(workspace))
     assert again.results == first.results
@@ -38,14 +38,14 @@ def test_a_run_is_answered_again_without_its_model(workspace: Path) -> None:
     assert again.model == "replay"
 
 
-def test_a_run_is_found_by_the_start_of_its_name(workspace: Path) -> None:
+def test_a_run_is_found_by_the_prefix_of_its_id(workspace: Path) -> None:
     path = str(write_task(workspace))
     first = assay.run(model=make_model(), tasks=[path])
     again = assay.run(model="replay", model_args={"run": first.id[:-3]}, tasks=[path])
     assert again.results == first.results
 
 
-def test_what_the_run_was_not_asked_fails_and_says_so(workspace: Path) -> None:
+def test_a_request_that_is_not_in_the_run_fails_with_a_reason(workspace: Path) -> None:
     path = str(write_task(workspace))
     first = assay.run(model=make_model(), tasks=[path], limit=4)
     again = ask(first.folder, tasks=[path])
@@ -54,13 +54,13 @@ def test_what_the_run_was_not_asked_fails_and_says_so(workspace: Path) -> None:
     assert "not found" in why and first.id in why and "has no response to this request" in why
 
 
-def test_another_prompt_is_another_question(workspace: Path) -> None:
+def test_a_changed_prompt_is_not_found(workspace: Path) -> None:
     first = assay.run(model=make_model(), tasks=[str(write_task(workspace))])
     changed = str(write_task(workspace, doc_to_text="{{question}} "))
     assert ask(first.folder, tasks=[changed]).journal.count_outcomes("sums") == {"failed": 6}
 
 
-def test_what_the_model_did_not_answer_is_not_answered_now(workspace: Path) -> None:
+def test_a_failed_request_is_not_replayed(workspace: Path) -> None:
     path = str(write_task(workspace))
 
     def answer(request: Any) -> Any:
@@ -72,7 +72,7 @@ def test_what_the_model_did_not_answer_is_not_answered_now(workspace: Path) -> N
     assert ask(first.folder, tasks=[path]).journal.count_outcomes("sums") == {"scored": 5, "failed": 1}
 
 
-def test_a_new_metric_is_applied_to_old_answers(workspace: Path) -> None:
+def test_a_new_metric_applies_to_stored_answers(workspace: Path) -> None:
     first = assay.run(model=make_model(lambda request: "1 "), tasks=[str(write_task(workspace))])
     steps = [{"function": "regex", "regex_pattern": "(\\d+)"}, {"function": "take_first"}]
     changed = str(write_task(workspace, filter_list=[{"name": "number", "filter": steps}]))
@@ -80,7 +80,7 @@ def test_a_new_metric_is_applied_to_old_answers(workspace: Path) -> None:
     assert ask(first.folder, tasks=[changed]).results["sums"]["exact_match,number"] == pytest.approx(1 / 6)
 
 
-def test_repeats_are_answered_one_by_one(workspace: Path) -> None:
+def test_repeats_are_replayed_individually(workspace: Path) -> None:
     keys: dict[str, Any] = {"repeats": 3, "generation_kwargs": {"do_sample": True}}
     path = str(write_task(workspace, **keys))
     first = assay.run(model=make_model(lambda request: f"number {request.repeat}"), tasks=[path])
@@ -88,7 +88,7 @@ def test_repeats_are_answered_one_by_one(workspace: Path) -> None:
     assert next(iter(again.documents("sums")))["resps"] == [["number 0", "number 1", "number 2"]]
 
 
-def test_it_is_prompted_as_the_model_it_stands_for(workspace: Path) -> None:
+def test_replay_uses_the_prompts_of_the_original_model(workspace: Path) -> None:
     first = assay.run(model="dummy", tasks=[str(write_task(workspace))])
     model = ReplayModel(run=first.folder)
     assert model.prompted_as == "dummy"
@@ -96,12 +96,12 @@ def test_it_is_prompted_as_the_model_it_stands_for(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [{}, {"run": "latest", "file": "samples.jsonl"}])
-def test_it_needs_one_source(arguments: dict[str, str]) -> None:
+def test_replay_needs_exactly_one_source(arguments: dict[str, str]) -> None:
     with pytest.raises(InvalidOption, match="either a run or a file"):
         ReplayModel(**arguments)
 
 
-def test_a_run_that_is_not_there_is_an_error_before_anything_is_asked(workspace: Path) -> None:
+def test_a_missing_run_is_an_error_before_the_first_request(workspace: Path) -> None:
     with pytest.raises(UnknownName, match="no runs"):
         assay.run(model="replay", model_args={"run": "nothing"}, tasks=[str(write_task(workspace))])
 
@@ -118,14 +118,14 @@ def replay_file(path: Path, names: list[str], **options: Any) -> assay.Run:
     return assay.run(model="replay", model_args={"file": str(path)}, tasks=names, **options)
 
 
-def test_samples_in_lm_evals_form_are_answered_exactly(workspace: Path) -> None:
+def test_lm_eval_samples_are_replayed_exactly(workspace: Path) -> None:
     names = tasks(workspace)
     first = assay.run(model=make_model(None), tasks=names, output_path="out")
     again = replay_file(workspace / "out", names)
     assert again.results == first.results
 
 
-def test_chats_are_found_as_lm_eval_writes_them(workspace: Path) -> None:
+def test_chats_are_found_in_the_format_of_lm_eval(workspace: Path) -> None:
     row = {
         "doc_id": 0,
         "arguments": {
@@ -145,7 +145,7 @@ def test_chats_are_found_as_lm_eval_writes_them(workspace: Path) -> None:
     assert run.results["sums"]["exact_match,none"] == 1.0
 
 
-def test_other_settings_are_named(workspace: Path) -> None:
+def test_different_settings_are_reported(workspace: Path) -> None:
     assay.run(model=make_model(), tasks=[str(write_task(workspace))], output_path="out")
     task = str(write_task(workspace, generation_kwargs={"until": ["x"], "max_gen_toks": 3}))
     run = replay_file(workspace / "out", [task])
@@ -153,13 +153,13 @@ def test_other_settings_are_named(workspace: Path) -> None:
     assert "other generation settings for this prompt" in why and '"max_gen_toks": 3' in why
 
 
-def test_other_choices_are_not_found(workspace: Path) -> None:
+def test_different_choices_are_not_found(workspace: Path) -> None:
     assay.run(model=make_model(None), tasks=[str(write_choices(workspace))], output_path="out")
     task = str(write_choices(workspace, doc_to_choice='["nope", "yes"]'))
     assert replay_file(workspace / "out", [task]).journal.count_outcomes("choices") == {"failed": 4}
 
 
-def test_the_same_question_of_several_documents_gets_the_answer_of_its_own(workspace: Path) -> None:
+def test_identical_prompts_of_several_documents_get_their_own_answers(workspace: Path) -> None:
     rows = [{"question": "Same?", "answer": "a"}, {"question": "Same?", "answer": "b"}]
     task = str(write_task(workspace, rows=rows))
     assay.run(model=make_model(lambda request: "a"), tasks=[task], output_path="out")
@@ -183,7 +183,7 @@ def lmms_file(workspace: Path, row: dict[str, Any]) -> Path:
     return path
 
 
-def test_samples_of_lmms_eval_are_found_by_document_and_question(workspace: Path) -> None:
+def test_lmms_eval_samples_are_found_by_document_and_prompt(workspace: Path) -> None:
     task = str(write_task(workspace))
     run = replay_file(lmms_file(workspace, LMMS), [task])
     assert run.journal.count_outcomes("sums") == {"scored": 1, "failed": 5}
@@ -212,7 +212,7 @@ def test_choices_of_lmms_eval_are_not_guessed(workspace: Path) -> None:
         ('{"doc_id": 0, "arguments": {"a": 1}, "resps": []}\n', "not a row of a samples file"),
     ],
 )
-def test_a_file_that_is_no_samples_file_is_an_error_with_its_line(
+def test_an_invalid_samples_file_is_an_error_with_its_line(
     workspace: Path, content: str, message: str
 ) -> None:
     path = workspace / "samples_x.jsonl"

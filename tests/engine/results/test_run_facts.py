@@ -17,11 +17,11 @@ from assay.engine.results.run_facts import collect_facts, describe_group
 @pytest.mark.parametrize(
     "key", ["api_key", "OPENAI_API_KEY", "token", "hf_token", "password", "client_secret", "headers"]
 )
-def test_secrets_are_not_kept(key: str) -> None:
+def test_secrets_are_not_stored(key: str) -> None:
     assert redact_fields({key: "s3cret", "model": "m"}) == {key: "***", "model": "m"}
 
 
-def test_the_facts_are_json_and_tell_what_was_run(workspace: Path) -> None:
+def test_the_facts_are_json_and_describe_the_run(workspace: Path) -> None:
     helpers = "def text(doc):\n    return 'What is ' + doc['question'][8:]\n"
     path = write_task(workspace, helpers=helpers, doc_to_text=Function("utils.text"), task_alias="Sums")
     plan = planned(make_model(), tasks=[str(path)], limit=3, seed=7, system_instruction="Be brief.")
@@ -39,7 +39,9 @@ def test_the_facts_are_json_and_tell_what_was_run(workspace: Path) -> None:
     assert facts["spec"]["system_instruction"] == "Be brief."
 
 
-def test_the_key_of_a_model_never_reaches_the_disk(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_api_key_of_a_model_is_never_written_to_disk(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from assay import models
 
     def make(api_key: str) -> Model:
@@ -52,7 +54,7 @@ def test_the_key_of_a_model_never_reaches_the_disk(workspace: Path, monkeypatch:
         assert b"s3cret-value" not in file.read_bytes()
 
 
-def test_a_continued_run_keeps_its_first_start(workspace: Path) -> None:
+def test_a_resumed_run_keeps_its_first_start(workspace: Path) -> None:
     path = str(write_task(workspace))
     first = assay.run(model=make_model(), tasks=[path])
     again = assay.run(model=make_model(), tasks=[path])

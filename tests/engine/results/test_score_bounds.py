@@ -39,27 +39,27 @@ def run(folder: Path, **keys: Any) -> assay.Run:
     return assay.run(model=make_model(oddly), tasks=[str(path)])
 
 
-def test_every_document_ends_in_exactly_one_way(workspace: Path) -> None:
+def test_every_document_has_exactly_one_ending(workspace: Path) -> None:
     finished = run(workspace)
     expected = {"scored": 5, "unparsed": 1, "truncated": 1, "empty": 1, "refused": 1, "failed": 1}
     assert finished.outcomes("sums") == expected
     assert sum(expected.values()) == len(ROWS)
 
 
-def test_the_number_is_the_usual_one_and_the_bounds_say_what_it_might_be(workspace: Path) -> None:
+def test_the_bounds_contain_the_score(workspace: Path) -> None:
     (estimate,) = run(workspace).estimates
     assert estimate.value == pytest.approx(5 / 9)  # failed ones are left out, the others count as wrong
     assert estimate.bounds == (0.5, 1.0)
 
 
-def test_a_task_where_all_is_well_has_no_bounds(workspace: Path) -> None:
+def test_a_task_without_failures_has_no_bounds(workspace: Path) -> None:
     path = write_task(workspace, rows=ROWS)
     finished = assay.run(model=make_model(), tasks=[str(path)])
     assert finished.estimates[0].bounds is None
     assert format_outcome_notes(finished) == []
 
 
-def test_the_account_is_shown(workspace: Path) -> None:
+def test_the_counts_of_endings_are_shown(workspace: Path) -> None:
     (line,) = format_outcome_notes(run(workspace))
     assert line == (
         "sums: 5 scored, 1 unparsed, 1 truncated, 1 empty, 1 refused, 1 failed; "
@@ -67,7 +67,7 @@ def test_the_account_is_shown(workspace: Path) -> None:
     )
 
 
-def test_numbers_that_are_no_shares_have_no_bounds(workspace: Path) -> None:
+def test_metrics_outside_zero_to_one_have_no_bounds(workspace: Path) -> None:
     helpers = "def length(doc, results):\n    return {'length': float(len(results[0])), 'one': 1.0}\n"
     metrics = [
         {"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("length", "one")
@@ -95,7 +95,7 @@ def test_a_group_has_the_bounds_of_its_tasks(workspace: Path) -> None:
     assert group.bounds[0] < group.value < group.bounds[1] <= 1.0
 
 
-def test_what_failed_is_asked_again_unless_it_is_to_be_taken_as_it_is(workspace: Path) -> None:
+def test_failed_documents_are_retried_unless_accepted(workspace: Path) -> None:
     path = write_task(workspace, rows=ROWS, filter_list=NUMBER)
     assay.run(model=make_model(oddly), tasks=[str(path)])
     model = make_model()
@@ -105,7 +105,7 @@ def test_what_failed_is_asked_again_unless_it_is_to_be_taken_as_it_is(workspace:
     assert [request.document for request in model.asked] == [4]
 
 
-def test_where_nothing_was_scored_nobody_knows_what_the_number_might_be(workspace: Path) -> None:
+def test_there_are_no_bounds_without_scored_documents(workspace: Path) -> None:
     helpers = "def length(doc, results):\n    raise ValueError(doc)\n"
     metrics = [{"metric": "length", "aggregation": "mean", "higher_is_better": True}]
     finished = run(workspace, helpers=helpers, process_results=Function("utils.length"), metric_list=metrics)
@@ -113,7 +113,7 @@ def test_where_nothing_was_scored_nobody_knows_what_the_number_might_be(workspac
     assert format_outcome_notes(finished) == ["sums: 9 unscored, 1 failed"]
 
 
-def test_a_task_whose_filter_looks_across_documents_is_taken_as_it_is_too(workspace: Path) -> None:
+def test_failures_can_be_accepted_with_a_cross_document_filter(workspace: Path) -> None:
     helpers = "def across(responses, documents):\n    return [values[0] for values in responses]\n"
     across = {"function": "custom", "filter_fn": Function("utils.across")}
     path = write_task(

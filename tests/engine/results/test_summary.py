@@ -48,7 +48,7 @@ def estimates(
     return {f"{one.task} {one.metric},{one.pipeline}": one for one in run.estimates}
 
 
-def test_a_task_has_a_mean_an_error_and_a_denominator(workspace: Path) -> None:
+def test_a_task_has_a_mean_a_standard_error_and_a_document_count(workspace: Path) -> None:
     write_task(workspace)
     estimate = estimates(workspace, ["sums"], right_below(2))["sums exact_match,none"]
     assert estimate.value == pytest.approx(2 / 6)
@@ -57,7 +57,7 @@ def test_a_task_has_a_mean_an_error_and_a_denominator(workspace: Path) -> None:
     assert estimate.higher_is_better is True
 
 
-def test_a_group_is_weighted_by_documents_unless_it_says_otherwise(workspace: Path) -> None:
+def test_a_group_is_weighted_by_documents_by_default(workspace: Path) -> None:
     write_task(workspace, "short", ROWS[:2])
     write_task(workspace, "long", ROWS)
     members = ["short", "long"]
@@ -69,7 +69,7 @@ def test_a_group_is_weighted_by_documents_unless_it_says_otherwise(workspace: Pa
     assert found["weighted exact_match,none"].scored == 8
 
 
-def test_a_group_counts_what_failed(workspace: Path) -> None:
+def test_a_group_counts_failed_documents(workspace: Path) -> None:
     write_task(workspace, "one")
     write_task(
         workspace, "two", [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(10, 13)]
@@ -115,13 +115,13 @@ def test_a_group_of_groups_counts_every_task_once(workspace: Path) -> None:
     assert found["outer exact_match,none"].value == pytest.approx(2 / 8)
 
 
-def test_a_group_without_metrics_has_no_number_but_its_tasks_have(workspace: Path) -> None:
+def test_a_group_without_metrics_has_no_estimate(workspace: Path) -> None:
     write_task(workspace)
     write_group(workspace, "silent", ["sums"])
     assert list(estimates(workspace, ["silent"])) == ["sums exact_match,none"]
 
 
-def test_tasks_come_in_the_order_they_were_asked_for_then_groups(workspace: Path) -> None:
+def test_tasks_come_in_the_requested_order_before_groups(workspace: Path) -> None:
     for name in ("z", "a"):
         write_task(workspace, name)
     write_group(workspace, "m", ["z", "a"], {"metric": "exact_match"})
@@ -138,7 +138,7 @@ def test_a_task_weighs_as_many_documents_as_its_best_covered_metric() -> None:
     assert (found.value, found.scored) == (6 / 8, 3)
 
 
-def test_of_a_metric_that_a_group_names_twice_the_last_one_counts(workspace: Path) -> None:
+def test_the_last_definition_of_a_group_metric_applies(workspace: Path) -> None:
     write_task(workspace, "one", ROWS[:2])
     write_task(workspace, "two", ROWS)
     twice = [{"metric": "exact_match", "weight_by_size": sized} for sized in (True, False)]
@@ -147,14 +147,14 @@ def test_of_a_metric_that_a_group_names_twice_the_last_one_counts(workspace: Pat
     assert found["both exact_match,none"].value == pytest.approx((1 + 2 / 6) / 2)
 
 
-def test_metrics_that_two_names_of_an_lmms_eval_group_mean_are_pooled_once() -> None:
+def test_a_metric_matched_by_two_names_of_an_lmms_eval_group_is_pooled_once() -> None:
     by_task = {name: [estimate(name, metric, 1.0, 2) for metric in ("acc", "acc_norm")] for name in "ab"}
     metrics = (GroupMetric(metric="acc"), GroupMetric(metric="acc_norm"))
     group = GroupSpec(name="g", members=("a", "b"), metrics=metrics, dialect=Dialect.LMMS_EVAL)
     assert [one.metric for one in estimate_group(group, ["a", "b"], by_task)] == ["acc", "acc_norm"]
 
 
-def test_an_aggregation_of_a_group_that_fails_costs_its_number_and_says_why(workspace: Path) -> None:
+def test_a_failed_group_aggregation_has_no_estimate_and_a_reason(workspace: Path) -> None:
     write_task(workspace, "one", helpers="def pooled(values, sizes, weight_by_size):\n    return 1 / 0\n")
     group = "group: all\ntask: [one]\naggregate_metric_list:\n  - metric: exact_match\n"
     (workspace / "all.yaml").write_text(group + "    aggregation: !function utils.pooled\n", "utf-8")
@@ -163,7 +163,7 @@ def test_an_aggregation_of_a_group_that_fails_costs_its_number_and_says_why(work
     assert "ZeroDivisionError" in found.why
 
 
-def test_a_run_may_make_its_own_draws(workspace: Path) -> None:
+def test_a_run_can_use_its_own_bootstrap_draws(workspace: Path) -> None:
     metric = {"metric": "exact_match", "aggregation": "median", "higher_is_better": True}
     write_task(workspace, metric_list=[metric])
 
@@ -183,7 +183,7 @@ def test_a_run_may_make_its_own_draws(workspace: Path) -> None:
 # --- intervals ------------------------------------------------------------------------------------------
 
 
-def test_few_documents_have_an_interval_that_is_not_certain(workspace: Path) -> None:
+def test_few_documents_have_a_wide_interval(workspace: Path) -> None:
     write_task(workspace)
     run = assay.run(model=make_model(), tasks=["sums"], include_path=["."], no_cache=True)
     (number,) = run.estimates
@@ -192,7 +192,7 @@ def test_few_documents_have_an_interval_that_is_not_certain(workspace: Path) -> 
     assert number.interval_method == "wilson"
 
 
-def test_a_group_has_an_interval_and_numbers_without_standard_errors_have_none(workspace: Path) -> None:
+def test_a_group_has_an_interval_unless_it_has_no_standard_error(workspace: Path) -> None:
     for name in ("a", "b"):
         write_task(workspace, name)
     write_group(workspace, "both", ["a", "b"], {"metric": "exact_match"})

@@ -30,18 +30,18 @@ def after(seconds: float) -> ResponseBatcher:
     return gathering
 
 
-def test_nobody_waits_for_company_before_it_is_known_what_a_group_costs(waits: list[float]) -> None:
+def test_the_first_response_is_not_delayed(waits: list[float]) -> None:
     asyncio.run(ResponseBatcher().wait(1, in_flight=100))
     assert waits == []
 
 
-def test_few_wait_as_long_as_the_last_group_makes_worthwhile_and_never_long(waits: list[float]) -> None:
+def test_few_responses_wait_in_proportion_to_the_last_batch_up_to_a_limit(waits: list[float]) -> None:
     asyncio.run(after(0.002).wait(1, in_flight=100))
     asyncio.run(after(0.02).wait(1, in_flight=100))
     assert 0.008 <= waits[0] <= 0.025 and waits[1] == 0.025
 
 
-def test_many_do_not_wait_and_neither_do_the_last(waits: list[float]) -> None:
+def test_many_responses_and_the_last_ones_are_not_delayed(waits: list[float]) -> None:
     gathering = after(0.002)
     asyncio.run(gathering.wait(64, in_flight=1000))
     asyncio.run(gathering.wait(3, in_flight=3))
@@ -49,7 +49,9 @@ def test_many_do_not_wait_and_neither_do_the_last(waits: list[float]) -> None:
 
 
 @pytest.mark.parametrize(("in_flight", "turn_s"), [(1, 0.005), (8, 0.001)])
-def test_threads_take_short_turns_only_where_many_calls_are_open(in_flight: int, turn_s: float) -> None:
+def test_the_switch_interval_is_short_only_with_many_requests_in_flight(
+    in_flight: int, turn_s: float
+) -> None:
     model = ScriptedModel(lambda asked: "", in_flight=in_flight)
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.005)

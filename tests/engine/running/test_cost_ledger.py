@@ -52,7 +52,7 @@ def test_every_response_is_priced_and_summed(workspace: Path) -> None:
     assert assay.open_run(done.folder).spent == done.spent
 
 
-def test_tasks_are_counted_apart(workspace: Path) -> None:
+def test_costs_are_counted_per_task(workspace: Path) -> None:
     paths = [
         write_task(workspace / "tasks", name, ROWS[:count]) for name, count in (("two", 2), ("three", 3))
     ]
@@ -62,7 +62,7 @@ def test_tasks_are_counted_apart(workspace: Path) -> None:
     assert done.spent.requests == 3  # two of them are the same questions, asked once
 
 
-def test_a_model_without_a_bill_costs_nothing_and_says_nothing(workspace: Path) -> None:
+def test_an_unbilled_model_reports_no_costs(workspace: Path) -> None:
     class Own(Paid):
         billed = ""
 
@@ -73,7 +73,7 @@ def test_a_model_without_a_bill_costs_nothing_and_says_nothing(workspace: Path) 
     assert "cost" not in done.table()
 
 
-def test_a_server_of_ones_own_costs_what_a_table_of_the_users_says(workspace: Path) -> None:
+def test_a_self_hosted_server_uses_the_price_table_of_the_user(workspace: Path) -> None:
     class Gateway(Paid):
         billed = "llm.corp.internal/model"
 
@@ -85,7 +85,7 @@ def test_a_server_of_ones_own_costs_what_a_table_of_the_users_says(workspace: Pa
     assert done.spent.cost_usd == pytest.approx(6.0)
 
 
-def test_a_price_nobody_knows_is_unknown_and_not_nothing(workspace: Path) -> None:
+def test_an_unknown_price_is_not_zero(workspace: Path) -> None:
     class Unheard(Paid):
         billed = "openai/unheard-of"
 
@@ -94,7 +94,7 @@ def test_a_price_nobody_knows_is_unknown_and_not_nothing(workspace: Path) -> Non
     assert "cost unknown: no price for `openai/unheard-of`" in done.table()
 
 
-def test_prices_of_the_user_count(workspace: Path) -> None:
+def test_prices_of_the_user_take_precedence(workspace: Path) -> None:
     (workspace / "mine.toml").write_text(
         'date = "2031-02-03"\n[prices]\n"openai/gpt-4o-mini" = { input = 1000, output = 0 }'
     )
@@ -103,7 +103,7 @@ def test_prices_of_the_user_count(workspace: Path) -> None:
     assert "$6.00 at prices of 2031-02-03" in done.table()
 
 
-def test_a_cost_the_service_names_itself_goes_before_the_table(workspace: Path) -> None:
+def test_a_cost_reported_by_the_service_takes_precedence(workspace: Path) -> None:
     class Told(Paid):
         def choose_answer(self, request: Request) -> Any:
             return Response(request_id="", value="2", finish="stop", usage=Usage(10, 1, cost_usd=0.5))
@@ -118,7 +118,7 @@ def test_batches_cost_half(workspace: Path) -> None:
     assert run(workspace, Batched()).spent.cost_usd == pytest.approx(3 * EACH)
 
 
-def test_what_comes_from_the_cache_costs_nothing(workspace: Path) -> None:
+def test_cached_responses_cost_nothing(workspace: Path) -> None:
     path = write_task(workspace / "tasks")
     first = assay.run(model=Paid(), tasks=[str(path)], use_cache="cache.sqlite", output_path="a")
     again = assay.run(model=Paid(), tasks=[str(path)], use_cache="cache.sqlite", output_path="b")
@@ -126,7 +126,7 @@ def test_what_comes_from_the_cache_costs_nothing(workspace: Path) -> None:
     assert (again.spent.requests, again.spent.cost_usd) == (0, None)
 
 
-def test_a_limit_stops_the_run_which_goes_on_with_a_higher_one(workspace: Path) -> None:
+def test_a_cost_limit_stops_the_run_and_a_higher_one_resumes_it(workspace: Path) -> None:
     model = Paid(window=1)
     with pytest.raises(BudgetExceeded, match="--max_cost") as caught:
         run(workspace, model, max_cost=3.5 * EACH)
@@ -142,11 +142,11 @@ def test_a_limit_stops_the_run_which_goes_on_with_a_higher_one(workspace: Path) 
     assert done.outcomes("sums") == {"scored": 6}
 
 
-def test_a_limit_that_is_not_reached_changes_nothing(workspace: Path) -> None:
+def test_a_cost_limit_that_is_not_reached_has_no_effect(workspace: Path) -> None:
     assert run(workspace, Paid(), max_cost=1).outcomes("sums") == {"scored": 6}
 
 
-def test_what_fits_only_after_the_first_answers_is_asked_then(workspace: Path) -> None:
+def test_requests_within_the_corrected_estimate_are_sent(workspace: Path) -> None:
     class Short(Paid):
         def choose_answer(self, request: Request) -> Any:
             return Response(request_id="", value="2", finish="stop", usage=Usage(8, 1))
@@ -157,7 +157,7 @@ def test_what_fits_only_after_the_first_answers_is_asked_then(workspace: Path) -
     assert done.outcomes("sums") == {"scored": 6}
 
 
-def test_a_window_is_cut_where_the_money_ends(workspace: Path) -> None:
+def test_a_window_is_truncated_at_the_cost_limit(workspace: Path) -> None:
     model = Paid(window=64)
     with pytest.raises(BudgetExceeded):
         run(workspace, model, max_cost=0.000_2)
@@ -176,7 +176,7 @@ def test_a_model_that_costs_nothing_has_no_limit(workspace: Path) -> None:
     assert run(workspace, ScriptedModel(), max_cost=0).outcomes("sums") == {"scored": 6}
 
 
-def test_judges_are_counted_apart_and_against_the_same_limit(workspace: Path) -> None:
+def test_judges_are_counted_separately_within_the_same_limit(workspace: Path) -> None:
     class Judge(Paid):
         def choose_answer(self, request: Request) -> Any:
             return Response(request_id="", value="VERDICT: CORRECT", finish="stop", usage=Usage(2000, 100))
@@ -206,7 +206,7 @@ def test_judges_are_counted_apart_and_against_the_same_limit(workspace: Path) ->
     assert len(limited.asked) < asked
 
 
-def test_what_is_on_its_way_is_set_aside() -> None:
+def test_requests_in_flight_reserve_their_cost() -> None:
     prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
     ledger = CostLedger(prices, limit_usd=25.0)
     account = ledger.account(_Named("x/y"))
@@ -225,7 +225,7 @@ def test_what_is_on_its_way_is_set_aside() -> None:
     asyncio.run(asyncio.wait_for(use(), 5))
 
 
-def test_estimates_are_corrected_by_what_was_charged() -> None:
+def test_estimates_are_corrected_by_actual_costs() -> None:
     prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
     ledger = CostLedger(prices, limit_usd=25.0)
     account = ledger.account(_Named("x/y"))
@@ -236,7 +236,7 @@ def test_estimates_are_corrected_by_what_was_charged() -> None:
     assert len(asyncio.run(account.admit(requests[1:]))) == 5
 
 
-def test_a_failure_frees_what_was_set_aside() -> None:
+def test_a_failure_releases_its_reserved_cost() -> None:
     prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
     ledger = CostLedger(prices, limit_usd=15.0)
     account = ledger.account(_Named("x/y"))
@@ -265,7 +265,7 @@ def _requests(count: int) -> tuple[list[Request]]:
     )
 
 
-def test_the_backlog_that_was_stopped_takes_and_gives_nothing() -> None:
+def test_a_stopped_backlog_accepts_and_returns_nothing() -> None:
     from assay.engine.running.model_queue import Backlog
 
     async def use() -> list[Request]:

@@ -37,7 +37,7 @@ def rounds_asked(model: ScriptedModel) -> Counter[int]:
 # --- what is asked and judged --------------------------------------------------------------------------
 
 
-def test_a_dialogue_goes_on_until_its_helper_ends_it(workspace: Path) -> None:
+def test_a_dialogue_continues_until_its_helper_ends_it(workspace: Path) -> None:
     model = ScriptedModel(halve)
     finished = run(model, write_guessing(workspace))
     assert finished.outcomes("guessing") == {"scored": 8}
@@ -46,7 +46,7 @@ def test_a_dialogue_goes_on_until_its_helper_ends_it(workspace: Path) -> None:
     assert finished.journal.count_rows("requests") == finished.journal.count_rows("responses") == 21
 
 
-def test_every_round_is_kept_and_shown_with_its_prompt(workspace: Path) -> None:
+def test_every_round_is_stored_and_shown_with_its_prompt(workspace: Path) -> None:
     finished = run(ScriptedModel(halve, abilities=frozenset(["generate"])), write_guessing(workspace))
     first = next(iter(finished.documents("guessing")))
     assert first["resps"] == [["4"], ["2"], ["3"]]
@@ -58,7 +58,7 @@ def test_every_round_is_kept_and_shown_with_its_prompt(workspace: Path) -> None:
     assert first["filtered_resps"] == [["4", "2", "3", "found in 3"]]
 
 
-def test_an_agent_is_judged_by_its_last_word(workspace: Path) -> None:
+def test_an_agent_is_scored_by_its_last_answer(workspace: Path) -> None:
     finished = run(ScriptedModel(ride), write_lift(workspace, 7))
     assert finished.results["lift"]["success,none"] == pytest.approx(5 / 7)
     rows = list(finished.documents("lift"))
@@ -67,7 +67,7 @@ def test_an_agent_is_judged_by_its_last_word(workspace: Path) -> None:
     assert '"error": "max_agentic_steps_reached"' in rows[6]["filtered_resps"][0]
 
 
-def test_the_number_of_steps_can_be_set_and_is_no_setting_of_the_model(workspace: Path) -> None:
+def test_the_step_limit_is_configurable_and_not_a_generation_setting(workspace: Path) -> None:
     model = ScriptedModel(ride)
     finished = run(model, write_lift(workspace, 4), gen_kwargs={"max_agentic_steps": 2})
     assert max(rounds_asked(model)) == 1
@@ -76,14 +76,14 @@ def test_the_number_of_steps_can_be_set_and_is_no_setting_of_the_model(workspace
 
 
 @pytest.mark.parametrize(("window", "in_flight"), [(1, 1), (64, 1), (5, 3), (1, 16)])
-def test_dialogues_end_whatever_the_window(workspace: Path, window: int, in_flight: int) -> None:
+def test_dialogues_finish_with_any_window_size(workspace: Path, window: int, in_flight: int) -> None:
     model = ScriptedModel(halve, window=window, in_flight=in_flight)
     finished = run(model, write_guessing(workspace, 11), write_lift(workspace), write_task(workspace))
     assert finished.outcomes("guessing") == {"scored": 11}
     assert finished.outcomes("sums") == {"scored": 6}
 
 
-def test_one_dialogue_is_ahead_while_another_waits(workspace: Path) -> None:
+def test_a_dialogue_does_not_wait_for_slower_ones(workspace: Path) -> None:
     class Uneven(ScriptedModel):
         """Keeps the first game waiting until another has ended."""
 
@@ -103,7 +103,7 @@ def test_one_dialogue_is_ahead_while_another_waits(workspace: Path) -> None:
     assert run(model, write_guessing(workspace)).outcomes("guessing") == {"scored": 8}
 
 
-def test_repeats_are_dialogues_of_their_own(workspace: Path) -> None:
+def test_repeats_are_separate_dialogues(workspace: Path) -> None:
     def answers(request: Any) -> str:
         return "4" if request.repeat else halve(request)
 
@@ -118,7 +118,7 @@ def test_repeats_are_dialogues_of_their_own(workspace: Path) -> None:
     assert document["filtered_resps"] == [["4", "2", "3"]], "the first of the repeats, as for any task"
 
 
-def test_the_same_question_in_the_same_round_is_asked_once(workspace: Path) -> None:
+def test_identical_requests_of_one_round_are_sent_once(workspace: Path) -> None:
     helpers = GUESSING.replace("doc['name']", "'game'").replace("random.random()", "0")
     model = ScriptedModel(halve)
     finished = run(model, write_guessing(workspace, 24, helpers=helpers))
@@ -126,7 +126,7 @@ def test_the_same_question_in_the_same_round_is_asked_once(workspace: Path) -> N
     assert rounds_asked(model) == {0: 1, 1: 2, 2: 4, 3: 1}
 
 
-def test_the_same_question_in_a_later_round_is_asked_again(workspace: Path) -> None:
+def test_an_identical_request_in_a_later_round_is_sent_again(workspace: Path) -> None:
     def answers(request: Any) -> str:
         return f"word {request.round}"
 
@@ -136,7 +136,7 @@ def test_the_same_question_in_a_later_round_is_asked_again(workspace: Path) -> N
     assert document["resps"] == [[f"word {n}"] for n in range(5)]
 
 
-def test_many_dialogues_are_not_all_open_at_once(workspace: Path) -> None:
+def test_the_number_of_open_dialogues_is_limited(workspace: Path) -> None:
     def twice(request: Any) -> str:
         return "done" if request.round == 2 else "up"
 
@@ -152,7 +152,7 @@ def test_many_dialogues_are_not_all_open_at_once(workspace: Path) -> None:
     assert widest < 800
 
 
-def test_pictures_of_rounds_that_were_answered_are_let_go(workspace: Path) -> None:
+def test_images_of_answered_rounds_are_released(workspace: Path) -> None:
     helpers = """
 import gc
 from PIL import Image
@@ -197,7 +197,7 @@ def process_results(doc, results):
 # --- what is remembered --------------------------------------------------------------------------------
 
 
-def test_a_finished_dialogue_asks_nothing_again(workspace: Path) -> None:
+def test_a_finished_dialogue_sends_no_more_requests(workspace: Path) -> None:
     first = run(ScriptedModel(halve), write_guessing(workspace), no_cache=True)
     model = ScriptedModel(halve)
     again = run(model, write_guessing(workspace), no_cache=True)
@@ -213,7 +213,7 @@ def test_the_cache_serves_the_rounds_of_another_run(workspace: Path) -> None:
     assert list(second.documents("guessing")) == list(first.documents("guessing"))
 
 
-def test_a_failed_round_fails_its_document_and_only_what_is_missing_is_asked_again(workspace: Path) -> None:
+def test_a_failed_round_fails_its_document_and_only_missing_rounds_are_retried(workspace: Path) -> None:
     def breaks(request: Any) -> Any:
         return FAILED if request.round == 1 and request.document in (0, 3) else halve(request)
 
@@ -237,7 +237,7 @@ def test_a_failed_round_fails_its_document_and_only_what_is_missing_is_asked_aga
 # --- what goes wrong -----------------------------------------------------------------------------------
 
 
-def test_a_helper_that_fails_in_a_round_fails_its_document_alone(workspace: Path) -> None:
+def test_a_helper_that_fails_in_a_round_fails_only_its_document(workspace: Path) -> None:
     helpers = GUESSING.replace("    assert len", "    doc['nothing'] if guess == 6 else 0\n    assert len")
     finished = run(ScriptedModel(halve), write_guessing(workspace, helpers=helpers))
     assert finished.outcomes("guessing") == {"scored": 5, "failed": 3}
@@ -257,7 +257,7 @@ def test_a_helper_that_fails_in_a_round_fails_its_document_alone(workspace: Path
         ("([3], 'text', False, previous_output, {})", "int is not a picture"),
     ],
 )
-def test_what_is_not_a_round_is_said(workspace: Path, returned: str, said: str) -> None:
+def test_an_invalid_round_is_an_error(workspace: Path, returned: str, said: str) -> None:
     helpers = GUESSING.replace(
         "    info = previous_round_info", f"    return {returned}\n    info = previous_round_info"
     )
@@ -266,7 +266,7 @@ def test_what_is_not_a_round_is_said(workspace: Path, returned: str, said: str) 
     assert said in why and "Traceback" not in why
 
 
-def test_a_picture_of_a_round_that_is_not_there_fails_its_document(workspace: Path) -> None:
+def test_a_missing_image_of_a_round_fails_its_document(workspace: Path) -> None:
     helpers = GUESSING.replace("return [], text", "return ['nowhere.png'], text")
     finished = run(ScriptedModel(halve), write_guessing(workspace, helpers=helpers))
     assert finished.outcomes("guessing") == {"scored": 1, "failed": 7}
@@ -274,7 +274,7 @@ def test_a_picture_of_a_round_that_is_not_there_fails_its_document(workspace: Pa
     assert all(why.startswith("bad media: round 1: ") and "nowhere.png" in why for why in whys)
 
 
-def test_a_dialogue_without_end_is_stopped_said_and_can_go_on(workspace: Path) -> None:
+def test_an_endless_dialogue_is_stopped_reported_and_can_resume(workspace: Path) -> None:
     path = write_guessing(workspace)
     cut = run(ScriptedModel(halve), path, no_cache=True, max_rounds=2)
     assert cut.outcomes("guessing") == {"scored": 3, "failed": 5}
@@ -290,7 +290,7 @@ def test_a_dialogue_without_end_is_stopped_said_and_can_go_on(workspace: Path) -
 # --- the backlog ---------------------------------------------------------------------------------------
 
 
-def test_what_goes_first_is_taken_first_and_a_hurried_backlog_gives_what_it_has() -> None:
+def test_priority_requests_come_first_and_a_flushed_backlog_returns_partial_windows() -> None:
     async def scene() -> list[list[str]]:
         backlog = Backlog(8)
         await backlog.put(["a", "b"])  # type: ignore[list-item]

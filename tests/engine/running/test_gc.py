@@ -16,7 +16,7 @@ def as_before() -> Iterator[None]:
     gc.enable()
 
 
-def test_sweeps_are_rare_inside_and_as_before_afterwards() -> None:
+def test_collections_are_rare_inside_and_restored_afterwards() -> None:
     gc.set_threshold(700, 10, 10)
     seen = []
 
@@ -33,13 +33,13 @@ def test_sweeps_are_rare_inside_and_as_before_afterwards() -> None:
 
 
 @pytest.mark.parametrize("threshold", [0, 100_000])
-def test_a_collector_somebody_set_to_sweep_less_is_left_alone(threshold: int) -> None:
+def test_less_frequent_collections_of_the_user_are_unchanged(threshold: int) -> None:
     gc.set_threshold(threshold, 5, 5)
     with reduce_collections():
         assert gc.get_threshold() == (threshold, 5, 5)
 
 
-def test_a_collector_that_is_off_stays_off() -> None:
+def test_a_disabled_collector_stays_disabled() -> None:
     gc.disable()
     with reduce_collections():
         assert not gc.isenabled()

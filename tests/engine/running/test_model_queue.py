@@ -71,7 +71,7 @@ def test_a_full_backlog_makes_the_producer_wait() -> None:
     assert in_time(work()) == [2, 10]
 
 
-def test_a_window_is_full_where_it_can_be() -> None:
+def test_windows_are_filled_if_possible() -> None:
     async def work() -> list[int]:
         backlog = Backlog(100)
         taking = asyncio.create_task(backlog.take(4))
@@ -85,7 +85,7 @@ def test_a_window_is_full_where_it_can_be() -> None:
     assert in_time(work()) == [4, 1, 0]
 
 
-def test_a_window_larger_than_the_backlog_does_not_wait_for_ever() -> None:
+def test_a_window_larger_than_the_backlog_does_not_wait_forever() -> None:
     async def work() -> int:
         backlog = Backlog(3)
         await backlog.put([generate(number) for number in range(3)])
@@ -114,7 +114,7 @@ def test_peek_waits_for_the_first_request_or_the_end() -> None:
 
 
 @pytest.mark.parametrize(("window", "in_flight"), [(1, 1), (4, 1), (1, 8), (3, 3), (100, 2)])
-def test_every_request_is_asked_once_in_windows_the_model_likes(window: int, in_flight: int) -> None:
+def test_every_request_is_sent_once_in_windows_of_the_models_size(window: int, in_flight: int) -> None:
     class Counting(ScriptedModel):
         open_now = most = largest = 0
 
@@ -155,7 +155,7 @@ def yes(request: Request) -> Response:
     return Response(request_id=request.id, value="yes")
 
 
-def test_a_broken_window_is_the_failure_of_what_it_left_unanswered() -> None:
+def test_a_failed_window_fails_its_unanswered_requests() -> None:
     model = Odd(lambda window: [yes(window[0]), RuntimeError("out of memory")], window=3)
     requests = [generate(number) for number in range(6)]
     outcomes = asked(model, requests)
@@ -166,7 +166,7 @@ def test_a_broken_window_is_the_failure_of_what_it_left_unanswered() -> None:
     assert failure.message == "RuntimeError: out of memory"
 
 
-def test_three_broken_windows_in_a_row_stop_the_run() -> None:
+def test_three_failed_windows_in_a_row_stop_the_run() -> None:
     calls = []
 
     def outcomes(window: Sequence[Request]) -> list[Any]:
@@ -182,7 +182,7 @@ def test_three_broken_windows_in_a_row_stop_the_run() -> None:
     assert len(calls) == 3
 
 
-def test_an_answer_in_between_starts_the_count_again() -> None:
+def test_an_answer_resets_the_count_of_failed_windows() -> None:
     calls = iter(range(100))
 
     def outcomes(window: Sequence[Request]) -> list[Any]:
@@ -192,13 +192,13 @@ def test_an_answer_in_between_starts_the_count_again() -> None:
     assert sum(isinstance(outcome, Response) for outcome in results.values()) == 3
 
 
-def test_a_model_may_stop_the_run_with_a_reason_of_its_own() -> None:
+def test_a_model_can_stop_the_run_with_its_own_error() -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
         asked(Odd(lambda window: [InvalidOption("the key is not valid")]), [generate(0)])
     assert caught.group_contains(InvalidOption, match="the key is not valid")
 
 
-def test_a_medium_that_cannot_be_read_is_its_requests_failure_not_the_end() -> None:
+def test_unreadable_media_fail_only_their_request() -> None:
     requests = [generate(number) for number in range(2)]
     outcomes = asked(Odd(lambda window: [DatasetError("the picture cannot be read")], window=1), requests)
     for request in requests:
@@ -217,7 +217,7 @@ def test_a_request_without_an_answer_is_a_failure() -> None:
         assert failure.message == "the model returned no response"
 
 
-def test_answers_nobody_asked_for_and_second_answers_are_dropped() -> None:
+def test_unrequested_and_duplicate_answers_are_dropped() -> None:
     request = generate(0)
     stranger = Response(request_id="nobody", value="hello")
     second = Response(request_id=request.id, value="no")
@@ -252,7 +252,7 @@ def test_an_impossible_continuation_is_an_answer() -> None:
     assert outcome == Response(request_id=LIKELIHOOD.id, value=value)
 
 
-def test_numbers_of_numpy_become_plain_numbers() -> None:
+def test_numpy_numbers_become_plain_numbers() -> None:
     numpy = pytest.importorskip("numpy")
     value = LogProbability(numpy.float32(-1.5), numpy.bool_(True))
     outcome = asked(ScriptedModel(lambda request: value), [LIKELIHOOD])[LIKELIHOOD.id]
@@ -266,13 +266,13 @@ def test_numbers_of_numpy_become_plain_numbers() -> None:
     ("said", "kept"),
     [("caf\ud83d", "caf\ufffd"), ("\udc00x", "\ufffdx"), ("fine 🐸", "fine 🐸"), ("\ud83d\udc38", "🐸")],
 )
-def test_half_characters_are_put_right(said: str, kept: str) -> None:
+def test_lone_surrogates_are_replaced(said: str, kept: str) -> None:
     outcome = asked(ScriptedModel(lambda request: said), [generate(0)])[generate(0).id]
     assert isinstance(outcome, Response)
     assert outcome.value == kept
 
 
-def test_many_who_wait_get_a_window_each_however_requests_come() -> None:
+def test_each_waiting_consumer_gets_a_window() -> None:
     """Nobody is left asleep beside a full window."""
 
     async def work() -> list[list[Request]]:

@@ -19,7 +19,7 @@ from assay.engine.running.open_documents import OpenDocumentLimiter
 from assay.testing import ScriptedModel
 
 
-def test_the_first_task_with_room_goes_on() -> None:
+def test_the_first_task_with_capacity_continues() -> None:
     async def scene() -> list[str | None]:
         rooms = OpenDocumentLimiter(3, dialogues=["talk"], dialogue_limit=1)
         said = [rooms.choose_task(["a", "talk", "b"])]
@@ -55,7 +55,7 @@ class Patient(ScriptedModel):
             yield outcome
 
 
-def test_a_task_that_waits_for_its_judge_does_not_stall_the_next_and_does_not_pile_up(
+def test_a_task_waiting_for_its_judge_does_not_block_the_next_or_accumulate_documents(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The judge of the first task says nothing until the second task has been asked in full."""
@@ -90,7 +90,7 @@ def test_a_task_that_waits_for_its_judge_does_not_stall_the_next_and_does_not_pi
     assert int(told[0].split()[0]) < 100, "what is judged slowly must not all be asked meanwhile"
 
 
-def test_a_window_holds_what_begins_alike_together() -> None:
+def test_a_window_groups_requests_with_a_common_prefix() -> None:
     def ask(text: str, document: int) -> Request:
         return Generate(task="t", document=document, prompt=Prompt.of_text(text), settings=Settings({}))
 

@@ -71,7 +71,7 @@ def make_prefetch() -> Any:
 Make = Callable[..., MediaPrefetcher]
 
 
-def test_a_request_stays_what_it_is(make_prefetch: Make) -> None:
+def test_prefetching_does_not_change_a_request(make_prefetch: Make) -> None:
     original = request(0, Counting("a").part)
     shared = make_prefetch().share([original])[0]
     assert (shared.id, shared.prompt.digest, shared.prompt.text) == (
@@ -81,12 +81,12 @@ def test_a_request_stays_what_it_is(make_prefetch: Make) -> None:
     )
 
 
-def test_text_goes_through_untouched(make_prefetch: Make) -> None:
+def test_text_requests_are_unchanged(make_prefetch: Make) -> None:
     requests = [request(0), request(1)]
     assert make_prefetch().share(requests) is requests
 
 
-def test_a_medium_is_decoded_once_for_all_who_need_it(make_prefetch: Make) -> None:
+def test_media_shared_by_requests_are_decoded_once(make_prefetch: Make) -> None:
     one = Counting("a")
     prefetch = make_prefetch()
     shared = prefetch.share([request(number, replace(one.part)) for number in range(5)])
@@ -97,7 +97,7 @@ def test_a_medium_is_decoded_once_for_all_who_need_it(make_prefetch: Make) -> No
     assert len({id(look) for look in looks}) == 1
 
 
-def test_a_medium_is_dropped_after_its_last_use(make_prefetch: Make) -> None:
+def test_media_are_released_after_their_last_use(make_prefetch: Make) -> None:
     one = Counting("a")
     prefetch = make_prefetch()
     first, second = prefetch.share([request(0, one.part), request(1, one.part)])
@@ -113,21 +113,21 @@ def test_a_medium_is_dropped_after_its_last_use(make_prefetch: Make) -> None:
     assert second.prompt.media[0].keep("size", lambda: 5) == 5, "what is made of it later is not kept"
 
 
-def test_requests_with_the_same_medium_go_together(make_prefetch: Make) -> None:
+def test_requests_with_the_same_media_are_grouped(make_prefetch: Make) -> None:
     a, b = Counting("a").part, Counting("b").part
     mixed = [request(0, a), request(1, b), request(2), request(3, a), request(4, b), request(5, b, a)]
     ordered = make_prefetch().share(mixed)
     assert [one.document for one in ordered] == [0, 3, 1, 4, 5, 2]
 
 
-def test_stretches_of_one_video_are_different_media(make_prefetch: Make) -> None:
+def test_segments_of_one_video_are_different_media(make_prefetch: Make) -> None:
     whole = Video(digest="v", load=lambda: "x.mp4")
     prefetch = make_prefetch()
     prefetch.share([request(0, whole, replace(whole, start_s=1.0))])
     assert len(prefetch._shared) == 2
 
 
-def test_only_as_much_is_decoded_ahead_as_the_budget_allows(make_prefetch: Make) -> None:
+def test_decoding_ahead_is_limited_by_the_memory_budget(make_prefetch: Make) -> None:
     pictures = [Counting(str(number)) for number in range(20)]
     prefetch = make_prefetch(3 * 1024)
     shared = prefetch.share([request(number, one.part) for number, one in enumerate(pictures)])
@@ -143,7 +143,7 @@ def test_only_as_much_is_decoded_ahead_as_the_budget_allows(make_prefetch: Make)
     assert prefetch._total == 0
 
 
-def test_the_model_says_what_is_made_ahead(make_prefetch: Make) -> None:
+def test_the_model_decides_what_is_prepared_ahead(make_prefetch: Make) -> None:
     class Prepared(ScriptedModel):
         def prepare(self, part: Media) -> None:
             part.keep("tiny", lambda: np.zeros(100, np.uint8))
@@ -157,7 +157,7 @@ def test_the_model_says_what_is_made_ahead(make_prefetch: Make) -> None:
     assert len(kept) == 100
 
 
-def test_what_cannot_be_decoded_is_told_to_each_who_looks(make_prefetch: Make) -> None:
+def test_every_access_to_undecodable_media_raises(make_prefetch: Make) -> None:
     tries = []
 
     def load() -> Any:
@@ -172,7 +172,7 @@ def test_what_cannot_be_decoded_is_told_to_each_who_looks(make_prefetch: Make) -
     assert len(tries) == 1
 
 
-def test_rendering_waits_while_the_parts_themselves_hold_too_much(make_prefetch: Make) -> None:
+def test_rendering_waits_while_requests_hold_too_much_memory(make_prefetch: Make) -> None:
     async def work() -> list[str]:
         prefetch = make_prefetch(1000)
         order: list[str] = []
@@ -197,14 +197,14 @@ def test_rendering_waits_while_the_parts_themselves_hold_too_much(make_prefetch:
 
 
 @pytest.mark.parametrize(("held", "expected"), [(0, 256), (1, 256), (1024, 32), (8192, 4), (10**6, 1)])
-def test_documents_are_rendered_together_as_far_as_they_are_light(
+def test_documents_are_rendered_in_chunks_limited_by_memory(
     make_prefetch: Make, held: int, expected: int
 ) -> None:
     last = [(request(number, Counting(str(number), held=held).part),) for number in range(4)]
     assert make_prefetch(2**18).choose_chunk_size(last, 256) == expected
 
 
-def test_a_picture_that_a_part_holds_is_counted_once(make_prefetch: Make) -> None:
+def test_an_image_in_memory_is_counted_once(make_prefetch: Make) -> None:
     prefetch = make_prefetch()
     prefetch.share([request(0, Counting("a", held=1024).part)])
     settled(prefetch)
@@ -224,11 +224,11 @@ def test_a_picture_that_a_part_holds_is_counted_once(make_prefetch: Make) -> Non
         (None, 0),
     ],
 )
-def test_the_size_of_what_was_decoded_is_known(value: Any, size: int) -> None:
+def test_the_size_of_decoded_media_is_known(value: Any, size: int) -> None:
     assert count_decoded_bytes(value) == size
 
 
-def test_what_requests_hold_is_counted_and_can_be_let_go_of() -> None:
+def test_memory_of_requests_is_counted_and_can_be_released() -> None:
     part = Counting("a", held=1024).part
     requests: tuple[Request, ...] = (request(0, part), request(1, part), request(2))
     assert count_media_bytes(requests) == 1024
@@ -265,7 +265,7 @@ def look(workspace: Path, rows: list[dict[str, str]], model: Any, helpers: str, 
     return assay.run(model=model, tasks=[str(task)], **options)
 
 
-def test_a_run_shows_requests_with_the_same_picture_together(workspace: Path) -> None:
+def test_a_run_groups_requests_with_the_same_image(workspace: Path) -> None:
     rows = write_pictures(workspace, 12)
     sizes: list[tuple[int, int]] = []
 
@@ -281,7 +281,7 @@ def test_a_run_shows_requests_with_the_same_picture_together(workspace: Path) ->
 
 @pytest.mark.parametrize("helpers", [BY_PATH, OPENED])
 @pytest.mark.parametrize("megabytes", [0, 1, 1024])
-def test_the_budget_changes_nothing_but_the_pace(workspace: Path, helpers: str, megabytes: int) -> None:
+def test_the_memory_budget_does_not_change_results(workspace: Path, helpers: str, megabytes: int) -> None:
     rows = write_pictures(workspace, 40)
     model = ScriptedModel(lambda asked: "yes", window=64)
     finished = look(workspace, rows, model, helpers, media_memory_mb=megabytes)
@@ -289,7 +289,7 @@ def test_the_budget_changes_nothing_but_the_pace(workspace: Path, helpers: str, 
     assert len(model.asked) == 40
 
 
-def test_broken_and_missing_pictures_cost_their_documents_with_kind_and_path(workspace: Path) -> None:
+def test_broken_and_missing_images_fail_their_documents_with_kind_and_path(workspace: Path) -> None:
     rows = write_pictures(workspace, 6, broken=1)
     rows.append({"question": "Q6", "answer": "yes", "picture": str(workspace / "missing.png")})
     finished = look(workspace, rows, ScriptedModel(lambda asked: "yes"), BY_PATH)
@@ -300,7 +300,7 @@ def test_broken_and_missing_pictures_cost_their_documents_with_kind_and_path(wor
     assert sum("missing.png" in why for why in whys) == 1
 
 
-def test_documents_that_wait_for_a_barrier_hold_no_pictures(
+def test_documents_waiting_for_a_barrier_hold_no_images(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[int] = []
@@ -328,7 +328,7 @@ BARRIER = "def across(responses, docs):\n    return [each[0] for each in respons
 @pytest.mark.parametrize("megabytes", [0, 1024])
 @pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize("helpers", [BY_PATH, OPENED])
-def test_a_jury_sees_what_the_model_saw_also_when_it_answers_only_at_the_second_start(
+def test_a_judge_panel_sees_the_images_of_the_model_even_after_a_resume(
     workspace: Path, helpers: str, across: bool, megabytes: int
 ) -> None:
     sizes: list[tuple[int, int]] = []

@@ -50,7 +50,7 @@ def outcomes(run: assay.Run) -> dict[int, tuple[str, str]]:
 # --- what a judged run keeps -------------------------------------------------------------------------------
 
 
-def test_a_judge_is_asked_once_for_each_document_and_kept_apart_from_the_model(workspace: Path) -> None:
+def test_a_judge_gets_one_request_per_document_separate_from_the_model(workspace: Path) -> None:
     path = write_task(workspace, metric_list=[*BINARY, {"metric": "exact_match"}])
     judge, model = judge_of(), make_model()
     first = run(path, judge, model)
@@ -68,7 +68,7 @@ def test_a_judge_is_asked_once_for_each_document_and_kept_apart_from_the_model(w
     assert {row["reply"] for row in said} == {"VERDICT: CORRECT"} and "What is 0" in said[0]["prompt"]
 
 
-def test_a_finished_run_asks_and_opens_no_judge(workspace: Path) -> None:
+def test_a_finished_run_does_not_open_its_judge(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
     first = run(path, judge_of())
     judge = judge_of()
@@ -77,7 +77,7 @@ def test_a_finished_run_asks_and_opens_no_judge(workspace: Path) -> None:
     assert again.results == first.results
 
 
-def test_another_run_finds_the_replies_in_the_cache(workspace: Path) -> None:
+def test_another_run_uses_cached_judge_replies(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
     run(path, judge_of())
     judge = judge_of()
@@ -88,7 +88,7 @@ def test_another_run_finds_the_replies_in_the_cache(workspace: Path) -> None:
     }  # fmt: skip
 
 
-def test_another_judge_is_another_run(workspace: Path) -> None:
+def test_a_different_judge_changes_the_run_id(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
     ids = {planned_with(path, ScriptedModel(name=name)).run_id for name in ("one", "other", "one")}
     assert len(ids) == 2
@@ -98,7 +98,7 @@ def planned_with(path: Path, *judges: Any, **options: Any) -> assay.Plan:
     return assay.plan(model=make_model(), judge=list(judges), tasks=[str(path)], **options)
 
 
-def test_tokens_of_the_judge_are_its_own(workspace: Path) -> None:
+def test_tokens_of_the_judge_are_counted_separately(workspace: Path) -> None:
     class Costly(ScriptedModel):
         async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
             for request in window:
@@ -114,7 +114,7 @@ def test_tokens_of_the_judge_are_its_own(workspace: Path) -> None:
 # --- what goes wrong ---------------------------------------------------------------------------------------
 
 
-def test_an_invalid_verdict_leaves_its_document_unscored_and_is_not_asked_again(workspace: Path) -> None:
+def test_an_invalid_verdict_leaves_its_document_unscored_and_is_not_retried(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
     judge = judge_of(lambda request: "It gets a 1." if request.document == 2 else strict(request))
     done = run(path, judge)
@@ -126,7 +126,7 @@ def test_an_invalid_verdict_leaves_its_document_unscored_and_is_not_asked_again(
     assert len(judge.asked) == asked
 
 
-def test_a_judge_that_fails_leaves_its_documents_to_the_next_start(workspace: Path) -> None:
+def test_documents_of_a_failed_judge_are_judged_on_resume(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
     down = Failure(request_id="", kind="server error", message="503")
     model = make_model()
@@ -141,7 +141,7 @@ def test_a_judge_that_fails_leaves_its_documents_to_the_next_start(workspace: Pa
     assert (estimate(second).scored, estimate(second).unscored) == (6, 0)
 
 
-def test_a_judge_that_breaks_again_and_again_is_given_up_and_the_run_goes_on(workspace: Path) -> None:
+def test_a_judge_that_keeps_failing_is_abandoned_and_the_run_continues(workspace: Path) -> None:
     class Broken(ScriptedModel):
         async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
             async for outcome in super().answer(window):
@@ -170,7 +170,7 @@ def test_a_judge_that_cannot_be_opened_stops_the_run_before_the_first_request(wo
 # --- the plan ----------------------------------------------------------------------------------------------
 
 
-def test_a_judged_metric_without_a_judge_is_a_problem_of_the_plan(workspace: Path) -> None:
+def test_a_judged_metric_without_a_judge_is_an_error_in_the_plan(workspace: Path) -> None:
     with pytest.raises((InvalidOption, ErrorGroup), match="none is named") as caught:
         planned_with(write_task(workspace, metric_list=BINARY))
     assert "--judge" in caught.value.hint
@@ -187,20 +187,20 @@ def test_a_judged_metric_without_a_judge_is_a_problem_of_the_plan(workspace: Pat
         ({"quorum": 2}, "`quorum: 2` of 1 verdicts can never be reached"),
     ],
 )
-def test_what_would_fail_later_fails_in_the_plan(workspace: Path, keys: dict[str, Any], message: str) -> None:
+def test_invalid_judge_settings_fail_in_the_plan(workspace: Path, keys: dict[str, Any], message: str) -> None:
     entry = {"metric": "judged", "judge": {"kind": "binary", **keys}}
     with pytest.raises(AssayError, match=message):
         planned_with(write_task(workspace, metric_list=[entry]), judge_of())
 
 
-def test_a_judge_must_be_able_to_write_and_to_see(workspace: Path) -> None:
+def test_a_judge_must_support_generation_and_images(workspace: Path) -> None:
     with pytest.raises(UnsupportedRequest, match="cannot judge"):
         planned_with(write_task(workspace), judge_of(abilities=frozenset(("likelihood",))))
     with pytest.raises(AssayError, match="needs generated text"):
         planned_with(write_choices(workspace, metric_list=BINARY), judge_of())
 
 
-def test_arguments_of_a_judge_need_a_judge_and_several_may_be_named(workspace: Path) -> None:
+def test_judge_arguments_require_a_judge_and_can_name_several(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
     with pytest.raises(InvalidOption, match="no judge"):
         planned(make_model(), tasks=[str(path)], judge_args={"seed": 1})
@@ -219,7 +219,7 @@ def test_the_embedded_model_can_be_a_judge(workspace: Path) -> None:
 # --- what is asked -----------------------------------------------------------------------------------------
 
 
-def test_question_reference_and_other_answer_come_from_where_the_task_says(workspace: Path) -> None:
+def test_question_reference_and_second_answer_come_from_the_fields_of_the_task(workspace: Path) -> None:
     rows = [{**row, "baseline": "none of them", "topic": "sums"} for row in ROWS]
     entry = {
         "metric": "beats",
@@ -232,7 +232,7 @@ def test_question_reference_and_other_answer_come_from_where_the_task_says(works
     assert (estimate(done, "beats").value, estimate(done, "beats_consistent").value) == (0.5, 0.0)
 
 
-def test_the_question_is_the_tasks_own_without_examples(workspace: Path) -> None:
+def test_the_judge_question_has_no_few_shot_examples(workspace: Path) -> None:
     judge = judge_of()
     path = write_task(workspace, metric_list=BINARY, fewshot_split="test", num_fewshot=2)
     run(path, judge, limit=1)
@@ -240,7 +240,7 @@ def test_the_question_is_the_tasks_own_without_examples(workspace: Path) -> None
     assert request.prompt.text.count("What is") == 1
 
 
-def test_the_judge_sees_pictures_when_told_to(workspace: Path) -> None:
+def test_the_judge_sees_images_if_configured(workspace: Path) -> None:
     judge = judge_of(lambda request: "SCORE: 3")
     task = Path(str(assay.__file__)).parent / "builtin_tasks" / "quickstart"
     helpers = {path.name: path.read_text() for path in task.glob("*.py")}
@@ -254,7 +254,7 @@ def test_the_judge_sees_pictures_when_told_to(workspace: Path) -> None:
     assert [type(part).__name__ for part in judge.asked[0].prompt.media] == ["Image"]
 
 
-def test_several_metrics_and_pipelines_are_judged_and_identical_questions_asked_once(workspace: Path) -> None:
+def test_identical_judge_requests_of_several_metrics_are_sent_once(workspace: Path) -> None:
     filters = [
         {"name": "whole", "filter": [{"function": "take_first"}]},
         {"name": "same", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]},
@@ -265,7 +265,7 @@ def test_several_metrics_and_pipelines_are_judged_and_identical_questions_asked_
     assert done.results["sums"]["judged,whole"] == done.results["sums"]["judged,same"] == 1.0
 
 
-def test_a_jury_judges_together_and_says_how_far_it_agrees(workspace: Path) -> None:
+def test_a_judge_panel_reports_its_agreement(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
     mild = judge_of(lambda request: "VERDICT: CORRECT", name="mild")
     harsh = judge_of(lambda request: f"VERDICT: {'IN' if request.document == 1 else ''}CORRECT", name="harsh")
@@ -297,7 +297,7 @@ class Gate(ScriptedModel):
             yield outcome
 
 
-def test_many_documents_are_judged_at_the_same_time(workspace: Path) -> None:
+def test_many_documents_are_judged_concurrently(workspace: Path) -> None:
     rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(24)]
     gate = Gate(24)
     done = run(write_task(workspace, rows=rows, metric_list=BINARY), gate)
@@ -326,13 +326,13 @@ def test_a_judge_with_a_large_window_does_not_wait_for_it_to_fill(workspace: Pat
     assert estimate(done).scored == 6
 
 
-def test_predict_only_asks_no_judge_and_needs_none(workspace: Path) -> None:
+def test_predict_only_does_not_need_a_judge(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
     done = assay.run(model=make_model(), tasks=[str(path)], predict_only=True)
     assert done.judges == {}
 
 
-def test_a_filter_across_all_documents_and_a_judge_go_together(workspace: Path) -> None:
+def test_a_cross_document_filter_works_with_a_judge(workspace: Path) -> None:
     code = "class Same:\n    def apply(self, resps, docs): return [one[0] for one in resps]\n"
     filters = [{"name": "all", "filter": [{"function": Function("utils.Same")}]}]
     path = write_task(workspace, helpers=code, filter_list=filters, metric_list=BINARY)
@@ -341,7 +341,7 @@ def test_a_filter_across_all_documents_and_a_judge_go_together(workspace: Path) 
     assert len(judge.asked) == 6
 
 
-def test_a_metric_that_fails_leaves_nothing_to_the_judge(workspace: Path) -> None:
+def test_a_failed_metric_sends_no_judge_request(workspace: Path) -> None:
     code = "def process(doc, results):\n    if '3' in doc['question']: raise ValueError('own code')\n    return {'length': 1}\n"
     path = write_task(
         workspace,
@@ -379,7 +379,7 @@ def process(doc, results):
 """
 
 
-def test_two_judges_of_one_name_that_helpers_bring_are_told_apart(workspace: Path) -> None:
+def test_two_helper_judges_with_the_same_name_are_distinguished(workspace: Path) -> None:
     path = write_task(
         workspace,
         helpers=TWO_SERVERS,
@@ -391,7 +391,7 @@ def test_two_judges_of_one_name_that_helpers_bring_are_told_apart(workspace: Pat
     assert sorted(done.judges) == ["judge-4", "judge-4 (2)"]
 
 
-def test_those_who_stop_waiting_for_a_full_window_leave_the_tray_to_others() -> None:
+def test_a_cancelled_consumer_leaves_the_queue_to_others() -> None:
     async def cancelled_while_they_linger(ticks: int) -> None:
         tray = _JudgeBacklog(100)
         await tray.put([cast(Any, "a request")])
@@ -435,7 +435,7 @@ def test_a_misplaced_judge_is_found_by_check(workspace: Path) -> None:
     assert issubclass(TaskError, AssayError)
 
 
-def test_a_judged_run_is_scored_again_by_another_judge_and_its_model_is_not_asked(workspace: Path) -> None:
+def test_rescoring_with_another_judge_does_not_query_the_model(workspace: Path) -> None:
     path = write_task(workspace, metric_list=[{"metric": "correct", "judge": {"kind": "binary"}}])
     model = make_model()
     strict = ScriptedModel(lambda request: "VERDICT: incorrect", name="strict")

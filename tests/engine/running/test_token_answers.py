@@ -56,7 +56,7 @@ def tokens_kept(made: Any) -> int:
     return int(count)
 
 
-def test_the_work_and_its_scores_are_the_same_with_and_without_tokens(tasks: list[str]) -> None:
+def test_run_id_and_scores_are_the_same_with_and_without_tokens(tasks: list[str]) -> None:
     plain, asked = run(tasks)
     told, again = run(tasks, token_logprobs=True)
     assert told.id == f"{plain.id}-tokens"
@@ -74,7 +74,7 @@ def test_a_cached_answer_with_tokens_serves_both(tasks: list[str]) -> None:
     assert (model.asked, tokens_kept(plain)) == ([], 0)
 
 
-def test_what_is_repeated_is_not_asked_again(tasks: list[str]) -> None:
+def test_a_repeated_run_sends_no_requests(tasks: list[str]) -> None:
     run(tasks, token_logprobs=True, no_cache=True)
     _, model = run(tasks, token_logprobs=True, no_cache=True)
     assert model.asked == [] and model.opened == 0
@@ -86,7 +86,9 @@ def test_a_later_scoring_keeps_the_tokens(tasks: list[str]) -> None:
     assert tokens_kept(scored) == len(model.asked)
 
 
-def test_the_export_tells_them_and_the_samples_of_others_do_not(tasks: list[str], workspace: Path) -> None:
+def test_the_jsonl_export_contains_tokens_and_harness_samples_do_not(
+    tasks: list[str], workspace: Path
+) -> None:
     told, _ = run(tasks, token_logprobs=True)
     export(told, "jsonl", [], workspace / "records.jsonl")
     record = json.loads((workspace / "records.jsonl").read_text().splitlines()[0])
@@ -95,7 +97,7 @@ def test_the_export_tells_them_and_the_samples_of_others_do_not(tasks: list[str]
     assert len(files) > 1 and not any('tokens"' in file.read_text() for file in files)
 
 
-def test_a_model_that_tells_none_is_noted_in_the_plan_and_served_from_the_cache(tasks: list[str]) -> None:
+def test_a_model_without_tokens_is_noted_in_the_plan_and_uses_the_cache(tasks: list[str]) -> None:
     plan = planned(make_model(), tasks=tasks, token_logprobs=True)
     assert [note for note in plan.notes if "--token_logprobs" in note] == [
         "--token_logprobs: `scripted` does not return token log probabilities"

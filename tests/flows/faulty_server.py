@@ -39,7 +39,7 @@ class FaultyServer:
     def fault_count(self) -> int:
         return sum(map(len, self.faults.values()))
 
-    def forget(self) -> None:
+    def clear_calls(self) -> None:
         """Empty the books of calls and faults; what was answered stays."""
         self.calls.clear()
         self.faults.clear()
@@ -57,10 +57,10 @@ class FaultyServer:
         if kind:
             FAULTS[kind](self, handler, text)
         else:
-            send(handler, 200, said(text))
+            send(handler, 200, format_completion(text))
 
 
-def said(text: str) -> str:
+def format_completion(text: str) -> str:
     return json.dumps({"choices": [{"text": text, "finish_reason": "stop"}]})
 
 
@@ -83,48 +83,48 @@ def _reset(server: FaultyServer, handler: _Handler, text: str) -> None:
     handler.close_connection = True
 
 
-def _silence(server: FaultyServer, handler: _Handler, text: str) -> None:
+def _never_answer(server: FaultyServer, handler: _Handler, text: str) -> None:
     server.stop.wait(60)
     handler.close_connection = True
 
 
-def _trickle(server: FaultyServer, handler: _Handler, text: str) -> None:
+def _stall_midway(server: FaultyServer, handler: _Handler, text: str) -> None:
     """The head and half of the body come; the rest never does, and nobody hangs up."""
-    body = said(text)
+    body = format_completion(text)
     send(handler, 200, body[: len(body) // 2], size=len(body))
     handler.wfile.flush()
     server.stop.wait(60)
 
 
-def _half(server: FaultyServer, handler: _Handler, text: str) -> None:
+def _close_midway(server: FaultyServer, handler: _Handler, text: str) -> None:
     """Half of the body, and the line is closed."""
-    body = said(text)
+    body = format_completion(text)
     send(handler, 200, body[: len(body) // 2], size=len(body))
 
 
-def _of(status: int, body: str, **details: Any) -> Callable[[FaultyServer, _Handler, str], None]:
+def _make_fault(status: int, body: str, **details: Any) -> Callable[[FaultyServer, _Handler, str], None]:
     return lambda server, handler, text: send(handler, status, body, **details)
 
 
 FAULTS: Mapping[str, Callable[[FaultyServer, _Handler, str], None]] = {
-    "rate limit": _of(429, "slow down"),
-    "internal error": _of(500, said(" 1")),
-    "overloaded": _of(503, "<html>try again later</html>", content_type="text/html"),
+    "rate limit": _make_fault(429, "slow down"),
+    "internal error": _make_fault(500, format_completion(" 1")),
+    "overloaded": _make_fault(503, "<html>try again later</html>", content_type="text/html"),
     "torn connection": _reset,
-    "silence": _silence,
-    "stalled body": _trickle,
-    "half a body": _half,
-    "half of the JSON": _of(200, '{"choices": [{"text": " 1", "finish_'),
-    "no JSON": _of(200, "1"),
-    "no choices": _of(200, '{"choices": []}'),
-    "no text": _of(200, '{"choices": [{"text": null, "finish_reason": "stop"}]}'),
-    "a page instead": _of(200, said(" 1"), content_type="text/html"),
-    "nothing": _of(200, ""),
+    "silence": _never_answer,
+    "stalled body": _stall_midway,
+    "half a body": _close_midway,
+    "half of the JSON": _make_fault(200, '{"choices": [{"text": " 1", "finish_'),
+    "no JSON": _make_fault(200, "1"),
+    "no choices": _make_fault(200, '{"choices": []}'),
+    "no text": _make_fault(200, '{"choices": [{"text": null, "finish_reason": "stop"}]}'),
+    "a page instead": _make_fault(200, format_completion(" 1"), content_type="text/html"),
+    "nothing": _make_fault(200, ""),
 }
 
 
 @contextmanager
-def serving(share: float, seed: int) -> Iterator[FaultyServer]:
+def start_faulty_server(share: float, seed: int) -> Iterator[FaultyServer]:
     """The server on a free port, for the length of a block."""
     faulty = FaultyServer(share, seed)
 

@@ -38,7 +38,7 @@ class MortalModel(SlowModel):
             file.write(f"{os.getpid()} {line}\n")
 
 
-def book(log: Path, event: str = "answered") -> list[tuple[int, str]]:
+def read_log(log: Path, event: str = "answered") -> list[tuple[int, str]]:
     """Which process did what: `answered`, `poisoned` or `note`."""
     lines = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
     return [(int(words[0]), words[1]) for words in lines if len(words) == 3 and words[2] == event]

@@ -37,7 +37,7 @@ TABLES = {
 
 
 RANK = {"function": Function("utils.Rank")}
-CROWD = """
+RANK_HELPER = """
 class Rank:
     def apply(self, resps, docs):
         order = sorted(range(len(resps)), key=lambda at: (resps[at][0], at))
@@ -45,7 +45,7 @@ class Rank:
 """
 
 
-class Bench:
+class CommandRunner:
     """A folder with tasks and the models `slow` and `served` installed; commands run in it."""
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +53,7 @@ class Bench:
         self.log = folder / "asked.log"
         self.judge_log = folder / "judged.log"
         self.broken = folder / "broken"
-        self._heard: list[str] = []
+        self._request_ids: list[str] = []
         self._read: Counter[str] = Counter()
         plugin = folder / "plugin"
         about = plugin / "slow_model-1.0.dist-info"
@@ -77,12 +77,12 @@ class Bench:
             write_choices(tasks, rows=documents),
             write_texts(tasks),
             write_task(
-                tasks, "crowd", sums, helpers=CROWD, filter_list=[{"name": "crowd", "filter": [RANK]}]
+                tasks, "crowd", sums, helpers=RANK_HELPER, filter_list=[{"name": "crowd", "filter": [RANK]}]
             ),
         ]
         return [*map(str, paths), "quickstart_shapes", "quickstart_copy", "quickstart_vote"]
 
-    def command(self, *arguments: str, **model_args: Any) -> list[str]:
+    def build_command(self, *arguments: str, **model_args: Any) -> list[str]:
         """`assay run` with the slow model."""
         given = {"log": self.log, "broken": self.broken, **model_args}
         pairs = ",".join(f"{key}={value}" for key, value in given.items())
@@ -108,45 +108,45 @@ class Bench:
             raise
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
-    def asked(self, since: int = 0) -> list[str]:
+    def read_request_ids(self, since: int = 0) -> list[str]:
         """The ids of the requests the model answered, in order."""
-        return _noted(self.log)[since:]
+        return _read_log(self.log)[since:]
 
-    def judged(self) -> list[str]:
+    def read_judge_request_ids(self) -> list[str]:
         """The ids of the requests the judge answered, in order."""
-        return _noted(self.judge_log)
+        return _read_log(self.judge_log)
 
-    def all_asked(self) -> list[str]:
+    def read_all_request_ids(self) -> list[str]:
         """What model and judge answered since the last `forget`. Not in order, but what is new comes last."""
         for log, kind in ((self.log, "model"), (self.judge_log, "judge")):
-            lines = _noted(log)
-            self._heard += lines[self._read[kind] :]
+            lines = _read_log(log)
+            self._request_ids += lines[self._read[kind] :]
             self._read[kind] = len(lines)
-        return list(self._heard)
+        return list(self._request_ids)
 
-    def has_asked_in_all(self, count: int) -> bool:
-        return len(self.all_asked()) >= count
+    def has_total_requests(self, count: int) -> bool:
+        return len(self.read_all_request_ids()) >= count
 
-    def forget(self) -> None:
+    def clear_logs(self) -> None:
         """Empty the books."""
         for log in (self.log, self.judge_log):
             log.unlink(missing_ok=True)
-        self._heard.clear()
+        self._request_ids.clear()
         self._read.clear()
 
-    def has_asked(self, count: int, *, since: int = 0) -> bool:
-        return len(self.asked(since)) >= count
+    def has_requests(self, count: int, *, since: int = 0) -> bool:
+        return len(self.read_request_ids(since)) >= count
 
-    def asked_times(self) -> Counter[str]:
-        return Counter(self.asked())
+    def count_requests(self) -> Counter[str]:
+        return Counter(self.read_request_ids())
 
-    def run_folder(self, output: str) -> Path:
+    def find_run_folder(self, output: str) -> Path:
         """The one run under an output folder."""
         (journal,) = (self.folder / output).glob(f"*/{JOURNAL_FILE}")
         return journal.parent
 
 
-def _noted(log: Path) -> list[str]:
+def _read_log(log: Path) -> list[str]:
     lines = log.read_text().splitlines() if log.exists() else []
     return [line for line in lines if line not in ("open", "close")]
 
@@ -169,7 +169,7 @@ def kill(process: subprocess.Popen[str], number: int = signal.SIGKILL) -> tuple[
     return process.communicate(timeout=60)
 
 
-def contents(run_folder: Path) -> Mapping[str, list[tuple[Any, ...]]]:
+def read_tables(run_folder: Path) -> Mapping[str, list[tuple[Any, ...]]]:
     """Everything two runs must agree on."""
     with closing(sqlite3.connect(run_folder / JOURNAL_FILE)) as journal:
         return {
@@ -178,7 +178,7 @@ def contents(run_folder: Path) -> Mapping[str, list[tuple[Any, ...]]]:
         }
 
 
-def committed(run_folder: Path) -> set[str]:
+def read_committed_fingerprints(run_folder: Path) -> set[str]:
     """Fingerprints of the responses on disk, after a crash too."""
     if not (run_folder / JOURNAL_FILE).exists():
         return set()
@@ -188,5 +188,5 @@ def committed(run_folder: Path) -> set[str]:
         return {mark for (mark,) in journal.execute("SELECT fingerprint FROM responses")} if known else set()
 
 
-def fingerprints(request_ids: list[str]) -> set[str]:
+def compute_fingerprints(request_ids: list[str]) -> set[str]:
     return {compute_fingerprint(MODEL_DIGEST, request_id) for request_id in request_ids}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.dialogues import GUESSING, write_guessing, write_lift
-from tests.flows.running import Bench
+from tests.flows.running import CommandRunner
 from tests.making import Function, write_task
 
 SIX_ROUNDS = GUESSING.replace(
@@ -37,7 +37,7 @@ class Scenario:
     """One kind of run."""
 
     name: str
-    options: Callable[[Bench], list[str]]
+    options: Callable[[CommandRunner], list[str]]
     """Writes the tasks, returns the arguments of `assay run`."""
 
     model: dict[str, Any] = field(default_factory=lambda: {"window": 4})
@@ -45,7 +45,7 @@ class Scenario:
     """Tables in which such a run leaves nothing; all others hold something."""
 
 
-def judged_tasks(folder: Path) -> list[str]:
+def write_judged_tasks(folder: Path) -> list[str]:
     """A task with a judge of Assay's, and one whose own helper asks a judge."""
     rows = [{"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4)} for n in range(25)]
     native = write_task(folder / "native", "rated", rows, metric_list=[RATED, {"metric": "exact_match"}])
@@ -63,38 +63,38 @@ def judged_tasks(folder: Path) -> list[str]:
     return [str(native), str(own)]
 
 
-def _mixed(bench: Bench) -> list[str]:
+def _write_mixed(bench: CommandRunner) -> list[str]:
     return [*bench.write_tasks(documents=30), "--limit", "20", "--seed", "3"]
 
 
-def _text(bench: Bench) -> list[str]:
+def _write_text(bench: CommandRunner) -> list[str]:
     return [*bench.write_tasks(documents=60)[:4], "quickstart_copy", "--limit", "60"]
 
 
-def _images(bench: Bench) -> list[str]:
+def _write_images(bench: CommandRunner) -> list[str]:
     return ["quickstart_shapes"]
 
 
-def _repeated(bench: Bench) -> list[str]:
+def _write_repeated(bench: CommandRunner) -> list[str]:
     rows = [{"question": f"What is {n} + {n}?", "answer": str(n % 4)} for n in range(20)]
     drawn = {"do_sample": True, "temperature": 0.7}
     often = write_task(bench.folder / "often", "often", rows, repeats=5, generation_kwargs=drawn)
     return ["quickstart_vote", str(often), "--limit", "20"]
 
 
-def _dialogues(bench: Bench) -> list[str]:
+def _write_dialogues(bench: CommandRunner) -> list[str]:
     guessing = write_guessing(bench.folder, 24, helpers=SIX_ROUNDS, repeats=2)
     return [str(guessing), str(write_lift(bench.folder, 12))]
 
 
-def _judged(bench: Bench) -> list[str]:
+def _write_judged(bench: CommandRunner) -> list[str]:
     judge = f"slow,log={bench.judge_log},delay_ms=4,window=4"
-    return [*judged_tasks(bench.folder / "tasks"), "--judge", judge]
+    return [*write_judged_tasks(bench.folder / "tasks"), "--judge", judge]
 
 
-MIXED = Scenario(name="all kinds of tasks at once", options=_mixed)
-TEXT = Scenario(name="text", options=_text)
-IMAGES = Scenario(name="images", options=_images)
-REPEATED = Scenario(name="repeated", options=_repeated, model={"window": 2, "in_flight": 3})
-DIALOGUES = Scenario(name="dialogues", options=_dialogues)
-JUDGED = Scenario(name="judged", options=_judged, empty=frozenset())
+MIXED = Scenario(name="all kinds of tasks at once", options=_write_mixed)
+TEXT = Scenario(name="text", options=_write_text)
+IMAGES = Scenario(name="images", options=_write_images)
+REPEATED = Scenario(name="repeated", options=_write_repeated, model={"window": 2, "in_flight": 3})
+DIALOGUES = Scenario(name="dialogues", options=_write_dialogues)
+JUDGED = Scenario(name="judged", options=_write_judged, empty=frozenset())

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.flows.running import Bench, committed, contents, fingerprints
+from tests.flows.running import CommandRunner, compute_fingerprints, read_committed_fingerprints, read_tables
 
 from assay.store.journal.journal import JOURNAL_FILE
 
@@ -18,7 +18,7 @@ class CannotMount(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FullDiskCounts:
     """How a run on a small disk went."""
 
     kept: int
@@ -29,7 +29,7 @@ class Filled:
 
 
 @contextmanager
-def small_disk(folder: Path, size_kb: int) -> Iterator[Path]:
+def mount_small_disk(folder: Path, size_kb: int) -> Iterator[Path]:
     """A file system of this size in memory.
 
     Raises:
@@ -49,37 +49,39 @@ def small_disk(folder: Path, size_kb: int) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True, capture_output=True)
 
 
-def grow(disk: Path, size_kb: int) -> None:
+def grow_disk(disk: Path, size_kb: int) -> None:
     """Make room."""
     subprocess.run(["mount", "-o", f"remount,size={size_kb}k", str(disk)], check=True, capture_output=True)
 
 
-def fill(folder: Path, size_kb: int, *, documents: int = 1500, cache_too: bool = False) -> Filled:
+def run_on_small_disk(
+    folder: Path, size_kb: int, *, documents: int = 1500, cache_too: bool = False
+) -> FullDiskCounts:
     """Run into the end of a disk, make room, and run again."""
-    bench = Bench(folder)
+    bench = CommandRunner(folder)
     options = bench.write_tasks(documents=documents)[:1]
     if not cache_too:
         options.append("--no_cache")
-    whole = bench.finish(bench.command(*options, "--output_path", "whole", "--no_cache", delay_ms=0))
+    whole = bench.finish(bench.build_command(*options, "--output_path", "whole", "--no_cache", delay_ms=0))
     assert whole.returncode == 0, whole.stderr
-    expected, needed = contents(bench.run_folder("whole")), len(bench.asked())
-    bench.forget()
-    with small_disk(folder / "disk", size_kb) as disk:
+    expected, needed = read_tables(bench.find_run_folder("whole")), len(bench.read_request_ids())
+    bench.clear_logs()
+    with mount_small_disk(folder / "disk", size_kb) as disk:
         if cache_too:
             bench.environment["ASSAY_HOME"] = str(disk / "home")
-        command = bench.command(*options, "--output_path", str(disk / "out"), delay_ms=0.5)
+        command = bench.build_command(*options, "--output_path", str(disk / "out"), delay_ms=0.5)
         full = bench.finish(command)
         assert full.returncode in (1, 2), (full.returncode, full.stderr)
         assert "Traceback" not in full.stderr, full.stderr
         for word in ("error: ", "cannot", "hint: "):
             assert word in full.stderr, full.stderr
-        grow(disk, 64 * 1024)  # before looking: SQLite itself needs some room to read what was going on
+        grow_disk(disk, 64 * 1024)  # before looking: SQLite itself needs some room to read what was going on
         journals = list(disk.glob(f"out/*/{JOURNAL_FILE}"))
-        kept = committed(journals[0].parent) if journals else set()
-        given = len(bench.asked())
+        kept = read_committed_fingerprints(journals[0].parent) if journals else set()
+        given = len(bench.read_request_ids())
         later = bench.finish(command)
         assert later.returncode == 0, later.stderr
-        again = bench.asked(given)
-        assert not fingerprints(again) & kept, "what was on disk was asked again"
-        assert contents(bench.run_folder(str(disk / "out"))) == expected
-        return Filled(len(kept), needed, len(again))
+        again = bench.read_request_ids(given)
+        assert not compute_fingerprints(again) & kept, "what was on disk was asked again"
+        assert read_tables(bench.find_run_folder(str(disk / "out"))) == expected
+        return FullDiskCounts(len(kept), needed, len(again))

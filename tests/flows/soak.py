@@ -18,10 +18,10 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.flows.kills import Ordeal, Tally
+from tests.flows.kills import KillCounts, KillTest
 from tests.flows.scenarios import DIALOGUES, IMAGES, JUDGED, REPEATED, TEXT
-from tests.flows.small_disks import CannotMount, fill
-from tests.flows.storms import weather
+from tests.flows.small_disks import CannotMount, run_on_small_disk
+from tests.flows.storms import run_until_complete
 
 SCENARIOS = (TEXT, IMAGES, REPEATED, DIALOGUES, JUDGED)
 SHARES = (0.1, 0.1, 0.1, 0.6)
@@ -40,7 +40,7 @@ class Soak:
     def attempt(self, name: str, work: Callable[[Path], str]) -> str:
         """What came of it, as the cells of a row; a broken promise is a line in the report, not the end."""
         begin = time.monotonic()
-        with _folder() as folder:
+        with _make_folder() as folder:
             try:
                 row = work(folder)
             except (AssertionError, subprocess.TimeoutExpired) as error:
@@ -50,38 +50,38 @@ class Soak:
         print(line, flush=True)
         return line
 
-    def kills(self, points: int) -> Iterator[str]:
+    def run_kills(self, points: int) -> Iterator[str]:
         """`kill -9`, this many times in each scenario."""
         for scenario in SCENARIOS:
 
             def work(folder: Path, scenario: object = scenario) -> str:
-                ordeal = Ordeal(folder, scenario, self.seed)  # type: ignore[arg-type]
+                ordeal = KillTest(folder, scenario, self.seed)  # type: ignore[arg-type]
                 try:
-                    ordeal.survive(points)
+                    ordeal.kill_at_points(points)
                 finally:
                     self.points += ordeal.tally.points.total()
-                return _cells(ordeal.tally)
+                return _format_counts(ordeal.tally)
 
             yield self.attempt(scenario.name, work)
 
-    def storms(self) -> Iterator[str]:
+    def run_faulty_servers(self) -> Iterator[str]:
         """Servers that fail."""
         for number, share in enumerate(SHARES):
 
             def work(folder: Path, share: float = share, seed: int = self.seed + number) -> str:
-                found = weather(folder, share=share, seed=seed, documents=150)
+                found = run_until_complete(folder, share=share, seed=seed, documents=150)
                 kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(found.faults.items()))
                 return f"{found.questions} | {found.passes} | {found.calls} | {found.faults.total()}: {kinds}"
 
             yield self.attempt(f"{share:.0%}, seed {self.seed + number}", work)
 
-    def disks(self) -> Iterator[str]:
+    def run_full_disks(self) -> Iterator[str]:
         """Disks that fill up."""
         for size in SIZES_KB:
 
             def work(folder: Path, size: int = size) -> str:
                 try:
-                    found = fill(folder, size)
+                    found = run_on_small_disk(folder, size)
                 except CannotMount as error:
                     return f"not tried: {error} | | "
                 return f"{found.needed} | {found.kept} | {found.asked_after}"
@@ -90,20 +90,20 @@ class Soak:
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
+def _make_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="assay-soak-", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
 
-def _cells(tally: Tally) -> str:
+def _format_counts(tally: KillCounts) -> str:
     when = ", ".join(f"{tally.points[phase]} {phase}" for phase in ("starting", "asking", "ending"))
     return (
         f"{tally.points.total()} ({when}) | {tally.runs} | {tally.needed} | {tally.calls} | {tally.in_flight}"
-        f" (at most {tally.most_in_flight}) | {tally.lost} | {tally.repeated} | all identical"
+        f" (at most {tally.max_in_flight}) | {tally.lost} | {tally.repeated} | all identical"
     )
 
 
-def report(soak: Soak, kills: list[str], storms: list[str], disks: list[str]) -> str:
+def format_report(soak: Soak, kills: list[str], storms: list[str], disks: list[str]) -> str:
     """The page."""
     lines = [
         "# Soak: faults on purpose",
@@ -159,8 +159,8 @@ def main() -> int:
     parser.add_argument("--report", type=Path, default=None, help="file for the report (else it is printed)")
     given = parser.parse_args()
     soak = Soak(given.seed)
-    kills = list(soak.kills(-(-given.points // len(SCENARIOS))))
-    page = report(soak, kills, list(soak.storms()), list(soak.disks()))
+    kills = list(soak.run_kills(-(-given.points // len(SCENARIOS))))
+    page = format_report(soak, kills, list(soak.run_faulty_servers()), list(soak.run_full_disks()))
     if given.report is None:
         print(page)
     else:

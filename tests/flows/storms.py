@@ -13,19 +13,19 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
-from tests.flows.faulty_server import FaultyServer, Question, serving
-from tests.flows.running import ASSAY, Bench
+from tests.flows.faulty_server import FaultyServer, Question, start_faulty_server
+from tests.flows.running import ASSAY, CommandRunner
 from tests.making import write_task
 
 from assay.core.verdicts import Estimate
 from assay.store.journal.journal import JOURNAL_FILE, Journal
 
-MOST_PASSES = 60
+MAX_PASSES = 60
 DIGIT = [{"function": "regex", "regex_pattern": r"(\d)"}, {"function": "take_first"}]
 
 
 @dataclass(slots=True)
-class Weathered:
+class FaultCounts:
     """What a run in bad weather came to."""
 
     questions: int = 0
@@ -34,10 +34,10 @@ class Weathered:
     faults: Counter[str] = field(default_factory=Counter)
 
 
-class Storm:
+class FaultyServerRun:
     """One run, one server, and what must be true between them after every pass."""
 
-    def __init__(self, bench: Bench, server: FaultyServer, documents: int) -> None:
+    def __init__(self, bench: CommandRunner, server: FaultyServer, documents: int) -> None:
         self.bench = bench
         self.server = server
         self.documents = documents
@@ -65,19 +65,19 @@ class Storm:
         command = [*ASSAY, "run", "--model", "served", "--model_args", model, *self.tasks, *options]
         return self.bench.finish([*command, "--output_path", output])
 
-    def folder(self, output: str = "out") -> Path:
-        return self.bench.run_folder(output)
+    def find_run_folder(self, output: str = "out") -> Path:
+        return self.bench.find_run_folder(output)
 
     # --- what must be true -------------------------------------------------------------------------
 
     def check(self, output: str = "out") -> int:
         """Hold the journal against the books of the server; returns how many questions are open."""
-        answers = dict(self.answers(output))
+        answers = dict(self.read_answers(output))
         for question, text in answers.items():
             assert text == self.server.given[question][-1], (
                 "an answer is what the server said, to that question"
             )
-        journal = Journal.open_readonly(self.folder(output))
+        journal = Journal.open_readonly(self.find_run_folder(output))
         try:
             failed, asked = journal.count_failed_requests()
             assert (failed, asked) == (self.questions - len(answers), self.questions)
@@ -88,15 +88,15 @@ class Storm:
         self._check_cache(answers, output)
         return failed
 
-    def answers(self, output: str = "out") -> Iterator[tuple[Question, str]]:
+    def read_answers(self, output: str = "out") -> Iterator[tuple[Question, str]]:
         query = "SELECT q.prompt, q.repeat, r.text FROM requests q JOIN responses r ON r.fingerprint = q.fingerprint"
-        with closing(sqlite3.connect(self.folder(output) / JOURNAL_FILE)) as journal:
+        with closing(sqlite3.connect(self.find_run_folder(output) / JOURNAL_FILE)) as journal:
             for prompt, repeat, text in journal.execute(query):
                 yield (prompt, repeat), text
 
-    def failures(self, output: str = "out") -> Counter[str]:
+    def count_failures(self, output: str = "out") -> Counter[str]:
         """All that were ever written down, by kind."""
-        with closing(sqlite3.connect(self.folder(output) / JOURNAL_FILE)) as journal:
+        with closing(sqlite3.connect(self.find_run_folder(output) / JOURNAL_FILE)) as journal:
             return Counter(kind for (kind,) in journal.execute("SELECT kind FROM failures"))
 
     def _check_task(self, task: str, answers: dict[Question, str], journal: Journal) -> None:
@@ -128,15 +128,15 @@ class Storm:
         assert texts == set(answers.values())
 
 
-def weather(folder: Path, *, share: float, seed: int, documents: int = 90) -> Weathered:
+def run_until_complete(folder: Path, *, share: float, seed: int, documents: int = 90) -> FaultCounts:
     """Repeat the command until everything is answered; after each pass, the books must agree."""
-    with serving(share, seed) as server:
-        storm = Storm(Bench(folder), server, documents)
-        report = Weathered(questions=storm.questions)
+    with start_faulty_server(share, seed) as server:
+        storm = FaultyServerRun(CommandRunner(folder), server, documents)
+        report = FaultCounts(questions=storm.questions)
         failures = 0
-        for _ in range(MOST_PASSES):
-            known = {question for question, _ in storm.answers()} if report.passes else set()
-            server.forget()
+        for _ in range(MAX_PASSES):
+            known = {question for question, _ in storm.read_answers()} if report.passes else set()
+            server.clear_calls()
             passed = storm.run()
             report.passes += 1
             open_questions = storm.check()
@@ -144,7 +144,7 @@ def weather(folder: Path, *, share: float, seed: int, documents: int = 90) -> We
             assert set(server.calls.values()) <= {1}, "nothing is asked twice in one pass"
             calls = server.calls.total()
             assert calls == storm.questions - len(known)
-            failed_now = storm.failures().total() - failures
+            failed_now = storm.count_failures().total() - failures
             failures += failed_now
             assert failed_now == open_questions >= server.fault_count
             assert passed.returncode == int(open_questions > 0.01 * storm.questions), passed.stderr
@@ -154,6 +154,6 @@ def weather(folder: Path, *, share: float, seed: int, documents: int = 90) -> We
             if not open_questions:
                 break
         else:
-            raise AssertionError(f"{open_questions} questions are open after {MOST_PASSES} passes")
+            raise AssertionError(f"{open_questions} questions are open after {MAX_PASSES} passes")
         assert report.calls == storm.questions + failures, "an answer or a failure for every call"
         return report

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.flows.running import Bench, committed, contents, kill, wait_until
+from tests.flows.running import CommandRunner, kill, read_committed_fingerprints, read_tables, wait_until
 
 from assay.models.replicas.cleanup_process import FOLDER_VARIABLE
 
@@ -38,7 +38,7 @@ def test_a_run_survives_a_node_that_leaves_and_uses_a_node_that_joins(tmp_path: 
     assert max(saw["places"]) <= 2, "and brought to each machine once"
 
 
-def rays_of(folder: Path) -> list[int]:
+def find_ray_processes(folder: Path) -> list[int]:
     """Processes that know this folder: Ray's, its workers, and the driver."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -50,7 +50,7 @@ def rays_of(folder: Path) -> list[int]:
     return [pid for pid in found if _state(pid) not in ("Z", "")]
 
 
-def about(pid: int) -> tuple[str, str, bool]:
+def read_process_info(pid: int) -> tuple[str, str, bool]:
     """What a process calls itself, its state, and whether it carries the mark of a Ray of our own."""
     try:
         words = (
@@ -71,29 +71,33 @@ def _state(pid: int) -> str:
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks at processes as Linux shows them")
 def test_a_killed_driver_leaves_no_processes_and_the_run_can_resume(tmp_path: Path) -> None:
     """Two replicas answer ten requests each and wait, slow enough for none to be given all; then the driver is killed."""
-    bench, hold = Bench(tmp_path), tmp_path / "hold"
+    bench, hold = CommandRunner(tmp_path), tmp_path / "hold"
     task = bench.write_tasks(documents=40)[0]
-    whole = bench.finish(bench.command("--tasks", task, "--no_cache", "--output_path", "whole"))
+    whole = bench.finish(bench.build_command("--tasks", task, "--no_cache", "--output_path", "whole"))
     assert whole.returncode == 0, whole.stderr
-    needed = len(bench.asked())
-    bench.forget()
+    needed = len(bench.read_request_ids())
+    bench.clear_logs()
     options = ("--tasks", task, "--no_cache", "--output_path", "killed", "--replicas", "2")
-    command = bench.command(*options, delay_ms=15, hold=hold, free=10)
+    command = bench.build_command(*options, delay_ms=15, hold=hold, free=10)
     hold.touch()
     process = bench.start(command)
     try:
-        assert wait_until(lambda: bench.has_asked(20), process, timeout_s=120)
-        assert wait_until(lambda: len(committed(bench.run_folder("killed"))) == 20, process)
-        assert len(rays_of(tmp_path)) > 4
+        assert wait_until(lambda: bench.has_requests(20), process, timeout_s=120)
+        assert wait_until(
+            lambda: len(read_committed_fingerprints(bench.find_run_folder("killed"))) == 20, process
+        )
+        assert len(find_ray_processes(tmp_path)) > 4
     finally:
         kill(process)
         hold.unlink()
     deadline = time.monotonic() + 60
-    while left := rays_of(tmp_path):
-        assert time.monotonic() < deadline, f"still there: {[about(pid) for pid in left]}"
+    while left := find_ray_processes(tmp_path):
+        assert time.monotonic() < deadline, f"still there: {[read_process_info(pid) for pid in left]}"
         time.sleep(0.1)
     rest = bench.finish(command)
     assert rest.returncode == 0, rest.stderr
-    assert contents(bench.run_folder("killed")) == contents(bench.run_folder("whole"))
-    assert len(bench.asked()) == len(set(bench.asked())) == needed, "nothing is asked again"
-    assert not rays_of(tmp_path)
+    assert read_tables(bench.find_run_folder("killed")) == read_tables(bench.find_run_folder("whole"))
+    assert len(bench.read_request_ids()) == len(set(bench.read_request_ids())) == needed, (
+        "nothing is asked again"
+    )
+    assert not find_ray_processes(tmp_path)

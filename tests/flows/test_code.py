@@ -144,7 +144,7 @@ def test_a_program_that_never_ends_fails_only_its_document(
     assert run(path, answers).results["code"]["pass@1,programs"] == pytest.approx(2 / 3)
 
 
-class Meeting:
+class BarrierSandbox:
     """A sandbox in which the first two programs wait for each other: one alone would not pass."""
 
     name = "meeting"
@@ -172,7 +172,7 @@ def test_programs_of_several_documents_run_concurrently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("assay.sandboxes.program_runner.count_usable_cores", lambda: 2)
-    SANDBOXES.add("meeting", Meeting, replace=True)
+    SANDBOXES.add("meeting", BarrierSandbox, replace=True)
     path = write_code_task(tmp_path)
     (tmp_path / "utils.py").write_text(HELPERS.replace(SMOKE_TEST, ""))
     done = run(path, lambda request: RIGHT[request.prompt.text], sandbox="meeting")

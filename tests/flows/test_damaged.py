@@ -30,7 +30,7 @@ def answers(request: Any) -> Any:
     return str(number + 1) if number % 40 else "I do not know. " * 700
 
 
-class Bench:
+class DamageFixture:
     """A finished run, to be damaged, copied and run again; nothing comes out of the shared cache."""
 
     def __init__(self, folder: Path) -> None:
@@ -61,15 +61,15 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("damaged")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        yield Bench(folder)
+        yield DamageFixture(folder)
 
 
 @pytest.fixture(autouse=True)
-def there(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def there(bench: DamageFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(bench.folder)
 
 
-def flip(path: Path, seed: int) -> None:
+def flip_bytes(path: Path, seed: int) -> None:
     """Change one to four bytes anywhere in a file."""
     draw = random.Random(seed)
     data = bytearray(path.read_bytes())
@@ -78,13 +78,13 @@ def flip(path: Path, seed: int) -> None:
     path.write_bytes(data)
 
 
-def cut(path: Path, seed: int) -> None:
+def truncate(path: Path, seed: int) -> None:
     """Take away the end of a file."""
     data = path.read_bytes()
     path.write_bytes(data[: random.Random(seed).randrange(1, len(data))])
 
 
-def blot(path: Path, seed: int) -> None:
+def zero_range(path: Path, seed: int) -> None:
     """Overwrite a stretch of a file with zeros, as a lost sector does."""
     draw = random.Random(seed)
     data = bytearray(path.read_bytes())
@@ -93,13 +93,13 @@ def blot(path: Path, seed: int) -> None:
     path.write_bytes(data)
 
 
-DAMAGES = {"flip": flip, "cut": cut, "blot": blot}
+DAMAGES = {"flip": flip_bytes, "cut": truncate, "blot": zero_range}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_run_is_detected_and_resumes_with_the_same_results(
-    bench: Bench, damage: Any, seed: int, caplog: pytest.LogCaptureFixture
+    bench: DamageFixture, damage: Any, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = bench.copy(f"{damage.__name__}-{seed}")
     before = (folder / JOURNAL_FILE).read_bytes()
@@ -119,7 +119,7 @@ def test_a_damaged_run_is_detected_and_resumes_with_the_same_results(
     assert list(folder.glob("journal.damaged-*.sqlite")), "the damaged file is kept"
 
 
-def test_most_answers_survive_a_damaged_page(bench: Bench) -> None:
+def test_most_answers_survive_a_damaged_page(bench: DamageFixture) -> None:
     folder = bench.copy("one-page")
     data = bytearray((folder / JOURNAL_FILE).read_bytes())
     page = len(data) // 4096 // 2
@@ -134,7 +134,7 @@ def test_most_answers_survive_a_damaged_page(bench: Bench) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_journal_without_checksums_never_raises_a_traceback(
-    bench: Bench, damage: Any, seed: int
+    bench: DamageFixture, damage: Any, seed: int
 ) -> None:
     folder = bench.copy(f"unsealed-{damage.__name__}-{seed}")
     damage(folder / JOURNAL_FILE, seed)
@@ -153,7 +153,7 @@ def test_a_damaged_journal_without_checksums_never_raises_a_traceback(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_repaired_run_can_be_resumed_without_its_journal(bench: Bench, seed: int) -> None:
+def test_a_repaired_run_can_be_resumed_without_its_journal(bench: DamageFixture, seed: int) -> None:
     folder = bench.copy(f"repaired-{seed}")
     DAMAGES[["flip", "cut", "blot"][seed % 3]](folder / JOURNAL_FILE, seed + 100)
     salvaged = repair_run(folder)
@@ -167,7 +167,7 @@ def test_a_repaired_run_can_be_resumed_without_its_journal(bench: Bench, seed: i
     again.close()
 
 
-def test_a_file_of_random_bytes_is_repaired_to_an_empty_run(bench: Bench) -> None:
+def test_a_file_of_random_bytes_is_repaired_to_an_empty_run(bench: DamageFixture) -> None:
     folder = bench.copy("noise")
     (folder / JOURNAL_FILE).write_bytes(random.Random(1).randbytes(50_000))
     salvaged = repair_run(folder)
@@ -182,7 +182,7 @@ def test_a_file_of_random_bytes_is_repaired_to_an_empty_run(bench: Bench) -> Non
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_cache_gives_no_wrong_answer_and_is_rebuilt(
-    bench: Bench, damage: Any, seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    bench: DamageFixture, damage: Any, seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cache = tmp_path / "cache.sqlite"
     options: dict[str, Any] = {"tasks": bench.tasks, "log_samples": False, "use_cache": str(cache)}

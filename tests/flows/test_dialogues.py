@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.dialogues import halve, ride, write_guessing, write_lift
-from tests.flows.running import Bench, committed, contents, fingerprints
+from tests.flows.running import CommandRunner, compute_fingerprints, read_committed_fingerprints, read_tables
 from tests.flows.scenarios import SIX_ROUNDS
 
 import assay
@@ -21,7 +21,7 @@ from assay.testing import ScriptedModel
 WINDOW = 4
 
 
-class Stopping(ScriptedModel):
+class StoppingModel(ScriptedModel):
     """Stops the whole run when it has answered so many requests."""
 
     def __init__(self, answers: Any, stop_after: int) -> None:
@@ -45,31 +45,33 @@ def test_interrupted_dialogues_resume_without_repeated_requests(workspace: Path)
     paths = [str(write_guessing(workspace, 5)), str(write_lift(workspace, 4, repeats=2))]
     model = ScriptedModel(play_or_ride, window=3)
     whole = assay.run(model=model, tasks=paths, output_path="whole", no_cache=True)
-    expected, total = contents(workspace / "whole" / whole.id), len(model.asked)
+    expected, total = read_tables(workspace / "whole" / whole.id), len(model.asked)
     for stop_after in range(0, total, 6):
         output = f"stopped {stop_after}"
-        first = Stopping(play_or_ride, stop_after)
+        first = StoppingModel(play_or_ride, stop_after)
         with pytest.raises(AssayError, match="stopped"):
             assay.run(model=first, tasks=paths, output_path=output, no_cache=True)
         second = ScriptedModel(play_or_ride, window=3)
         finished = assay.run(model=second, tasks=paths, output_path=output, no_cache=True)
         asked = Counter(request.id for request in (*first.asked, *second.asked))
         assert set(asked.values()) == {1} and len(asked) == total
-        assert contents(workspace / output / finished.id) == expected
+        assert read_tables(workspace / output / finished.id) == expected
 
 
 def test_failed_rounds_are_retried_when_the_command_is_repeated(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    bench = CommandRunner(tmp_path)
     options = [str(write_guessing(tmp_path, 12, helpers=SIX_ROUNDS)), "--no_cache"]
-    assert bench.finish(bench.command(*options, "--output_path", "whole", window=WINDOW)).returncode == 0
-    expected = contents(bench.run_folder("whole"))
+    assert (
+        bench.finish(bench.build_command(*options, "--output_path", "whole", window=WINDOW)).returncode == 0
+    )
+    expected = read_tables(bench.find_run_folder("whole"))
     bench.broken.touch()
-    command = bench.command(*options, "--output_path", "mended", window=WINDOW)
+    command = bench.build_command(*options, "--output_path", "mended", window=WINDOW)
     broken = bench.finish(command)
     assert broken.returncode == 1 and "Traceback" not in broken.stderr
-    kept = committed(bench.run_folder("mended"))
+    kept = read_committed_fingerprints(bench.find_run_folder("mended"))
     bench.broken.unlink()
-    seen = len(bench.asked())
+    seen = len(bench.read_request_ids())
     assert bench.finish(command).returncode == 0
-    assert contents(bench.run_folder("mended")) == expected
-    assert not fingerprints(bench.asked(seen)) & kept
+    assert read_tables(bench.find_run_folder("mended")) == expected
+    assert not compute_fingerprints(bench.read_request_ids(seen)) & kept

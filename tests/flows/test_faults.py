@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.flows.faulty_server import FAULTS, FaultyServer, serving
-from tests.flows.running import Bench
+from tests.flows.faulty_server import FAULTS, FaultyServer, start_faulty_server
+from tests.flows.running import CommandRunner
 from tests.flows.served_model import NoAnswer, ServedModel
-from tests.flows.storms import Storm, weather
+from tests.flows.storms import FaultyServerRun, run_until_complete
 
 pytestmark = pytest.mark.server
 
@@ -33,9 +33,9 @@ EXPECTED = {
 
 
 @pytest.fixture
-def storm(tmp_path: Path) -> Iterator[Storm]:
-    with serving(0.1, seed=3) as server:
-        yield Storm(Bench(tmp_path), server, documents=60)
+def storm(tmp_path: Path) -> Iterator[FaultyServerRun]:
+    with start_faulty_server(0.1, seed=3) as server:
+        yield FaultyServerRun(CommandRunner(tmp_path), server, documents=60)
 
 
 def test_every_fault_has_a_name() -> None:
@@ -45,7 +45,7 @@ def test_every_fault_has_a_name() -> None:
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_each_fault_gives_the_expected_failure(fault: str) -> None:
     """What the server does is no answer, whoever asks."""
-    with serving(1.0, seed=1) as server:
+    with start_faulty_server(1.0, seed=1) as server:
         only = {fault: FAULTS[fault]}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("tests.flows.faulty_server.FAULTS", only)
@@ -60,24 +60,24 @@ def test_each_fault_gives_the_expected_failure(fault: str) -> None:
 
 @pytest.mark.slow
 def test_a_run_with_ten_percent_failures_completes_when_repeated(tmp_path: Path) -> None:
-    weathered = weather(tmp_path, share=0.1, seed=11)
+    weathered = run_until_complete(tmp_path, share=0.1, seed=11)
     assert weathered.passes > 1
     assert len(weathered.faults) >= 5
 
 
 def test_the_share_of_failures_sets_the_exit_code_and_failures_can_be_accepted(
-    storm: Storm,
+    storm: FaultyServerRun,
 ) -> None:
     server: FaultyServer = storm.server
     first = storm.run("--max_failures", "0.9")
     assert first.returncode == 0, first.stderr
     failed = storm.check()
     assert 3 < failed < 30
-    assert all(f"{count} {kind}" in first.stderr for kind, count in storm.failures().items())
+    assert all(f"{count} {kind}" in first.stderr for kind, count in storm.count_failures().items())
     for kinds in server.faults.values():
-        assert EXPECTED[kinds[0]] in storm.failures()
+        assert EXPECTED[kinds[0]] in storm.count_failures()
 
-    server.forget()
+    server.clear_calls()
     as_it_is = storm.run("--retry_failed", "false")
     assert as_it_is.returncode == 1
     assert f"{failed} of {storm.questions} requests failed" in as_it_is.stderr
@@ -91,13 +91,13 @@ def test_the_share_of_failures_sets_the_exit_code_and_failures_can_be_accepted(
     assert storm.check() == 0
 
 
-def test_another_run_sends_only_the_requests_that_failed_in_the_first(storm: Storm) -> None:
+def test_another_run_sends_only_the_requests_that_failed_in_the_first(storm: FaultyServerRun) -> None:
     """Answers are shared through the cache, failures are not."""
     server: FaultyServer = storm.server
     assert storm.run().returncode == 1
     failed = storm.check()
     server.share = 0.0
-    server.forget()
+    server.clear_calls()
     other = storm.run(output="other")
     assert other.returncode == 0, other.stderr
     assert server.calls.total() == failed

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.flows.running import Bench, contents
+from tests.flows.running import CommandRunner, read_tables
 from tests.making import Function, make_model, write_task
 
 import assay
@@ -54,7 +54,7 @@ def mean(values):
 """
 
 
-def write(folder: Path, body: str, where: str) -> str:
+def write_helper_task(folder: Path, body: str, where: str) -> str:
     indented = "\n".join(f"    {line}" for line in body.splitlines())
     metrics: list[Any] = [
         {"metric": "right", "aggregation": Function("utils.mean"), "higher_is_better": True},
@@ -73,17 +73,17 @@ def write(folder: Path, body: str, where: str) -> str:
     return str(path)
 
 
-def outcome(folder: Path, body: str, where: str, **options: Any) -> tuple[Any, dict[str, list[Any]]]:
+def run_with_helper(folder: Path, body: str, where: str, **options: Any) -> tuple[Any, dict[str, list[Any]]]:
     """A run with this misbehaviour beside a good task; its outcomes and verdicts without task hashes."""
     good = write_task(folder / "good", "good", ROWS)
-    fragile = write(folder, body, where)
+    fragile = write_helper_task(folder, body, where)
     run = assay.run(
         model=make_model(), tasks=[fragile, str(good)], output_path="out", no_cache=True, **options
     )
-    return run, dict(contents(folder / "out" / run.id))
+    return run, dict(read_tables(folder / "out" / run.id))
 
 
-def of_others(rows: list[Any]) -> list[Any]:
+def exclude_bad_document(rows: list[Any]) -> list[Any]:
     """What is said about all other documents, and all of the other task."""
     return [row for row in rows if (row[0], row[1]) != ("fragile", BAD)]
 
@@ -97,7 +97,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     if not _KEPT:
         folder = tmp_path_factory.mktemp("undisturbed")
         monkeypatch.chdir(folder)
-        _KEPT.update(outcome(folder, "pass", "")[1])
+        _KEPT.update(run_with_helper(folder, "pass", "")[1])
     return _KEPT
 
 
@@ -124,12 +124,12 @@ def test_an_error_in_helper_code_does_not_stop_the_run(
 ) -> None:
     monkeypatch.chdir(workspace)
     body, word = ENDS[case]
-    _, found = outcome(workspace, body, "process", helper_timeout=1.0)
+    _, found = run_with_helper(workspace, body, "process", helper_timeout=1.0)
     (ending,) = [row for row in found["outcomes"] if (row[0], row[1]) == ("fragile", BAD)]
     assert ending[2] == "unscored"
     assert word in ending[3]
     for table in ("responses", "outcomes", "verdicts"):
-        assert of_others(found[table]) == of_others(undisturbed[table])
+        assert exclude_bad_document(found[table]) == exclude_bad_document(undisturbed[table])
 
 
 @pytest.mark.parametrize("where", ["text", "target", "mean"])
@@ -138,8 +138,8 @@ def test_other_documents_are_scored_wherever_helper_code_fails(
     workspace: Path, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch, case: str, where: str
 ) -> None:
     monkeypatch.chdir(workspace)
-    run, found = outcome(workspace, ENDS[case][0], where, helper_timeout=0.5)
-    assert of_others(found["verdicts"]) == of_others(undisturbed["verdicts"])
+    run, found = run_with_helper(workspace, ENDS[case][0], where, helper_timeout=0.5)
+    assert exclude_bad_document(found["verdicts"]) == exclude_bad_document(undisturbed["verdicts"])
     endings = {row[1]: row[2] for row in found["outcomes"] if row[0] == "fragile"}
     assert endings == {n: "failed" if (n, where) == (BAD, "text") else "scored" for n in range(8)}
     if where == "mean":
@@ -172,21 +172,23 @@ def test_side_effects_of_helper_code_do_not_affect_other_documents(
 ) -> None:
     monkeypatch.chdir(workspace)
     streams = sys.stdout, sys.stderr
-    _, found = outcome(workspace, SCRIBBLES[case], "process")
+    _, found = run_with_helper(workspace, SCRIBBLES[case], "process")
     assert (sys.stdout, sys.stderr) == streams
     assert Path.cwd() == workspace
     assert capfd.readouterr().out == "", "results alone go to standard output"
     for table in ("documents", "responses", "outcomes", "verdicts"):
         ours, theirs = found[table], undisturbed[table]
-        assert of_others(ours) == of_others(theirs)
+        assert exclude_bad_document(ours) == exclude_bad_document(theirs)
         assert [row[:2] for row in ours] == [row[:2] for row in theirs]
     assert len({(row[0], row[1]) for row in found["outcomes"]}) == 16
 
 
 def test_output_of_helper_code_is_not_mixed_into_the_results(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    bench = CommandRunner(tmp_path)
     body = "print('noise ' * 300_000); print('more noise', file=sys.stderr)"
-    command = bench.command(write(tmp_path, body, "process"), "--no_cache", "--json", delay_ms=0)
+    command = bench.build_command(
+        write_helper_task(tmp_path, body, "process"), "--no_cache", "--json", delay_ms=0
+    )
     finished = bench.finish(command)
     assert finished.returncode == 0, finished.stderr
     assert json.loads(finished.stdout)["n-samples"]["fragile"]["effective"] == len(ROWS)
@@ -197,9 +199,9 @@ LEAVES_A_THREAD = "threading.Thread(target=time.sleep, args=(300,)).start()"
 
 
 def test_a_thread_of_helper_code_does_not_keep_the_process_alive(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    task = write(tmp_path, LEAVES_A_THREAD, "process")
-    finished = bench.finish(bench.command(task, "--no_cache", "--output_path", "out", delay_ms=0))
+    bench = CommandRunner(tmp_path)
+    task = write_helper_task(tmp_path, LEAVES_A_THREAD, "process")
+    finished = bench.finish(bench.build_command(task, "--no_cache", "--output_path", "out", delay_ms=0))
     assert finished.returncode == 0, finished.stderr
     assert "drawn" in finished.stdout
 
@@ -208,33 +210,33 @@ def test_a_run_that_helper_code_killed_resumes_when_the_command_is_repeated(
     tmp_path: Path,
 ) -> None:
     """`os._exit` is beyond us: nothing can catch it. What was answered is on disk all the same."""
-    bench = Bench(tmp_path)
-    task = write(
+    bench = CommandRunner(tmp_path)
+    task = write_helper_task(
         tmp_path, "if not os.path.exists('once'):\n    open('once', 'w').close()\n    os._exit(7)", "process"
     )
-    command = bench.command(task, "--no_cache", "--output_path", "out", delay_ms=0)
+    command = bench.build_command(task, "--no_cache", "--output_path", "out", delay_ms=0)
     assert bench.finish(command).returncode == 7
-    asked = bench.asked()
+    asked = bench.read_request_ids()
     assert bench.finish(command).returncode == 0
-    assert bench.asked_times().total() <= len(ROWS) + 4, "a window at most was on its way"
+    assert bench.count_requests().total() <= len(ROWS) + 4, "a window at most was on its way"
     assert len(asked) > 0
-    assert len(contents(bench.run_folder("out"))["verdicts"]) == 2 * len(ROWS)
+    assert len(read_tables(bench.find_run_folder("out"))["verdicts"]) == 2 * len(ROWS)
 
 
 @pytest.mark.parametrize("name", ["text", "import"])
 def test_helper_code_that_exits_before_the_first_request_is_an_error_with_its_location(
     tmp_path: Path, name: str
 ) -> None:
-    bench = Bench(tmp_path)
-    task = write(tmp_path, "sys.exit(0)", "text")
+    bench = CommandRunner(tmp_path)
+    task = write_helper_task(tmp_path, "sys.exit(0)", "text")
     helpers = tmp_path / "tasks" / "utils.py"
     text = helpers.read_text()
     helpers.write_text(
         f"{text}\nimport sys\nsys.exit(0)\n" if name == "import" else text.replace(f'"{BAD + 1}"', '"1"')
     )
-    ended = bench.finish(bench.command(task, "--no_cache"))
+    ended = bench.finish(bench.build_command(task, "--no_cache"))
     assert ended.returncode == 2, ended.stderr
     assert "exits the program" in ended.stderr
     assert "utils.py" in ended.stderr
     assert "Traceback" not in ended.stderr
-    assert bench.asked() == []
+    assert bench.read_request_ids() == []

@@ -6,8 +6,16 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.flows.kills import MOST_ON_THEIR_WAY, Ordeal, Tally
-from tests.flows.running import ASSAY, Bench, committed, contents, fingerprints, kill, wait_until
+from tests.flows.kills import MAX_IN_FLIGHT_AT_KILL, KillCounts, KillTest
+from tests.flows.running import (
+    ASSAY,
+    CommandRunner,
+    compute_fingerprints,
+    kill,
+    read_committed_fingerprints,
+    read_tables,
+    wait_until,
+)
 from tests.flows.scenarios import DIALOGUES, JUDGED, MIXED, Scenario
 
 from assay.store.journal.journal import JOURNAL_FILE
@@ -21,7 +29,7 @@ KILLS = 2
 )
 def test_a_killed_run_resumes_with_identical_results(tmp_path: Path, scenario: Scenario) -> None:
     """A few points; `make soak` tries a hundred and more, each kind of run apart."""
-    tally = Ordeal(tmp_path, scenario, seed=20240613).survive(KILLS)
+    tally = KillTest(tmp_path, scenario, seed=20240613).kill_at_points(KILLS)
     assert tally.points.total() == KILLS
     assert (tally.repeated, tally.lost) == (0, 0)
     assert tally.calls == tally.runs * tally.needed + tally.in_flight
@@ -29,29 +37,29 @@ def test_a_killed_run_resumes_with_identical_results(tmp_path: Path, scenario: S
 
 def test_a_missing_answer_is_detected() -> None:
     """The books are held against a journal that lost a row, one that has a row too many, and a model asked twice."""
-    ordeal = Ordeal.__new__(Ordeal)
-    ordeal.tally = Tally()
-    (mark,) = fingerprints(["r"])
+    ordeal = KillTest.__new__(KillTest)
+    ordeal.tally = KillCounts()
+    (mark,) = compute_fingerprints(["r"])
     for calls, kept, now in (
         ([], {mark: [" 1"]}, {}),
         ([], {mark: [" 1"]}, {mark: [" 2"]}),
         (["r"], {mark: [" 1"]}, {mark: [" 1"]}),
         (["r", "r"], {}, {mark: [" 1"]}),
         ([], {}, {mark: [" 1"]}),
-        ([str(n) for n in range(MOST_ON_THEIR_WAY + 1)], {}, {}),
+        ([str(n) for n in range(MAX_IN_FLIGHT_AT_KILL + 1)], {}, {}),
     ):
         with pytest.raises(AssertionError):
-            ordeal._account(calls, kept, now)
-    assert ordeal._account(["r", "s"], {}, {mark: [" 1"]}) == 1
+            ordeal._check_calls(calls, kept, now)
+    assert ordeal._check_calls(["r", "s"], {}, {mark: [" 1"]}) == 1
 
 
 @pytest.mark.slow
 def test_the_embedded_model_gives_identical_results_after_three_kills(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    bench = CommandRunner(tmp_path)
     options = ["run", "quickstart", "--limit", "12", "--no_cache"]
     whole = bench.finish([*ASSAY, *options, "--output_path", "whole"])
     assert whole.returncode == 0, whole.stderr
-    expected = contents(bench.run_folder("whole"))
+    expected = read_tables(bench.find_run_folder("whole"))
     total, kills = len(expected["responses"]), 0
 
     for target in random.Random(7).sample(range(1, total // 2), 3):
@@ -59,7 +67,7 @@ def test_the_embedded_model_gives_identical_results_after_three_kills(tmp_path: 
 
         def enough(target: int = target) -> bool:
             journals = list((tmp_path / "killed").glob(f"*/{JOURNAL_FILE}-wal"))
-            return bool(journals) and len(committed(journals[0].parent)) >= target
+            return bool(journals) and len(read_committed_fingerprints(journals[0].parent)) >= target
 
         wait_until(enough, process)
         kill(process)
@@ -67,4 +75,4 @@ def test_the_embedded_model_gives_identical_results_after_three_kills(tmp_path: 
     last = bench.finish([*ASSAY, *options, "--output_path", "killed"])
     assert last.returncode == 0, last.stderr
     assert kills, "at least one kill came in time"
-    assert contents(bench.run_folder("killed")) == expected
+    assert read_tables(bench.find_run_folder("killed")) == expected

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.making import Function, write_task
-from tests.making_media import greys, wav, write_video
+from tests.making_media import make_wav, read_frame_numbers, write_video
 
 import assay
 from assay.core.messages import Audio, Media, Video
@@ -20,16 +20,16 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 HUB = Path(os.environ.get("ASSAY_SHARED", Path(__file__).parents[3] / "shared")) / "hub"
 
 
-def needs(*packages: str) -> pytest.MarkDecorator:
+def require_packages(*packages: str) -> pytest.MarkDecorator:
     missing = [name for name in packages if find_spec(name) is None]
     return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
 
 
-def with_shared(dataset: str) -> pytest.MarkDecorator:
+def require_dataset(dataset: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(not (HUB / dataset).is_dir(), reason=f"no shared folder with {dataset}")
 
 
-class Watching(ScriptedModel):
+class RecordingModel(ScriptedModel):
     """Says which frames it was shown, two per second; has them decoded ahead."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Watching(ScriptedModel):
     def _say(self, request: Request) -> str:
         (part,) = request.prompt.media
         assert isinstance(part, Video)
-        return " ".join(str(number) for number in greys(frames(part, fps=2)))
+        return " ".join(str(number) for number in read_frame_numbers(frames(part, fps=2)))
 
 
 VIDEO_HELPERS = """
@@ -57,7 +57,7 @@ def doc_to_messages(doc):
 """
 
 
-@needs("av")
+@require_packages("av")
 def test_a_video_task_shows_the_segment_its_messages_name(workspace: Path) -> None:
     path = str(write_video(workspace / "x.mp4"))
     broken = workspace / "broken.mp4"
@@ -73,7 +73,7 @@ def test_a_video_task_shows_the_segment_its_messages_name(workspace: Path) -> No
         workspace, "watch", rows, helpers=VIDEO_HELPERS, doc_to_text="{{question}}",
         doc_to_visual=Function("utils.doc_to_visual"), doc_to_messages=Function("utils.doc_to_messages"),
     )  # fmt: skip
-    model = Watching()
+    model = RecordingModel()
     finished = assay.run(model=model, tasks=[str(task)])
     assert finished.outcomes("watch") == {"scored": 4, "failed": 1}
     assert finished.results["watch"]["exact_match,none"] == 1.0
@@ -82,9 +82,9 @@ def test_a_video_task_shows_the_segment_its_messages_name(workspace: Path) -> No
     assert why.startswith("bad media: ") and str(broken) in why
 
 
-@needs("soundfile", "soxr")
+@require_packages("soundfile", "soxr")
 def test_an_audio_task_resamples_to_the_rate_of_the_model(workspace: Path) -> None:
-    (workspace / "x.wav").write_bytes(wav(0.5, 44_100))
+    (workspace / "x.wav").write_bytes(make_wav(0.5, 44_100))
     rows = [{"question": "How long?", "answer": "8000", "sound": str(workspace / "x.wav")}]
 
     def answer(request: Request) -> str:
@@ -97,7 +97,7 @@ def test_an_audio_task_resamples_to_the_rate_of_the_model(workspace: Path) -> No
     assert finished.results["hear"]["exact_match,none"] == 1.0
 
 
-@needs("rapidocr_onnxruntime")
+@require_packages("rapidocr_onnxruntime")
 def test_a_model_that_requires_images_rejects_a_task_without_them(workspace: Path) -> None:
     with pytest.raises(assay.AssayError, match="it needs image in the prompt"):
         assay.run(model="ocr", tasks=[str(write_task(workspace))])
@@ -106,8 +106,8 @@ def test_a_model_that_requires_images_rejects_a_task_without_them(workspace: Pat
 # --- the examples ----------------------------------------------------------------------------------
 
 
-@needs("av", "datasets")
-@with_shared("assay/clips")
+@require_packages("av", "datasets")
+@require_dataset("assay/clips")
 def test_the_clips_example_reads_every_clip(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSAY_DATA", str(HUB))
     seen: list[int] = []
@@ -125,8 +125,8 @@ def test_the_clips_example_reads_every_clip(workspace: Path, monkeypatch: pytest
     assert finished.results["clips"]["exact_match,none"] == 0.5
 
 
-@needs("moonshine_voice", "soundfile", "datasets")
-@with_shared("assay/asr_samples")
+@require_packages("moonshine_voice", "soundfile", "datasets")
+@require_dataset("assay/asr_samples")
 def test_the_speech_example_has_a_low_error_rate(workspace: Path) -> None:
     finished = assay.run(
         model="speech",
@@ -138,8 +138,8 @@ def test_the_speech_example_has_a_low_error_rate(workspace: Path) -> None:
     assert finished.results["asr_samples"]["word_error_rate,none"] < 0.2
 
 
-@needs("rapidocr_onnxruntime", "datasets")
-@with_shared("assay/sroie")
+@require_packages("rapidocr_onnxruntime", "datasets")
+@require_dataset("assay/sroie")
 @pytest.mark.slow
 def test_the_receipts_example_extracts_the_fields(workspace: Path) -> None:
     finished = assay.run(

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from tests.dialogues import halve, ride, write_guessing, write_lift
-from tests.flows.mortal_model import MortalModel, book
-from tests.flows.running import Bench, contents
+from tests.flows.mortal_model import MortalModel, read_log
+from tests.flows.running import CommandRunner, read_tables
 from tests.flows.test_code import write_code_task
 from tests.making import Function, write_task
 
@@ -42,17 +42,17 @@ def ray_here() -> Iterator[None]:
     cluster.close()
 
 
-def asked(folder: Path, **options: Any) -> Mapping[str, list[tuple[Any, ...]]]:
+def run_and_read_tables(folder: Path, **options: Any) -> Mapping[str, list[tuple[Any, ...]]]:
     """What the journal of a run holds."""
     run = assay.run(output_path=str(folder), no_cache=True, log_samples=False, **options)
-    return contents(run.folder)
+    return read_tables(run.folder)
 
 
-def sums(folder: Path) -> str:
+def write_sums(folder: Path) -> str:
     return str(write_task(folder / "tasks", rows=ROWS))
 
 
-def soon(condition: Callable[[], bool], timeout_s: float = 150.0) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 150.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
@@ -60,7 +60,7 @@ def soon(condition: Callable[[], bool], timeout_s: float = 150.0) -> None:
 
 
 def test_one_and_three_replicas_give_identical_results(workspace: Path) -> None:
-    tasks = Bench(workspace).write_tasks(documents=20)
+    tasks = CommandRunner(workspace).write_tasks(documents=20)
     options: dict[str, Any] = {"tasks": tasks, "limit": 20, "replica_resources": "cpu=0.5"}
 
     def on(replicas: int) -> Mapping[str, list[tuple[Any, ...]]]:
@@ -70,13 +70,13 @@ def test_one_and_three_replicas_give_identical_results(workspace: Path) -> None:
 
         def release() -> None:
             try:
-                soon(lambda: len({pid for pid, _ in book(log)}) == replicas)
+                wait_until(lambda: len({pid for pid, _ in read_log(log)}) == replicas)
             finally:
                 hold.unlink()
 
         releasing = threading.Thread(target=release)
         releasing.start()
-        found = asked(
+        found = run_and_read_tables(
             workspace / str(replicas), model=MortalModel(log, hold=str(hold)), replicas=replicas, **options
         )
         releasing.join()
@@ -85,7 +85,7 @@ def test_one_and_three_replicas_give_identical_results(workspace: Path) -> None:
     one, three = on(1), on(3)
     assert len(one["responses"]) > 200
     assert one == three
-    here, away = book(workspace / "1.log"), book(workspace / "3.log")
+    here, away = read_log(workspace / "1.log"), read_log(workspace / "3.log")
     assert {pid for pid, _ in here} == {os.getpid()}
     assert len({pid for pid, _ in away}) == 3 and os.getpid() not in dict(away)
     assert Counter(key for _, key in away) == Counter(key for _, key in here)
@@ -93,7 +93,9 @@ def test_one_and_three_replicas_give_identical_results(workspace: Path) -> None:
 
 def test_the_embedded_model_gives_identical_results_in_two_replicas(workspace: Path) -> None:
     options: dict[str, Any] = {"tasks": ["quickstart"], "limit": 10, "model": "embedded"}
-    assert asked(workspace / "two", replicas=2, **options) == asked(workspace / "one", **options)
+    assert run_and_read_tables(workspace / "two", replicas=2, **options) == run_and_read_tables(
+        workspace / "one", **options
+    )
 
 
 @pytest.mark.skipif(
@@ -103,7 +105,10 @@ def test_llamacpp_gives_identical_results_in_two_replicas(workspace: Path) -> No
     """Texts and likelihoods, of a real model: to the last bit but for what a prompt read before leaves behind."""
     tasks = ["quickstart_addition", "quickstart_facts"]
     options: dict[str, Any] = {"tasks": tasks, "limit": 3, "model": "smollm2", "model_args": {"n_threads": 1}}
-    one, two = asked(workspace / "one", **options), asked(workspace / "two", replicas=2, **options)
+    one, two = (
+        run_and_read_tables(workspace / "one", **options),
+        run_and_read_tables(workspace / "two", replicas=2, **options),
+    )
     assert len(one["responses"]) >= 6
     assert one["estimates"] == two["estimates"] and one["outcomes"] == two["outcomes"]
     for (mark, text, logprob, *rest), other in zip(one["responses"], two["responses"], strict=True):
@@ -113,38 +118,40 @@ def test_llamacpp_gives_identical_results_in_two_replicas(workspace: Path) -> No
 
 def test_the_number_of_replicas_does_not_change_the_run_id(workspace: Path) -> None:
     """Neither of its name nor of its cache: with three replicas it is the same run, and finished."""
-    task, log = sums(workspace), workspace / "asked.log"
+    task, log = write_sums(workspace), workspace / "asked.log"
     first = assay.run(model=MortalModel(log), tasks=[task], output_path="runs", replicas=2)
     again = assay.run(model=MortalModel(log), tasks=[task], output_path="runs", replicas=3)
     assert again.folder == first.folder
-    assert len(book(log)) == len(ROWS)
+    assert len(read_log(log)) == len(ROWS)
     elsewhere = assay.run(model=MortalModel(log), tasks=[task], output_path="other")
-    assert len(book(log)) == len(ROWS), "everything was in the cache"
-    assert contents(elsewhere.folder) == contents(first.folder)
+    assert len(read_log(log)) == len(ROWS), "everything was in the cache"
+    assert read_tables(elsewhere.folder) == read_tables(first.folder)
 
 
 def test_a_replica_killed_during_a_run_is_replaced_without_losing_answers(
     workspace: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    task, log, hold = sums(workspace), workspace / "asked.log", workspace / "hold"
-    expected = asked(workspace / "whole", model=MortalModel(workspace / "whole.log"), tasks=[task])
+    task, log, hold = write_sums(workspace), workspace / "asked.log", workspace / "hold"
+    expected = run_and_read_tables(
+        workspace / "whole", model=MortalModel(workspace / "whole.log"), tasks=[task]
+    )
     hold.touch()  # all wait after ten answers, so that there is something left to do for whoever takes a place
 
     def kill_one() -> None:
         try:
-            soon(lambda: len(book(log)) == 20)
-            os.kill(book(log)[-1][0], signal.SIGKILL)
-            soon(lambda: len({pid for pid, _ in book(log, "note")}) == 3)
+            wait_until(lambda: len(read_log(log)) == 20)
+            os.kill(read_log(log)[-1][0], signal.SIGKILL)
+            wait_until(lambda: len({pid for pid, _ in read_log(log, "note")}) == 3)
         finally:
             hold.unlink()
 
     killing = threading.Thread(target=kill_one)
     killing.start()
     model = MortalModel(log, delay_ms=15, window=8, hold=str(hold), free=10)
-    found = asked(workspace / "killed", model=model, tasks=[task], replicas=2)
+    found = run_and_read_tables(workspace / "killed", model=model, tasks=[task], replicas=2)
     killing.join()
     assert found == expected
-    answered = book(log)
+    answered = read_log(log)
     assert len({pid for pid, _ in answered}) == 3, "whoever took its place was asked, too"
     times = Counter(key for _, key in answered)
     assert len(times) == len(ROWS)
@@ -153,26 +160,28 @@ def test_a_replica_killed_during_a_run_is_replaced_without_losing_answers(
 
 
 def test_a_request_that_kills_three_replicas_fails(workspace: Path) -> None:
-    task, log = sums(workspace), workspace / "asked.log"
+    task, log = write_sums(workspace), workspace / "asked.log"
     model = MortalModel(log, poison="What is 37 -", delay_ms=5, window=32)
     run = assay.run(
         model=model, tasks=[task], output_path="runs", no_cache=True, replicas=2, max_failures=0.1
     )
-    assert len(book(log, "poisoned")) == 3
-    times = Counter(key for _, key in book(log))
+    assert len(read_log(log, "poisoned")) == 3
+    times = Counter(key for _, key in read_log(log))
     assert len(times) == len(ROWS) - 1, "everybody else was answered"
     assert times.total() - len(times) <= 32 + 6, "no more than what went down with a replica is asked again"
-    (failed,) = [row for row in contents(run.folder)["outcomes"] if "failed" in row]
+    (failed,) = [row for row in read_tables(run.folder)["outcomes"] if "failed" in row]
     assert 37 in failed and any(
         "3 replicas died while answering this request" in str(cell) for cell in failed
     )
 
 
 def test_a_model_error_in_a_replica_is_reported_as_without_replicas(workspace: Path) -> None:
-    task = sums(workspace)
+    task = write_sums(workspace)
     options: dict[str, Any] = {"tasks": [task], "limit": 12, "max_failures": 1.0}
-    alone = asked(workspace / "alone", model=BreakingModel(workspace / "a.log"), **options)
-    together = asked(workspace / "two", model=BreakingModel(workspace / "b.log"), **ONE, **options)
+    alone = run_and_read_tables(workspace / "alone", model=BreakingModel(workspace / "a.log"), **options)
+    together = run_and_read_tables(
+        workspace / "two", model=BreakingModel(workspace / "b.log"), **ONE, **options
+    )
     assert alone["outcomes"] == together["outcomes"]
     assert any("ValueError: nobody knows why" in str(row) for row in alone["outcomes"])
 
@@ -193,7 +202,9 @@ class BreakingModel(MortalModel):
 
 def test_a_model_that_cannot_be_opened_reports_the_reason(workspace: Path) -> None:
     with pytest.raises(AssayError, match="cannot be opened: OSError: no such device"):
-        asked(workspace / "runs", model=ClosedModel(workspace / "log"), tasks=[sums(workspace)], **ONE)
+        run_and_read_tables(
+            workspace / "runs", model=ClosedModel(workspace / "log"), tasks=[write_sums(workspace)], **ONE
+        )
 
 
 class ClosedModel(MortalModel):
@@ -203,7 +214,9 @@ class ClosedModel(MortalModel):
 
 def test_a_replica_with_a_different_model_is_an_error(workspace: Path) -> None:
     with pytest.raises(InvalidOption, match=r"the model `slow` differs on .*: revision"):
-        asked(workspace / "runs", model=OtherModel(workspace / "log"), tasks=[sums(workspace)], **ONE)
+        run_and_read_tables(
+            workspace / "runs", model=OtherModel(workspace / "log"), tasks=[write_sums(workspace)], **ONE
+        )
 
 
 class OtherModel(MortalModel):
@@ -216,15 +229,19 @@ class OtherModel(MortalModel):
 @pytest.mark.parametrize("model", ["oracle"])
 def test_models_that_do_not_support_replicas_are_an_error(workspace: Path, model: str) -> None:
     with pytest.raises(InvalidOption, match="cannot have replicas"):
-        assay.run(model=model, tasks=[sums(workspace)], replicas=2)
+        assay.run(model=model, tasks=[write_sums(workspace)], replicas=2)
 
 
 def test_unavailable_resources_are_an_error(workspace: Path) -> None:
-    options: dict[str, Any] = {"tasks": [sums(workspace)], "replicas": 2, "replica_resources": {"gpu": 1}}
+    options: dict[str, Any] = {
+        "tasks": [write_sums(workspace)],
+        "replicas": 2,
+        "replica_resources": {"gpu": 1},
+    }
     with pytest.raises(
         InvalidOption, match=r"not enough resources for a replica on this machine: GPU=1 \(it has 0\)"
     ):
-        asked(workspace / "runs", model=MortalModel(workspace / "log"), **options)
+        run_and_read_tables(workspace / "runs", model=MortalModel(workspace / "log"), **options)
 
 
 OWN_CODE = """
@@ -253,23 +270,23 @@ METRICS = [
 ]
 
 
-def own_code(folder: Path) -> str:
+def write_user_code_task(folder: Path) -> str:
     keys: dict[str, Any] = {"process_results": Function("utils.judged"), "metric_list": METRICS}
     return str(write_task(folder / "tasks", "own", ROWS[:40], helpers=OWN_CODE, **keys))
 
 
-def judges(folder: Path) -> list[int]:
+def find_judge_processes(folder: Path) -> list[int]:
     lines = (folder / "judged.log").read_text().splitlines()
     (folder / "judged.log").unlink()
     return [int(line.split()[0]) for line in lines]
 
 
 def test_workers_give_the_same_scores_as_the_main_process(workspace: Path) -> None:
-    task = own_code(workspace)
-    here = asked(workspace / "here", model="dummy", tasks=[task])
-    assert set(judges(workspace)) == {os.getpid()}
-    away = asked(workspace / "away", model="dummy", tasks=[task], workers=2)
-    pids = judges(workspace)
+    task = write_user_code_task(workspace)
+    here = run_and_read_tables(workspace / "here", model="dummy", tasks=[task])
+    assert set(find_judge_processes(workspace)) == {os.getpid()}
+    away = run_and_read_tables(workspace / "away", model="dummy", tasks=[task], workers=2)
+    pids = find_judge_processes(workspace)
     assert len(set(pids)) == 2 and os.getpid() not in pids and len(pids) == 40
     assert here["answers"] == away["answers"] and here["estimates"] == away["estimates"]
     assert _without_lines(here["verdicts"]) == _without_lines(away["verdicts"])
@@ -282,9 +299,9 @@ def _without_lines(rows: list[tuple[Any, ...]]) -> list[str]:
 
 
 def test_a_document_that_kills_workers_is_left_unscored(workspace: Path) -> None:
-    task = own_code(workspace)
+    task = write_user_code_task(workspace)
     (workspace / "deadly").touch()
-    found = asked(workspace / "runs", model="dummy", tasks=[task], workers=1)
+    found = run_and_read_tables(workspace / "runs", model="dummy", tasks=[task], workers=1)
     endings = Counter(row[2] for row in found["outcomes"])
     assert endings["unscored"] == 2, found["outcomes"]
     (why,) = [row for row in found["outcomes"] if "3 workers died while judging it" in str(row)]
@@ -295,8 +312,8 @@ def test_a_document_whose_code_calls_a_judge_is_judged_in_the_main_process(works
     keys: dict[str, Any] = {"process_results": Function("utils.asking"), "metric_list": METRICS}
     task = str(write_task(workspace / "tasks", "asking", ROWS[:12], helpers=OWN_CODE, **keys))
     options: dict[str, Any] = {"tasks": [task], "model": "dummy", "judge": ["dummy,seed=3"]}
-    here = asked(workspace / "here", **options)
-    away = asked(workspace / "away", workers=1, **options)
+    here = run_and_read_tables(workspace / "here", **options)
+    away = run_and_read_tables(workspace / "away", workers=1, **options)
     assert len(here["judge_requests"]) == 12
     assert here == away
 
@@ -315,16 +332,16 @@ def test_judge_replies_are_parsed_on_workers(workspace: Path, monkeypatch: pytes
         steady = ScriptedModel(lambda one: f"so so\nScore: {len(one.prompt.text) % 10}", name="steady")
         return {"tasks": [task], "model": "dummy", "judge": [rambles, steady]}
 
-    here = asked(workspace / "here", **options())
+    here = run_and_read_tables(workspace / "here", **options())
     monkeypatch.setattr(dispatch, "read_replies", lambda *_: pytest.fail("it was read in the driver"))
-    away = asked(workspace / "away", workers=1, **options())
+    away = run_and_read_tables(workspace / "away", workers=1, **options())
     for table in ("judge_requests", "answers", "estimates"):
         assert here[table] == away[table]
     assert _without_lines(here["verdicts"]) == _without_lines(away["verdicts"])
     assert _without_lines(here["outcomes"]) == _without_lines(away["outcomes"])
     words = str(away["verdicts"])
     assert "rated_agreement" in words and "not this one" in words
-    assert os.getpid() not in judges(workspace)[16:]
+    assert os.getpid() not in find_judge_processes(workspace)[16:]
 
 
 def test_dialogues_are_judged_on_workers(workspace: Path) -> None:
@@ -333,8 +350,8 @@ def test_dialogues_are_judged_on_workers(workspace: Path) -> None:
     def says(request: Any) -> str:
         return ride(request) if request.task == "lift" else halve(request)
 
-    here = asked(workspace / "here", model=ScriptedModel(says), tasks=tasks)
-    away = asked(workspace / "away", model=ScriptedModel(says), tasks=tasks, workers=1)
+    here = run_and_read_tables(workspace / "here", model=ScriptedModel(says), tasks=tasks)
+    away = run_and_read_tables(workspace / "away", model=ScriptedModel(says), tasks=tasks, workers=1)
     assert here == away
 
 
@@ -357,6 +374,6 @@ def test_programs_are_executed_on_workers(workspace: Path) -> None:
     text = "def double(x):\n    return 2 * x"
     here = assay.run(model=DummyModel(text=text), output_path="here", no_cache=True, **options)
     away = assay.run(model=DummyModel(text=text), output_path="away", no_cache=True, workers=1, **options)
-    assert contents(here.folder) == contents(away.folder)
+    assert read_tables(here.folder) == read_tables(away.folder)
     assert here.results["code"]["pass@1,programs"] == pytest.approx(1 / 3)
     assert away.facts["sandbox"] == here.facts["sandbox"]

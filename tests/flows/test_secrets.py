@@ -28,7 +28,7 @@ main(sys.argv[1:])
 """
 
 
-class Echoing(OpenAIBatches):
+class EchoingService(OpenAIBatches):
     """A service that repeats the key it was sent wherever it can."""
 
     status = 200
@@ -41,8 +41,8 @@ class Echoing(OpenAIBatches):
 
 
 @pytest.fixture
-def service() -> Iterator[Echoing]:
-    with serving(Echoing()) as running:
+def service() -> Iterator[EchoingService]:
+    with serving(EchoingService()) as running:
         yield running
 
 
@@ -88,7 +88,7 @@ def assert_nowhere(workspace: Path, output: bytes) -> None:
         assert KEY.encode() not in file.read_bytes(), file
 
 
-def test_a_run_that_succeeds_leaves_no_key(workspace: Path, service: Echoing) -> None:
+def test_a_run_that_succeeds_leaves_no_key(workspace: Path, service: EchoingService) -> None:
     code, output = call(workspace, command(workspace, service))
     assert code == 0, output
     for words in (
@@ -103,7 +103,9 @@ def test_a_run_that_succeeds_leaves_no_key(workspace: Path, service: Echoing) ->
 
 
 @pytest.mark.parametrize("status", [401, 400, 500])
-def test_a_service_that_echoes_the_key_leaves_none(workspace: Path, service: Echoing, status: int) -> None:
+def test_a_service_that_echoes_the_key_leaves_none(
+    workspace: Path, service: EchoingService, status: int
+) -> None:
     service.status = status
     code, output = call(workspace, command(workspace, service))
     assert code != 0
@@ -112,14 +114,14 @@ def test_a_service_that_echoes_the_key_leaves_none(workspace: Path, service: Ech
     assert_nowhere(workspace, output)
 
 
-def test_a_crash_leaves_no_key(workspace: Path, service: Echoing) -> None:
+def test_a_crash_leaves_no_key(workspace: Path, service: EchoingService) -> None:
     code, output = call(workspace, command(workspace, service, code=_CRASH.replace("KEY", KEY)))
     assert code != 0
     assert b"unexpected: Authorization: Bearer ***" in output, "the traceback does not show the redacted key"
     assert_nowhere(workspace, output)
 
 
-def test_a_run_that_is_killed_leaves_no_key(workspace: Path, service: Echoing) -> None:
+def test_a_run_that_is_killed_leaves_no_key(workspace: Path, service: EchoingService) -> None:
     with (workspace / "output.txt").open("wb") as output:
         process = subprocess.Popen(
             command(workspace, service),
@@ -137,7 +139,9 @@ def test_a_run_that_is_killed_leaves_no_key(workspace: Path, service: Echoing) -
     assert_nowhere(workspace, b"")
 
 
-def test_a_key_in_the_arguments_is_an_error_and_is_not_stored(workspace: Path, service: Echoing) -> None:
+def test_a_key_in_the_arguments_is_an_error_and_is_not_stored(
+    workspace: Path, service: EchoingService
+) -> None:
     code, output = call(workspace, command(workspace, service, "--judge", f"openai,model=x,api_key={KEY}"))
     assert code == 2, output
     code, more = call(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.flows.running import Bench, contents, kill, wait_until
+from tests.flows.running import CommandRunner, kill, read_tables, wait_until
 from tests.making import Function, make_model, write_task, write_texts
 
 import assay
@@ -19,13 +19,13 @@ from assay.core.responses import Failure, LogProbability
 ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(600)]
 
 
-def right_in(share: float, seed: int = 1) -> Callable[[Any], str]:
+def answer_with_accuracy(share: float, seed: int = 1) -> Callable[[Any], str]:
     """A model that knows this share of the answers, the same ones every time."""
     known = {n for n in range(len(ROWS)) if random.Random(seed * 10_000 + n).random() < share}
     return lambda request: str(request.document + 1) if request.document in known else "?"
 
 
-def run_of(tmp_path: Path, answers: Any, task: Path, **options: Any) -> Any:
+def run_task(tmp_path: Path, answers: Any, task: Path, **options: Any) -> Any:
     return assay.run(
         model=make_model(answers),
         tasks=[str(task)],
@@ -35,40 +35,40 @@ def run_of(tmp_path: Path, answers: Any, task: Path, **options: Any) -> Any:
     )
 
 
-def prompts_of(run: Any) -> dict[int, str]:
+def read_prompts(run: Any) -> dict[int, str]:
     return dict(run.journal.query("SELECT document, prompt FROM requests"))
 
 
 def test_a_run_stops_when_its_interval_is_narrow_enough(tmp_path: Path) -> None:
     task = write_task(tmp_path, "sums", ROWS)
-    run = run_of(tmp_path, right_in(0.9), task, stop_when="ci<=5")
+    run = run_task(tmp_path, answer_with_accuracy(0.9), task, stop_when="ci<=5")
     about = run.facts["stopped"]["sums"]
     assert about["reached"] and about["asked"] < 400
     assert run.estimates[0].scored == about["asked"] == run.tasks["sums"]["documents"]
     assert (about["high"] - about["low"]) / 2 <= 0.05
-    whole = run_of(tmp_path, right_in(0.9), task)
+    whole = run_task(tmp_path, answer_with_accuracy(0.9), task)
     assert about["low"] <= whole.estimates[0].value <= about["high"]
     assert f"{600 - about['asked']} not asked" in run.table()
-    again = run_of(tmp_path, lambda request: pytest.fail("asked again"), task, stop_when="ci<=5")
+    again = run_task(tmp_path, lambda request: pytest.fail("asked again"), task, stop_when="ci<=5")
     assert again.facts["stopped"] == run.facts["stopped"]
 
 
 def test_sampled_few_shot_examples_match_those_of_a_complete_run(tmp_path: Path) -> None:
     task = write_task(tmp_path, "sums", ROWS[:200], num_fewshot=2, fewshot_split="test", fewshot_config={"sampler": "default"})  # fmt: skip
-    whole = run_of(tmp_path, lambda request: "?", task)
-    some = run_of(tmp_path, lambda request: "?", task, stop_when="ci<=6")
+    whole = run_task(tmp_path, lambda request: "?", task)
+    some = run_task(tmp_path, lambda request: "?", task, stop_when="ci<=6")
     assert some.facts["stopped"]["sums"]["reached"]
-    asked = prompts_of(some)
+    asked = read_prompts(some)
     assert 32 <= len(asked) < 200
-    assert {document: prompts_of(whole)[document] for document in asked} == asked
+    assert {document: read_prompts(whole)[document] for document in asked} == asked
     assert len(set(asked.values())) == len(asked)
 
 
 def test_documents_are_sampled_from_the_whole_dataset_by_seed(tmp_path: Path) -> None:
     task = write_task(tmp_path, "sums", ROWS)
-    first = run_of(tmp_path, lambda request: "?", task, stop_when="ci<=6")
-    other = run_of(tmp_path, lambda request: "?", task, stop_when="ci<=6", seed=7)
-    asked, others = sorted(prompts_of(first)), sorted(prompts_of(other))
+    first = run_task(tmp_path, lambda request: "?", task, stop_when="ci<=6")
+    other = run_task(tmp_path, lambda request: "?", task, stop_when="ci<=6", seed=7)
+    asked, others = sorted(read_prompts(first)), sorted(read_prompts(other))
     assert min(asked) < 100 and max(asked) > 500
     assert asked != others
 
@@ -79,8 +79,10 @@ def test_a_gate_stops_as_soon_as_the_outcome_is_certain(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     task = write_task(tmp_path, "sums", ROWS)
-    baseline = run_of(tmp_path, right_in(0.9), task)
-    run = run_of(tmp_path, right_in(share, seed=2), task, stop_when=f"gate:{baseline.folder}>=-8.0")
+    baseline = run_task(tmp_path, answer_with_accuracy(0.9), task)
+    run = run_task(
+        tmp_path, answer_with_accuracy(share, seed=2), task, stop_when=f"gate:{baseline.folder}>=-8.0"
+    )
     about = run.facts["stopped"]["sums"]
     assert about["reached"] and about["asked"] < 600
     assert (about["low"] >= -0.08) == passes
@@ -89,7 +91,7 @@ def test_a_gate_stops_as_soon_as_the_outcome_is_certain(
 
 def test_an_undecided_run_uses_all_documents_and_says_so(tmp_path: Path) -> None:
     task = write_task(tmp_path, "sums", ROWS[:50])
-    run = run_of(tmp_path, right_in(0.5), task, stop_when="ci<=0.1")
+    run = run_task(tmp_path, answer_with_accuracy(0.5), task, stop_when="ci<=0.1")
     assert run.estimates[0].scored == 50
     assert "asked all 50 documents" in run.table()
 
@@ -110,7 +112,7 @@ def test_a_task_without_a_mean_score_runs_to_the_end_and_gives_the_reason(tmp_pa
     why = run.facts["stopped"]["texts"]["why_not"]
     assert why and f"texts: asked all 40 documents: {why}" in run.table()
     with pytest.raises(InvalidOption, match="the rule applies to no task: texts"):
-        run_of(tmp_path, answer, texts, stop_when="ci<=5")
+        run_task(tmp_path, answer, texts, stop_when="ci<=5")
 
 
 TWO_METRICS = """
@@ -130,20 +132,20 @@ def write_stars(folder: Path) -> Path:
 
 
 def test_the_stop_rule_can_use_another_metric(tmp_path: Path) -> None:
-    run = run_of(tmp_path, right_in(0.9), write_stars(tmp_path), stop_when="error: ci<=5")
+    run = run_task(tmp_path, answer_with_accuracy(0.9), write_stars(tmp_path), stop_when="error: ci<=5")
     about = run.facts["stopped"]["sums"]
     assert about["metric"] == "error" and about["reached"]
     assert about["low"] <= 0.1 <= about["high"]
     with pytest.raises(InvalidOption, match="no metric `acc`"):
-        run_of(tmp_path, right_in(0.9), write_stars(tmp_path), stop_when="acc: ci<=5")
+        run_task(tmp_path, answer_with_accuracy(0.9), write_stars(tmp_path), stop_when="acc: ci<=5")
 
 
 def test_a_given_range_is_the_scale_of_the_scores(tmp_path: Path) -> None:
     task = write_stars(tmp_path)
-    unsaid = run_of(tmp_path, right_in(0.9), task, stop_when="ci<=5")
+    unsaid = run_task(tmp_path, answer_with_accuracy(0.9), task, stop_when="ci<=5")
     assert unsaid.facts["stopped"]["sums"]["asked"] == 600
     assert 'stars: ci<=5 in LOW..HIGH" says what they are between' in unsaid.table()
-    said = run_of(tmp_path, right_in(0.9), task, stop_when="stars: ci<=5 in 1..5")
+    said = run_task(tmp_path, answer_with_accuracy(0.9), task, stop_when="stars: ci<=5 in 1..5")
     about = said.facts["stopped"]["sums"]
     assert about["reached"] and about["asked"] < 400
     assert about["high"] - about["low"] <= 2 * 0.05 * 4 + 1e-9
@@ -153,9 +155,11 @@ def test_a_given_range_is_the_scale_of_the_scores(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("share", "passes"), [(0.95, True), (0.5, False)])
 def test_a_gate_requires_a_lower_score_if_lower_is_better(tmp_path: Path, share: float, passes: bool) -> None:
     task = write_stars(tmp_path)
-    baseline = run_of(tmp_path, right_in(0.9), task)
+    baseline = run_task(tmp_path, answer_with_accuracy(0.9), task)
     rule = f"error: gate:{baseline.folder}>=-8.0"
-    about = run_of(tmp_path, right_in(share, seed=2), task, stop_when=rule).facts["stopped"]["sums"]
+    about = run_task(tmp_path, answer_with_accuracy(share, seed=2), task, stop_when=rule).facts["stopped"][
+        "sums"
+    ]
     assert about["reached"] and about["asked"] < 600
     assert (about["low"] >= -0.08) == passes
 
@@ -167,35 +171,35 @@ def test_unanswered_documents_keep_the_interval_wide(tmp_path: Path) -> None:
         return str(request.document + 1)
 
     task = write_task(tmp_path, "sums", ROWS[:300])
-    run = run_of(tmp_path, failing, task, stop_when="ci<=8", max_failures=1.0)
+    run = run_task(tmp_path, failing, task, stop_when="ci<=8", max_failures=1.0)
     about = run.facts["stopped"]["sums"]
     assert about["asked"] == 300
     assert about["high"] - about["low"] == pytest.approx(0.25, abs=0.01)
-    mended = run_of(tmp_path, lambda request: str(request.document + 1), task, stop_when="ci<=8")
+    mended = run_task(tmp_path, lambda request: str(request.document + 1), task, stop_when="ci<=8")
     assert mended.facts["stopped"]["sums"]["low"] > 0.8
 
 
 def test_a_missing_or_different_baseline_is_an_error(tmp_path: Path) -> None:
     task = write_task(tmp_path, "sums", ROWS[:20])
     with pytest.raises(UnknownName, match="no runs in"):
-        run_of(tmp_path, right_in(1.0), task, stop_when="gate:nobody>=-1")
-    other = run_of(tmp_path, right_in(1.0), write_task(tmp_path / "b", "sums", ROWS[5:30]))
+        run_task(tmp_path, answer_with_accuracy(1.0), task, stop_when="gate:nobody>=-1")
+    other = run_task(tmp_path, answer_with_accuracy(1.0), write_task(tmp_path / "b", "sums", ROWS[5:30]))
     with pytest.raises(InvalidOption, match="other documents"):
-        run_of(tmp_path, right_in(1.0), task, stop_when=f"gate:{other.folder}>=-1")
+        run_task(tmp_path, answer_with_accuracy(1.0), task, stop_when=f"gate:{other.folder}>=-1")
 
 
 def test_a_killed_run_ends_with_the_same_documents(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    bench = CommandRunner(tmp_path)
     options = [bench.write_tasks(documents=200)[1], "--no_cache", "--stop_when", "ci<=9"]
-    whole = bench.finish(bench.command(*options, "--output_path", "whole", delay_ms=1))
+    whole = bench.finish(bench.build_command(*options, "--output_path", "whole", delay_ms=1))
     assert whole.returncode == 0, whole.stderr
     assert "not asked" in whole.stdout
-    expected = contents(bench.run_folder("whole"))
-    bench.forget()
-    command = bench.command(*options, "--output_path", "stopped")
+    expected = read_tables(bench.find_run_folder("whole"))
+    bench.clear_logs()
+    command = bench.build_command(*options, "--output_path", "stopped")
     process = bench.start(command)
-    assert wait_until(lambda: bench.has_asked(90), process)
+    assert wait_until(lambda: bench.has_requests(90), process)
     kill(process, signal.SIGKILL)
     finished = bench.finish(command)
     assert finished.returncode == 0, finished.stderr
-    assert contents(bench.run_folder("stopped")) == expected
+    assert read_tables(bench.find_run_folder("stopped")) == expected

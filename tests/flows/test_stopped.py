@@ -9,15 +9,23 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.flows.running import ASSAY, Bench, committed, contents, fingerprints, kill, wait_until
-from tests.flows.small_disks import CannotMount, fill
+from tests.flows.running import (
+    ASSAY,
+    CommandRunner,
+    compute_fingerprints,
+    kill,
+    read_committed_fingerprints,
+    read_tables,
+    wait_until,
+)
+from tests.flows.small_disks import CannotMount, run_on_small_disk
 
 from assay.store.journal.journal import JOURNAL_FILE
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path) -> CommandRunner:
+    return CommandRunner(tmp_path)
 
 
 # --- signals -------------------------------------------------------------------------------------------
@@ -25,52 +33,52 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_the_run_prints_how_to_resume_and_exits_130(
-    bench: Bench, number: signal.Signals
+    bench: CommandRunner, number: signal.Signals
 ) -> None:
     options = [*bench.write_tasks(documents=12)[:2], "--no_cache"]
-    assert bench.finish(bench.command(*options, "--output_path", "whole")).returncode == 0
-    expected, total = contents(bench.run_folder("whole")), len(bench.asked())
+    assert bench.finish(bench.build_command(*options, "--output_path", "whole")).returncode == 0
+    expected, total = read_tables(bench.find_run_folder("whole")), len(bench.read_request_ids())
     bench.log.unlink()
 
-    command = bench.command(*options, "--output_path", "stopped out")
+    command = bench.build_command(*options, "--output_path", "stopped out")
     process = bench.start(command)
-    assert wait_until(lambda: len(bench.asked()) >= 6, process)
+    assert wait_until(lambda: len(bench.read_request_ids()) >= 6, process)
     out, err = kill(process, number)
     assert process.returncode == 130, err
     assert out == ""
     assert "Traceback" not in err
-    assert "interrupted: everything answered is saved" in err
+    assert "interrupted; all responses are saved" in err
     assert "--output_path 'stopped out'" in err, "the command can be pasted as it is"
-    asked = bench.asked()
+    asked = bench.read_request_ids()
     assert bench.log.read_text().splitlines()[-1] == "close", "the model was closed"
-    kept = committed(bench.run_folder("stopped out"))
-    assert len(fingerprints(asked) - kept) <= 1, "at most the one in flight is lost"
+    kept = read_committed_fingerprints(bench.find_run_folder("stopped out"))
+    assert len(compute_fingerprints(asked) - kept) <= 1, "at most the one in flight is lost"
 
     assert bench.finish(command).returncode == 0
-    assert contents(bench.run_folder("stopped out")) == expected
-    assert not fingerprints(bench.asked(len(asked))) & kept
-    assert len(bench.asked_times()) == total
+    assert read_tables(bench.find_run_folder("stopped out")) == expected
+    assert not compute_fingerprints(bench.read_request_ids(len(asked))) & kept
+    assert len(bench.count_requests()) == total
 
 
-def test_a_signal_before_the_first_request_exits_cleanly(bench: Bench) -> None:
-    command = bench.command(*bench.write_tasks(documents=5)[:1], delay_ms=2000)
+def test_a_signal_before_the_first_request_exits_cleanly(bench: CommandRunner) -> None:
+    command = bench.build_command(*bench.write_tasks(documents=5)[:1], delay_ms=2000)
     process = bench.start(command)
     assert wait_until(lambda: bench.log.exists(), process)
     _, err = kill(process, signal.SIGINT)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert bench.finish(bench.command(*bench.write_tasks(documents=5)[:1])).returncode == 0
+    assert bench.finish(bench.build_command(*bench.write_tasks(documents=5)[:1])).returncode == 0
 
 
 # --- two at once ---------------------------------------------------------------------------------------
 
 
-def test_a_second_process_on_the_same_run_fails_and_the_first_continues(bench: Bench) -> None:
+def test_a_second_process_on_the_same_run_fails_and_the_first_continues(bench: CommandRunner) -> None:
     hold = bench.folder / "hold"
     hold.touch()
-    command = bench.command(*bench.write_tasks(documents=20)[:1], "--output_path", "out", hold=hold)
+    command = bench.build_command(*bench.write_tasks(documents=20)[:1], "--output_path", "out", hold=hold)
     first = bench.start(command)
-    assert wait_until(lambda: bool(bench.asked()), first)
+    assert wait_until(lambda: bool(bench.read_request_ids()), first)
     second = bench.finish(command)
     hold.unlink()
     assert second.returncode == 2
@@ -80,38 +88,38 @@ def test_a_second_process_on_the_same_run_fails_and_the_first_continues(bench: B
     out, err = first.communicate(timeout=60)
     assert first.returncode == 0, err
     assert "exact_match" in out
-    assert set(bench.asked_times().values()) == {1}
+    assert set(bench.count_requests().values()) == {1}
 
 
-def test_two_runs_share_one_cache_at_the_same_time(bench: Bench) -> None:
+def test_two_runs_share_one_cache_at_the_same_time(bench: CommandRunner) -> None:
     tasks = bench.write_tasks(documents=40)[:2]
     commands = [
-        bench.command(*tasks, "--output_path", name, *extra)
+        bench.build_command(*tasks, "--output_path", name, *extra)
         for name, extra in (("a", []), ("b", ["--limit", "30"]))
     ]
     both = [bench.start(command) for command in commands]
     for process in both:
         _, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
-    third = len(bench.asked())
-    assert bench.finish(bench.command(*tasks, "--output_path", "c")).returncode == 0
-    assert bench.asked(third) == [], "both have filled the cache"
-    assert contents(bench.run_folder("a")) == contents(bench.run_folder("c"))
+    third = len(bench.read_request_ids())
+    assert bench.finish(bench.build_command(*tasks, "--output_path", "c")).returncode == 0
+    assert bench.read_request_ids(third) == [], "both have filled the cache"
+    assert read_tables(bench.find_run_folder("a")) == read_tables(bench.find_run_folder("c"))
 
 
 # --- failures ------------------------------------------------------------------------------------------
 
 
-def test_failed_requests_are_counted_reported_and_retried(bench: Bench) -> None:
+def test_failed_requests_are_counted_reported_and_retried(bench: CommandRunner) -> None:
     tasks = bench.write_tasks(documents=40)[:2]
-    assert bench.finish(bench.command(*tasks, "--output_path", "whole", "--no_cache")).returncode == 0
-    total = len(bench.asked())
+    assert bench.finish(bench.build_command(*tasks, "--output_path", "whole", "--no_cache")).returncode == 0
+    total = len(bench.read_request_ids())
     bench.log.unlink()
 
     bench.broken.touch()
-    command = bench.command(*tasks, "--output_path", "out", "--no_cache", delay_ms=0)
+    command = bench.build_command(*tasks, "--output_path", "out", "--no_cache", delay_ms=0)
     first = bench.finish(command)
-    kept = committed(bench.run_folder("out"))
+    kept = read_committed_fingerprints(bench.find_run_folder("out"))
     failed = total - len(kept)
     assert 5 < failed < total / 2
     assert first.returncode == 1
@@ -123,20 +131,20 @@ def test_failed_requests_are_counted_reported_and_retried(bench: Bench) -> None:
     bench.broken.unlink()
     second = bench.finish(command)
     assert second.returncode == 0, second.stderr
-    again = bench.asked(total)
+    again = bench.read_request_ids(total)
     assert len(again) == failed
-    assert not fingerprints(again) & kept
-    assert contents(bench.run_folder("out")) == contents(bench.run_folder("whole"))
+    assert not compute_fingerprints(again) & kept
+    assert read_tables(bench.find_run_folder("out")) == read_tables(bench.find_run_folder("whole"))
 
 
 # --- a full disk ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("room_kb", [0, 40, 160, 400])
-def test_a_full_disk_is_a_clear_error_and_the_run_can_resume(bench: Bench, room_kb: int) -> None:
+def test_a_full_disk_is_a_clear_error_and_the_run_can_resume(bench: CommandRunner, room_kb: int) -> None:
     """A limit on the size of files stands for a full disk."""
     options = [*bench.write_tasks(documents=300)[:1], "--no_cache"]
-    command = bench.command(*options, "--output_path", "out", delay_ms=0.5)
+    command = bench.build_command(*options, "--output_path", "out", delay_ms=0.5)
 
     def no_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room_kb * 1024, room_kb * 1024))
@@ -151,11 +159,11 @@ def test_a_full_disk_is_a_clear_error_and_the_run_can_resume(bench: Bench, room_
     assert "hint: " in full.stderr
 
     journals = list((bench.folder / "out").glob(f"*/{JOURNAL_FILE}"))
-    kept = committed(journals[0].parent) if journals else set()
+    kept = read_committed_fingerprints(journals[0].parent) if journals else set()
     later = bench.finish(command)
     assert later.returncode == 0, later.stderr
-    assert not fingerprints(bench.asked()) & kept
-    assert len(contents(bench.run_folder("out"))["responses"]) == 300
+    assert not compute_fingerprints(bench.read_request_ids()) & kept
+    assert len(read_tables(bench.find_run_folder("out"))["responses"]) == 300
 
 
 @pytest.mark.slow
@@ -166,7 +174,7 @@ def test_a_run_on_a_full_disk_resumes_when_there_is_space(
     tmp_path: Path, size_kb: int, cache_too: bool
 ) -> None:
     try:
-        filled = fill(tmp_path, size_kb, cache_too=cache_too)
+        filled = run_on_small_disk(tmp_path, size_kb, cache_too=cache_too)
     except CannotMount as error:
         pytest.skip(f"a small file system cannot be mounted here: {error}")
     if cache_too:  # what only the cache could still hold is not asked again either
@@ -179,7 +187,7 @@ def test_a_run_on_a_full_disk_resumes_when_there_is_space(
 # --- the happy path ------------------------------------------------------------------------------------
 
 
-def test_the_first_command_of_a_newcomer(bench: Bench) -> None:
+def test_the_first_command_of_a_newcomer(bench: CommandRunner) -> None:
     """`assay run` on a few documents: progress and talk on stderr, the table on stdout, a run on disk."""
     started = time.monotonic()
     first = bench.finish([*ASSAY, "run", "--limit", "4"])

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.flows.mortal_model import MortalModel, book
-from tests.flows.running import contents
+from tests.flows.mortal_model import MortalModel, read_log
+from tests.flows.running import read_tables
 from tests.making import write_task
-from tests.making_media import noise_jpeg
+from tests.making_media import make_noise_jpeg
 
 import assay
 from assay.models.replicas import actors
@@ -34,7 +34,7 @@ NOTICED_SOON = {"health_check_period_ms": 500, "health_check_initial_delay_ms": 
 
 
 @contextmanager
-def head() -> Iterator[Any]:
+def start_head() -> Iterator[Any]:
     """The first machine of a cluster."""
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": "."}
     from ray.cluster_utils import Cluster
@@ -47,11 +47,11 @@ def head() -> Iterator[Any]:
         cluster.shutdown()
 
 
-def write_pictures(folder: Path) -> str:
+def write_image_task(folder: Path) -> str:
     """A task with 80 documents and two pictures."""
     pictures = [folder / "small.jpg", folder / "large.jpg"]
     for number, path in enumerate(pictures):
-        path.write_bytes(noise_jpeg((300 + 300 * number, 300)))
+        path.write_bytes(make_noise_jpeg((300 + 300 * number, 300)))
     rows = [
         {"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4), "picture": str(pictures[n % 2])}
         for n in range(80)
@@ -59,7 +59,7 @@ def write_pictures(folder: Path) -> str:
     return str(write_task(folder / "tasks", rows=rows, doc_to_image="picture"))
 
 
-def soon(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 150
     while not condition():
         if time.monotonic() > deadline:
@@ -67,7 +67,7 @@ def soon(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def watch_the_store() -> list[Any]:
+def record_store_reads() -> list[Any]:
     """References to the media that are put into the object store from now on."""
     stored: list[Any] = []
     put = actors.StoredMedia.__init__
@@ -83,11 +83,11 @@ def watch_the_store() -> list[Any]:
 def main(folder: Path) -> dict[str, Any]:
     os.chdir(folder)
     log, hold = folder / "asked.log", folder / "hold"
-    common: dict[str, Any] = {"tasks": [write_pictures(folder)], "no_cache": True, "log_samples": False}
-    stored, runs = watch_the_store(), []
+    common: dict[str, Any] = {"tasks": [write_image_task(folder)], "no_cache": True, "log_samples": False}
+    stored, runs = record_store_reads(), []
     model = MortalModel(log, delay_ms=5, window=8, hold=str(hold), free=10)
     hold.touch()  # all wait after ten answers, so that there is something left to do for whoever takes a place
-    with head() as cluster:
+    with start_head() as cluster:
         second = cluster.add_node(**MACHINE)
         cluster.wait_for_nodes()
 
@@ -96,20 +96,20 @@ def main(folder: Path) -> dict[str, Any]:
 
         working = threading.Thread(target=work)
         working.start()
-        soon(lambda: len({pid for pid, _ in book(log)}) == 2 and len(book(log)) == 20)
+        wait_until(lambda: len({pid for pid, _ in read_log(log)}) == 2 and len(read_log(log)) == 20)
         from ray.experimental import get_object_locations
 
         places = [len(found["node_ids"]) for found in get_object_locations(stored[:2]).values()]
         cluster.remove_node(second, allow_graceful=False)
         cluster.add_node(**MACHINE)
-        soon(lambda: len({pid for pid, _ in book(log, "note")}) == 3)
+        wait_until(lambda: len({pid for pid, _ in read_log(log, "note")}) == 3)
         hold.unlink()
         working.join()
-    times = Counter(key for _, key in book(log))
+    times = Counter(key for _, key in read_log(log))
     alone = assay.run(model=MortalModel(folder / "alone.log"), output_path="one", **common)
     return {
-        "same": contents(runs[0].folder) == contents(alone.folder),
-        "processes": len({pid for pid, _ in book(log)}),
+        "same": read_tables(runs[0].folder) == read_tables(alone.folder),
+        "processes": len({pid for pid, _ in read_log(log)}),
         "answered": len(times),
         "repeated": times.total() - len(times),
         "stored": len(stored),

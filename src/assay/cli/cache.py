@@ -148,7 +148,7 @@ def prune_command(
 def parse_age(text: str) -> float:
     """Parse an age and return it in seconds.
 
-    >>> seconds_of("30d"), seconds_of("1.5h")
+    >>> parse_age("30d"), parse_age("1.5h")
     (2592000.0, 5400.0)
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([mhdw])", text.strip().lower())

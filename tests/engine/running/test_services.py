@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.making import ROWS, Function, make_model, planned, write_choices, write_task
+from tests.making import ROWS, Function, make_model, plan_run, write_choices, write_task
 
 import assay
 from assay import api
@@ -30,7 +30,7 @@ def strict(request: Request) -> str:
     return f"VERDICT: {'CORRECT' if reference == answer else 'INCORRECT'}"
 
 
-def judge_of(answers: Any = strict, **details: Any) -> ScriptedModel:
+def make_judge(answers: Any = strict, **details: Any) -> ScriptedModel:
     return ScriptedModel(answers, **{"name": "judge", **details})
 
 
@@ -52,7 +52,7 @@ def outcomes(run: assay.Run) -> dict[int, tuple[str, str]]:
 
 def test_a_judge_gets_one_request_per_document_separate_from_the_model(workspace: Path) -> None:
     path = write_task(workspace, metric_list=[*BINARY, {"metric": "exact_match"}])
-    judge, model = judge_of(), make_model()
+    judge, model = make_judge(), make_model()
     first = run(path, judge, model)
     assert (estimate(first).value, estimate(first).scored) == (1.0, 6)
     assert (len(judge.asked), len(model.asked)) == (6, 6)
@@ -70,8 +70,8 @@ def test_a_judge_gets_one_request_per_document_separate_from_the_model(workspace
 
 def test_a_finished_run_does_not_open_its_judge(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
-    first = run(path, judge_of())
-    judge = judge_of()
+    first = run(path, make_judge())
+    judge = make_judge()
     again = run(path, judge)
     assert (judge.asked, judge.opened) == ([], 0)
     assert again.results == first.results
@@ -79,8 +79,8 @@ def test_a_finished_run_does_not_open_its_judge(workspace: Path) -> None:
 
 def test_another_run_uses_cached_judge_replies(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
-    run(path, judge_of())
-    judge = judge_of()
+    run(path, make_judge())
+    judge = make_judge()
     other = run(path, judge, limit=4)
     assert judge.asked == []
     assert other.judges["judge"] == {
@@ -90,11 +90,11 @@ def test_another_run_uses_cached_judge_replies(workspace: Path) -> None:
 
 def test_a_different_judge_changes_the_run_id(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
-    ids = {planned_with(path, ScriptedModel(name=name)).run_id for name in ("one", "other", "one")}
+    ids = {plan_with_judges(path, ScriptedModel(name=name)).run_id for name in ("one", "other", "one")}
     assert len(ids) == 2
 
 
-def planned_with(path: Path, *judges: Any, **options: Any) -> assay.Plan:
+def plan_with_judges(path: Path, *judges: Any, **options: Any) -> assay.Plan:
     return assay.plan(model=make_model(), judge=list(judges), tasks=[str(path)], **options)
 
 
@@ -116,7 +116,7 @@ def test_tokens_of_the_judge_are_counted_separately(workspace: Path) -> None:
 
 def test_an_invalid_verdict_leaves_its_document_unscored_and_is_not_retried(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
-    judge = judge_of(lambda request: "It gets a 1." if request.document == 2 else strict(request))
+    judge = make_judge(lambda request: "It gets a 1." if request.document == 2 else strict(request))
     done = run(path, judge)
     assert (estimate(done).value, estimate(done).scored, estimate(done).unscored) == (1.0, 5, 1)
     word, why = outcomes(done)[2]
@@ -130,11 +130,11 @@ def test_documents_of_a_failed_judge_are_judged_on_resume(workspace: Path) -> No
     path = write_task(workspace, metric_list=BINARY)
     down = Failure(request_id="", kind="server error", message="503")
     model = make_model()
-    first = run(path, judge_of(lambda request: down if request.document % 2 else strict(request)), model)
+    first = run(path, make_judge(lambda request: down if request.document % 2 else strict(request)), model)
     assert outcomes(first)[1] == ("judge-failed", "judge failed: judge: server error: 503")
     assert (estimate(first).scored, estimate(first).unscored) == (3, 3)
     assert first.failed_requests() == (3, 12)
-    judge = judge_of()
+    judge = make_judge()
     second = run(path, judge, model)
     assert sorted(request.document for request in judge.asked) == [1, 3, 5]
     assert len(model.asked) == 6
@@ -171,8 +171,8 @@ def test_a_judge_that_cannot_be_opened_stops_the_run_before_the_first_request(wo
 
 
 def test_a_judged_metric_without_a_judge_is_an_error_in_the_plan(workspace: Path) -> None:
-    with pytest.raises((InvalidOption, ErrorGroup), match="none is named") as caught:
-        planned_with(write_task(workspace, metric_list=BINARY))
+    with pytest.raises((InvalidOption, ErrorGroup), match="needs a judge") as caught:
+        plan_with_judges(write_task(workspace, metric_list=BINARY))
     assert "--judge" in caught.value.hint
 
 
@@ -190,21 +190,21 @@ def test_a_judged_metric_without_a_judge_is_an_error_in_the_plan(workspace: Path
 def test_invalid_judge_settings_fail_in_the_plan(workspace: Path, keys: dict[str, Any], message: str) -> None:
     entry = {"metric": "judged", "judge": {"kind": "binary", **keys}}
     with pytest.raises(AssayError, match=message):
-        planned_with(write_task(workspace, metric_list=[entry]), judge_of())
+        plan_with_judges(write_task(workspace, metric_list=[entry]), make_judge())
 
 
 def test_a_judge_must_support_generation_and_images(workspace: Path) -> None:
     with pytest.raises(UnsupportedRequest, match="cannot judge"):
-        planned_with(write_task(workspace), judge_of(abilities=frozenset(("likelihood",))))
+        plan_with_judges(write_task(workspace), make_judge(abilities=frozenset(("likelihood",))))
     with pytest.raises(AssayError, match="needs generated text"):
-        planned_with(write_choices(workspace, metric_list=BINARY), judge_of())
+        plan_with_judges(write_choices(workspace, metric_list=BINARY), make_judge())
 
 
 def test_judge_arguments_require_a_judge_and_can_name_several(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
-    with pytest.raises(InvalidOption, match="no judge"):
-        planned(make_model(), tasks=[str(path)], judge_args={"seed": 1})
-    plan = planned(make_model(), tasks=[str(path)], judge=["embedded,seed=1", "embedded,seed=2"])
+    with pytest.raises(InvalidOption, match="without --judge"):
+        plan_run(make_model(), tasks=[str(path)], judge_args={"seed": 1})
+    plan = plan_run(make_model(), tasks=[str(path)], judge=["embedded,seed=1", "embedded,seed=2"])
     assert list(plan.judges) == ["embedded", "embedded (2)"]
     assert plan.judges["embedded"].identity != plan.judges["embedded (2)"].identity
 
@@ -225,7 +225,7 @@ def test_question_reference_and_second_answer_come_from_the_fields_of_the_task(w
         "metric": "beats",
         "judge": {"kind": "comparative", "question": "{{topic}}: {{question}}", "against": "baseline"},
     }
-    judge = judge_of(lambda request: "BETTER: A")
+    judge = make_judge(lambda request: "BETTER: A")
     done = run(write_task(workspace, rows=rows, metric_list=[entry]), judge)
     assert len(judge.asked) == 12
     assert "<question>\nsums: What is 0 + 1?\n" in judge.asked[0].prompt.text
@@ -233,7 +233,7 @@ def test_question_reference_and_second_answer_come_from_the_fields_of_the_task(w
 
 
 def test_the_judge_question_has_no_few_shot_examples(workspace: Path) -> None:
-    judge = judge_of()
+    judge = make_judge()
     path = write_task(workspace, metric_list=BINARY, fewshot_split="test", num_fewshot=2)
     run(path, judge, limit=1)
     (request,) = judge.asked
@@ -241,7 +241,7 @@ def test_the_judge_question_has_no_few_shot_examples(workspace: Path) -> None:
 
 
 def test_the_judge_sees_images_if_configured(workspace: Path) -> None:
-    judge = judge_of(lambda request: "SCORE: 3")
+    judge = make_judge(lambda request: "SCORE: 3")
     task = Path(str(assay.__file__)).parent / "builtin_tasks" / "quickstart"
     helpers = {path.name: path.read_text() for path in task.glob("*.py")}
     assert helpers
@@ -259,7 +259,7 @@ def test_identical_judge_requests_of_several_metrics_are_sent_once(workspace: Pa
         {"name": "whole", "filter": [{"function": "take_first"}]},
         {"name": "same", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]},
     ]
-    judge = judge_of()
+    judge = make_judge()
     done = run(write_task(workspace, metric_list=BINARY, filter_list=filters), judge)
     assert len(judge.asked) == 6
     assert done.results["sums"]["judged,whole"] == done.results["sums"]["judged,same"] == 1.0
@@ -267,9 +267,11 @@ def test_identical_judge_requests_of_several_metrics_are_sent_once(workspace: Pa
 
 def test_a_judge_panel_reports_its_agreement(workspace: Path) -> None:
     path = write_task(workspace, metric_list=BINARY)
-    mild = judge_of(lambda request: "VERDICT: CORRECT", name="mild")
-    harsh = judge_of(lambda request: f"VERDICT: {'IN' if request.document == 1 else ''}CORRECT", name="harsh")
-    third = judge_of(lambda request: "VERDICT: CORRECT" if request.document else "hm", name="third")
+    mild = make_judge(lambda request: "VERDICT: CORRECT", name="mild")
+    harsh = make_judge(
+        lambda request: f"VERDICT: {'IN' if request.document == 1 else ''}CORRECT", name="harsh"
+    )
+    third = make_judge(lambda request: "VERDICT: CORRECT" if request.document else "hm", name="third")
     done = run(path, [mild, harsh, third])
     assert [len(one.asked) for one in (mild, harsh, third)] == [6, 6, 6]
     assert (estimate(done).scored, estimate(done).unscored, estimate(done).value) == (5, 1, 1.0)
@@ -281,7 +283,7 @@ def test_a_judge_panel_reports_its_agreement(workspace: Path) -> None:
 # --- in time -----------------------------------------------------------------------------------------------
 
 
-class Gate(ScriptedModel):
+class GatedModel(ScriptedModel):
     """Answers only when `wanted` of its calls are open at the same time."""
 
     def __init__(self, wanted: int, **details: Any) -> None:
@@ -299,14 +301,14 @@ class Gate(ScriptedModel):
 
 def test_many_documents_are_judged_concurrently(workspace: Path) -> None:
     rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(24)]
-    gate = Gate(24)
+    gate = GatedModel(24)
     done = run(write_task(workspace, rows=rows, metric_list=BINARY), gate)
     assert estimate(done).value == 1.0
 
 
 def test_judging_begins_before_the_model_has_answered_everything(workspace: Path) -> None:
     rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(40)]
-    judge = judge_of()
+    judge = make_judge()
     model = make_model(window=1)
     seen: list[int] = []
 
@@ -322,7 +324,7 @@ def test_judging_begins_before_the_model_has_answered_everything(workspace: Path
 
 
 def test_a_judge_with_a_large_window_does_not_wait_for_it_to_fill(workspace: Path) -> None:
-    done = run(write_task(workspace, metric_list=BINARY), judge_of(window=1000))
+    done = run(write_task(workspace, metric_list=BINARY), make_judge(window=1000))
     assert estimate(done).scored == 6
 
 
@@ -336,7 +338,7 @@ def test_a_cross_document_filter_works_with_a_judge(workspace: Path) -> None:
     code = "class Same:\n    def apply(self, resps, docs): return [one[0] for one in resps]\n"
     filters = [{"name": "all", "filter": [{"function": Function("utils.Same")}]}]
     path = write_task(workspace, helpers=code, filter_list=filters, metric_list=BINARY)
-    judge = judge_of()
+    judge = make_judge()
     assert estimate(run(path, judge)).value == 1.0
     assert len(judge.asked) == 6
 
@@ -349,7 +351,7 @@ def test_a_failed_metric_sends_no_judge_request(workspace: Path) -> None:
         process_results=Function("utils.process"),
         metric_list=[{"metric": "length"}, *BINARY],
     )
-    judge = judge_of()
+    judge = make_judge()
     done = run(path, judge)
     assert (len(judge.asked), estimate(done).scored, estimate(done).unscored) == (5, 5, 1)
     assert outcomes(done)[3][0] == "unscored" and "own code" in outcomes(done)[3][1]

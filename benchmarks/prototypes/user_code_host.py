@@ -1,6 +1,6 @@
 """Compares two ways to run a task's own code: in the main thread of the run, and in a host process.
 
-    python benchmarks/user_code_host.py [--documents 20000]
+    python benchmarks/prototypes/user_code_host.py [--documents 20000]
 
 The host process is a prototype: one child that loads the task, judges batches of documents and is fed through a pipe. Prints the
 time per document of both ways for a text task, the time to move one image across the pipe, and the start-up time of the host.

@@ -1,4 +1,4 @@
-"""Clips by path. The folder with datasets is `ASSAY_DATA`, which must be set: videos lie beside the table of documents."""
+"""Read clips by path. `ASSAY_DATA` must name the folder with the datasets, which contains the videos."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Which fields of a receipt are found in the text that was read."""
+"""Score which fields of a receipt appear in the text that the model read."""
 
 import unicodedata
 
@@ -10,15 +10,15 @@ def doc_to_visual(doc):
 
 
 def process_results(doc, results):
-    """A field counts when its letters and digits stand in the text in one piece: spaces and marks are not read alike."""
-    text = letters(results[0])
-    found = {name: float(letters(doc[name]) in text) for name in FIELDS}
-    lines = [line for line in map(letters, doc["lines"]) if line]
+    """Score a field as found if the text contains its letters and digits in order, ignoring spaces and punctuation."""
+    text = keep_alphanumeric(results[0])
+    found = {name: float(keep_alphanumeric(doc[name]) in text) for name in FIELDS}
+    lines = [line for line in map(keep_alphanumeric, doc["lines"]) if line]
     found["lines"] = sum(line in text for line in lines) / len(lines)
     found["fields"] = sum(found[name] for name in FIELDS) / len(FIELDS)
     return found
 
 
-def letters(text):
+def keep_alphanumeric(text):
     plain = unicodedata.normalize("NFKC", text).upper()
     return "".join(letter for letter in plain if letter.isalnum())

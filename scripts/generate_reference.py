@@ -1,7 +1,7 @@
-"""Write the reference pages that are made from code.
+"""Generate the reference pages from code.
 
-python scripts/generate_reference.py            writes them
-python scripts/generate_reference.py --check    exits 1 when one is out of date
+python scripts/generate_reference.py            write the pages
+python scripts/generate_reference.py --check    exit with 1 if a page is out of date
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ OPTIONS_HEAD = """\
 
 <!-- made by scripts/generate_reference.py: change src/assay/core/options/run_spec.py instead -->
 
-Every option of a run. It is a flag of `assay run` and `assay plan` (dashes or underscores), a key of the file given
-with `--config`, and a keyword argument of `assay.run()`, each under the same name.
+Every option is a flag of `assay run` and `assay plan` (with dashes or underscores), a key of the `--config` file, and a keyword
+argument of `assay.run()`, with the same name.
 
-A run is continued when it is asked for again with the same options. Those marked * do not count for that: they cannot
-change a prompt, an answer or a score.
+The same command with the same options resumes a run. Options marked * can change between the two: they cannot affect a prompt,
+an answer or a score.
 """
 
 
-def options_page() -> str:
-    """The page of run options, one table per section."""
+def generate_options_page() -> str:
+    """Return the page of run options, one table per section."""
     sections: dict[str, list[str]] = {}
     for name, default, option in list_options():
-        sections.setdefault(option.section, []).append(_row(name, default, option))
+        sections.setdefault(option.section, []).append(_format_row(name, default, option))
     pieces = [OPTIONS_HEAD]
     for section, rows in sections.items():
-        pieces.append(f"\n## {section}\n\n| option | default | what it does |\n|---|---|---|\n")
+        pieces.append(f"\n## {section}\n\n| option | default | description |\n|---|---|---|\n")
         pieces += rows
     return "".join(pieces)
 
 
-def _row(name: str, default: Any, option: Option) -> str:
+def _format_row(name: str, default: Any, option: Option) -> str:
     value = "" if option.flag else f" {option.metavar}"
     flag = f"`--{name}{value}`" + (f", `-{option.short}`" if option.short else "")
-    mark = "" if option.affects_results else " *"
-    cells = (flag + mark, _default(default), option.help.replace("<", "\\<"))
+    marker = "" if option.affects_results else " *"
+    cells = (flag + marker, _format_default(default), option.help.replace("<", "\\<"))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
-def _default(value: Any) -> str:
+def _format_default(value: Any) -> str:
     if value is None or value == {} or value == []:
         return ""
     if isinstance(value, (list, tuple)):
@@ -61,19 +61,19 @@ def _default(value: Any) -> str:
 
 
 PAGES = {
-    "options.md": options_page,
-    "commands.md": commands.page,
-    "task-files.md": keys.page,
-    "names.md": catalogue.page,
-    "errors.md": catalogue.errors_page,
+    "options.md": generate_options_page,
+    "commands.md": commands.generate_page,
+    "task-files.md": keys.generate_page,
+    "names.md": catalogue.generate_names_page,
+    "errors.md": catalogue.generate_errors_page,
 }
 
 
 def main() -> None:
-    """Write or check every page."""
+    """Write or check the pages."""
     stale = []
-    for name, make in PAGES.items():
-        path, text = REFERENCE / name, make()
+    for name, generate in PAGES.items():
+        path, text = REFERENCE / name, generate()
         if not path.is_file() or path.read_text("utf-8") != text:
             stale.append(name)
             if "--check" not in sys.argv:

@@ -1,6 +1,6 @@
-"""The licences of Assay's dependencies, as their packages state them: licences.py [EXTRA…]
+"""Print the licences of Assay's dependencies as Markdown: licences.py [EXTRA…]
 
-Prints Markdown for the base install, and for the extras that are named, as far as they are installed here.
+Covers the base installation and the named extras, as far as they are installed.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 
 
 def main(extras: list[str]) -> None:
-    """Print the list."""
+    """Print the table."""
     print("# Licences\n\n| package | version | licence |\n|---|---|---|")
     for package in sorted(
-        _closure("assay-harness", set(extras)), key=lambda one: one.metadata["Name"].lower()
+        _collect_dependencies("assay-harness", set(extras)), key=lambda one: one.metadata["Name"].lower()
     ):
-        print(f"| {package.metadata['Name']} | {package.version} | {_licence(package)} |")
+        print(f"| {package.metadata['Name']} | {package.version} | {_read_licence(package)} |")
 
 
-def _closure(name: str, extras: set[str]) -> list[Distribution]:
-    """A package and everything it needs."""
+def _collect_dependencies(name: str, extras: set[str]) -> list[Distribution]:
+    """Return the distribution of a package and of all its dependencies."""
     found: dict[str, Distribution] = {}
     waiting = [(name, extras)]
     while waiting:
@@ -29,7 +29,7 @@ def _closure(name: str, extras: set[str]) -> list[Distribution]:
         try:
             package = distribution(current)
         except PackageNotFoundError:
-            continue  # not needed on this system
+            continue  # not required on this platform
         if key in found and not wanted:
             continue
         found[key] = package
@@ -46,18 +46,18 @@ def _closure(name: str, extras: set[str]) -> list[Distribution]:
     return list(found.values())
 
 
-def _licence(package: Distribution) -> str:
+def _read_licence(package: Distribution) -> str:
     metadata = package.metadata
-    said = next(iter(metadata.get_all("License-Expression") or ()), "")
-    if not said:
+    licence = next(iter(metadata.get_all("License-Expression") or ()), "")
+    if not licence:
         classified = [
             line.split(" :: ")[-1]
             for line in metadata.get_all("Classifier") or ()
             if line.startswith("License ::")
         ]
         written = next(iter(metadata.get_all("License") or ()), "")
-        said = ", ".join(classified) or str(written).strip().partition("\n")[0]
-    return said or "not stated"
+        licence = ", ".join(classified) or str(written).strip().partition("\n")[0]
+    return licence or "not stated"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw the README's picture: a real run of the embedded model, as the terminal shows it.
+"""Draw the image in the README: the terminal output of a run of the embedded model.
 
 .venv/bin/python scripts/picture.py docs/images/run.svg
 """
@@ -18,7 +18,7 @@ from assay.viewer.terminal.results_table import build_results_table
 
 
 def main() -> None:
-    """Run, draw, write."""
+    """Run the quickstart and write its output as SVG."""
     target = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         run = assay.run(tasks=["quickstart"], output_path=folder, log_samples=False, no_cache=True)
@@ -32,8 +32,8 @@ def main() -> None:
         console.print(f"stored in assay-runs/{run.id}")
         target.parent.mkdir(parents=True, exist_ok=True)
         drawing = console.export_svg(title="assay")
-        without_downloads = re.sub(r"@font-face \{.*?\}", "", drawing, flags=re.DOTALL)
-        target.write_text(re.sub(r"<!--.*?-->", "", without_downloads), encoding="utf-8")
+        without_fonts = re.sub(r"@font-face \{.*?\}", "", drawing, flags=re.DOTALL)
+        target.write_text(re.sub(r"<!--.*?-->", "", without_fonts), encoding="utf-8")
 
 
 if __name__ == "__main__":

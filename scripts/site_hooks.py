@@ -1,4 +1,4 @@
-"""Pages outside `docs/` that the documentation links to, as pages of the site."""
+"""MkDocs hooks that add pages outside `docs/` to the site."""
 
 from __future__ import annotations
 

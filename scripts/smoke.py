@@ -23,7 +23,7 @@ PRINT_HINT = (
 
 
 def main(dist: str, python: str = sys.executable) -> None:
-    """Exit with an error where something does not work."""
+    """Run all checks and exit with an error if one fails."""
     wheels = sorted(Path(dist).resolve().glob("assay_harness-*.whl"))
     if not wheels:
         raise SystemExit(f"error: no wheel in {dist}")
@@ -61,12 +61,12 @@ def _run_quickstart(assay: Path, folder: Path) -> None:
     if results["quickstart_addition"]["exact_match,get-sum"] < 1:
         raise SystemExit("error: the embedded model gives wrong answers")
     if json.loads(_call(run, folder))["results"] != results:
-        raise SystemExit("error: a repeated run gives other results")
+        raise SystemExit("error: a repeated run gives different results")
     _call([assay, "export", "latest", "--format", "jsonl", "-o", "out"], folder)
 
 
 def _call(command: list[object], folder: Path) -> str:
-    """Run a command in an environment that has nothing of the user's but pip's settings, and return its output."""
+    """Run a command in an empty environment with pip's settings, and return its output."""
     pip_settings = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     process = subprocess.run(
         [str(word) for word in command],

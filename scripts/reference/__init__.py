@@ -1,1 +1,1 @@
-"""Reference pages that are made from code."""
+"""Generators of the reference pages."""

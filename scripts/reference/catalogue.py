@@ -1,4 +1,4 @@
-"""The page of everything that has a name: models, metrics, filters, aggregations, judges, sandboxes, sinks; and errors."""
+"""Generate the pages of registered names (models, metrics, filters, …) and of errors."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ KINDS = {
 }
 
 HEAD = """\
-# Everything with a name
+# Registered names
 
 <!-- made by scripts/generate_reference.py: change the docstrings instead -->
 
-What ships with Assay; installed packages may add to each kind through entry points ([your model](../guides/your-model.md)).
-`assay ls KIND` lists what this installation has.
+These names are part of Assay. Installed packages can add more through entry points ([your model](../guides/your-model.md)).
+`assay ls KIND` lists the names of an installation.
 """
 
 ERRORS_HEAD = """\
@@ -30,28 +30,28 @@ ERRORS_HEAD = """\
 
 <!-- made by scripts/generate_reference.py: change src/assay/core/errors.py instead -->
 
-Every error Assay explains says *what* happened, *where* (a file and line, a key, a flag) and a *hint*. The exit code tells a
-script whose fault it was.
+An error message says *what* is wrong, *where* (a file and line, a key, a flag) and gives a *hint*. The exit code shows the
+cause to a script.
 """
 
 
-def page() -> str:
-    """The page of names."""
+def generate_names_page() -> str:
+    """Return the page of registered names."""
     pieces = [HEAD]
     for title, (module, name) in KINDS.items():
         registry = getattr(import_module(module), name)
-        pieces.append(f"\n## {title}\n\n| name | what it is |\n|---|---|\n")
-        together: dict[str, list[str]] = {}
+        pieces.append(f"\n## {title}\n\n| name | description |\n|---|---|\n")
+        by_description: dict[str, list[str]] = {}
         for key in registry.names():
             about = registry.about(key).replace("|", "\\|").replace("<", "\\<")
-            together.setdefault(about, []).append(key)
-        for about, names in together.items():
+            by_description.setdefault(about, []).append(key)
+        for about, names in by_description.items():
             pieces.append(f"| {', '.join(f'`{one}`' for one in names)} | {about} |\n")
     return "".join(pieces)
 
 
-def errors_page() -> str:
-    """The page of errors."""
+def generate_errors_page() -> str:
+    """Return the page of errors."""
     rows = []
     for name in errors.__all__:
         kind = getattr(errors, name)
@@ -62,6 +62,6 @@ def errors_page() -> str:
         rows.append((above, f"| `{name}` | {kind.exit_code} | {text} |\n"))
     return (
         ERRORS_HEAD
-        + "\n| error | exit code | what it means |\n|---|---|---|\n"
+        + "\n| error | exit code | meaning |\n|---|---|---|\n"
         + "".join(row for _, row in sorted(rows))
     )

@@ -22,7 +22,7 @@ from assay.scoring.filters import FILTERS
 from assay.scoring.metrics import METRICS
 from assay.viewer.sinks import SINKS
 
-GENERATED = ("<!-- made by scripts/generate_reference.py", "\nWritten by `make ")
+GENERATED = ("<!-- made by scripts/generate_reference.py", ") generates this page")
 WITH_BLOCKS = [
     page
     for page in PAGES
@@ -30,7 +30,7 @@ WITH_BLOCKS = [
 ]
 
 
-def name_of(path: Path) -> str:
+def format_path(path: Path) -> str:
     return path.relative_to(PROJECT).as_posix()
 
 
@@ -76,12 +76,12 @@ def reader(workspace: Path, hub: Path, answers: Path, monkeypatch: pytest.Monkey
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("page", WITH_BLOCKS, ids=name_of)
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=format_path)
 def test_the_examples_of_the_page_work(page: Path, reader: Reader) -> None:
     reader.read(read_page(page))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=format_path)
 def test_every_block_has_a_language(page: Path) -> None:
     for block in read_page(page):
         assert not block.code or block.language in LANGUAGES, f"{block.place}: the block has no language"

@@ -1,4 +1,4 @@
-"""Whole runs of tasks that execute what the model writes: refused, allowed, scored, told."""
+"""Runs of tasks that execute generated code: rejected, allowed, scored and reported."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_correct_programs_pass_and_wrong_ones_fail(tmp_path: Path, sandbox: str)
 
 
 def test_pass_at_k_counts_repeats(tmp_path: Path) -> None:
-    """Two of four candidates for the first problem, one for the second, none for the third."""
+    """Two of four candidates pass for the first problem, one for the second, none for the third."""
     metric = {"metric": Function("utils.pass_at_k"), "aggregation": "mean", "k": [1, 2, 4]}
     path = write_code_task(tmp_path, repeats=4, metric_list=[metric])
 
@@ -145,7 +145,7 @@ def test_a_program_that_never_ends_fails_only_its_document(
 
 
 class BarrierSandbox:
-    """A sandbox in which the first two programs wait for each other: one alone would not pass."""
+    """A sandbox in which the first two programs wait for each other."""
 
     name = "meeting"
 
@@ -177,3 +177,39 @@ def test_programs_of_several_documents_run_concurrently(
     (tmp_path / "utils.py").write_text(HELPERS.replace(SMOKE_TEST, ""))
     done = run(path, lambda request: RIGHT[request.prompt.text], sandbox="meeting")
     assert done.results["code"]["pass@1,programs"] == 1.0
+
+
+MAIN_THREAD_HELPERS = """
+import signal, threading
+
+def judge(doc, results):
+    assert threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)  # Python allows this only in the main thread
+    signal.signal(signal.SIGALRM, before)
+    return {"exact_match": 1.0}
+"""
+
+
+def test_task_code_stays_in_the_main_thread_while_other_tasks_wait_for_programs(workspace: Path) -> None:
+    """Math-Verify and `signal.alarm` work only there, whatever else the run does."""
+    code = write_code_task(workspace / "code")
+    other = write_task(
+        workspace / "other",
+        "alarmed",
+        helpers=MAIN_THREAD_HELPERS,
+        process_results=Function("utils.judge"),
+        metric_list=[{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+    )
+
+    def answer(request: Generate) -> str:
+        return RIGHT.get(request.prompt.text, "2")
+
+    together = assay.run(
+        model=make_model(answer), tasks=[str(code), str(other)], confirm_run_unsafe_code=True, no_cache=True
+    )
+    assert together.outcomes("alarmed") == {"scored": 6}
+    assert together.results["alarmed"]["exact_match,none"] == 1.0
+    alone = assay.run(
+        model=make_model(answer), tasks=[str(code)], confirm_run_unsafe_code=True, no_cache=True
+    )
+    assert together.results["code"] == alone.results["code"]

@@ -19,7 +19,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ import assay
 from assay import Generate, LogProbability, Prompt, Response, Traits
 from assay.core.requests import Settings
 from assay.engine import run as engine_run
-from assay.engine.running import document_reader
 from assay.models.embedded import EmbeddedModel
 from assay.models.replicas import ReplicaConfig, ReplicatedModel
 
@@ -75,18 +74,17 @@ class InstantModel:
 
 
 OPENED = threading.Event()
-read_chunks = document_reader.read_chunks
+queue_chunk = engine_run._RunStream._queue_chunk
 
 
-def read_chunks_after_open(*arguments: Any) -> Iterator[Any]:
-    """Delay rendering until the model is open: opening takes a minute, in which documents would be rendered ahead."""
-    chunks = read_chunks(*arguments)
-    yield next(chunks)
-    OPENED.wait()
-    yield from chunks
+async def queue_chunk_and_wait(self: Any, *arguments: Any) -> None:
+    """Queue the first chunk, then delay rendering until the model is open, which can take a minute."""
+    await queue_chunk(self, *arguments)
+    while not OPENED.is_set():
+        await asyncio.sleep(0.01)
 
 
-engine_run.read_chunks = read_chunks_after_open  # type: ignore[attr-defined, assignment]
+engine_run._RunStream._queue_chunk = queue_chunk_and_wait  # type: ignore[method-assign]
 
 
 class TimedModel:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
@@ -157,6 +159,20 @@ def test_reading_makes_no_file(tmp_path: Path) -> None:
     with pytest.raises(AssayError):
         open_database(tmp_path / "nowhere.sqlite", JOURNAL_SCHEMA, readonly=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dropped_reader_emits_no_warning(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    open_database(path, JOURNAL_SCHEMA).close()
+    gc.collect()
+    problems: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", problems.append)
+        open_database(path, JOURNAL_SCHEMA, readonly=True)
+        with pytest.raises(AssayError):
+            open_database(tmp_path / "nowhere.sqlite", JOURNAL_SCHEMA, readonly=True)
+        gc.collect()
+    assert problems == []
 
 
 def test_what_is_read_cannot_be_written(tmp_path: Path) -> None:

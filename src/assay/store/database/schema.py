@@ -9,7 +9,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,6 +61,17 @@ CACHE_SCHEMA = Schema(
 )  # keys are hashes, so page access is random
 
 
+class _ReadOnlyConnection(sqlite3.Connection):
+    """A connection that closes itself when it is collected: callers may drop a `Run` without closing it.
+
+    Without it, Python 3.13 and newer emit a ResourceWarning for each run that is dropped.
+    """
+
+    def __del__(self) -> None:
+        with suppress(sqlite3.ProgrammingError):  # the file could not be opened
+            self.close()
+
+
 class MalformedDatabase(CorruptStore):
     """A file that SQLite cannot read, unlike a database of another program or a newer version."""
 
@@ -76,8 +87,11 @@ def open_database(
     """
     try:
         if readonly:
-            connection = sqlite3.connect(
-                _build_readonly_uri(path.resolve()), uri=True, check_same_thread=False
+            connection: sqlite3.Connection = sqlite3.connect(
+                _build_readonly_uri(path.resolve()),
+                uri=True,
+                check_same_thread=False,
+                factory=_ReadOnlyConnection,
             )
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +155,9 @@ def _migrate_for_reading(connection: sqlite3.Connection, schema: Schema, version
             step.create_temporary(connection, schema.tables)
         connection.execute("PRAGMA query_only=1")
         return connection
-    copy = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+    copy = sqlite3.connect(
+        ":memory:", check_same_thread=False, isolation_level=None, factory=_ReadOnlyConnection
+    )
     try:
         with closing(connection):
             connection.backup(copy)

@@ -1,4 +1,4 @@
-"""Dialogue tasks of our own: guessing a number, two ways, and an agent that moves a lift with tools."""
+"""Dialogue tasks for tests: guessing a number, and an agent that moves a lift with tools."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ NUMBERS = [3, 0, 7, 5, 1, 6, 2, 4]
 
 
 def write_guessing(folder: Path, documents: int = 8, **keys: Any) -> Path:
-    """A multi-round task: a model that halves the range needs one to four rounds."""
+    """Write a multi-round task; a binary search needs one to four rounds."""
     rows = [{"name": f"game {n}", "secret": NUMBERS[n % 8], "top": 7} for n in range(documents)]
     metrics = [{"metric": "rounds"}, {"metric": "found"}]
     given: dict[str, Any] = {
@@ -102,7 +102,7 @@ def write_guessing(folder: Path, documents: int = 8, **keys: Any) -> Path:
 
 
 def write_lift(folder: Path, documents: int = 4, **keys: Any) -> Path:
-    """An agentic task: a lift at floor 0 that is to go up by the number of its document."""
+    """Write an agentic task: a lift that goes from floor 0 to the index of its document."""
     rows = [{"name": f"lift {n}", "floor": 0, "goal": n} for n in range(documents)]
     metrics = [{"metric": "success"}, {"metric": "calls"}]
     given: dict[str, Any] = {
@@ -120,7 +120,7 @@ def write_lift(folder: Path, documents: int = 4, **keys: Any) -> Path:
 
 
 def halve(request: Any) -> str:
-    """Guess the middle of what is left. Reads its own guesses from the prompt, so it needs no memory."""
+    """Guess by binary search, from the guesses in the prompt."""
     low, high = 0, 8
     text = request.prompt.text
     said = [int(word) for word in re.findall(r"\d+", text.partition("You said")[2].partition("]")[0])]
@@ -132,6 +132,6 @@ def halve(request: Any) -> str:
 
 
 def ride(request: Any) -> str:
-    """Go up until the goal is reached, then say so."""
+    """Go up until the goal is reached, then answer `done`."""
     floor, goal = (int(word) for word in re.findall(r"floor (-?\d+), go to (\d+)", request.prompt.text)[0])
     return "done" if floor == goal else "up"

@@ -1,4 +1,4 @@
-"""Small tasks for tests: a YAML file, its data and its helpers, written where a test wants them."""
+"""Write small tasks for tests: a YAML file, its data and its helpers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from assay.engine.planning.records import Plan
 from assay.testing import ScriptedModel
 
 ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(6)]
-"""Six sums, for tests that do not care what is asked."""
+"""Six sums, for tests that do not depend on the questions."""
 
 
 class Function(str):
@@ -41,7 +41,7 @@ def write_task(
     helpers: str = "",
     **keys: Any,
 ) -> Path:
-    """A generating task with exact_match, unless `keys` say otherwise; a key that is None is left out."""
+    """Write a generation task with exact_match and return its path. `keys` override the config; None removes a key."""
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / f"{name}.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
@@ -66,7 +66,7 @@ def write_task(
 
 
 def write_choices(folder: Path, name: str = "choices", rows: int = 4, **keys: Any) -> Path:
-    """A multiple-choice task of two choices a document."""
+    """Write a multiple-choice task with two choices per document."""
     data = [
         {"question": f"Is {n} even?", "choices": ["no", "yes"], "answer": (n + 1) % 2} for n in range(rows)
     ]
@@ -84,7 +84,7 @@ def write_choices(folder: Path, name: str = "choices", rows: int = 4, **keys: An
 
 
 def write_texts(folder: Path, name: str = "texts", rows: int = 3, **keys: Any) -> Path:
-    """A perplexity task."""
+    """Write a perplexity task."""
     data = [{"text": f"Once there were {n} frogs."} for n in range(rows)]
     return write_task(
         folder,
@@ -100,14 +100,14 @@ def write_texts(folder: Path, name: str = "texts", rows: int = 3, **keys: Any) -
     )
 
 
-def right_answers(request: Any) -> str:
-    """What a model that can add says to `ROWS`."""
+def answer_correctly(request: Any) -> str:
+    """Return the correct answer to a request for `ROWS`."""
     number = request.prompt.text.partition("What is ")[2].partition(" +")[0]
     return str(int(number) + 1)
 
 
-def planned(model: Any = None, **options: Any) -> Plan:
-    """A plan, made in a loop of its own."""
+def plan_run(model: Any = None, **options: Any) -> Plan:
+    """Return a plan, made in a new event loop."""
     if isinstance(model, str):
         return asyncio.run(make_plan(RunSpec.of({**options, "model": model})))
     if model is not None:
@@ -115,13 +115,13 @@ def planned(model: Any = None, **options: Any) -> Plan:
     return asyncio.run(make_plan(RunSpec.of(options), model=model))
 
 
-def make_model(answers: Callable[[Any], Any] | None = right_answers, **details: Any) -> ScriptedModel:
-    """A scripted model that can add."""
+def make_model(answers: Callable[[Any], Any] | None = answer_correctly, **details: Any) -> ScriptedModel:
+    """Return a scripted model that answers correctly by default."""
     return ScriptedModel(answers, **details)
 
 
 def ask(model: Model, *requests: Request) -> list[Outcome]:
-    """What a model says to each request, in their order; opened before, closed after."""
+    """Open a model, return its outcomes in request order, and close it."""
 
     async def collect() -> list[Outcome]:
         await model.open()

@@ -1,4 +1,4 @@
-"""Small media files, made where a test wants them: no file of the project holds a picture, a sound or a video."""
+"""Create small media files for tests, so the repository contains none."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ import numpy as np
 from PIL import Image as Pictures
 
 
-def png(colour: str = "red", size: tuple[int, int] = (3, 2)) -> bytes:
-    return picture_file("PNG", colour, size)
+def make_png(colour: str = "red", size: tuple[int, int] = (3, 2)) -> bytes:
+    return make_image("PNG", colour, size)
 
 
-def picture_file(kind: str, colour: str = "red", size: tuple[int, int] = (32, 24), **details: Any) -> bytes:
+def make_image(kind: str, colour: str = "red", size: tuple[int, int] = (32, 24), **details: Any) -> bytes:
     buffer = io.BytesIO()
     Pictures.new("RGB", size, colour).save(buffer, kind, **details)
     return buffer.getvalue()
 
 
-def noise_jpeg(size: tuple[int, int] = (200, 150)) -> bytes:
-    """A picture whose file is long enough to be cut."""
+def make_noise_jpeg(size: tuple[int, int] = (200, 150)) -> bytes:
+    """Return a JPEG that is large enough to truncate."""
     buffer = io.BytesIO()
     pixels = np.random.default_rng(0).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
     Pictures.fromarray(pixels).save(buffer, "JPEG")
     return buffer.getvalue()
 
 
-def wav(seconds: float = 0.5, rate_hz: int = 8000, channels: int = 1, tone_hz: float = 440.0) -> bytes:
-    """A tone of half the full loudness; in a second channel, silence."""
+def make_wav(seconds: float = 0.5, rate_hz: int = 8000, channels: int = 1, tone_hz: float = 440.0) -> bytes:
+    """Return a tone at half amplitude; a second channel is silent."""
     times = np.arange(int(seconds * rate_hz)) / rate_hz
     tone = (0.5 * 32767 * np.sin(2 * math.pi * tone_hz * times)).astype("<i2")
     tracks = np.stack([tone] + [np.zeros_like(tone)] * (channels - 1), axis=1)
@@ -53,7 +53,7 @@ def write_video(
     codec: str = "mpeg4",
     key_every: int = 5,
 ) -> Path:
-    """`count` frames, number n in the grey 10 * n; with a tone of the same length if wanted."""
+    """Write `count` frames, with frame n in the grey level 10 * n, and optionally a tone of the same length."""
     import av
 
     with av.open(str(path), "w") as container:
@@ -80,6 +80,6 @@ def _add_tone(av: Any, container: Any, track: Any, seconds: float) -> None:
         container.mux(packet)
 
 
-def greys(clip: Any) -> list[int]:
-    """Which frames a clip of `write_video` shows."""
+def read_frame_numbers(clip: Any) -> list[int]:
+    """Return the frame numbers of a clip of `write_video`."""
     return [round(float(np.asarray(frame).mean()) / 10) for frame in clip.frames]

@@ -39,23 +39,23 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def name_of(path: Path) -> str:
+def format_path(path: Path) -> str:
     return path.relative_to(PROJECT).as_posix()
 
 
-def anchors(path: Path) -> set[str]:
+def list_anchors(path: Path) -> set[str]:
     """The headings of a page, as links name them."""
     lines = FENCE.sub("", path.read_text("utf-8")).splitlines()
     titles = (line.lstrip("# ") for line in lines if line.startswith("#"))
     return {re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=format_path)
 def test_page_has_no_conflict_markers(page: Path) -> None:
     assert not re.search(r"^(<{7}|>{7}) ", page.read_text("utf-8"), re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=format_path)
 def test_every_link_resolves(page: Path) -> None:
     for target in LINK.findall(FENCE.sub("", page.read_text("utf-8"))):
         if target.startswith(("http://", "https://", "mailto:")):
@@ -63,7 +63,7 @@ def test_every_link_resolves(page: Path) -> None:
         file, _, anchor = target.partition("#")
         linked = (page.parent / file).resolve() if file else page
         assert linked.exists(), f"{target} does not exist"
-        assert not anchor or anchor in anchors(linked), f"{target} has no such heading"
+        assert not anchor or anchor in list_anchors(linked), f"{target} has no such heading"
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -100,7 +100,7 @@ def test_generated_pages_are_current() -> None:
     assert result.returncode == 0, f"{result.stdout}{result.stderr}run scripts/format"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=format_path)
 def test_every_flag_that_is_mentioned_exists(page: Path) -> None:
     """`--like_this`, alone in a sentence; whole commands are read by the parser in tests/docs."""
     known = {f"--{name}" for name, _, _ in list_options()} | COMMAND_FLAGS

@@ -8,7 +8,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from tests.making import make_model, planned
+from tests.making import make_model, plan_run
 
 import assay
 from assay.core.errors import AssayError, MissingPackage, TaskError
@@ -182,7 +182,7 @@ def test_failing_class_is_reported_in_the_plan(
 ) -> None:
     code = ASKING_TWICE.replace("super().__init__(", f"{change}\n            super().__init__(", 1)
     with pytest.raises(AssayError) as caught:
-        planned(make_model(), tasks=[str(write_class(tmp_path, code, "Capitals"))])
+        plan_run(make_model(), tasks=[str(write_class(tmp_path, code, "Capitals"))])
     assert words in str(caught.value)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.making import right_answers
+from tests.making import answer_correctly
 
 from assay import models
 from assay.cli.app import run_command_line
@@ -41,7 +41,7 @@ def assay_command(workspace: Path, capsys: pytest.CaptureFixture[str]) -> Assay:
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> ScriptedModel:
     """The model called `scripted` on the command line; it can add, and nothing but generate."""
-    model = ScriptedModel(right_answers, abilities=frozenset({"generate", "chat", "image"}))
+    model = ScriptedModel(answer_correctly, abilities=frozenset({"generate", "chat", "image"}))
     monkeypatch.setitem(models.MODELS._items, "scripted", lambda: model)
     return model
 
@@ -51,7 +51,7 @@ def make_run(assay_command: Assay, monkeypatch: pytest.MonkeyPatch) -> Callable[
     """Return a function that executes a run whose answers are wrong where `wrong(document)` is true."""
 
     def run(name: str, wrong: Callable[[int], bool], *arguments: str) -> str:
-        model = ScriptedModel(lambda request: "?" if wrong(request.document) else right_answers(request))
+        model = ScriptedModel(lambda request: "?" if wrong(request.document) else answer_correctly(request))
         monkeypatch.setitem(models.MODELS._items, name, lambda: model)
         called = assay_command("run", *arguments, "--model", name, "--no_cache", "--output_path", name)
         assert called.code == 0, called.err

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Assay
-from tests.making import right_answers, write_task
+from tests.making import answer_correctly, write_task
 
 from assay.core.responses import Failure
 from assay.store.journal.journal import JOURNAL_FILE, Journal
@@ -139,10 +139,10 @@ def test_a_run_is_resumed_with_the_options_it_was_started_with(
     workspace: Path, assay_command: Assay, scripted: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = Failure(request_id="", kind="timeout", message="too slow")
-    monkeypatch.setattr(scripted, "_answers", lambda r: failure if r.document == 1 else right_answers(r))
+    monkeypatch.setattr(scripted, "_answers", lambda r: failure if r.document == 1 else answer_correctly(r))
     assert assay_command(*RUN, "--limit", "4", "--num_fewshot", "1", "--output_path", "out").code == 1
     assert "with failures" in assay_command("runs", "--in", "out").out
-    monkeypatch.setattr(scripted, "_answers", right_answers)
+    monkeypatch.setattr(scripted, "_answers", answer_correctly)
     monkeypatch.chdir(workspace / "tasks")
     asked = len(scripted.asked)
     called = assay_command("resume", "latest", "--in", "../out", "--batch_size", "4", "--json")

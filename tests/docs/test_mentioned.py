@@ -19,7 +19,7 @@ INLINE = re.compile(r"`((?:\.venv/bin/)?(?:assay|pip install) [^`]+)`", re.DOTAL
 NAMED = re.compile(r"`(?:with )?(assay(?:\.\w+)+)")
 
 
-def name_of(path: Path) -> str:
+def format_path(path: Path) -> str:
     return path.relative_to(PROJECT).as_posix()
 
 
@@ -34,7 +34,7 @@ def find_names(page: Path) -> list[str]:
     return NAMED.findall(COMMENT.sub("", FENCED.sub("", page.read_text("utf-8"))))
 
 
-def resolves(name: str) -> bool:
+def is_importable(name: str) -> bool:
     """Return whether a module or an object in a module has this name."""
     try:
         pkgutil.resolve_name(name)
@@ -43,7 +43,7 @@ def resolves(name: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if find_inline_commands(page)], ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if find_inline_commands(page)], ids=format_path)
 def test_every_command_in_prose_is_valid(page: Path) -> None:
     for words in find_inline_commands(page):
         try:
@@ -52,11 +52,11 @@ def test_every_command_in_prose_is_valid(page: Path) -> None:
             raise AssertionError(f"`{' '.join(words)}`: {error}") from None
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if find_names(page)], ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if find_names(page)], ids=format_path)
 def test_every_name_in_prose_exists(page: Path) -> None:
     """`assay.run(…)`, `assay.sandboxes.program_runner.allowed`; groups of entry points count as names."""
     for name in find_names(page):
-        assert name in GROUPS or resolves(name), f"`{name}` does not exist"
+        assert name in GROUPS or is_importable(name), f"`{name}` does not exist"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a task's own filters did is written down as they do it; what built-in ones did is not."""
+"""Tests of filter steps: steps of user filters are stored, those of built-in filters are recomputed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BUILT_IN = [
 ]
 
 
-def said(request: Any) -> Response:
+def answer_document(request: Any) -> Response:
     return Response(request_id="", value=f"I say Word{9 - request.document}")
 
 
@@ -44,29 +44,29 @@ def run(workspace: Path) -> Any:
         workspace / "tasks", "sums", helpers=HELPERS,
         filter_list=[{"name": "own", "filter": OWN}, {"name": "built-in", "filter": BUILT_IN}],
     )  # fmt: skip
-    return assay.run(model=make_model(said), tasks=[str(path)], output_path="runs")
+    return assay.run(model=make_model(answer_document), tasks=[str(path)], output_path="runs")
 
 
-def record_of(run: Any, position: int) -> DocumentRecord:
+def read_record(run: Any, position: int) -> DocumentRecord:
     found = read_document(run.journal, "sums", position)
     assert found is not None
     return found
 
 
-def traces(run: Any, position: int) -> dict[str, FilterTrace]:
-    listed = build_filter_traces(record_of(run, position), run.tasks["sums"])
+def read_traces(run: Any, position: int) -> dict[str, FilterTrace]:
+    listed = build_filter_traces(read_record(run, position), run.tasks["sums"])
     return {trace.name: trace for trace in listed}
 
 
 def test_every_step_of_user_filters_is_stored(run: Any) -> None:
-    record = record_of(run, 1)
+    record = read_record(run, 1)
     assert list(record.steps) == ["own"]
     last = record.answers["own"][0]
     assert record.steps["own"] == [[["Word8"]], [["WORD8"]], [[last]], [last]]
 
 
 def test_each_step_is_shown_with_its_input(run: Any) -> None:
-    own = traces(run, 1)["own"]
+    own = read_traces(run, 1)["own"]
     assert own.given == ("I say Word8",)
     assert [step.values for step in own.steps] == [("Word8",), ("WORD8",), own.answers, own.answers]
     assert [step.name for step in own.steps] == ["regex", "custom", "custom", "take_first"]
@@ -77,12 +77,12 @@ def test_each_step_is_shown_with_its_input(run: Any) -> None:
 
 
 def test_built_in_filters_are_reapplied(run: Any) -> None:
-    built_in = traces(run, 2)["built-in"]
+    built_in = read_traces(run, 2)["built-in"]
     assert [step.values for step in built_in.steps] == [("Word7",), ("word7",), ("word7",)]
 
 
 def test_a_run_without_stored_steps_shows_only_reproducible_steps(run: Any) -> None:
-    record = record_of(run, 1)
+    record = read_record(run, 1)
     older = {key: value for key, value in run.tasks["sums"].items() if key != "filters"}
     (own, built_in) = build_filter_traces(
         DocumentRecord(**{name: getattr(record, name) for name in record.__slots__ if name != "steps"}), older
@@ -99,7 +99,7 @@ def test_reasoning_is_removed_in_the_last_step(workspace: Path) -> None:
     run = assay.run(
         model=model, tasks=[str(path)], output_path="runs", reasoning_tags=[["<think>", "</think>"]]
     )
-    (trace,) = traces(run, 0).values()
+    (trace,) = read_traces(run, 0).values()
     assert [(step.name, step.values) for step in trace.steps] == [
         ("take_first", ("<think>hm</think> 4",)),
         ("reasoning removed", ("4",)),

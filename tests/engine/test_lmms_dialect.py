@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.making import ROWS, Function, make_model, right_answers, write_choices, write_task
+from tests.making import ROWS, Function, answer_correctly, make_model, write_choices, write_task
 
 import assay
 from assay.core.dialects import Dialect
@@ -39,7 +39,7 @@ def summed(items, args):
 MINE = [{"metric": "mine", "aggregation": Function("utils.summed"), "higher_is_better": True}]
 
 
-def run(workspace: Path, task: str, answers: Any = right_answers, **options: Any) -> assay.Run:
+def run(workspace: Path, task: str, answers: Any = answer_correctly, **options: Any) -> assay.Run:
     model = make_model(answers)
     return assay.run(model=model, tasks=[task], include_path=[str(workspace)], no_cache=True, **options)
 
@@ -79,7 +79,7 @@ def test_results_files_and_clusters_of_a_task(workspace: Path) -> None:
     )
 
     def answer(request: Request) -> str:
-        return f"<think>hm</think> {right_answers(request)} " if request.document < 4 else "?"
+        return f"<think>hm</think> {answer_correctly(request)} " if request.document < 4 else "?"
 
     done = run(workspace, "sums", answer)
     [estimate] = done.estimates
@@ -101,7 +101,7 @@ def test_reasoning_is_removed_unless_the_run_keeps_it(
 ) -> None:
     write_task(workspace, dialect="lmms_eval")
     [estimate] = run(
-        workspace, "sums", lambda request: f"<think>hm</think>{right_answers(request)}", **options
+        workspace, "sums", lambda request: f"<think>hm</think>{answer_correctly(request)}", **options
     ).estimates
     assert estimate.value == value
 
@@ -111,7 +111,7 @@ def test_a_run_can_remove_reasoning_from_any_task(workspace: Path) -> None:
     [estimate] = run(
         workspace,
         "sums",
-        lambda request: f"<t>hm</t>{right_answers(request)}",
+        lambda request: f"<t>hm</t>{answer_correctly(request)}",
         reasoning_tags=[["<t>", "</t>"]],
     ).estimates
     assert estimate.value == 1.0
@@ -162,7 +162,7 @@ def test_a_group_in_a_task_folder_of_lmms_eval_follows_it(workspace: Path) -> No
     (folder / "both.yaml").write_text(yaml.safe_dump(config), "utf-8")
 
     def answer(request: Request) -> str:
-        return right_answers(request) if request.task == "short" else "?"
+        return answer_correctly(request) if request.task == "short" else "?"
 
     found = {one.task: one.value for one in run(workspace, "both", answer).estimates}
     assert found == {"short": 1.0, "long": 0.0, "both": 0.5}

@@ -1,4 +1,4 @@
-"""A whole pass through the engine with a scripted model: what is asked, what is remembered, what is not asked again."""
+"""Tests of complete runs with a scripted model: requests, stored responses, and resumed runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import ROWS, Function, make_model, right_answers, write_choices, write_task, write_texts
+from tests.making import ROWS, Function, answer_correctly, make_model, write_choices, write_task, write_texts
 
 import assay
 from assay.core.errors import AssayError
@@ -74,7 +74,7 @@ def test_a_model_is_opened_once_and_closed(workspace: Path) -> None:
         events: list[str]
 
         def __init__(self) -> None:
-            super().__init__(right_answers)
+            super().__init__(answer_correctly)
             self.events = []
 
         async def open(self) -> None:
@@ -118,7 +118,7 @@ def test_a_finished_run_sends_no_requests(workspace: Path) -> None:
 
 def test_only_failed_requests_are_retried(workspace: Path) -> None:
     def mostly(request: Request) -> Any:
-        return FAILED if request.document in (1, 4) else right_answers(request)
+        return FAILED if request.document in (1, 4) else answer_correctly(request)
 
     path = write_task(workspace)
     first = run(make_model(mostly), path, no_cache=True)
@@ -259,7 +259,7 @@ def test_a_cross_document_filter_sees_all_documents_after_a_resume(workspace: Pa
     path = write_task(workspace, rows=many, helpers=COUNTING, filter_list=steps)
 
     def half(request: Request) -> Any:
-        return FAILED if request.document % 2 else right_answers(request)
+        return FAILED if request.document % 2 else answer_correctly(request)
 
     first = run(make_model(half, window=8), path)
     assert {row["filtered_resps"][0].partition(" ")[0] for row in first.documents("sums")} == {"150"}
@@ -299,7 +299,7 @@ def test_a_failed_window_fails_only_its_requests(workspace: Path) -> None:
             async for outcome in super().answer(window):
                 yield outcome
 
-    finished = run(Hiccup(right_answers, window=2), write_task(workspace))
+    finished = run(Hiccup(answer_correctly, window=2), write_task(workspace))
     assert finished.outcomes("sums") == {"scored": 4, "failed": 2}
 
 
@@ -315,7 +315,7 @@ def test_a_model_that_keeps_failing_stops_the_run_and_answers_are_kept(workspace
         workspace, rows=[{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(20)]
     )
     with pytest.raises(AssayError, match="failed 3 times in a row"):
-        run(Dying(right_answers, window=2), path, no_cache=True)
+        run(Dying(answer_correctly, window=2), path, no_cache=True)
     model = make_model()
     assert run(model, path, no_cache=True).outcomes("sums") == {"scored": 20}
     assert len(model.asked) == 18
@@ -351,16 +351,16 @@ def test_evidence_that_cannot_be_stored_leaves_its_document_unscored(workspace: 
 
 
 def test_progress_counts_requests_and_documents(workspace: Path) -> None:
-    from tests.making import planned
+    from tests.making import plan_run
 
     from assay.core.progress import RunProgress
     from assay.engine import run as engine
     from assay.store.journal.journal import Journal
 
     def mostly(request: Request) -> Any:
-        return FAILED if request.document == 5 else right_answers(request)
+        return FAILED if request.document == 5 else answer_correctly(request)
 
-    plan = planned(make_model(mostly), tasks=[str(write_task(workspace))])
+    plan = plan_run(make_model(mostly), tasks=[str(write_task(workspace))])
 
     async def once() -> RunProgress:
         progress = RunProgress()
@@ -379,7 +379,7 @@ def test_progress_counts_requests_and_documents(workspace: Path) -> None:
 
 
 def test_every_stored_response_counts_as_reused(workspace: Path) -> None:
-    from tests.making import planned
+    from tests.making import plan_run
 
     from assay.core.progress import RunProgress
     from assay.engine import run as engine
@@ -392,7 +392,7 @@ def test_every_stored_response_counts_as_reused(workspace: Path) -> None:
     cache = ResponseCache(workspace / "cache.sqlite")
 
     def once(folder: str) -> RunProgress:
-        plan = planned(make_model(), tasks=[path], output_path=folder)
+        plan = plan_run(make_model(), tasks=[path], output_path=folder)
         progress = RunProgress()
         journal = Journal.open_for_writing(plan.folder)
         try:

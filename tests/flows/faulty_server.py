@@ -1,4 +1,4 @@
-"""A real HTTP server that answers prompts, keeps the books, and fails a share of the calls in every way there is."""
+"""An HTTP server that answers prompts, logs its calls, and fails a share of them in thirteen ways."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Question = tuple[str, int]
-"""A prompt and the number of its repeat."""
+"""A prompt and its repeat."""
 
 _Handler = BaseHTTPRequestHandler
 
 
 class FaultyServer:
-    """Says something new to every question it answers, so that an answer tells which call it came from."""
+    """Gives a unique answer to every call, so an answer identifies its call."""
 
     def __init__(self, share: float, seed: int) -> None:
         self.share = share
@@ -28,7 +28,7 @@ class FaultyServer:
         self.port = 0
         self.calls: Counter[Question] = Counter()
         self.given: dict[Question, list[str]] = {}
-        """Every whole answer that went out, in order."""
+        """Every complete answer, in order."""
 
         self.faults: dict[Question, list[str]] = {}
         self._attempts: Counter[Question] = Counter()
@@ -40,7 +40,7 @@ class FaultyServer:
         return sum(map(len, self.faults.values()))
 
     def clear_calls(self) -> None:
-        """Empty the books of calls and faults; what was answered stays."""
+        """Clear the calls and faults, but not the answers."""
         self.calls.clear()
         self.faults.clear()
 
@@ -51,7 +51,7 @@ class FaultyServer:
             self.calls[question] += 1
             self._attempts[question] += 1
             generator = random.Random(f"{self._seed} {question} {self._attempts[question]}")
-            kind = generator.choice(sorted(FAULTS)) if generator.random() < self.share else ""
+            kind = generator.choice(list(FAULTS)) if generator.random() < self.share else ""
             text = f" {generator.randrange(4)} ({generator.randrange(10**9)})"
             (self.faults if kind else self.given).setdefault(question, []).append(kind or text)
         if kind:
@@ -77,7 +77,7 @@ def send(
 
 
 def _reset(server: FaultyServer, handler: _Handler, text: str) -> None:
-    """The connection is torn, as when a server is killed."""
+    """Reset the connection, as when a server is killed."""
     linger = struct.pack("ii", 1, 0)
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     handler.close_connection = True
@@ -89,7 +89,7 @@ def _never_answer(server: FaultyServer, handler: _Handler, text: str) -> None:
 
 
 def _stall_midway(server: FaultyServer, handler: _Handler, text: str) -> None:
-    """The head and half of the body come; the rest never does, and nobody hangs up."""
+    """Send half of the body and keep the connection open."""
     body = format_completion(text)
     send(handler, 200, body[: len(body) // 2], size=len(body))
     handler.wfile.flush()
@@ -97,7 +97,7 @@ def _stall_midway(server: FaultyServer, handler: _Handler, text: str) -> None:
 
 
 def _close_midway(server: FaultyServer, handler: _Handler, text: str) -> None:
-    """Half of the body, and the line is closed."""
+    """Send half of the body and close the connection."""
     body = format_completion(text)
     send(handler, 200, body[: len(body) // 2], size=len(body))
 
@@ -107,32 +107,33 @@ def _make_fault(status: int, body: str, **details: Any) -> Callable[[FaultyServe
 
 
 FAULTS: Mapping[str, Callable[[FaultyServer, _Handler, str], None]] = {
-    "rate limit": _make_fault(429, "slow down"),
+    "HTML page": _make_fault(200, format_completion(" 1"), content_type="text/html"),
+    "closed midway": _close_midway,
+    "truncated JSON": _make_fault(200, '{"choices": [{"text": " 1", "finish_'),
     "internal error": _make_fault(500, format_completion(" 1")),
-    "overloaded": _make_fault(503, "<html>try again later</html>", content_type="text/html"),
-    "torn connection": _reset,
-    "silence": _never_answer,
-    "stalled body": _stall_midway,
-    "half a body": _close_midway,
-    "half of the JSON": _make_fault(200, '{"choices": [{"text": " 1", "finish_'),
-    "no JSON": _make_fault(200, "1"),
+    "not an object": _make_fault(200, "1"),
     "no choices": _make_fault(200, '{"choices": []}'),
     "no text": _make_fault(200, '{"choices": [{"text": null, "finish_reason": "stop"}]}'),
-    "a page instead": _make_fault(200, format_completion(" 1"), content_type="text/html"),
-    "nothing": _make_fault(200, ""),
+    "empty body": _make_fault(200, ""),
+    "overloaded": _make_fault(503, "<html>try again later</html>", content_type="text/html"),
+    "rate limit": _make_fault(429, "slow down"),
+    "no response": _never_answer,
+    "stalled body": _stall_midway,
+    "connection reset": _reset,
 }
+"""Faults by name. A seed selects them by position, so new faults go to the end."""
 
 
 @contextmanager
 def start_faulty_server(share: float, seed: int) -> Iterator[FaultyServer]:
-    """The server on a free port, for the length of a block."""
+    """Run the server on a free port."""
     faulty = FaultyServer(share, seed)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             try:
                 faulty.serve(self)
-            except OSError:  # whoever asked went away
+            except OSError:  # the client disconnected
                 self.close_connection = True
 
         def log_message(self, *_: Any) -> None:

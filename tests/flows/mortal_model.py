@@ -1,4 +1,4 @@
-"""A model for runs on several replicas: writes down which process answered what, and can be killed by what it reads."""
+"""A model for tests of replicas: logs which process answered what, and can kill its process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from assay.core.responses import Outcome
 
 
 class MortalModel(SlowModel):
-    """Answers as `SlowModel` does. A prompt with `poison` in it ends the process that reads it, as a crash would."""
+    """A `SlowModel` that kills its process when a prompt contains `poison`."""
 
     def __init__(self, log: str | Path, poison: str = "", **details: Any) -> None:
         super().__init__(str(log), **details)
         self._poison = poison
-        self._book = Path(log)
+        self._log_file = Path(log)
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         for request in window:
@@ -34,11 +34,11 @@ class MortalModel(SlowModel):
         self._write(f"{line} {'note' if line in ('open', 'close') else 'answered'}")
 
     def _write(self, line: str) -> None:
-        with self._book.open("a") as file:
+        with self._log_file.open("a") as file:
             file.write(f"{os.getpid()} {line}\n")
 
 
 def read_log(log: Path, event: str = "answered") -> list[tuple[int, str]]:
-    """Which process did what: `answered`, `poisoned` or `note`."""
+    """Return (process id, request id) of the events of one kind: `answered`, `poisoned` or `note`."""
     lines = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
     return [(int(words[0]), words[1]) for words in lines if len(words) == 3 and words[2] == event]

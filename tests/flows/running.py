@@ -1,4 +1,4 @@
-"""Whole runs in processes of their own: start, watch, kill, count, compare."""
+"""Start, watch, kill and compare complete runs in separate processes."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ TABLES = {
     "outcomes": "*",
     "estimates": "*",
 }
-"""What two runs of the same work must agree on, to the bit: everything but times and where a response came from."""
+"""The columns that must be identical in two runs of the same plan: all but times and the source of a response."""
 
 
 RANK = {"function": Function("utils.Rank")}
 RANK_HELPER = """
 class Rank:
     def apply(self, resps, docs):
-        order = sorted(range(len(resps)), key=lambda at: (resps[at][0], at))
-        return [f"{order.index(at)} of {len(resps)}" for at in range(len(resps))]
+        order = sorted(range(len(resps)), key=lambda index: (resps[index][0], index))
+        return [f"{order.index(index)} of {len(resps)}" for index in range(len(resps))]
 """
 
 
 class CommandRunner:
-    """A folder with tasks and the models `slow` and `served` installed; commands run in it."""
+    """Runs commands in a folder with tasks and with the models `slow` and `served` installed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ class CommandRunner:
         self.environment = {**os.environ, "PYTHONPATH": path, "ASSAY_HOME": str(folder / "home")}
 
     def write_tasks(self, documents: int) -> list[str]:
-        """Text, choices, perplexity, a filter across documents, pictures, repeats, examples: every kind of task."""
+        """Write every kind of task: text, choices, perplexity, cross-document filter, images, repeats, few-shot examples."""
         sums = [{"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4)} for n in range(documents)]
         strip = [{"function": "remove_whitespace"}, {"function": "take_first"}]
         tasks = self.folder / "tasks"
@@ -83,7 +83,7 @@ class CommandRunner:
         return [*map(str, paths), "quickstart_shapes", "quickstart_copy", "quickstart_vote"]
 
     def build_command(self, *arguments: str, **model_args: Any) -> list[str]:
-        """`assay run` with the slow model."""
+        """Return an `assay run` command with the slow model."""
         given = {"log": self.log, "broken": self.broken, **model_args}
         pairs = ",".join(f"{key}={value}" for key, value in given.items())
         return [*ASSAY, "run", "--model", "slow", "--model_args", pairs, *arguments]
@@ -109,15 +109,15 @@ class CommandRunner:
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def read_request_ids(self, since: int = 0) -> list[str]:
-        """The ids of the requests the model answered, in order."""
+        """Return the ids of the requests that the model answered, in order."""
         return _read_log(self.log)[since:]
 
     def read_judge_request_ids(self) -> list[str]:
-        """The ids of the requests the judge answered, in order."""
+        """Return the ids of the requests that the judge answered, in order."""
         return _read_log(self.judge_log)
 
     def read_all_request_ids(self) -> list[str]:
-        """What model and judge answered since the last `forget`. Not in order, but what is new comes last."""
+        """Return the ids answered by model and judge since the last `clear_logs`; new ids come last."""
         for log, kind in ((self.log, "model"), (self.judge_log, "judge")):
             lines = _read_log(log)
             self._request_ids += lines[self._read[kind] :]
@@ -128,7 +128,7 @@ class CommandRunner:
         return len(self.read_all_request_ids()) >= count
 
     def clear_logs(self) -> None:
-        """Empty the books."""
+        """Delete the request logs."""
         for log in (self.log, self.judge_log):
             log.unlink(missing_ok=True)
         self._request_ids.clear()
@@ -141,7 +141,7 @@ class CommandRunner:
         return Counter(self.read_request_ids())
 
     def find_run_folder(self, output: str) -> Path:
-        """The one run under an output folder."""
+        """Return the only run folder below an output folder."""
         (journal,) = (self.folder / output).glob(f"*/{JOURNAL_FILE}")
         return journal.parent
 
@@ -152,7 +152,7 @@ def _read_log(log: Path) -> list[str]:
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str], timeout_s: float = 60) -> bool:
-    """True when the condition came true, False when the process ended before."""
+    """Wait until the condition is true (return True) or the process ends (return False)."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if condition():
@@ -160,17 +160,17 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str], ti
         if process.poll() is not None:
             return False
         time.sleep(0.002)
-    raise AssertionError("it never happened")
+    raise AssertionError("timeout: the condition did not become true")
 
 
 def kill(process: subprocess.Popen[str], number: int = signal.SIGKILL) -> tuple[str, str]:
-    """Send a signal, wait for the end, return what was printed."""
+    """Send a signal, wait for the process and return its output."""
     process.send_signal(number)
     return process.communicate(timeout=60)
 
 
 def read_tables(run_folder: Path) -> Mapping[str, list[tuple[Any, ...]]]:
-    """Everything two runs must agree on."""
+    """Return the journal columns that must be identical in two runs."""
     with closing(sqlite3.connect(run_folder / JOURNAL_FILE)) as journal:
         return {
             table: sorted(journal.execute(f"SELECT {columns} FROM {table}"), key=repr)
@@ -179,13 +179,17 @@ def read_tables(run_folder: Path) -> Mapping[str, list[tuple[Any, ...]]]:
 
 
 def read_committed_fingerprints(run_folder: Path) -> set[str]:
-    """Fingerprints of the responses on disk, after a crash too."""
+    """Return the fingerprints of the stored responses, even after a crash."""
     if not (run_folder / JOURNAL_FILE).exists():
         return set()
     with closing(sqlite3.connect(run_folder / JOURNAL_FILE)) as journal:
         assert journal.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         known = journal.execute("SELECT count(*) FROM sqlite_master WHERE name = 'responses'").fetchone()[0]
-        return {mark for (mark,) in journal.execute("SELECT fingerprint FROM responses")} if known else set()
+        return (
+            {fingerprint for (fingerprint,) in journal.execute("SELECT fingerprint FROM responses")}
+            if known
+            else set()
+        )
 
 
 def compute_fingerprints(request_ids: list[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""The kinds of runs that are killed: what each is made of, and how the slow model is set up for it."""
+"""The scenarios of the kill tests: tasks, options and the configuration of the slow model."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from lmms_eval.llm_judge import ServerConfig, get_server
 server = get_server("assay", ServerConfig(model_name="any"))
 
 def process(doc, results):
-    told = server.evaluate_binary(question=doc["question"], answer=doc["answer"], prediction=results[0])
-    return {"told": told["result"], "drawn": random.random()}
+    reply = server.evaluate_binary(question=doc["question"], answer=doc["answer"], prediction=results[0])
+    return {"judged": reply["result"], "random": random.random()}
 """
 RATED = {
     "metric": "rated",
     "judge": {"kind": "score", "range": [0, 3], "repeats": 2, "settings": {"temperature": 1.0}},
 }
-"""The slow model says a digit from 0 to 3 to everything, which is a rating on this scale."""
+"""The slow model always answers with a digit from 0 to 3, which is a valid rating."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One kind of run."""
+    """The tasks and options of one kind of run."""
 
     name: str
     options: Callable[[CommandRunner], list[str]]
-    """Writes the tasks, returns the arguments of `assay run`."""
+    """Writes the tasks and returns the arguments of `assay run`."""
 
     model: dict[str, Any] = field(default_factory=lambda: {"window": 4})
     empty: frozenset[str] = frozenset({"judge_requests"})
-    """Tables in which such a run leaves nothing; all others hold something."""
+    """Tables that stay empty in such a run."""
 
 
 def write_judged_tasks(folder: Path) -> list[str]:
-    """A task with a judge of Assay's, and one whose own helper asks a judge."""
+    """Write a task with a judged metric and a task whose helper calls a judge."""
     rows = [{"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4)} for n in range(25)]
     native = write_task(folder / "native", "rated", rows, metric_list=[RATED, {"metric": "exact_match"}])
     metrics = [
-        {"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("told", "drawn")
+        {"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("judged", "random")
     ]
     own = write_task(
         folder / "own",
@@ -63,33 +63,33 @@ def write_judged_tasks(folder: Path) -> list[str]:
     return [str(native), str(own)]
 
 
-def _write_mixed(bench: CommandRunner) -> list[str]:
-    return [*bench.write_tasks(documents=30), "--limit", "20", "--seed", "3"]
+def _write_mixed(runner: CommandRunner) -> list[str]:
+    return [*runner.write_tasks(documents=30), "--limit", "20", "--seed", "3"]
 
 
-def _write_text(bench: CommandRunner) -> list[str]:
-    return [*bench.write_tasks(documents=60)[:4], "quickstart_copy", "--limit", "60"]
+def _write_text(runner: CommandRunner) -> list[str]:
+    return [*runner.write_tasks(documents=60)[:4], "quickstart_copy", "--limit", "60"]
 
 
-def _write_images(bench: CommandRunner) -> list[str]:
+def _write_images(runner: CommandRunner) -> list[str]:
     return ["quickstart_shapes"]
 
 
-def _write_repeated(bench: CommandRunner) -> list[str]:
+def _write_repeated(runner: CommandRunner) -> list[str]:
     rows = [{"question": f"What is {n} + {n}?", "answer": str(n % 4)} for n in range(20)]
-    drawn = {"do_sample": True, "temperature": 0.7}
-    often = write_task(bench.folder / "often", "often", rows, repeats=5, generation_kwargs=drawn)
-    return ["quickstart_vote", str(often), "--limit", "20"]
+    sampling = {"do_sample": True, "temperature": 0.7}
+    repeated = write_task(runner.folder / "repeated", "repeated", rows, repeats=5, generation_kwargs=sampling)
+    return ["quickstart_vote", str(repeated), "--limit", "20"]
 
 
-def _write_dialogues(bench: CommandRunner) -> list[str]:
-    guessing = write_guessing(bench.folder, 24, helpers=SIX_ROUNDS, repeats=2)
-    return [str(guessing), str(write_lift(bench.folder, 12))]
+def _write_dialogues(runner: CommandRunner) -> list[str]:
+    guessing = write_guessing(runner.folder, 24, helpers=SIX_ROUNDS, repeats=2)
+    return [str(guessing), str(write_lift(runner.folder, 12))]
 
 
-def _write_judged(bench: CommandRunner) -> list[str]:
-    judge = f"slow,log={bench.judge_log},delay_ms=4,window=4"
-    return [*write_judged_tasks(bench.folder / "tasks"), "--judge", judge]
+def _write_judged(runner: CommandRunner) -> list[str]:
+    judge = f"slow,log={runner.judge_log},delay_ms=4,window=4"
+    return [*write_judged_tasks(runner.folder / "tasks"), "--judge", judge]
 
 
 MIXED = Scenario(name="all kinds of tasks at once", options=_write_mixed)

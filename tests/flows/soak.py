@@ -1,4 +1,4 @@
-"""The long form of the fault tests, with a report: `make soak`.
+"""Run the long version of the fault tests and write a report: `make soak`.
 
 python -m tests.flows.soak --points 120 --seed 5 --report benchmarks/SOAK.md
 """
@@ -18,10 +18,10 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from tests.flows.faulty_runs import run_until_complete
 from tests.flows.kills import KillCounts, KillTest
 from tests.flows.scenarios import DIALOGUES, IMAGES, JUDGED, REPEATED, TEXT
 from tests.flows.small_disks import CannotMount, run_on_small_disk
-from tests.flows.storms import run_until_complete
 
 SCENARIOS = (TEXT, IMAGES, REPEATED, DIALOGUES, JUDGED)
 SHARES = (0.1, 0.1, 0.1, 0.6)
@@ -29,7 +29,7 @@ SIZES_KB = (16, 200, 700, 1200)
 
 
 class Soak:
-    """Tries one thing after the other and writes down a line for each."""
+    """Runs the fault tests and formats a table row for each."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -38,34 +38,34 @@ class Soak:
         self.points = 0
 
     def attempt(self, name: str, work: Callable[[Path], str]) -> str:
-        """What came of it, as the cells of a row; a broken promise is a line in the report, not the end."""
+        """Run one test and return its table row; a failed check is recorded and does not stop the others."""
         begin = time.monotonic()
         with _make_folder() as folder:
             try:
                 row = work(folder)
             except (AssertionError, subprocess.TimeoutExpired) as error:
                 self.failed.append(f"{name}: {error}")
-                row = f"**BROKEN**: {str(error).splitlines()[0] if str(error) else 'see the output'}"
+                row = f"**FAILED**: {str(error).splitlines()[0] if str(error) else 'see the output'}"
         line = f"| {name} | {row} | {time.monotonic() - begin:.0f} s |"
         print(line, flush=True)
         return line
 
     def run_kills(self, points: int) -> Iterator[str]:
-        """`kill -9`, this many times in each scenario."""
+        """Kill each scenario at this many points."""
         for scenario in SCENARIOS:
 
             def work(folder: Path, scenario: object = scenario) -> str:
-                ordeal = KillTest(folder, scenario, self.seed)  # type: ignore[arg-type]
+                kill_test = KillTest(folder, scenario, self.seed)  # type: ignore[arg-type]
                 try:
-                    ordeal.kill_at_points(points)
+                    kill_test.kill_at_points(points)
                 finally:
-                    self.points += ordeal.tally.points.total()
-                return _format_counts(ordeal.tally)
+                    self.points += kill_test.tally.points.total()
+                return _format_counts(kill_test.tally)
 
             yield self.attempt(scenario.name, work)
 
     def run_faulty_servers(self) -> Iterator[str]:
-        """Servers that fail."""
+        """Run with faulty servers."""
         for number, share in enumerate(SHARES):
 
             def work(folder: Path, share: float = share, seed: int = self.seed + number) -> str:
@@ -76,14 +76,14 @@ class Soak:
             yield self.attempt(f"{share:.0%}, seed {self.seed + number}", work)
 
     def run_full_disks(self) -> Iterator[str]:
-        """Disks that fill up."""
+        """Run on disks that are too small."""
         for size in SIZES_KB:
 
             def work(folder: Path, size: int = size) -> str:
                 try:
                     found = run_on_small_disk(folder, size)
                 except CannotMount as error:
-                    return f"not tried: {error} | | "
+                    return f"not run: {error} | | "
                 return f"{found.needed} | {found.kept} | {found.asked_after}"
 
             yield self.attempt(f"{size} KB", work)
@@ -103,60 +103,62 @@ def _format_counts(tally: KillCounts) -> str:
     )
 
 
-def format_report(soak: Soak, kills: list[str], storms: list[str], disks: list[str]) -> str:
-    """The page."""
+def format_report(soak: Soak, kills: list[str], faulty_servers: list[str], disks: list[str]) -> str:
+    """Return the report as Markdown."""
     lines = [
-        "# Soak: faults on purpose",
+        "# Soak test: injected faults",
         "",
-        "Written by `make soak` (`tests/flows/soak.py`); the same things, fewer of them, are tested in CI.",
+        "`make soak` (`tests/flows/soak.py`) generates this page. CI runs a shorter version of the same tests.",
         "",
         f"- {datetime.now(UTC):%Y-%m-%d}, Assay {version('assay-harness')}, Python {platform.python_version()},"
         f" {platform.system()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end",
-        f"- seed {soak.seed}; {soak.points} kills; {time.monotonic() - soak.begin:.0f} s in all",
-        f"- {'**' + str(len(soak.failed)) + ' broken promises**' if soak.failed else 'every promise kept'}",
+        f"- seed {soak.seed}; {soak.points} kills; {time.monotonic() - soak.begin:.0f} s in total",
+        f"- {'**' + str(len(soak.failed)) + ' failed checks**' if soak.failed else 'all checks passed'}",
         "",
         "## `kill -9`",
         "",
-        "Each run is killed at one to three points and then left to finish by the same command; its documents, requests,",
-        "responses, answers, verdicts, outcomes and estimates must be those of a run nobody killed, to the bit. *Calls* are",
-        "counted by the model and its judge. An answer that was on its way when the process died is asked for again; one",
-        "that was on disk never is: calls = runs x needed + on their way.",
+        "Each run is killed at one to three points and then completed with the same command. Its documents, requests, responses,",
+        "answers, verdicts, outcomes and estimates must be identical to those of a run without kills. The model and its judge count",
+        "the *calls*. Only answers in flight at a kill are requested again, never stored ones: calls made = runs x calls needed +",
+        "in flight.",
         "",
-        "| scenario | points | runs | calls needed | calls made | on their way at a kill | lost from disk | asked again"
-        " | results | took |",
+        "| scenario | kills | runs | calls needed | calls made | in flight at a kill | stored answers lost"
+        " | stored answers requested again | results | time |",
         "|---|---|---|---|---|---|---|---|---|---|",
         *kills,
         "",
-        "## A server that fails",
+        "## Faulty server",
         "",
-        "A real HTTP server fails this share of the calls, in thirteen ways. The command is repeated until nothing is missing.",
-        "After every pass: each answer is the one the server gave to that question, failed documents are counted as failed",
-        "and in no mean, the cache holds no failure, nothing answered is asked again, the exit code is right.",
+        "An HTTP server fails this share of the calls, in thirteen ways. The command is repeated until every question is answered.",
+        "After every pass, each stored answer is the reply of the server to that question, failed documents count as failed and are in",
+        "no mean, the cache contains no failure, no answered question is sent again, and the exit code is correct.",
         "",
-        "| share | questions | passes | calls | faults | took |",
+        "| share | questions | passes | calls | faults | time |",
         "|---|---|---|---|---|---|",
-        *storms,
+        *faulty_servers,
         "",
-        "## A full disk",
+        "## Full disk",
         "",
-        "A run on a file system of this size: it stops with a plain error; with more room the same command finishes with the",
-        "results of an undisturbed run.",
+        "A run on a file system of this size stops with a clear error. With more space, the same command completes it with the results",
+        "of an undisturbed run.",
         "",
-        "| size | calls needed | on disk when full | asked afterwards | took |",
+        "| size | calls needed | stored when full | requested afterwards | time |",
         "|---|---|---|---|---|",
         *disks,
     ]
     if soak.failed:
-        lines += ["", "## Broken", "", *(f"```text\n{text}\n```" for text in soak.failed)]
+        lines += ["", "## Failed checks", "", *(f"```text\n{text}\n```" for text in soak.failed)]
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
-    """Read the arguments, try everything, write the report; 1 if a promise was broken."""
+    """Run all fault tests and write the report; return 1 if a check failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--points", type=int, default=120, help="kills in all")
+    parser.add_argument("--points", type=int, default=120, help="total number of kills")
     parser.add_argument("--seed", type=int, default=5)
-    parser.add_argument("--report", type=Path, default=None, help="file for the report (else it is printed)")
+    parser.add_argument(
+        "--report", type=Path, default=None, help="file for the report (default: standard output)"
+    )
     given = parser.parse_args()
     soak = Soak(given.seed)
     kills = list(soak.run_kills(-(-given.points // len(SCENARIOS))))

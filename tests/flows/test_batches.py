@@ -1,4 +1,4 @@
-"""Whole runs through a batch API: killed while the batch is under way, gone on with, nothing asked twice."""
+"""Runs with a batch API: killed during a batch, then resumed without repeated requests."""
 
 from __future__ import annotations
 

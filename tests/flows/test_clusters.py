@@ -1,4 +1,4 @@
-"""Replicas on a cluster, and a driver that is killed: what Ray was started for ends, and nothing is lost."""
+"""Replicas on a cluster with a killed driver: Ray stops and no answers are lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_run_survives_a_node_that_leaves_and_uses_a_node_that_joins(tmp_path: Path) -> None:
-    """Two machines, pictures, one taken away in mid-run without a word, another one added."""
+    """Run an image task on two nodes; one is removed during the run and another is added."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     script = Path(__file__).with_name("two_machines.py")
     done = subprocess.run(
@@ -39,19 +39,19 @@ def test_a_run_survives_a_node_that_leaves_and_uses_a_node_that_joins(tmp_path: 
 
 
 def find_ray_processes(folder: Path) -> list[int]:
-    """Processes that know this folder: Ray's, its workers, and the driver."""
+    """Return the processes that use this folder: Ray, its workers, and the driver."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and str(folder).encode() in (entry / "environ").read_bytes():
                 found.append(int(entry.name))
-        except OSError:  # it ended meanwhile
+        except OSError:  # the process has ended
             continue
     return [pid for pid in found if _state(pid) not in ("Z", "")]
 
 
 def read_process_info(pid: int) -> tuple[str, str, bool]:
-    """What a process calls itself, its state, and whether it carries the mark of a Ray of our own."""
+    """Return the name of a process, its state, and whether it belongs to a Ray that Assay started."""
     try:
         words = (
             Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
@@ -70,21 +70,21 @@ def _state(pid: int) -> str:
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks at processes as Linux shows them")
 def test_a_killed_driver_leaves_no_processes_and_the_run_can_resume(tmp_path: Path) -> None:
-    """Two replicas answer ten requests each and wait, slow enough for none to be given all; then the driver is killed."""
-    bench, hold = CommandRunner(tmp_path), tmp_path / "hold"
-    task = bench.write_tasks(documents=40)[0]
-    whole = bench.finish(bench.build_command("--tasks", task, "--no_cache", "--output_path", "whole"))
+    """Kill the driver after two replicas have answered ten requests each."""
+    runner, hold = CommandRunner(tmp_path), tmp_path / "hold"
+    task = runner.write_tasks(documents=40)[0]
+    whole = runner.finish(runner.build_command("--tasks", task, "--no_cache", "--output_path", "whole"))
     assert whole.returncode == 0, whole.stderr
-    needed = len(bench.read_request_ids())
-    bench.clear_logs()
+    needed = len(runner.read_request_ids())
+    runner.clear_logs()
     options = ("--tasks", task, "--no_cache", "--output_path", "killed", "--replicas", "2")
-    command = bench.build_command(*options, delay_ms=15, hold=hold, free=10)
+    command = runner.build_command(*options, delay_ms=15, hold=hold, free=10)
     hold.touch()
-    process = bench.start(command)
+    process = runner.start(command)
     try:
-        assert wait_until(lambda: bench.has_requests(20), process, timeout_s=120)
+        assert wait_until(lambda: runner.has_requests(20), process, timeout_s=120)
         assert wait_until(
-            lambda: len(read_committed_fingerprints(bench.find_run_folder("killed"))) == 20, process
+            lambda: len(read_committed_fingerprints(runner.find_run_folder("killed"))) == 20, process
         )
         assert len(find_ray_processes(tmp_path)) > 4
     finally:
@@ -94,10 +94,10 @@ def test_a_killed_driver_leaves_no_processes_and_the_run_can_resume(tmp_path: Pa
     while left := find_ray_processes(tmp_path):
         assert time.monotonic() < deadline, f"still there: {[read_process_info(pid) for pid in left]}"
         time.sleep(0.1)
-    rest = bench.finish(command)
+    rest = runner.finish(command)
     assert rest.returncode == 0, rest.stderr
-    assert read_tables(bench.find_run_folder("killed")) == read_tables(bench.find_run_folder("whole"))
-    assert len(bench.read_request_ids()) == len(set(bench.read_request_ids())) == needed, (
+    assert read_tables(runner.find_run_folder("killed")) == read_tables(runner.find_run_folder("whole"))
+    assert len(runner.read_request_ids()) == len(set(runner.read_request_ids())) == needed, (
         "nothing is asked again"
     )
     assert not find_ray_processes(tmp_path)

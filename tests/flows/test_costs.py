@@ -1,4 +1,4 @@
-"""A whole run that may spend only so much: it stops with a code of its own, and goes on with more."""
+"""A run with a cost limit stops with its own exit code and resumes with a higher limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.models.hosted.services import KEY, Anthropic, serving
 def test_a_run_stops_at_its_cost_limit_and_resumes_with_a_higher_one(workspace: Path) -> None:
     write_task(workspace / "tasks", generation_kwargs={"max_gen_toks": 4})
     table = 'date = "2031-02-03"\n[prices]\n"127.0.0.1/*" = { input = 0, output = 1000000 }'
-    (workspace / "mine.toml").write_text(table)  # a dollar for a token
+    (workspace / "mine.toml").write_text(table)  # one dollar per token
 
     def call(service: Anthropic, limit: str) -> tuple[int, str]:
         arguments = f"model=some-model,base_url={service.url}/v1,num_concurrent=1"

@@ -21,7 +21,7 @@ SEEDS = range(4)
 
 
 def answers(request: Any) -> Any:
-    """Right most of the time; long, so that records spill over their pages."""
+    """Answer mostly correctly, sometimes with texts longer than a database page."""
     from assay.core.responses import LogProbability
 
     if hasattr(request, "continuation"):
@@ -31,7 +31,7 @@ def answers(request: Any) -> Any:
 
 
 class DamageFixture:
-    """A finished run, to be damaged, copied and run again; nothing comes out of the shared cache."""
+    """A finished run to copy, damage and resume, without the shared cache."""
 
     def __init__(self, folder: Path) -> None:
         self.tasks = [str(write_task(folder, "sums", MANY)), str(write_choices(folder, rows=60))]
@@ -57,7 +57,7 @@ class DamageFixture:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("damaged")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -65,8 +65,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def there(bench: DamageFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(bench.folder)
+def working_folder(runner: DamageFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runner.folder)
 
 
 def flip_bytes(path: Path, seed: int) -> None:
@@ -79,13 +79,13 @@ def flip_bytes(path: Path, seed: int) -> None:
 
 
 def truncate(path: Path, seed: int) -> None:
-    """Take away the end of a file."""
+    """Truncate a file."""
     data = path.read_bytes()
     path.write_bytes(data[: random.Random(seed).randrange(1, len(data))])
 
 
 def zero_range(path: Path, seed: int) -> None:
-    """Overwrite a stretch of a file with zeros, as a lost sector does."""
+    """Overwrite a range of a file with zeros, like a lost sector."""
     draw = random.Random(seed)
     data = bytearray(path.read_bytes())
     start, length = draw.randrange(len(data)), draw.choice([512, 4096, 20_000])
@@ -93,15 +93,15 @@ def zero_range(path: Path, seed: int) -> None:
     path.write_bytes(data)
 
 
-DAMAGES = {"flip": flip_bytes, "cut": truncate, "blot": zero_range}
+DAMAGES = {"flip": flip_bytes, "truncate": truncate, "zero": zero_range}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_run_is_detected_and_resumes_with_the_same_results(
-    bench: DamageFixture, damage: Any, seed: int, caplog: pytest.LogCaptureFixture
+    runner: DamageFixture, damage: Any, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = bench.copy(f"{damage.__name__}-{seed}")
+    folder = runner.copy(f"{damage.__name__}-{seed}")
     before = (folder / JOURNAL_FILE).read_bytes()
     damage(folder / JOURNAL_FILE, seed)
     if (folder / JOURNAL_FILE).read_bytes() == before:
@@ -110,33 +110,33 @@ def test_a_damaged_run_is_detected_and_resumes_with_the_same_results(
         print(assay.open_run(folder).results)
     assert "assay runs repair" in caught.value.hint
     with caplog.at_level(logging.WARNING):
-        again = bench.run(folder.parent.name)
+        again = runner.run(folder.parent.name)
     assert again.folder.resolve() == folder.resolve()
     assert "repaired the damaged" in caplog.text
-    assert again.results == bench.results
+    assert again.results == runner.results
     assert again.complete
     again.close()
     assert list(folder.glob("journal.damaged-*.sqlite")), "the damaged file is kept"
 
 
-def test_most_answers_survive_a_damaged_page(bench: DamageFixture) -> None:
-    folder = bench.copy("one-page")
+def test_most_answers_survive_a_damaged_page(runner: DamageFixture) -> None:
+    folder = runner.copy("one-page")
     data = bytearray((folder / JOURNAL_FILE).read_bytes())
     page = len(data) // 4096 // 2
     data[page * 4096 : (page + 1) * 4096] = b"\xa5" * 4096
     (folder / JOURNAL_FILE).write_bytes(data)
-    again = bench.run("one-page")
-    assert again.results == bench.results
+    again = runner.run("one-page")
+    assert again.results == runner.results
     again.close()
-    assert len(bench.model.asked) < 100, "of 240 requests"
+    assert len(runner.model.asked) < 100, "of 240 requests"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_journal_without_checksums_never_raises_a_traceback(
-    bench: DamageFixture, damage: Any, seed: int
+    runner: DamageFixture, damage: Any, seed: int
 ) -> None:
-    folder = bench.copy(f"unsealed-{damage.__name__}-{seed}")
+    folder = runner.copy(f"unsealed-{damage.__name__}-{seed}")
     damage(folder / JOURNAL_FILE, seed)
     (folder / "journal.sums").unlink()
     run = assay.open_run(folder)
@@ -153,45 +153,45 @@ def test_a_damaged_journal_without_checksums_never_raises_a_traceback(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_repaired_run_can_be_resumed_without_its_journal(bench: DamageFixture, seed: int) -> None:
-    folder = bench.copy(f"repaired-{seed}")
-    DAMAGES[["flip", "cut", "blot"][seed % 3]](folder / JOURNAL_FILE, seed + 100)
+def test_a_repaired_run_can_be_resumed_without_its_journal(runner: DamageFixture, seed: int) -> None:
+    folder = runner.copy(f"repaired-{seed}")
+    DAMAGES[["flip", "truncate", "zero"][seed % 3]](folder / JOURNAL_FILE, seed + 100)
     salvaged = repair_run(folder)
     if salvaged is None:
         pytest.skip("the bytes were zeros already")
     assert repair_run(folder) is None, "once is enough"
     model = make_model(answers)
     again = assay.resume(folder, model=model, no_cache=True)
-    assert again.results == bench.results
+    assert again.results == runner.results
     assert len(model.asked) <= 240 - salvaged.responses
     again.close()
 
 
-def test_a_file_of_random_bytes_is_repaired_to_an_empty_run(bench: DamageFixture) -> None:
-    folder = bench.copy("noise")
+def test_a_file_of_random_bytes_is_repaired_to_an_empty_run(runner: DamageFixture) -> None:
+    folder = runner.copy("noise")
     (folder / JOURNAL_FILE).write_bytes(random.Random(1).randbytes(50_000))
     salvaged = repair_run(folder)
     assert salvaged is not None
     assert salvaged.responses == 0
     model = make_model(answers)
     again = assay.resume(folder, model=model, no_cache=True)
-    assert again.results == bench.results
+    assert again.results == runner.results
     again.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_cache_gives_no_wrong_answer_and_is_rebuilt(
-    bench: DamageFixture, damage: Any, seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    runner: DamageFixture, damage: Any, seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cache = tmp_path / "cache.sqlite"
-    options: dict[str, Any] = {"tasks": bench.tasks, "log_samples": False, "use_cache": str(cache)}
+    options: dict[str, Any] = {"tasks": runner.tasks, "log_samples": False, "use_cache": str(cache)}
     assay.run(model=make_model(answers), output_path=str(tmp_path / "one"), **options).close()
     damage(cache, seed)
     two = assay.run(model=make_model(answers), output_path=str(tmp_path / "two"), **options)
-    assert two.results == bench.results
+    assert two.results == runner.results
     two.close()
     model = make_model(answers)
     three = assay.run(model=model, output_path=str(tmp_path / "three"), **options)
-    assert three.results == bench.results
+    assert three.results == runner.results
     three.close()

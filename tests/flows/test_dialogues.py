@@ -1,4 +1,4 @@
-"""Dialogues stopped at any moment go on from the journal: the helper hears the kept answers again, the model does not."""
+"""Interrupted dialogues resume from the journal: the helper gets the stored answers again, without new requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WINDOW = 4
 
 
 class StoppingModel(ScriptedModel):
-    """Stops the whole run when it has answered so many requests."""
+    """Stops the run after a number of answers."""
 
     def __init__(self, answers: Any, stop_after: int) -> None:
         super().__init__(answers, window=3)
@@ -59,19 +59,19 @@ def test_interrupted_dialogues_resume_without_repeated_requests(workspace: Path)
 
 
 def test_failed_rounds_are_retried_when_the_command_is_repeated(tmp_path: Path) -> None:
-    bench = CommandRunner(tmp_path)
+    runner = CommandRunner(tmp_path)
     options = [str(write_guessing(tmp_path, 12, helpers=SIX_ROUNDS)), "--no_cache"]
     assert (
-        bench.finish(bench.build_command(*options, "--output_path", "whole", window=WINDOW)).returncode == 0
+        runner.finish(runner.build_command(*options, "--output_path", "whole", window=WINDOW)).returncode == 0
     )
-    expected = read_tables(bench.find_run_folder("whole"))
-    bench.broken.touch()
-    command = bench.build_command(*options, "--output_path", "mended", window=WINDOW)
-    broken = bench.finish(command)
+    expected = read_tables(runner.find_run_folder("whole"))
+    runner.broken.touch()
+    command = runner.build_command(*options, "--output_path", "mended", window=WINDOW)
+    broken = runner.finish(command)
     assert broken.returncode == 1 and "Traceback" not in broken.stderr
-    kept = read_committed_fingerprints(bench.find_run_folder("mended"))
-    bench.broken.unlink()
-    seen = len(bench.read_request_ids())
-    assert bench.finish(command).returncode == 0
-    assert read_tables(bench.find_run_folder("mended")) == expected
-    assert not compute_fingerprints(bench.read_request_ids(seen)) & kept
+    kept = read_committed_fingerprints(runner.find_run_folder("mended"))
+    runner.broken.unlink()
+    seen = len(runner.read_request_ids())
+    assert runner.finish(command).returncode == 0
+    assert read_tables(runner.find_run_folder("mended")) == expected
+    assert not compute_fingerprints(runner.read_request_ids(seen)) & kept

@@ -1,4 +1,4 @@
-"""A server that fails in every way there is: the run completes, says what is missing, and repeating it heals it."""
+"""A server that fails in many ways: the run completes, reports what is missing, and repeating it fills the gaps."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.flows.faulty_runs import FaultyServerRun, run_until_complete
 from tests.flows.faulty_server import FAULTS, FaultyServer, start_faulty_server
 from tests.flows.running import CommandRunner
 from tests.flows.served_model import NoAnswer, ServedModel
-from tests.flows.storms import FaultyServerRun, run_until_complete
 
 pytestmark = pytest.mark.server
 
@@ -18,22 +18,22 @@ EXPECTED = {
     "rate limit": "rate limit",
     "internal error": "server error",
     "overloaded": "server error",
-    "torn connection": "connection",
-    "silence": "timeout",
+    "connection reset": "connection",
+    "no response": "timeout",
     "stalled body": "timeout",
-    "half a body": "connection",
-    "half of the JSON": "bad reply",
-    "no JSON": "bad reply",
+    "closed midway": "connection",
+    "truncated JSON": "bad reply",
+    "not an object": "bad reply",
     "no choices": "bad reply",
     "no text": "model error",
-    "a page instead": "bad reply",
-    "nothing": "bad reply",
+    "HTML page": "bad reply",
+    "empty body": "bad reply",
 }
-"""What each fault of the server is called in the run."""
+"""The failure kind of each fault."""
 
 
 @pytest.fixture
-def storm(tmp_path: Path) -> Iterator[FaultyServerRun]:
+def faulty_run(tmp_path: Path) -> Iterator[FaultyServerRun]:
     with start_faulty_server(0.1, seed=3) as server:
         yield FaultyServerRun(CommandRunner(tmp_path), server, documents=60)
 
@@ -44,7 +44,7 @@ def test_every_fault_has_a_name() -> None:
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_each_fault_gives_the_expected_failure(fault: str) -> None:
-    """What the server does is no answer, whoever asks."""
+    """No fault gives a valid answer."""
     with start_faulty_server(1.0, seed=1) as server:
         only = {fault: FAULTS[fault]}
         with pytest.MonkeyPatch.context() as patch:
@@ -66,39 +66,39 @@ def test_a_run_with_ten_percent_failures_completes_when_repeated(tmp_path: Path)
 
 
 def test_the_share_of_failures_sets_the_exit_code_and_failures_can_be_accepted(
-    storm: FaultyServerRun,
+    faulty_run: FaultyServerRun,
 ) -> None:
-    server: FaultyServer = storm.server
-    first = storm.run("--max_failures", "0.9")
+    server: FaultyServer = faulty_run.server
+    first = faulty_run.run("--max_failures", "0.9")
     assert first.returncode == 0, first.stderr
-    failed = storm.check()
+    failed = faulty_run.check()
     assert 3 < failed < 30
-    assert all(f"{count} {kind}" in first.stderr for kind, count in storm.count_failures().items())
+    assert all(f"{count} {kind}" in first.stderr for kind, count in faulty_run.count_failures().items())
     for kinds in server.faults.values():
-        assert EXPECTED[kinds[0]] in storm.count_failures()
+        assert EXPECTED[kinds[0]] in faulty_run.count_failures()
 
     server.clear_calls()
-    as_it_is = storm.run("--retry_failed", "false")
-    assert as_it_is.returncode == 1
-    assert f"{failed} of {storm.questions} requests failed" in as_it_is.stderr
+    accepted = faulty_run.run("--retry_failed", "false")
+    assert accepted.returncode == 1
+    assert f"{failed} of {faulty_run.questions} requests failed" in accepted.stderr
     assert not server.calls, "nobody is asked"
-    assert storm.check() == failed
+    assert faulty_run.check() == failed
 
     server.share = 0.0
-    healed = storm.run()
-    assert healed.returncode == 0, healed.stderr
+    completed = faulty_run.run()
+    assert completed.returncode == 0, completed.stderr
     assert server.calls.total() == failed
-    assert storm.check() == 0
+    assert faulty_run.check() == 0
 
 
-def test_another_run_sends_only_the_requests_that_failed_in_the_first(storm: FaultyServerRun) -> None:
-    """Answers are shared through the cache, failures are not."""
-    server: FaultyServer = storm.server
-    assert storm.run().returncode == 1
-    failed = storm.check()
+def test_another_run_sends_only_the_requests_that_failed_in_the_first(faulty_run: FaultyServerRun) -> None:
+    """The cache shares answers, but not failures."""
+    server: FaultyServer = faulty_run.server
+    assert faulty_run.run().returncode == 1
+    failed = faulty_run.check()
     server.share = 0.0
     server.clear_calls()
-    other = storm.run(output="other")
+    other = faulty_run.run(output="other")
     assert other.returncode == 0, other.stderr
     assert server.calls.total() == failed
-    assert storm.check("other") == 0
+    assert faulty_run.check("other") == 0

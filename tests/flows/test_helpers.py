@@ -1,7 +1,7 @@
-"""Helper code that misbehaves on one document costs that document, and nothing else: not the run, not the others.
+"""Helper code that misbehaves on one document fails only that document, not the run or other documents.
 
-What no Python program can survive is beyond this: `os._exit`, a crash in C, a signal that helper code sends itself.
-Those end the process, and the same command goes on with what the journal has.
+This does not cover what ends the process: `os._exit`, a crash in C, or a signal that helper code sends itself. After those, the
+same command resumes the run from the journal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BAD = 3
 HELPERS = f"""
 import asyncio, io, os, random, re, sys, threading, time
 
-class Foreign(BaseException):
+class CustomError(BaseException):
     pass
 
 def recurse(n):
@@ -74,7 +74,7 @@ def write_helper_task(folder: Path, body: str, where: str) -> str:
 
 
 def run_with_helper(folder: Path, body: str, where: str, **options: Any) -> tuple[Any, dict[str, list[Any]]]:
-    """A run with this misbehaviour beside a good task; its outcomes and verdicts without task hashes."""
+    """Run a task with this misbehaviour together with a good task; return the run and its journal tables."""
     good = write_task(folder / "good", "good", ROWS)
     fragile = write_helper_task(folder, body, where)
     run = assay.run(
@@ -84,21 +84,21 @@ def run_with_helper(folder: Path, body: str, where: str, **options: Any) -> tupl
 
 
 def exclude_bad_document(rows: list[Any]) -> list[Any]:
-    """What is said about all other documents, and all of the other task."""
+    """Return the rows of all other documents and of the other task."""
     return [row for row in rows if (row[0], row[1]) != ("fragile", BAD)]
 
 
-_KEPT: dict[str, list[Any]] = {}
+_TABLES: dict[str, list[Any]] = {}
 
 
 @pytest.fixture
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What a run says whose helpers behave; made once."""
-    if not _KEPT:
+    """The journal tables of a run without misbehaviour, created once."""
+    if not _TABLES:
         folder = tmp_path_factory.mktemp("undisturbed")
         monkeypatch.chdir(folder)
-        _KEPT.update(run_with_helper(folder, "pass", "")[1])
-    return _KEPT
+        _TABLES.update(run_with_helper(folder, "pass", "")[1])
+    return _TABLES
 
 
 ENDS = {
@@ -106,7 +106,7 @@ ENDS = {
     "exits": ("sys.exit(3)", "exits the program"),
     "exits without a word": ("raise SystemExit", "exits the program"),
     "cancels": ("raise asyncio.CancelledError", "CancelledError"),
-    "raises what is no exception": ("raise Foreign('odd')", "Foreign"),
+    "raises what is no exception": ("raise CustomError('odd')", "CustomError"),
     "recurses": ("recurse(0)", "RecursionError"),
     "takes all memory": ("raise MemoryError", "MemoryError"),
     "loops": ("while True: pass", "helper_timeout"),
@@ -184,12 +184,12 @@ def test_side_effects_of_helper_code_do_not_affect_other_documents(
 
 
 def test_output_of_helper_code_is_not_mixed_into_the_results(tmp_path: Path) -> None:
-    bench = CommandRunner(tmp_path)
+    runner = CommandRunner(tmp_path)
     body = "print('noise ' * 300_000); print('more noise', file=sys.stderr)"
-    command = bench.build_command(
+    command = runner.build_command(
         write_helper_task(tmp_path, body, "process"), "--no_cache", "--json", delay_ms=0
     )
-    finished = bench.finish(command)
+    finished = runner.finish(command)
     assert finished.returncode == 0, finished.stderr
     assert json.loads(finished.stdout)["n-samples"]["fragile"]["effective"] == len(ROWS)
     assert finished.stderr.count("noise") == 300_001
@@ -199,9 +199,9 @@ LEAVES_A_THREAD = "threading.Thread(target=time.sleep, args=(300,)).start()"
 
 
 def test_a_thread_of_helper_code_does_not_keep_the_process_alive(tmp_path: Path) -> None:
-    bench = CommandRunner(tmp_path)
+    runner = CommandRunner(tmp_path)
     task = write_helper_task(tmp_path, LEAVES_A_THREAD, "process")
-    finished = bench.finish(bench.build_command(task, "--no_cache", "--output_path", "out", delay_ms=0))
+    finished = runner.finish(runner.build_command(task, "--no_cache", "--output_path", "out", delay_ms=0))
     assert finished.returncode == 0, finished.stderr
     assert "drawn" in finished.stdout
 
@@ -209,34 +209,34 @@ def test_a_thread_of_helper_code_does_not_keep_the_process_alive(tmp_path: Path)
 def test_a_run_that_helper_code_killed_resumes_when_the_command_is_repeated(
     tmp_path: Path,
 ) -> None:
-    """`os._exit` is beyond us: nothing can catch it. What was answered is on disk all the same."""
-    bench = CommandRunner(tmp_path)
+    """Nothing can catch `os._exit`, but the answers are stored."""
+    runner = CommandRunner(tmp_path)
     task = write_helper_task(
         tmp_path, "if not os.path.exists('once'):\n    open('once', 'w').close()\n    os._exit(7)", "process"
     )
-    command = bench.build_command(task, "--no_cache", "--output_path", "out", delay_ms=0)
-    assert bench.finish(command).returncode == 7
-    asked = bench.read_request_ids()
-    assert bench.finish(command).returncode == 0
-    assert bench.count_requests().total() <= len(ROWS) + 4, "a window at most was on its way"
+    command = runner.build_command(task, "--no_cache", "--output_path", "out", delay_ms=0)
+    assert runner.finish(command).returncode == 7
+    asked = runner.read_request_ids()
+    assert runner.finish(command).returncode == 0
+    assert runner.count_requests().total() <= len(ROWS) + 4, "a window at most was on its way"
     assert len(asked) > 0
-    assert len(read_tables(bench.find_run_folder("out"))["verdicts"]) == 2 * len(ROWS)
+    assert len(read_tables(runner.find_run_folder("out"))["verdicts"]) == 2 * len(ROWS)
 
 
 @pytest.mark.parametrize("name", ["text", "import"])
 def test_helper_code_that_exits_before_the_first_request_is_an_error_with_its_location(
     tmp_path: Path, name: str
 ) -> None:
-    bench = CommandRunner(tmp_path)
+    runner = CommandRunner(tmp_path)
     task = write_helper_task(tmp_path, "sys.exit(0)", "text")
     helpers = tmp_path / "tasks" / "utils.py"
     text = helpers.read_text()
     helpers.write_text(
         f"{text}\nimport sys\nsys.exit(0)\n" if name == "import" else text.replace(f'"{BAD + 1}"', '"1"')
     )
-    ended = bench.finish(bench.build_command(task, "--no_cache"))
+    ended = runner.finish(runner.build_command(task, "--no_cache"))
     assert ended.returncode == 2, ended.stderr
     assert "exits the program" in ended.stderr
     assert "utils.py" in ended.stderr
     assert "Traceback" not in ended.stderr
-    assert bench.read_request_ids() == []
+    assert runner.read_request_ids() == []

@@ -1,4 +1,4 @@
-"""`kill -9` at any moment loses at most what was in flight; the same command finishes with the same bits."""
+"""`kill -9` at any moment loses only answers in flight; the same command finishes with identical results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KILLS = 2
     "scenario", [MIXED, DIALOGUES, JUDGED], ids=lambda scenario: scenario.name.replace(" ", "-")
 )
 def test_a_killed_run_resumes_with_identical_results(tmp_path: Path, scenario: Scenario) -> None:
-    """A few points; `make soak` tries a hundred and more, each kind of run apart."""
+    """A few kill points; `make soak` tests more than a hundred, for each scenario."""
     tally = KillTest(tmp_path, scenario, seed=20240613).kill_at_points(KILLS)
     assert tally.points.total() == KILLS
     assert (tally.repeated, tally.lost) == (0, 0)
@@ -36,7 +36,7 @@ def test_a_killed_run_resumes_with_identical_results(tmp_path: Path, scenario: S
 
 
 def test_a_missing_answer_is_detected() -> None:
-    """The books are held against a journal that lost a row, one that has a row too many, and a model asked twice."""
+    """The check detects a missing row, an extra row, and a repeated request."""
     ordeal = KillTest.__new__(KillTest)
     ordeal.tally = KillCounts()
     (mark,) = compute_fingerprints(["r"])
@@ -55,15 +55,15 @@ def test_a_missing_answer_is_detected() -> None:
 
 @pytest.mark.slow
 def test_the_embedded_model_gives_identical_results_after_three_kills(tmp_path: Path) -> None:
-    bench = CommandRunner(tmp_path)
+    runner = CommandRunner(tmp_path)
     options = ["run", "quickstart", "--limit", "12", "--no_cache"]
-    whole = bench.finish([*ASSAY, *options, "--output_path", "whole"])
+    whole = runner.finish([*ASSAY, *options, "--output_path", "whole"])
     assert whole.returncode == 0, whole.stderr
-    expected = read_tables(bench.find_run_folder("whole"))
+    expected = read_tables(runner.find_run_folder("whole"))
     total, kills = len(expected["responses"]), 0
 
     for target in random.Random(7).sample(range(1, total // 2), 3):
-        process = bench.start([*ASSAY, *options, "--output_path", "killed"])
+        process = runner.start([*ASSAY, *options, "--output_path", "killed"])
 
         def enough(target: int = target) -> bool:
             journals = list((tmp_path / "killed").glob(f"*/{JOURNAL_FILE}-wal"))
@@ -72,7 +72,7 @@ def test_the_embedded_model_gives_identical_results_after_three_kills(tmp_path: 
         wait_until(enough, process)
         kill(process)
         kills += process.returncode == -9
-    last = bench.finish([*ASSAY, *options, "--output_path", "killed"])
+    last = runner.finish([*ASSAY, *options, "--output_path", "killed"])
     assert last.returncode == 0, last.stderr
     assert kills, "at least one kill came in time"
-    assert read_tables(bench.find_run_folder("killed")) == expected
+    assert read_tables(runner.find_run_folder("killed")) == expected

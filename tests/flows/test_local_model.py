@@ -1,4 +1,4 @@
-"""A whole run with a transformers checkpoint: every kind of request, a template by name, a second run from what is kept."""
+"""Runs with a transformers checkpoint: every kind of request, a named template, and a repeated run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs over pictures, sounds and videos: real files to models that look at them."""
+"""Runs with images, audio and videos."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def require_dataset(dataset: str) -> pytest.MarkDecorator:
 
 
 class RecordingModel(ScriptedModel):
-    """Says which frames it was shown, two per second; has them decoded ahead."""
+    """Answers with the frames it was shown, two per second, and decodes them ahead."""
 
     def __init__(self) -> None:
         super().__init__(self._say, window=4)

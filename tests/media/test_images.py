@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image as Pictures
-from tests.making_media import noise_jpeg, picture_file, png
+from tests.making_media import make_image, make_noise_jpeg, make_png
 
 from assay.core.errors import MediaError
 from assay.media.images import count_pixel_bytes, decode_image, image_from_array
@@ -15,13 +15,13 @@ from assay.media.media_files import open_media_file
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP"])
 def test_pictures_of_many_kinds_are_read(kind: str) -> None:
-    found = decode_image(open_media_file(picture_file(kind)))
+    found = decode_image(open_media_file(make_image(kind)))
     assert (found.size, found.convert("RGB").getpixel((5, 5))[0] > 250) == ((32, 24), True)
 
 
 def test_what_a_file_is_its_content_says_and_not_its_name(tmp_path: Path) -> None:
     path = tmp_path / "x.jpg"
-    path.write_bytes(png())
+    path.write_bytes(make_png())
     assert decode_image(open_media_file(path)).format == "PNG"
 
 
@@ -30,8 +30,8 @@ def test_what_a_file_is_its_content_says_and_not_its_name(tmp_path: Path) -> Non
     [
         (b"", "empty"),
         (b"\x00" * 100, "unknown image format"),
-        (noise_jpeg()[:5000], "truncated"),
-        (png()[:40], "cannot read the image"),
+        (make_noise_jpeg()[:5000], "truncated"),
+        (make_png()[:40], "cannot read the image"),
     ],
     ids=["empty", "not a picture", "a cut JPEG", "a cut PNG"],
 )
@@ -45,7 +45,7 @@ def test_a_damaged_image_is_rejected_with_its_path(tmp_path: Path, data: bytes, 
 
 def test_a_picture_too_large_to_be_one_is_refused_before_it_takes_the_memory() -> None:
     """Sixteen gigapixels in a file of a few bytes: only the head says so."""
-    head = bytearray(picture_file("BMP", size=(1, 1)))
+    head = bytearray(make_image("BMP", size=(1, 1)))
     head[18:26] = (2**17).to_bytes(4, "little") * 2
     with pytest.raises(MediaError, match="decompression bomb"):
         decode_image(open_media_file(bytes(head)))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making_media import png
+from tests.making_media import make_png
 
 from assay.core.errors import MediaError
 from assay.media import media_files as module
@@ -25,7 +25,7 @@ def server() -> Iterator[str]:
             self.send_response(200 if self.path == "/x.png" else 404)
             self.end_headers()
             if self.path == "/x.png":
-                self.wfile.write(png())
+                self.wfile.write(make_png())
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -40,27 +40,34 @@ def server() -> Iterator[str]:
 
 def test_the_same_content_has_the_same_name_wherever_it_is(tmp_path: Path) -> None:
     path = tmp_path / "a picture.png"
-    path.write_bytes(png())
-    data = base64.b64encode(png()).decode()
-    sources = [png(), bytearray(png()), path, str(path), path.as_uri(), f"data:image/png;base64,{data}"]
+    path.write_bytes(make_png())
+    data = base64.b64encode(make_png()).decode()
+    sources = [
+        make_png(),
+        bytearray(make_png()),
+        path,
+        str(path),
+        path.as_uri(),
+        f"data:image/png;base64,{data}",
+    ]
     found = [open_media_file(source) for source in sources]
-    assert {source.digest for source in found} == {open_media_file(png()).digest}
-    assert {source.read() for source in found} == {png()}
+    assert {source.digest for source in found} == {open_media_file(make_png()).digest}
+    assert {source.read() for source in found} == {make_png()}
 
 
 def test_a_file_is_opened_by_path_and_bytes_as_a_stream(tmp_path: Path) -> None:
     path = tmp_path / "x.png"
-    path.write_bytes(png())
+    path.write_bytes(make_png())
     assert open_media_file(path).open() == str(path)
-    stream = open_media_file(png()).open()
-    assert isinstance(stream, io.BytesIO) and stream.read() == png()
+    stream = open_media_file(make_png()).open()
+    assert isinstance(stream, io.BytesIO) and stream.read() == make_png()
 
 
 @pytest.mark.server
 def test_an_address_is_fetched_when_it_is_read_not_before(server: str) -> None:
     source = open_media_file(f"{server}/x.png")
     assert source.data is None
-    assert source.read() == png()
+    assert source.read() == make_png()
     with pytest.raises(MediaError, match="404") as caught:
         open_media_file(f"{server}/y.png").read()
     assert caught.value.where == f"{server}/y.png"
@@ -91,7 +98,7 @@ def test_a_data_address_is_read_or_refused_with_its_place(address: str) -> None:
 
 def test_a_deleted_file_is_a_media_error(tmp_path: Path) -> None:
     path = tmp_path / "x.png"
-    path.write_bytes(png())
+    path.write_bytes(make_png())
     source = open_media_file(path)
     path.unlink()
     with pytest.raises(MediaError, match="cannot read the media file") as caught:

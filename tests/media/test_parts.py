@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image as Pictures
-from tests.making_media import greys, wav, write_video
+from tests.making_media import make_wav, read_frame_numbers, write_video
 
 from assay.core.errors import MediaError, MissingPackage
 from assay.core.messages import Audio, Image, Media, Video
@@ -23,7 +23,7 @@ def test_a_picture_is_what_its_part_loads_or_the_array_it_loads() -> None:
     assert picture(Image(digest="d", load=lambda: np.asarray(red))).getpixel((0, 0)) == (255, 0, 0)
 
 
-@pytest.mark.parametrize("load", [lambda: wav(1.0), lambda: (np.zeros(8000, np.float32), 8000)])
+@pytest.mark.parametrize("load", [lambda: make_wav(1.0), lambda: (np.zeros(8000, np.float32), 8000)])
 def test_a_waveform_has_the_rate_the_model_wants(load: Callable[[], Any]) -> None:
     part = Audio(digest="d", load=load)
     assert len(waveform(part, rate_hz=16_000)) == 16_000
@@ -33,13 +33,13 @@ def test_a_waveform_has_the_rate_the_model_wants(load: Callable[[], Any]) -> Non
 def test_frames_come_from_files_bytes_and_lists(tmp_path: Path) -> None:
     path = write_video(tmp_path / "x.mp4")
     for load in (lambda: path, lambda: str(path), path.read_bytes):
-        assert greys(frames(Video(digest="d", load=load), count=3)) == [0, 9, 19]
-        assert greys(frames(Video(digest="d", load=load, start_s=1.0), count=2)) == [10, 19]
+        assert read_frame_numbers(frames(Video(digest="d", load=load), count=3)) == [0, 9, 19]
+        assert read_frame_numbers(frames(Video(digest="d", load=load, start_s=1.0), count=2)) == [10, 19]
     whole = list(frames(Video(digest="d", load=lambda: path)).frames)
     for given in (whole, [np.asarray(one) for one in whole]):
         part = Video(digest="d", load=partial(list, given))
-        assert greys(frames(part, count=3)) == [0, 9, 19]
-        assert greys(frames(part, fps=2.0, max_frames=2)) == [0, 19]
+        assert read_frame_numbers(frames(part, count=3)) == [0, 9, 19]
+        assert read_frame_numbers(frames(part, fps=2.0, max_frames=2)) == [0, 19]
 
 
 def test_a_cached_part_is_decoded_once() -> None:

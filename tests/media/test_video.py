@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making_media import greys, png, wav, write_video
+from tests.making_media import make_png, make_wav, read_frame_numbers, write_video
 
 from assay.core.errors import MediaError, MissingPackage
 from assay.core.installation import format_install_command
@@ -59,11 +59,15 @@ def test_evenly_spread_means_first_and_last_and_never_twice(total: int, count: i
 def test_exactly_the_frames_wanted_are_cut_from_a_file(tmp_path: Path, name: str) -> None:
     path = write_video(tmp_path / name)
     for source in (open_media_file(path), open_media_file(path.read_bytes())):
-        assert greys(extract_frames(source, FrameSelection())) == list(range(20))
+        assert read_frame_numbers(extract_frames(source, FrameSelection())) == list(range(20))
         some = extract_frames(source, FrameSelection(count=4))
-        assert (greys(some), some.frames[0].size) == ([0, 6, 12, 19], (64, 48))
+        assert (read_frame_numbers(some), some.frames[0].size) == ([0, 6, 12, 19], (64, 48))
         assert some.times_s == pytest.approx([0.0, 0.6, 1.2, 1.9], abs=0.01)
-        assert greys(extract_frames(source, FrameSelection(fps=2, start_s=0.5, end_s=1.5))) == [5, 10, 15]
+        assert read_frame_numbers(extract_frames(source, FrameSelection(fps=2, start_s=0.5, end_s=1.5))) == [
+            5,
+            10,
+            15,
+        ]
 
 
 def test_frames_out_of_order_are_sorted_by_presentation_time(tmp_path: Path) -> None:
@@ -73,12 +77,21 @@ def test_frames_out_of_order_are_sorted_by_presentation_time(tmp_path: Path) -> 
     if "libx264" not in av.codecs_available:
         pytest.skip("this PyAV has no encoder that puts frames out of order")
     path = write_video(tmp_path / "x.mp4", codec="libx264")
-    assert greys(extract_frames(open_media_file(path), FrameSelection(count=4))) == [0, 6, 12, 19]
+    assert read_frame_numbers(extract_frames(open_media_file(path), FrameSelection(count=4))) == [
+        0,
+        6,
+        12,
+        19,
+    ]
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [(b"", "cannot read the video"), (b"\x00" * 1000, "cannot read the video"), (wav(), "no video track")],
+    [
+        (b"", "cannot read the video"),
+        (b"\x00" * 1000, "cannot read the video"),
+        (make_wav(), "no video track"),
+    ],
     ids=["empty", "zeros", "a sound"],
 )
 def test_a_damaged_video_is_rejected_with_its_path(tmp_path: Path, data: bytes, message: str) -> None:
@@ -90,12 +103,12 @@ def test_a_damaged_video_is_rejected_with_its_path(tmp_path: Path, data: bytes, 
 
 
 def test_a_picture_is_a_video_of_one_frame() -> None:
-    assert len(extract_frames(open_media_file(png()), FrameSelection(count=4)).frames) == 1
+    assert len(extract_frames(open_media_file(make_png()), FrameSelection(count=4)).frames) == 1
 
 
 def test_a_cut_video_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     path = write_video(tmp_path / "x.avi")
-    found = greys(extract_frames(open_media_file(path.read_bytes()[:-800]), FrameSelection()))
+    found = read_frame_numbers(extract_frames(open_media_file(path.read_bytes()[:-800]), FrameSelection()))
     assert found[:10] == list(range(10))
     assert len(found) < 20
 
@@ -111,7 +124,7 @@ def test_titles_that_are_not_text_do_not_matter(tmp_path: Path) -> None:
     data = path.read_bytes()
     head = data.index(b"ISFT")  # the name of the program that wrote it
     path.write_bytes(data[: head + 8] + b"\xff\xfe\xe9" + data[head + 11 :])
-    assert greys(extract_frames(open_media_file(path), FrameSelection(count=2))) == [0, 19]
+    assert read_frame_numbers(extract_frames(open_media_file(path), FrameSelection(count=2))) == [0, 19]
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What parity tests need and a lone clone may not have: recorded corpora and the task files they were recorded from."""
+"""Fixtures of the parity tests: recorded corpora and the task files they were recorded from."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def respond(shown: Mapping[str, Any], target: Any) -> list[Any]:
     return [[right, f"So, 1 + 1 = 2.\nThe answer is {right}.", "I do not know.", ""][number % 4]]
 
 
-def asked_and_scored(index: TaskIndex, task: str, splits: Any) -> tuple[list[Any], dict[str, Any]]:
+def run_documents(index: TaskIndex, task: str, splits: Any) -> tuple[list[Any], dict[str, Any]]:
     """Requests and targets of the first documents, and the scores of made-up responses to them."""
     path = index.entries[task].path
     assert path is not None
@@ -79,8 +79,8 @@ def test_real_documents_give_the_same_requests_and_scores_as_the_lm_eval_task_fi
     splits = open_task(load_task(path), RenderingOptions(data_root=str(hub))).splits
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of helper files that are not ours
-        their_requests, their_results = asked_and_scored(theirs, task, splits)
-    our_requests, our_results = asked_and_scored(ours, task, splits)
+        their_requests, their_results = run_documents(theirs, task, splits)
+    our_requests, our_results = run_documents(ours, task, splits)
     assert len(their_requests) > 30
     assert find_difference(our_requests, their_requests) is None
     assert find_difference(our_results, their_results) is None

@@ -88,9 +88,7 @@ def test_every_step_and_the_last_answer_match_the_recording(
         assert len(turns) == len(wanted)
         asked += len(turns)
         sample = next(one for one in record["samples"] if one["doc_id"] == document.index)
-        answer = _THOUGHT.sub(
-            "", step.answer
-        ).strip()  # what lmms-eval does to any answer before it is judged
+        answer = _THOUGHT.sub("", step.answer).strip()  # lmms-eval strips every answer before scoring
         assert [answer] == sample["filtered_resps"]
         judged = scorer.judge(fields=dict(document.fields), answers=[answer], target=None, choices=None)
         assert judged == sample["metrics"]

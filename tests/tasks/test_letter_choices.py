@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import Function, planned, write_choices, write_task
+from tests.making import Function, plan_run, write_choices, write_task
 
 import assay
 from assay.core.errors import AssayError, UnsupportedRequest
@@ -18,7 +18,7 @@ WRITER: frozenset[Ability] = frozenset({"generate", "chat"})
 
 
 def prompts(path: Path, **options: Any) -> list[Generate]:
-    plan = planned(ScriptedModel(abilities=WRITER), tasks=[str(path)], mc_as_generation=True, **options)
+    plan = plan_run(ScriptedModel(abilities=WRITER), tasks=[str(path)], mc_as_generation=True, **options)
     (only,) = plan.tasks.values()
     return [request for _, requests in only.task.render() for request in requests]  # type: ignore[misc]
 
@@ -154,7 +154,7 @@ def _likely() -> Any:
 
 def test_without_the_flag_it_is_refused_and_the_flag_is_named(workspace: Path) -> None:
     with pytest.raises(UnsupportedRequest, match="does not support likelihood") as caught:
-        planned(ScriptedModel(abilities=WRITER), tasks=[str(write_choices(workspace))])
+        plan_run(ScriptedModel(abilities=WRITER), tasks=[str(write_choices(workspace))])
     assert "--mc_as_generation asks for the letter of a choice instead" in caught.value.hint
 
 
@@ -173,7 +173,7 @@ def test_a_target_outside_the_choices_is_said(workspace: Path) -> None:
 
 def test_other_tasks_of_the_run_are_asked_as_ever(workspace: Path) -> None:
     path = write_task(workspace)
-    plain = planned(ScriptedModel(), tasks=[str(path)])
-    flagged = planned(ScriptedModel(), tasks=[str(path)], mc_as_generation=True)
+    plain = plan_run(ScriptedModel(), tasks=[str(path)])
+    flagged = plan_run(ScriptedModel(), tasks=[str(path)], mc_as_generation=True)
     assert flagged.run_id != plain.run_id
     assert flagged.notes == plain.notes

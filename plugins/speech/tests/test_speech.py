@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.making import ask
-from tests.making_media import wav
+from tests.making_media import make_wav
 
 from assay.core.errors import InvalidOption
 from assay.core.messages import Message, Prompt, Text
@@ -49,7 +49,7 @@ def test_speech_is_transcribed_and_silence_is_empty() -> None:
     speech, silence, broken = transcribe(
         (to_audio_part(sample),),
         (to_audio_part({"array": [0.0] * 8000, "sampling_rate": 8000}),),
-        (to_audio_part(wav()[:30], where="x.wav"),),
+        (to_audio_part(make_wav()[:30], where="x.wav"),),
     )
     assert "failed" in speech.value.lower()
     assert silence.value == ""

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.making_media import png
+from tests.making_media import make_png
 
 ROOT = Path(__file__).parents[3]
 ALIASES = ROOT / "aliases" / "src"
@@ -59,7 +59,7 @@ def write_data(workspace: Path) -> None:
             "question": "What shape?",
             "answer": "circle",
             "options": ["circle", "square"],
-            "image": {"bytes": png(), "path": None},
+            "image": {"bytes": make_png(), "path": None},
         }
     ] * 3
     folder = workspace / "data" / "my-org" / "my-dataset" / "data"

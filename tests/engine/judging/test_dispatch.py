@@ -1,4 +1,4 @@
-"""Where documents are judged. Judging on workers is in tests/flows/test_replicas.py."""
+"""Tests of the judge dispatcher. Tests of judging on workers are in tests/flows/test_replicas.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_other_parts_are_cancelled_before_a_failure_is_raised() -> None:
         try:
             await asyncio.sleep(0 if number == 1 else 3600)
         except asyncio.CancelledError:
-            await asyncio.sleep(0)  # what it has to put away takes a moment
+            await asyncio.sleep(0)  # cleanup takes a moment
             stopped.append(number)
             raise
         raise ValueError("out of luck")

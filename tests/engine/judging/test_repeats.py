@@ -1,4 +1,4 @@
-"""Repeats: each answer judged by itself, kept, and summed up beside what the task reports."""
+"""Tests of repeats: each answer is scored, stored, and aggregated in addition to the metrics of the task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import ROWS, Function, make_model, right_answers, write_task
+from tests.making import ROWS, Function, answer_correctly, make_model, write_task
 
 import assay
 from assay import api
@@ -19,28 +19,28 @@ from assay.viewer.terminal.results_table import format_results
 SAMPLED = {"until": ["\n"], "do_sample": True, "temperature": 1.0}
 
 
-def right_in(*repeats: int) -> Any:
-    """The right answer in some repeats; elsewhere wrong ones, each another."""
+def answer_correctly_in(*repeats: int) -> Any:
+    """Answer correctly in some repeats, and with different wrong answers in the others."""
 
     def answer(request: Request) -> str:
-        return right_answers(request) if request.repeat in repeats else f"wrong {request.repeat}"
+        return answer_correctly(request) if request.repeat in repeats else f"wrong {request.repeat}"
 
     return answer
 
 
-def asked(workspace: Path, answers: Any, **keys: Any) -> Run:
+def run_task(workspace: Path, answers: Any, **keys: Any) -> Run:
     keys = {"repeats": 4, "generation_kwargs": SAMPLED, **keys}
     write_task(workspace, "sums", ROWS, **keys)
     return assay.run(model=make_model(answers), tasks=["sums"], include_path=[str(workspace)], no_cache=True)
 
 
-def numbers(run: Run) -> dict[str, float]:
+def read_values(run: Run) -> dict[str, float]:
     (about,) = run.facts["repeats"]
     return {name: number["value"] for name, number in about["numbers"].items()}
 
 
 def test_repeat_metrics_do_not_change_the_metrics_of_the_task(workspace: Path) -> None:
-    run = asked(workspace, right_in(1, 3))
+    run = run_task(workspace, answer_correctly_in(1, 3))
     assert run.results["sums"]["exact_match,none"] == 0.0  # the first answer counts, and it is wrong
     assert set(run.results["sums"]) == {"exact_match,none", "exact_match_stderr,none"}
     (about,) = run.facts["repeats"]
@@ -48,7 +48,7 @@ def test_repeat_metrics_do_not_change_the_metrics_of_the_task(workspace: Path) -
     assert (about["documents"], about["repeats"]) == (6, 4)
     assert about["within"] == pytest.approx(1 / 3)
     assert about["between"] == 0.0
-    assert numbers(run) == pytest.approx(
+    assert read_values(run) == pytest.approx(
         {
             "mean": 0.5,
             "consistency": 1 / 6,  # of the six pairs of answers one is the same
@@ -62,7 +62,7 @@ def test_repeat_metrics_do_not_change_the_metrics_of_the_task(workspace: Path) -
 
 
 def test_exports_contain_every_answer_and_the_mean(workspace: Path) -> None:
-    run = asked(workspace, right_in(1, 3))
+    run = run_task(workspace, answer_correctly_in(1, 3))
     first = next(run.records("sums"))
     assert first["repeats"] == [
         {"filter": "none", "answers": [0, 1, 2, 1], "scores": {"exact_match": [0.0, 1.0, 0.0, 1.0]}}
@@ -77,14 +77,14 @@ def test_selection_filters_do_not_change_the_scores_of_single_answers(workspace:
         {"name": "first", "filter": [{"function": "take_first"}]},
         {"name": "vote", "filter": [{"function": "majority_vote"}, {"function": "take_first"}]},
     ]
-    run = asked(workspace, right_in(1, 3), filter_list=pipelines)
+    run = run_task(workspace, answer_correctly_in(1, 3), filter_list=pipelines)
     first, vote = run.facts["repeats"]
     assert first | {"pipeline": ""} == vote | {"pipeline": ""}
-    assert run.results["sums"]["exact_match,vote"] == numbers_of(first)["maj@4"] == 1.0
+    assert run.results["sums"]["exact_match,vote"] == format_values(first)["maj@4"] == 1.0
     assert sum("first, vote" in line for line in format_results(run).splitlines()) == 1
 
 
-def numbers_of(about: dict[str, Any]) -> dict[str, float]:
+def format_values(about: dict[str, Any]) -> dict[str, float]:
     return {name: number["value"] for name, number in about["numbers"].items()}
 
 
@@ -105,21 +105,21 @@ def numbers_of(about: dict[str, Any]) -> dict[str, float]:
 def test_there_are_no_repeat_metrics_without_scores_of_single_answers(
     workspace: Path, keys: dict[str, Any]
 ) -> None:
-    run = asked(workspace, right_in(0), **keys)
+    run = run_task(workspace, answer_correctly_in(0), **keys)
     assert "repeats" not in run.facts
     assert list(run.journal.read_repeats("sums")) == []
     assert "pass@k" not in format_results(run)
 
 
 def test_user_code_scores_repeats_too(workspace: Path) -> None:
-    run = asked(
+    run = run_task(
         workspace,
-        right_in(0, 1, 2),
+        answer_correctly_in(0, 1, 2),
         process_results=Function("utils.same"),
         helpers="def same(doc, results):\n    return {'exact_match': float(results[0].strip() == doc['answer'])}\n",
     )
     assert run.results["sums"]["exact_match,none"] == 1.0
-    assert numbers(run)["mean"] == 0.75
+    assert read_values(run)["mean"] == 0.75
 
 
 def test_a_document_whose_repeats_cannot_be_judged_is_left_out(workspace: Path) -> None:
@@ -129,13 +129,13 @@ def same(doc, results):
         raise ValueError("no number")
     return {"exact_match": float(results[0].strip() == doc["answer"])}
 """
-    run = asked(workspace, right_in(0, 1), process_results=Function("utils.same"), helpers=code)
+    run = run_task(workspace, answer_correctly_in(0, 1), process_results=Function("utils.same"), helpers=code)
     assert run.results["sums"]["exact_match,none"] == 1.0
     assert [one.document for one in run.journal.read_repeats("sums")] == [0, 1, 3, 4, 5]
 
 
 def test_rescoring_a_run_restores_its_repeat_metrics(workspace: Path) -> None:
-    run = asked(workspace, right_in(1, 2, 3))
+    run = run_task(workspace, answer_correctly_in(1, 2, 3))
     write_task(
         workspace,
         "sums",
@@ -146,4 +146,4 @@ def test_rescoring_a_run_restores_its_repeat_metrics(workspace: Path) -> None:
     )
     scoring = api.score(run)
     assert [about["pipeline"] for about in scoring.run.facts["repeats"]] == ["loud"]
-    assert numbers(scoring.run)["mean"] == 0.75
+    assert read_values(scoring.run)["mean"] == 0.75

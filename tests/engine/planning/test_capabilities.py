@@ -1,4 +1,4 @@
-"""A task the model cannot answer is refused before anything loads, with what would work."""
+"""A task that the model does not support is an error before anything loads, with an alternative as hint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 from tests.contracts.test_models import ADAPTERS
-from tests.making import planned, write_choices, write_task, write_texts
+from tests.making import plan_run, write_choices, write_task, write_texts
 
 from assay.core.errors import AssayError, UnsupportedRequest
 from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
@@ -24,7 +24,7 @@ ALL = frozenset(get_args(Ability))
 
 def refusal(model: Model, path: Path, **options: Any) -> UnsupportedRequest:
     with pytest.raises(UnsupportedRequest) as caught:
-        planned(model, tasks=[str(path)], **options)
+        plan_run(model, tasks=[str(path)], **options)
     return caught.value
 
 
@@ -66,7 +66,7 @@ def test_required_capabilities_follow_from_the_request(name: str) -> None:
 
 
 def make(name: str) -> Model:
-    """The adapter, if it can be made here: some look into packages that may not be installed."""
+    """Create an adapter, or skip if its packages are not installed."""
     try:
         model = ADAPTERS[name]()
         _ = model.traits
@@ -118,7 +118,7 @@ def test_a_model_without_chat_gets_a_plain_text_hint(workspace: Path) -> None:
     model = ScriptedModel(abilities=frozenset({"generate"}))
     path = write_task(workspace)
     assert "omit --apply_chat_template" in refusal(model, path, apply_chat_template=True).hint
-    planned(model, tasks=[str(path)])
+    plan_run(model, tasks=[str(path)])
 
 
 def test_models_that_need_a_medium_are_only_suggested_with_it() -> None:
@@ -135,7 +135,7 @@ class WithoutSystem(ScriptedModel):
         return Traits(abilities=ALL, system=False)
 
 
-class Deaf(ScriptedModel):
+class WithoutAudio(ScriptedModel):
     """Its chat template leaves system messages out, and it answers all the same."""
 
     @property
@@ -146,21 +146,21 @@ class Deaf(ScriptedModel):
 def test_a_system_message_that_is_ignored_is_noted_in_the_plan(workspace: Path) -> None:
     path = write_task(workspace)
     chat: dict[str, Any] = {"apply_chat_template": True}
-    assert not planned(Deaf(), tasks=[str(path)], **chat).notes
-    (note,) = planned(Deaf(), tasks=[str(path)], system_instruction="Be brief.", **chat).notes
+    assert not plan_run(WithoutAudio(), tasks=[str(path)], **chat).notes
+    (note,) = plan_run(WithoutAudio(), tasks=[str(path)], system_instruction="Be brief.", **chat).notes
     assert "has no system message" in note and "--system_instruction" in note
     described = write_task(workspace, "described", description="Answer with a number.")
-    (note,) = planned(Deaf(), tasks=[str(described)], **chat).notes
+    (note,) = plan_run(WithoutAudio(), tasks=[str(described)], **chat).notes
     assert "described" in note and "`description`" in note
 
 
 def test_an_unsupported_system_message_is_an_error_in_the_plan(workspace: Path) -> None:
     path = write_task(workspace)
-    planned(WithoutSystem(), tasks=[str(path)], apply_chat_template=True)
-    planned(WithoutSystem(), tasks=[str(path)], system_instruction="Be brief.")  # plain text, no role
+    plan_run(WithoutSystem(), tasks=[str(path)], apply_chat_template=True)
+    plan_run(WithoutSystem(), tasks=[str(path)], system_instruction="Be brief.")  # plain text, no role
     options = {"apply_chat_template": True, "system_instruction": "Be brief."}
     assert "does not support system messages" in refusal(WithoutSystem(), path, **options).what
     described = write_task(workspace, "described", description="Answer with a number.")
     found = refusal(WithoutSystem(), described, apply_chat_template=True)
     assert "described.yaml" in found.where and "`description`" in found.hint
-    planned(ScriptedModel(), tasks=[str(described)], **options)
+    plan_run(ScriptedModel(), tasks=[str(described)], **options)

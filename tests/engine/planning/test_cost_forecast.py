@@ -1,12 +1,12 @@
-"""What `assay plan` expects: requests counted, tokens and money estimated as a range."""
+"""Tests of the forecast of `assay plan`: number of requests, ranges of tokens and cost."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tests.engine.running.test_cost_ledger import Paid
-from tests.making import planned, write_choices, write_task
+from tests.engine.running.test_cost_ledger import PaidModel
+from tests.making import plan_run, write_choices, write_task
 
 from assay.engine.planning.cost_forecast import forecast_cost
 from assay.testing import ScriptedModel
@@ -14,7 +14,7 @@ from assay.testing import ScriptedModel
 
 def test_the_forecast_follows_from_prompts_and_limits(workspace: Path) -> None:
     path = write_task(workspace, generation_kwargs={"max_gen_toks": 100, "until": ["\n"]})
-    expected = forecast_cost(planned(Paid(), tasks=[str(path)]))
+    expected = forecast_cost(plan_run(PaidModel(), tasks=[str(path)]))
     letters = 6 * len("Question: What is 0 + 1?\nAnswer:")
     assert expected.counts == {"sums": {"generate": 6}}
     assert (expected.input_tokens.low, expected.input_tokens.high) == pytest.approx(
@@ -30,14 +30,14 @@ def test_the_forecast_follows_from_prompts_and_limits(workspace: Path) -> None:
 
 def test_a_batch_is_estimated_at_the_batch_price(workspace: Path) -> None:
     path = str(write_task(workspace))
-    whole = forecast_cost(planned(Paid(), tasks=[path])).cost_usd
-    half = forecast_cost(planned(Paid(), tasks=[path], batch_api=True)).cost_usd
+    whole = forecast_cost(plan_run(PaidModel(), tasks=[path])).cost_usd
+    half = forecast_cost(plan_run(PaidModel(), tasks=[path], batch_api=True)).cost_usd
     assert whole is not None and half is not None
     assert half.high == pytest.approx(whole.high / 2)
 
 
 def test_log_likelihoods_have_no_output_tokens(workspace: Path) -> None:
-    expected = forecast_cost(planned(ScriptedModel(), tasks=[str(write_choices(workspace))]))
+    expected = forecast_cost(plan_run(ScriptedModel(), tasks=[str(write_choices(workspace))]))
     assert expected.counts == {"choices": {"likelihood": 8}}
     assert expected.output_tokens.high == 0
     assert expected.input_tokens.low > 0
@@ -45,8 +45,8 @@ def test_log_likelihoods_have_no_output_tokens(workspace: Path) -> None:
 
 
 def test_there_is_no_cost_forecast_without_a_price(workspace: Path) -> None:
-    class Unheard(Paid):
+    class Unheard(PaidModel):
         billed = "openai/unheard-of"
 
-    expected = forecast_cost(planned(Unheard(), tasks=[str(write_task(workspace))]))
+    expected = forecast_cost(plan_run(Unheard(), tasks=[str(write_task(workspace))]))
     assert (expected.billed_as, expected.cost_usd) == ("openai/unheard-of", None)

@@ -1,4 +1,4 @@
-"""The manifest: what a run was made of, kept twice, and what changed since."""
+"""Tests of the manifest: the inputs of a run, and changes since then."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import ROWS, Function, make_model, planned, write_task
+from tests.making import ROWS, Function, make_model, plan_run, write_task
 
 import assay
 from assay.core.errors import AssayError, DatasetError, InvalidOption
@@ -25,7 +25,7 @@ HELPERS = "def text(doc):\n    return 'What is ' + doc['question'][8:]\n"
 def manifest(workspace: Path, **options: Any) -> dict[str, Any]:
     path = workspace / "sums.yaml"
     made: dict[str, Any] = json.loads(
-        json.dumps(make_manifest(planned(make_model(), tasks=[str(path)], **options), ["assay", "run"]))
+        json.dumps(make_manifest(plan_run(make_model(), tasks=[str(path)], **options), ["assay", "run"]))
     )
     return made
 
@@ -177,12 +177,12 @@ def test_options_override_the_manifest_and_are_reported(task: Path) -> None:
 def test_relative_paths_are_resolved_from_the_original_folder(
     task: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    plan = planned(make_model(), tasks=["sums.yaml"])
+    plan = plan_run(make_model(), tasks=["sums.yaml"])
     kept = json.loads(json.dumps(make_manifest(plan)))
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     recalled = load_options(kept, {})
     assert recalled.spec.tasks == [str(task)]
-    assert planned(make_model(), tasks=recalled.spec.tasks).digest == plan.digest
+    assert plan_run(make_model(), tasks=recalled.spec.tasks).digest == plan.digest
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_remembered_model_has_the_identity_and_no_answers(task: Path) -> None:
 
     kept = manifest(task.parent)
     model = RecordedModel(kept)
-    plan = planned(model, tasks=[str(task)])
+    plan = plan_run(model, tasks=[str(task)])
     assert plan.digest == kept["digest"]
     requests = next(iter(plan.tasks["sums"].task.render()))[1]
 

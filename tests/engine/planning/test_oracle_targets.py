@@ -1,4 +1,4 @@
-"""What is right, told to the model that asks for it: `oracle` gets full marks where a task can be got right."""
+"""Tests of targets for the `oracle` model, which gets the maximum score on a correct task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import Function, make_model, planned, write_choices, write_task, write_texts
+from tests.making import Function, make_model, plan_run, write_choices, write_task, write_texts
 
 import assay
 from assay.core.ports import SupportsTargets
@@ -85,9 +85,9 @@ def test_a_task_without_target_fails_with_a_note_in_the_plan(workspace: Path) ->
         workspace, helpers=helpers, doc_to_target=None, process_results=Function("utils.judge"),
         metric_list=[{"metric": "length", "aggregation": "mean", "higher_is_better": True}],
     )  # fmt: skip
-    plan = planned(OracleModel(), tasks=[str(path)])
+    plan = plan_run(OracleModel(), tasks=[str(path)])
     assert [note for note in plan.notes if "cannot answer" in note]
-    assert not planned(make_model(), tasks=[str(path)]).notes
+    assert not plan_run(make_model(), tasks=[str(path)]).notes
     run = assay.run(model="oracle", tasks=[str(path)])
     assert run.journal.count_outcomes("sums") == {"failed": 6}
     ((why,),) = run.journal.query("SELECT DISTINCT why FROM outcomes")
@@ -99,7 +99,7 @@ def test_user_code_is_named_in_the_plan(workspace: Path) -> None:
     path = write_task(
         workspace, helpers=helpers, process_results=Function("utils.judge"), metric_list=[{"metric": "right"}]
     )
-    assert "scored by task code" in "".join(planned(OracleModel(), tasks=[str(path)]).notes)
+    assert "scored by task code" in "".join(plan_run(OracleModel(), tasks=[str(path)]).notes)
     assert results(path) == {"right,none": 1.0}
 
 

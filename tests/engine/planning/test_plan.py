@@ -1,4 +1,4 @@
-"""`make_plan`: everything that can be wrong is found here, all of it at once, and the run gets its name."""
+"""Tests of `make_plan`: it reports all problems together and determines the run id."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import ROWS, Function, make_model, planned, write_choices, write_task, write_texts
+from tests.making import ROWS, Function, make_model, plan_run, write_choices, write_task, write_texts
 
 from assay.core.errors import (
     AssayError,
@@ -36,7 +36,7 @@ def test_every_problem_is_reported_at_once(workspace: Path) -> None:
     write_task(workspace / "tasks", "no_data", dataset_kwargs={"data_files": {"test": "gone.jsonl"}})
     (workspace / "file").write_text("in the way")
     with pytest.raises(ErrorGroup) as caught:
-        planned(
+        plan_run(
             model_args={"wieghts": "x"},
             tasks=["misspelt", "wrong_column", "no_data"],
             include_path=["tasks"],
@@ -48,7 +48,7 @@ def test_every_problem_is_reported_at_once(workspace: Path) -> None:
 
 def test_all_unknown_names_are_reported_together(workspace: Path) -> None:
     with pytest.raises(ErrorGroup) as caught:
-        planned(model="embeded", tasks=["quickstart_adition", "nothing_like_it"])
+        plan_run(model="embeded", tasks=["quickstart_adition", "nothing_like_it"])
     assert [problem.what for problem in caught.value.errors] == [
         "no task is called `quickstart_adition`",
         "no task is called `nothing_like_it`",
@@ -59,17 +59,17 @@ def test_all_unknown_names_are_reported_together(workspace: Path) -> None:
 
 def test_one_problem_is_raised_as_itself(workspace: Path) -> None:
     with pytest.raises(UnknownName, match="no task is called `nowhere`"):
-        planned(make_model(), tasks=["nowhere"])
+        plan_run(make_model(), tasks=["nowhere"])
 
 
 def test_the_same_problem_is_reported_once(workspace: Path) -> None:
     with pytest.raises(UnknownName):
-        planned(make_model(), tasks=["nowhere", "nowhere"])
+        plan_run(make_model(), tasks=["nowhere", "nowhere"])
 
 
 def test_a_model_that_cannot_be_identified_is_one_of_the_problems(workspace: Path) -> None:
     with pytest.raises(ErrorGroup) as caught:
-        planned(model_args={"weights": str(workspace / "nowhere")}, tasks=["unheard_of"])
+        plan_run(model_args={"weights": str(workspace / "nowhere")}, tasks=["unheard_of"])
     assert [type(problem) for problem in caught.value.errors] == [UnknownName, DatasetError]
 
 
@@ -86,16 +86,16 @@ def test_a_task_the_model_does_not_support_is_an_error(
 ) -> None:
     model = ScriptedModel(abilities=frozenset(abilities))
     with pytest.raises(UnsupportedRequest, match=f"it does not support {missing}"):
-        planned(model, tasks=[str(write(workspace))])
+        plan_run(model, tasks=[str(write(workspace))])
     assert model.opened == 0
 
 
 def test_images_and_chat_are_capabilities_too(workspace: Path) -> None:
     model = ScriptedModel(abilities=frozenset({"generate"}))
     with pytest.raises(UnsupportedRequest, match="it does not support image"):
-        planned(model, tasks=["quickstart_shapes"])
+        plan_run(model, tasks=["quickstart_shapes"])
     with pytest.raises(UnsupportedRequest, match="it does not support chat"):
-        planned(model, tasks=["quickstart_addition"], apply_chat_template=True)
+        plan_run(model, tasks=["quickstart_addition"], apply_chat_template=True)
 
 
 FAULTS = [
@@ -156,7 +156,7 @@ def test_an_invalid_task_is_reported_before_the_model_is_opened(
     model = make_model()
     path = write_task(workspace, "faulty", helpers=helpers, **keys)
     with pytest.raises(AssayError) as caught:
-        planned(model, tasks=[str(path)])
+        plan_run(model, tasks=[str(path)])
     (problem,) = problems(caught.value)
     assert isinstance(problem, kind)
     assert what in problem.what
@@ -168,7 +168,7 @@ def test_an_error_of_helper_code_names_its_location(workspace: Path) -> None:
     helpers = "def text(doc):\n    row = dict(doc)\n    return row['x']\n"
     path = write_task(workspace, helpers=helpers, doc_to_text=Function("utils.text"))
     with pytest.raises(AssayError) as caught:
-        planned(make_model(), tasks=[str(path)])
+        plan_run(make_model(), tasks=[str(path)])
     (problem,) = problems(caught.value)
     assert problem.where == f"{workspace / 'utils.py'}:3, text"
 
@@ -176,19 +176,19 @@ def test_an_error_of_helper_code_names_its_location(workspace: Path) -> None:
 def test_samples_must_name_existing_documents(workspace: Path) -> None:
     path = str(write_task(workspace))
     with pytest.raises(UnknownName, match="no task of this run is called `other`"):
-        planned(make_model(), tasks=[path], samples={"other": [0]})
+        plan_run(make_model(), tasks=[path], samples={"other": [0]})
     with pytest.raises(AssayError, match="has 6 documents; index 6 does not exist"):
-        planned(make_model(), tasks=[path], samples={"sums": [6]})
+        plan_run(make_model(), tasks=[path], samples={"sums": [6]})
     with pytest.raises(AssayError, match="no document of `sums` is selected"):
-        planned(make_model(), tasks=[path], samples={"sums": []})
+        plan_run(make_model(), tasks=[path], samples={"sums": []})
 
 
 def test_an_output_folder_that_cannot_be_created_is_an_error(workspace: Path) -> None:
     path = str(write_task(workspace / "tasks"))
     (workspace / "file").write_text("in the way")
     with pytest.raises(OutputError, match="is not a folder"):
-        planned(make_model(), tasks=[path], output_path="file/results")
-    planned(make_model(), tasks=[path], output_path="new/results")
+        plan_run(make_model(), tasks=[path], output_path="file/results")
+    plan_run(make_model(), tasks=[path], output_path="new/results")
     assert not (workspace / "new").exists()
 
 
@@ -197,7 +197,7 @@ def test_an_output_folder_that_cannot_be_created_is_an_error(workspace: Path) ->
 
 def test_a_plan_counts_documents_and_requests(workspace: Path) -> None:
     paths = [write_task(workspace, repeats=3), write_choices(workspace), write_texts(workspace)]
-    plan = planned(make_model(), tasks=list(map(str, paths)))
+    plan = plan_run(make_model(), tasks=list(map(str, paths)))
     assert plan.documents == 6 + 4 + 3
     assert forecast_cost(plan).counts == {
         "sums": {"generate": 18},
@@ -213,9 +213,9 @@ def test_counting_names_every_task_with_a_document_that_cannot_be_rendered(works
         write_task(workspace / name, name, helpers=helpers, doc_to_text=Function("utils.text"))
         for name in ("one", "two")
     ]
-    plan = planned(make_model(), tasks=list(map(str, paths)))
+    plan = plan_run(make_model(), tasks=list(map(str, paths)))
     with pytest.raises(ErrorGroup) as caught:
-        forecast_cost(plan).counts
+        _ = forecast_cost(plan).counts
     assert ["`one`" in caught.value.errors[0].what, "`two`" in caught.value.errors[1].what] == [
         True,
         True,
@@ -235,24 +235,24 @@ def test_an_offset_skips_the_first_documents(
     workspace: Path, options: dict[str, Any], documents: list[int]
 ) -> None:
     task = str(write_task(workspace))
-    (found,) = planned(make_model(), tasks=[task], **options).tasks.values()
+    (found,) = plan_run(make_model(), tasks=[task], **options).tasks.values()
     assert [document.index for document in found.task.documents()] == documents
 
 
 def test_an_offset_beyond_the_last_document_is_an_error(workspace: Path) -> None:
     with pytest.raises(AssayError, match="no document of `sums` is selected"):
-        planned(make_model(), tasks=[str(write_task(workspace))], offset=6)
+        plan_run(make_model(), tasks=[str(write_task(workspace))], offset=6)
 
 
 def test_the_repeats_option_overrides_the_task(workspace: Path) -> None:
     tasks = [str(write_task(workspace, repeats=2)), str(write_choices(workspace))]
-    counts = forecast_cost(planned(make_model(), tasks=tasks, repeats=3)).counts
+    counts = forecast_cost(plan_run(make_model(), tasks=tasks, repeats=3)).counts
     assert counts == {"sums": {"generate": 18}, "choices": {"likelihood": 8}}
 
 
 @pytest.mark.parametrize(("limit", "count"), [(2, 2), (0.5, 3), (0.01, 1), (100, 6), (None, 6)])
 def test_a_limit_is_a_count_or_a_share(workspace: Path, limit: float | None, count: int) -> None:
-    assert planned(make_model(), tasks=[str(write_task(workspace))], limit=limit).documents == count
+    assert plan_run(make_model(), tasks=[str(write_task(workspace))], limit=limit).documents == count
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_limit_is_a_count_or_a_share(workspace: Path, limit: float | None, cou
 def test_the_run_folder_is_in_the_output_folder(
     workspace: Path, output_path: str | None, folder: str
 ) -> None:
-    plan = planned(make_model(), tasks=[str(write_task(workspace))], output_path=output_path)
+    plan = plan_run(make_model(), tasks=[str(write_task(workspace))], output_path=output_path)
     assert plan.folder == Path(folder) / plan.run_id
 
 
@@ -277,12 +277,12 @@ def base(workspace: Path, model: ScriptedModel | None = None, **options: Any) ->
 
 def name(workspace: Path, model: ScriptedModel | None = None, **options: Any) -> str:
     given = {"tasks": ["sums"], "include_path": [str(workspace / "tasks")], **options}
-    return planned(model or make_model(), **given).run_id
+    return plan_run(model or make_model(), **given).run_id
 
 
 def test_the_run_id_names_model_and_task(workspace: Path) -> None:
     path = write_task(workspace / "Llama-3.1", "my_sums")
-    plan = planned(make_model(name="org/Llama-3.1"), tasks=[str(path), "quickstart_facts"])
+    plan = plan_run(make_model(name="org/Llama-3.1"), tasks=[str(path), "quickstart_facts"])
     assert plan.run_id.startswith("Llama-3.1-my-sums-1-")
 
 
@@ -408,14 +408,14 @@ def test_the_folder_of_a_task_does_not_change_the_run_id(
     (workspace / "tasks").rename(workspace / "moved" / "tasks")
     monkeypatch.chdir(workspace / "moved")
     assert name(workspace / "moved") == first
-    assert planned(make_model(), tasks=["sums"], include_path=["tasks"]).run_id == first
+    assert plan_run(make_model(), tasks=["sums"], include_path=["tasks"]).run_id == first
 
 
 def test_invalid_options_are_an_error(workspace: Path) -> None:
     with pytest.raises(InvalidOption, match="cannot be used together"):
-        planned(make_model(), tasks=["quickstart"], limit=3, samples={"quickstart_facts": [0]})
+        plan_run(make_model(), tasks=["quickstart"], limit=3, samples={"quickstart_facts": [0]})
     with pytest.raises(InvalidOption, match="task folder not found: `nowhere`"):
-        planned(make_model(), tasks=["quickstart"], include_path=["nowhere"])
+        plan_run(make_model(), tasks=["quickstart"], include_path=["nowhere"])
 
 
 def test_one_mistake_in_a_task_file_does_not_hide_the_others(workspace: Path) -> None:
@@ -427,7 +427,7 @@ def test_one_mistake_in_a_task_file_does_not_hide_the_others(workspace: Path) ->
         "metric_list: [{metric: exact_macth}]\n"
     )
     with pytest.raises(ErrorGroup) as caught:
-        planned(make_model(), tasks=[str(path)])
+        plan_run(make_model(), tasks=[str(path)])
     told = str(caught.value)
     for word in ("doc_to_txt", "take_frist", "exact_macth", "tset"):
         assert told.count(f"`{word}`") == 1

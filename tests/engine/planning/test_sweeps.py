@@ -20,14 +20,14 @@ options: {limit: 100, num_fewshot: 3}
 """
 
 
-def sweep_of(folder: Path, text: str, **given: object) -> Sweep:
+def write_sweep(folder: Path, text: str, **given: object) -> Sweep:
     path = folder / "mine.yaml"
     path.write_text(text)
     return read_sweep(path, given)
 
 
 def test_every_model_runs_with_every_setting(tmp_path: Path) -> None:
-    sweep = sweep_of(tmp_path, WHOLE)
+    sweep = write_sweep(tmp_path, WHOLE)
     assert sweep.name == "mine"
     assert [cell.name for cell in sweep.runs] == [
         "embedded, num_fewshot=0",
@@ -40,7 +40,7 @@ def test_every_model_runs_with_every_setting(tmp_path: Path) -> None:
 
 
 def test_settings_override_models_and_models_override_options(tmp_path: Path) -> None:
-    specs = {cell.name: cell.spec for cell in sweep_of(tmp_path, WHOLE).runs}
+    specs = {cell.name: cell.spec for cell in write_sweep(tmp_path, WHOLE).runs}
     assert {spec.num_fewshot for name, spec in specs.items() if name.endswith("five")} == {5}
     assert specs["small, num_fewshot=0"].num_fewshot == 0
     assert specs["small, five"].batch_size == 8 and specs["embedded, five"].batch_size == 1
@@ -49,19 +49,19 @@ def test_settings_override_models_and_models_override_options(tmp_path: Path) ->
 
 
 def test_arguments_of_a_setting_are_merged_with_those_of_the_model(tmp_path: Path) -> None:
-    cells = {cell.name: cell for cell in sweep_of(tmp_path, WHOLE).runs}
+    cells = {cell.name: cell for cell in write_sweep(tmp_path, WHOLE).runs}
     joined = {"pretrained": "./small", "dtype": "float32", "revision": "v2"}
     assert cells["small, five"].spec.model_args == joined
     assert cells["small, num_fewshot=0"].spec.model_args == {"pretrained": "./small", "dtype": "float32"}
 
 
 def test_flags_override_the_file(tmp_path: Path) -> None:
-    sweep = sweep_of(tmp_path, WHOLE, limit=7, tasks=["facts"])
+    sweep = write_sweep(tmp_path, WHOLE, limit=7, tasks=["facts"])
     assert {(cell.spec.limit, *cell.spec.tasks) for cell in sweep.runs} == {(7, "facts")}
 
 
 def test_without_settings_there_is_one_run_for_each_model(tmp_path: Path) -> None:
-    sweep = sweep_of(tmp_path, "models: [embedded, dummy]\n")
+    sweep = write_sweep(tmp_path, "models: [embedded, dummy]\n")
     assert [(cell.name, cell.setting, cell.spec.model) for cell in sweep.runs] == [
         ("embedded", "", "embedded"),
         ("dummy", "", "dummy"),
@@ -93,7 +93,7 @@ def test_an_invalid_file_is_an_error_with_its_location(
     tmp_path: Path, text: str, what: str, where: str
 ) -> None:
     with pytest.raises(AssayError) as caught:
-        sweep_of(tmp_path, text)
+        write_sweep(tmp_path, text)
     assert what in caught.value.what
     assert caught.value.where.endswith(where)
     assert caught.value.exit_code == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import make_model, right_answers, write_choices, write_task, write_texts
+from tests.making import answer_correctly, make_model, write_choices, write_task, write_texts
 
 import assay
 from assay.core.errors import DatasetError, InvalidOption, UnknownName
@@ -23,7 +23,7 @@ def ask(run: Path, **options: Any) -> assay.Run:
     return assay.run(model="replay", model_args={"run": str(run)}, **options)
 
 
-def whys(run: assay.Run) -> set[str]:
+def read_reasons(run: assay.Run) -> set[str]:
     return {why for (why,) in run.journal.query("SELECT DISTINCT why FROM outcomes WHERE outcome = 'failed'")}
 
 
@@ -50,7 +50,7 @@ def test_a_request_that_is_not_in_the_run_fails_with_a_reason(workspace: Path) -
     first = assay.run(model=make_model(), tasks=[path], limit=4)
     again = ask(first.folder, tasks=[path])
     assert again.journal.count_outcomes("sums") == {"scored": 4, "failed": 2}
-    (why,) = whys(again)
+    (why,) = read_reasons(again)
     assert "not found" in why and first.id in why and "has no response to this request" in why
 
 
@@ -66,7 +66,7 @@ def test_a_failed_request_is_not_replayed(workspace: Path) -> None:
     def answer(request: Any) -> Any:
         if request.document == 3:
             return Failure(request_id="", kind="timeout", message="too slow")
-        return right_answers(request)
+        return answer_correctly(request)
 
     first = assay.run(model=make_model(answer), tasks=[path], max_failures=1)
     assert ask(first.folder, tasks=[path]).journal.count_outcomes("sums") == {"scored": 5, "failed": 1}
@@ -109,7 +109,7 @@ def test_a_missing_run_is_an_error_before_the_first_request(workspace: Path) -> 
 # --- samples files -------------------------------------------------------------------------------------
 
 
-def rows_of(folder: Path, task: str) -> tuple[Path, list[dict[str, Any]]]:
+def read_rows(folder: Path, task: str) -> tuple[Path, list[dict[str, Any]]]:
     (path,) = folder.glob(f"**/samples_{task}_*.jsonl")
     return path, [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
@@ -149,7 +149,7 @@ def test_different_settings_are_reported(workspace: Path) -> None:
     assay.run(model=make_model(), tasks=[str(write_task(workspace))], output_path="out")
     task = str(write_task(workspace, generation_kwargs={"until": ["x"], "max_gen_toks": 3}))
     run = replay_file(workspace / "out", [task])
-    (why,) = whys(run)
+    (why,) = read_reasons(run)
     assert "other generation settings for this prompt" in why and '"max_gen_toks": 3' in why
 
 
@@ -163,14 +163,14 @@ def test_identical_prompts_of_several_documents_get_their_own_answers(workspace:
     rows = [{"question": "Same?", "answer": "a"}, {"question": "Same?", "answer": "b"}]
     task = str(write_task(workspace, rows=rows))
     assay.run(model=make_model(lambda request: "a"), tasks=[task], output_path="out")
-    path, kept = rows_of(workspace / "out", "sums")
+    path, kept = read_rows(workspace / "out", "sums")
     kept[1]["resps"] = [["b"]]
     path.write_text("".join(json.dumps(row) + "\n" for row in kept))
     found = [next(iter(row["resps"][0])) for row in replay_file(path, [task]).documents("sums")]
     assert found[0] == "a"
     kept[0]["doc_id"], kept[1]["doc_id"] = 7, 8
     path.write_text("".join(json.dumps(row) + "\n" for row in kept))
-    (why,) = whys(replay_file(path, [task]))
+    (why,) = read_reasons(replay_file(path, [task]))
     assert "different responses" in why
 
 
@@ -188,7 +188,7 @@ def test_lmms_eval_samples_are_found_by_document_and_prompt(workspace: Path) -> 
     run = replay_file(lmms_file(workspace, LMMS), [task])
     assert run.journal.count_outcomes("sums") == {"scored": 1, "failed": 5}
     run = replay_file(lmms_file(workspace, {**LMMS, "input": "Something else"}), [task], limit=1)
-    assert "has another prompt" in next(iter(whys(run)))
+    assert "has another prompt" in next(iter(read_reasons(run)))
 
 
 def test_choices_of_lmms_eval_are_not_guessed(workspace: Path) -> None:
@@ -200,7 +200,7 @@ def test_choices_of_lmms_eval_are_not_guessed(workspace: Path) -> None:
     path = lmms_file(workspace, row)
     path = path.rename(path.with_name("20260101_120000_samples_choices.jsonl"))
     run = replay_file(path, [str(write_choices(workspace))], limit=1)
-    assert "do not contain the choices" in next(iter(whys(run)))
+    assert "do not contain the choices" in next(iter(read_reasons(run)))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a journal says of its run."""
+"""Tests of the facts that a journal stores about its run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.making import Function, make_model, planned, write_task
+from tests.making import Function, make_model, plan_run, write_task
 
 import assay
 from assay.core.ports import Model
@@ -24,7 +24,7 @@ def test_secrets_are_not_stored(key: str) -> None:
 def test_the_facts_are_json_and_describe_the_run(workspace: Path) -> None:
     helpers = "def text(doc):\n    return 'What is ' + doc['question'][8:]\n"
     path = write_task(workspace, helpers=helpers, doc_to_text=Function("utils.text"), task_alias="Sums")
-    plan = planned(make_model(), tasks=[str(path)], limit=3, seed=7, system_instruction="Be brief.")
+    plan = plan_run(make_model(), tasks=[str(path)], limit=3, seed=7, system_instruction="Be brief.")
     facts = json.loads(json.dumps(collect_facts(plan)))
     task = facts["tasks"]["sums"]
     assert (facts["run_id"], facts["model"], facts["identity"]) == (
@@ -68,7 +68,7 @@ def test_a_group_shows_what_the_tasks_directly_in_it_share(workspace: Path) -> N
         workspace, "b", num_fewshot=2, metric_list=[{"metric": "exact_match", "higher_is_better": False}]
     )
     write_task(workspace, "c", metric_list=[{"metric": "bleu"}])
-    plan = planned(make_model(), tasks=[str(workspace / f"{name}.yaml") for name in "abc"])
+    plan = plan_run(make_model(), tasks=[str(workspace / f"{name}.yaml") for name in "abc"])
     a, b, c = (plan.tasks[name] for name in "abc")
     assert describe_group([a, b]) == {"n_shot": 2, "higher_is_better": {"exact_match": None}}
     assert describe_group([a, c]) == {"n_shot": None, "higher_is_better": {"exact_match": True, "bleu": True}}

@@ -1,4 +1,4 @@
-"""Tests of documents that did not end as scored: counted by how they ended, and what the score might be."""
+"""Tests of documents that end without a score: their counts by ending, and the score bounds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import Function, make_model, right_answers, write_task
+from tests.making import Function, answer_correctly, make_model, write_task
 
 import assay
 from assay.core.requests import Request
@@ -30,13 +30,13 @@ ODD: dict[int, Any] = {
 }
 
 
-def oddly(request: Request) -> Any:
-    return ODD.get(request.document, right_answers(request))
+def answer_oddly(request: Request) -> Any:
+    return ODD.get(request.document, answer_correctly(request))
 
 
 def run(folder: Path, **keys: Any) -> assay.Run:
     path = write_task(folder, rows=ROWS, filter_list=NUMBER, **keys)
-    return assay.run(model=make_model(oddly), tasks=[str(path)])
+    return assay.run(model=make_model(answer_oddly), tasks=[str(path)])
 
 
 def test_every_document_has_exactly_one_ending(workspace: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_group_has_the_bounds_of_its_tasks(workspace: Path) -> None:
     )
 
     def by_task(request: Request) -> Any:
-        return oddly(request) if request.task == "one" else right_answers(request)
+        return answer_oddly(request) if request.task == "one" else answer_correctly(request)
 
     finished = assay.run(model=make_model(by_task), tasks=["both"], include_path=[str(workspace)])
     group = next(estimate for estimate in finished.estimates if estimate.task == "both")
@@ -97,7 +97,7 @@ def test_a_group_has_the_bounds_of_its_tasks(workspace: Path) -> None:
 
 def test_failed_documents_are_retried_unless_accepted(workspace: Path) -> None:
     path = write_task(workspace, rows=ROWS, filter_list=NUMBER)
-    assay.run(model=make_model(oddly), tasks=[str(path)])
+    assay.run(model=make_model(answer_oddly), tasks=[str(path)])
     model = make_model()
     assert assay.run(model=model, tasks=[str(path)], retry_failed=False).outcomes("sums")["failed"] == 1
     assert model.asked == []
@@ -119,7 +119,7 @@ def test_failures_can_be_accepted_with_a_cross_document_filter(workspace: Path) 
     path = write_task(
         workspace, rows=ROWS, helpers=helpers, filter_list=[{"name": "all", "filter": [across]}]
     )
-    assay.run(model=make_model(oddly), tasks=[str(path)])
+    assay.run(model=make_model(answer_oddly), tasks=[str(path)])
     model = make_model()
     assert assay.run(model=model, tasks=[str(path)], retry_failed=False).outcomes("sums")["failed"] == 1
     assert model.asked == []

@@ -1,4 +1,4 @@
-"""`summarise`: what verdicts come to, for tasks and for groups."""
+"""Tests of `summarise`: estimates of tasks and groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.making import ROWS, Function, make_model, right_answers, write_choices, write_task
+from tests.making import ROWS, Function, answer_correctly, make_model, write_choices, write_task
 
 import assay
 from assay.core.dialects import Dialect
@@ -29,7 +29,7 @@ def write_group(folder: Path, name: str, members: list[Any], *metrics: dict[str,
 
 def right_below(limit: int) -> Any:
     def answer(request: Request) -> str:
-        said = right_answers(request)
+        said = answer_correctly(request)
         return said if int(said) <= limit else "wrong"
 
     return answer
@@ -40,7 +40,7 @@ def estimate(task: str, metric: str, value: float, scored: int) -> Estimate:
 
 
 def estimates(
-    workspace: Path, tasks: list[str], answers: Any = right_answers, **options: Any
+    workspace: Path, tasks: list[str], answers: Any = answer_correctly, **options: Any
 ) -> dict[str, Estimate]:
     run = assay.run(
         model=make_model(answers), tasks=tasks, include_path=[str(workspace)], no_cache=True, **options
@@ -77,7 +77,7 @@ def test_a_group_counts_failed_documents(workspace: Path) -> None:
     write_group(workspace, "both", ["one", "two"], {"metric": "exact_match"})
 
     def mostly(request: Request) -> Any:
-        return FAILED if request.document == 0 else right_answers(request)
+        return FAILED if request.document == 0 else answer_correctly(request)
 
     group = estimates(workspace, ["both"], mostly)["both exact_match,none"]
     assert (group.scored, group.failed, group.value) == (7, 2, 1.0)

@@ -23,7 +23,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waited
 
 
-def after(seconds: float) -> ResponseBatcher:
+def make_batcher(seconds: float) -> ResponseBatcher:
     gathering = ResponseBatcher()
     with gathering.measure():
         time.sleep(seconds)
@@ -36,13 +36,13 @@ def test_the_first_response_is_not_delayed(waits: list[float]) -> None:
 
 
 def test_few_responses_wait_in_proportion_to_the_last_batch_up_to_a_limit(waits: list[float]) -> None:
-    asyncio.run(after(0.002).wait(1, in_flight=100))
-    asyncio.run(after(0.02).wait(1, in_flight=100))
+    asyncio.run(make_batcher(0.002).wait(1, in_flight=100))
+    asyncio.run(make_batcher(0.02).wait(1, in_flight=100))
     assert 0.008 <= waits[0] <= 0.025 and waits[1] == 0.025
 
 
 def test_many_responses_and_the_last_ones_are_not_delayed(waits: list[float]) -> None:
-    gathering = after(0.002)
+    gathering = make_batcher(0.002)
     asyncio.run(gathering.wait(64, in_flight=1000))
     asyncio.run(gathering.wait(3, in_flight=3))
     assert waits == []

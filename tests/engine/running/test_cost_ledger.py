@@ -1,4 +1,4 @@
-"""What a run costs: priced as it goes, counted apart for judges, stopped before the limit, resumed with a higher one."""
+"""Tests of run costs: prices, separate counts for judges, and the cost limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from assay.models.prices import Price, PriceTable
 from assay.testing import ScriptedModel
 
 
-class Paid(ScriptedModel):
+class PaidModel(ScriptedModel):
     """A model with a bill: every answer reads a thousand tokens and writes a hundred."""
 
     billed = "openai/gpt-4o-mini"
@@ -42,7 +42,7 @@ def run(workspace: Path, model: ScriptedModel, **options: Any) -> assay.Run:
 
 
 def test_every_response_is_priced_and_summed(workspace: Path) -> None:
-    done = run(workspace, Paid())
+    done = run(workspace, PaidModel())
     assert done.spent.cost_usd == pytest.approx(6 * EACH)
     assert (done.spent.requests, done.spent.input_tokens, done.spent.output_tokens) == (6, 6000, 600)
     assert done.spent_by_task["sums"] == done.spent
@@ -56,14 +56,14 @@ def test_costs_are_counted_per_task(workspace: Path) -> None:
     paths = [
         write_task(workspace / "tasks", name, ROWS[:count]) for name, count in (("two", 2), ("three", 3))
     ]
-    done = assay.run(model=Paid(), tasks=[str(path) for path in paths], no_cache=True)
+    done = assay.run(model=PaidModel(), tasks=[str(path) for path in paths], no_cache=True)
     apart = {task: spent.requests for task, spent in done.spent_by_task.items()}
     assert apart == {"two": 2, "three": 3}
     assert done.spent.requests == 3  # two of them are the same questions, asked once
 
 
 def test_an_unbilled_model_reports_no_costs(workspace: Path) -> None:
-    class Own(Paid):
+    class Own(PaidModel):
         billed = ""
 
     done = run(workspace, Own())
@@ -74,7 +74,7 @@ def test_an_unbilled_model_reports_no_costs(workspace: Path) -> None:
 
 
 def test_a_self_hosted_server_uses_the_price_table_of_the_user(workspace: Path) -> None:
-    class Gateway(Paid):
+    class Gateway(PaidModel):
         billed = "llm.corp.internal/model"
 
     assert run(workspace, Gateway(), output_path="free").spent.cost_usd is None
@@ -86,7 +86,7 @@ def test_a_self_hosted_server_uses_the_price_table_of_the_user(workspace: Path) 
 
 
 def test_an_unknown_price_is_not_zero(workspace: Path) -> None:
-    class Unheard(Paid):
+    class Unheard(PaidModel):
         billed = "openai/unheard-of"
 
     done = run(workspace, Unheard())
@@ -98,13 +98,13 @@ def test_prices_of_the_user_take_precedence(workspace: Path) -> None:
     (workspace / "mine.toml").write_text(
         'date = "2031-02-03"\n[prices]\n"openai/gpt-4o-mini" = { input = 1000, output = 0 }'
     )
-    done = run(workspace, Paid(), prices="mine.toml")
+    done = run(workspace, PaidModel(), prices="mine.toml")
     assert done.spent.cost_usd == pytest.approx(6.0)
     assert "$6.00 at prices of 2031-02-03" in done.table()
 
 
 def test_a_cost_reported_by_the_service_takes_precedence(workspace: Path) -> None:
-    class Told(Paid):
+    class Told(PaidModel):
         def choose_answer(self, request: Request) -> Any:
             return Response(request_id="", value="2", finish="stop", usage=Usage(10, 1, cost_usd=0.5))
 
@@ -112,7 +112,7 @@ def test_a_cost_reported_by_the_service_takes_precedence(workspace: Path) -> Non
 
 
 def test_batches_cost_half(workspace: Path) -> None:
-    class Batched(Paid):
+    class Batched(PaidModel):
         batched = True
 
     assert run(workspace, Batched()).spent.cost_usd == pytest.approx(3 * EACH)
@@ -120,14 +120,14 @@ def test_batches_cost_half(workspace: Path) -> None:
 
 def test_cached_responses_cost_nothing(workspace: Path) -> None:
     path = write_task(workspace / "tasks")
-    first = assay.run(model=Paid(), tasks=[str(path)], use_cache="cache.sqlite", output_path="a")
-    again = assay.run(model=Paid(), tasks=[str(path)], use_cache="cache.sqlite", output_path="b")
+    first = assay.run(model=PaidModel(), tasks=[str(path)], use_cache="cache.sqlite", output_path="a")
+    again = assay.run(model=PaidModel(), tasks=[str(path)], use_cache="cache.sqlite", output_path="b")
     assert first.spent.requests == 6
     assert (again.spent.requests, again.spent.cost_usd) == (0, None)
 
 
 def test_a_cost_limit_stops_the_run_and_a_higher_one_resumes_it(workspace: Path) -> None:
-    model = Paid(window=1)
+    model = PaidModel(window=1)
     with pytest.raises(BudgetExceeded, match="--max_cost") as caught:
         run(workspace, model, max_cost=3.5 * EACH)
     assert caught.value.exit_code == 4
@@ -143,11 +143,11 @@ def test_a_cost_limit_stops_the_run_and_a_higher_one_resumes_it(workspace: Path)
 
 
 def test_a_cost_limit_that_is_not_reached_has_no_effect(workspace: Path) -> None:
-    assert run(workspace, Paid(), max_cost=1).outcomes("sums") == {"scored": 6}
+    assert run(workspace, PaidModel(), max_cost=1).outcomes("sums") == {"scored": 6}
 
 
 def test_requests_within_the_corrected_estimate_are_sent(workspace: Path) -> None:
-    class Short(Paid):
+    class Short(PaidModel):
         def choose_answer(self, request: Request) -> Any:
             return Response(request_id="", value="2", finish="stop", usage=Usage(8, 1))
 
@@ -158,14 +158,14 @@ def test_requests_within_the_corrected_estimate_are_sent(workspace: Path) -> Non
 
 
 def test_a_window_is_truncated_at_the_cost_limit(workspace: Path) -> None:
-    model = Paid(window=64)
+    model = PaidModel(window=64)
     with pytest.raises(BudgetExceeded):
         run(workspace, model, max_cost=0.000_2)
     assert 1 <= len(model.asked) < 6
 
 
 def test_a_limit_needs_a_price(workspace: Path) -> None:
-    class Unheard(Paid):
+    class Unheard(PaidModel):
         billed = "openai/unheard-of"
 
     with pytest.raises(InvalidOption, match="the price of `openai/unheard-of` is unknown"):
@@ -177,7 +177,7 @@ def test_a_model_that_costs_nothing_has_no_limit(workspace: Path) -> None:
 
 
 def test_judges_are_counted_separately_within_the_same_limit(workspace: Path) -> None:
-    class Judge(Paid):
+    class Judge(PaidModel):
         def choose_answer(self, request: Request) -> Any:
             return Response(request_id="", value="VERDICT: CORRECT", finish="stop", usage=Usage(2000, 100))
 
@@ -187,7 +187,7 @@ def test_judges_are_counted_separately_within_the_same_limit(workspace: Path) ->
         metric_list=[{"metric": "good", "judge": {"kind": "binary"}}],
     )
     judge = Judge(name="judge", window=1)
-    done = assay.run(model=Paid(), judge=judge, tasks=[str(path)], no_cache=True, output_path="free")
+    done = assay.run(model=PaidModel(), judge=judge, tasks=[str(path)], no_cache=True, output_path="free")
     assert done.spent.cost_usd == pytest.approx(6 * EACH)
     (spent,) = done.spent_by_judge.values()
     asked = spent.requests
@@ -196,7 +196,7 @@ def test_judges_are_counted_separately_within_the_same_limit(workspace: Path) ->
     limited = Judge(name="judge", window=1)
     with pytest.raises(BudgetExceeded):
         assay.run(
-            model=Paid(),
+            model=PaidModel(),
             judge=limited,
             tasks=[str(path)],
             no_cache=True,
@@ -209,7 +209,7 @@ def test_judges_are_counted_separately_within_the_same_limit(workspace: Path) ->
 def test_requests_in_flight_reserve_their_cost() -> None:
     prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
     ledger = CostLedger(prices, limit_usd=25.0)
-    account = ledger.account(_Named("x/y"))
+    account = ledger.account(_NamedModel("x/y"))
     (requests,) = _requests(6)
 
     async def use() -> None:
@@ -228,7 +228,7 @@ def test_requests_in_flight_reserve_their_cost() -> None:
 def test_estimates_are_corrected_by_actual_costs() -> None:
     prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
     ledger = CostLedger(prices, limit_usd=25.0)
-    account = ledger.account(_Named("x/y"))
+    account = ledger.account(_NamedModel("x/y"))
     (requests,) = _requests(6)
     (first,) = asyncio.run(account.admit(requests[:1]))
     account.charge(Response(request_id=first.id, value="", usage=Usage(0, 1)))
@@ -239,14 +239,14 @@ def test_estimates_are_corrected_by_actual_costs() -> None:
 def test_a_failure_releases_its_reserved_cost() -> None:
     prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
     ledger = CostLedger(prices, limit_usd=15.0)
-    account = ledger.account(_Named("x/y"))
+    account = ledger.account(_NamedModel("x/y"))
     (requests,) = _requests(2)
     asyncio.run(account.admit(requests[:1]))
     account.charge(Failure(request_id=requests[0].id, kind="timeout", message=""))
     assert len(asyncio.run(account.admit(requests[1:]))) == 1
 
 
-class _Named(ScriptedModel):
+class _NamedModel(ScriptedModel):
     def __init__(self, billed_as: str) -> None:
         super().__init__()
         self.billed_as = billed_as

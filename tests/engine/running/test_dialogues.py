@@ -26,12 +26,12 @@ def run(model: Any, *paths: Path, **options: Any) -> assay.Run:
     return assay.run(model=model, tasks=[str(path) for path in paths], **options)
 
 
-def asked(model: ScriptedModel) -> list[Generate]:
+def list_requests(model: ScriptedModel) -> list[Generate]:
     return [request for request in model.asked if isinstance(request, Generate)]
 
 
-def rounds_asked(model: ScriptedModel) -> Counter[int]:
-    return Counter(request.round for request in asked(model))
+def count_rounds(model: ScriptedModel) -> Counter[int]:
+    return Counter(request.round for request in list_requests(model))
 
 
 # --- what is asked and judged --------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def test_a_dialogue_continues_until_its_helper_ends_it(workspace: Path) -> None:
     finished = run(model, write_guessing(workspace))
     assert finished.outcomes("guessing") == {"scored": 8}
     assert finished.results["guessing"]["found,none"] == 1.0
-    assert rounds_asked(model) == {0: 8, 1: 7, 2: 5, 3: 1}
+    assert count_rounds(model) == {0: 8, 1: 7, 2: 5, 3: 1}
     assert finished.journal.count_rows("requests") == finished.journal.count_rows("responses") == 21
 
 
@@ -70,8 +70,8 @@ def test_an_agent_is_scored_by_its_last_answer(workspace: Path) -> None:
 def test_the_step_limit_is_configurable_and_not_a_generation_setting(workspace: Path) -> None:
     model = ScriptedModel(ride)
     finished = run(model, write_lift(workspace, 4), gen_kwargs={"max_agentic_steps": 2})
-    assert max(rounds_asked(model)) == 1
-    assert all("max_agentic_steps" not in request.settings.values for request in asked(model))
+    assert max(count_rounds(model)) == 1
+    assert all("max_agentic_steps" not in request.settings.values for request in list_requests(model))
     assert finished.results["lift"]["success,none"] == 0.5
 
 
@@ -85,7 +85,7 @@ def test_dialogues_finish_with_any_window_size(workspace: Path, window: int, in_
 
 def test_a_dialogue_does_not_wait_for_slower_ones(workspace: Path) -> None:
     class Uneven(ScriptedModel):
-        """Keeps the first game waiting until another has ended."""
+        """Delays the first game until another has ended."""
 
         async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
             if window[0].document == 0 and not self.late:
@@ -93,7 +93,7 @@ def test_a_dialogue_does_not_wait_for_slower_ones(workspace: Path) -> None:
                 await self.others.wait()
             async for outcome in super().answer(window):
                 yield outcome
-            if max(rounds_asked(self)) == 3:
+            if max(count_rounds(self)) == 3:
                 self.others.set()
 
         late = False
@@ -123,7 +123,7 @@ def test_identical_requests_of_one_round_are_sent_once(workspace: Path) -> None:
     model = ScriptedModel(halve)
     finished = run(model, write_guessing(workspace, 24, helpers=helpers))
     assert finished.outcomes("guessing") == {"scored": 24}
-    assert rounds_asked(model) == {0: 1, 1: 2, 2: 4, 3: 1}
+    assert count_rounds(model) == {0: 1, 1: 2, 2: 4, 3: 1}
 
 
 def test_an_identical_request_in_a_later_round_is_sent_again(workspace: Path) -> None:
@@ -143,7 +143,7 @@ def test_the_number_of_open_dialogues_is_limited(workspace: Path) -> None:
     model = ScriptedModel(twice, window=8)
     finished = run(model, write_lift(workspace, 1500), no_cache=True)
     assert finished.outcomes("lift") == {"scored": 1500}
-    rounds = asked(model)
+    rounds = list_requests(model)
     order = [request.document for request in rounds]
     widest = max(
         len(set(order[:at])) - sum(1 for request in rounds[:at] if request.round == 2)
@@ -223,7 +223,8 @@ def test_a_failed_round_fails_its_document_and_only_missing_rounds_are_retried(w
     model = ScriptedModel(halve)
     mended = run(model, path, no_cache=True)
     assert [
-        (request.document, request.round) for request in sorted(asked(model), key=lambda r: r.document)
+        (request.document, request.round)
+        for request in sorted(list_requests(model), key=lambda r: r.document)
     ] == [
         (0, 1),
         (0, 2),
@@ -284,7 +285,7 @@ def test_an_endless_dialogue_is_stopped_reported_and_can_resume(workspace: Path)
     model = ScriptedModel(halve)
     whole = run(model, path, no_cache=True)
     assert whole.outcomes("guessing") == {"scored": 8}
-    assert rounds_asked(model) == {2: 5, 3: 1}, "the run went on where it was cut"
+    assert count_rounds(model) == {2: 5, 3: 1}, "the run went on where it was cut"
 
 
 # --- the backlog ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`ask`: windows to the model, outcomes back; what breaks costs requests, not the run."""
+"""Tests of the model queue: it sends windows to the model, and errors fail requests, not the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def generate(number: int) -> Generate:
     return Generate(task="t", document=number, prompt=Prompt.of_text(f"prompt {number}"), settings=Settings())
 
 
-def in_time(work: Coroutine[Any, Any, T]) -> T:
+def run_with_timeout(work: Coroutine[Any, Any, T]) -> T:
     async def bounded() -> T:
         async with asyncio.timeout(5):
             return await work
@@ -31,7 +31,7 @@ def in_time(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(bounded())
 
 
-def asked(model: Any, requests: Sequence[Request]) -> dict[str, Outcome]:
+def send_requests(model: Any, requests: Sequence[Request]) -> dict[str, Outcome]:
     """Everything `ask` hands on, by request."""
     outcomes: list[Outcome] = []
 
@@ -41,7 +41,7 @@ def asked(model: Any, requests: Sequence[Request]) -> dict[str, Outcome]:
         await backlog.close()
         await ask(model, backlog, outcomes.append)
 
-    in_time(work())
+    run_with_timeout(work())
     assert len({outcome.request_id for outcome in outcomes}) == len(outcomes), "each request ends once"
     return {outcome.request_id: outcome for outcome in outcomes}
 
@@ -68,7 +68,7 @@ def test_a_full_backlog_makes_the_producer_wait() -> None:
         await producing
         return [*held, len(put)]
 
-    assert in_time(work()) == [2, 10]
+    assert run_with_timeout(work()) == [2, 10]
 
 
 def test_windows_are_filled_if_possible() -> None:
@@ -82,7 +82,7 @@ def test_windows_are_filled_if_possible() -> None:
         await backlog.close()
         return [len(first), len(await backlog.take(4)), len(await backlog.take(4))]
 
-    assert in_time(work()) == [4, 1, 0]
+    assert run_with_timeout(work()) == [4, 1, 0]
 
 
 def test_a_window_larger_than_the_backlog_does_not_wait_forever() -> None:
@@ -91,7 +91,7 @@ def test_a_window_larger_than_the_backlog_does_not_wait_forever() -> None:
         await backlog.put([generate(number) for number in range(3)])
         return len(await backlog.take(64))
 
-    assert in_time(work()) == 3
+    assert run_with_timeout(work()) == 3
 
 
 def test_peek_waits_for_the_first_request_or_the_end() -> None:
@@ -106,8 +106,8 @@ def test_peek_waits_for_the_first_request_or_the_end() -> None:
             await backlog.close()
         return await peeking
 
-    assert in_time(work(generate(0))) is True
-    assert in_time(work()) is False
+    assert run_with_timeout(work(generate(0))) is True
+    assert run_with_timeout(work()) is False
 
 
 # --- asking --------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_every_request_is_sent_once_in_windows_of_the_models_size(window: int, i
 
     model = Counting(window=window, in_flight=in_flight)
     requests = [generate(number) for number in range(20)]
-    outcomes = asked(model, requests)
+    outcomes = send_requests(model, requests)
     assert set(outcomes) == {request.id for request in requests}
     assert len(model.asked) == 20
     assert model.most <= in_flight
@@ -137,7 +137,7 @@ def test_every_request_is_sent_once_in_windows_of_the_models_size(window: int, i
         assert model.most == 8
 
 
-class Odd(ScriptedModel):
+class OddModel(ScriptedModel):
     """Answers a window as a function of it says."""
 
     def __init__(self, outcomes: Callable[[Sequence[Request]], Any], **details: Any) -> None:
@@ -151,14 +151,14 @@ class Odd(ScriptedModel):
             yield outcome
 
 
-def yes(request: Request) -> Response:
+def answer_yes(request: Request) -> Response:
     return Response(request_id=request.id, value="yes")
 
 
 def test_a_failed_window_fails_its_unanswered_requests() -> None:
-    model = Odd(lambda window: [yes(window[0]), RuntimeError("out of memory")], window=3)
+    model = OddModel(lambda window: [answer_yes(window[0]), RuntimeError("out of memory")], window=3)
     requests = [generate(number) for number in range(6)]
-    outcomes = asked(model, requests)
+    outcomes = send_requests(model, requests)
     kinds = [type(outcomes[request.id]).__name__ for request in requests]
     assert kinds == ["Response", "Failure", "Failure"] * 2
     failure = outcomes[requests[1].id]
@@ -174,7 +174,7 @@ def test_three_failed_windows_in_a_row_stop_the_run() -> None:
         return [RuntimeError("out of memory")]
 
     with pytest.raises(BaseExceptionGroup) as caught:
-        asked(Odd(outcomes, window=2), [generate(number) for number in range(20)])
+        send_requests(OddModel(outcomes, window=2), [generate(number) for number in range(20)])
     (error,) = caught.value.exceptions
     assert isinstance(error, AssayError)
     assert "failed 3 times in a row: RuntimeError: out of memory" in error.what
@@ -186,21 +186,23 @@ def test_an_answer_resets_the_count_of_failed_windows() -> None:
     calls = iter(range(100))
 
     def outcomes(window: Sequence[Request]) -> list[Any]:
-        return [yes(window[0])] if next(calls) % 3 == 2 else [RuntimeError("a hiccup")]
+        return [answer_yes(window[0])] if next(calls) % 3 == 2 else [RuntimeError("a hiccup")]
 
-    results = asked(Odd(outcomes, window=1), [generate(number) for number in range(9)])
+    results = send_requests(OddModel(outcomes, window=1), [generate(number) for number in range(9)])
     assert sum(isinstance(outcome, Response) for outcome in results.values()) == 3
 
 
 def test_a_model_can_stop_the_run_with_its_own_error() -> None:
     with pytest.raises(BaseExceptionGroup) as caught:
-        asked(Odd(lambda window: [InvalidOption("the key is not valid")]), [generate(0)])
+        send_requests(OddModel(lambda window: [InvalidOption("the key is not valid")]), [generate(0)])
     assert caught.group_contains(InvalidOption, match="the key is not valid")
 
 
 def test_unreadable_media_fail_only_their_request() -> None:
     requests = [generate(number) for number in range(2)]
-    outcomes = asked(Odd(lambda window: [DatasetError("the picture cannot be read")], window=1), requests)
+    outcomes = send_requests(
+        OddModel(lambda window: [DatasetError("the picture cannot be read")], window=1), requests
+    )
     for request in requests:
         failure = outcomes[request.id]
         assert isinstance(failure, Failure)
@@ -209,7 +211,7 @@ def test_unreadable_media_fail_only_their_request() -> None:
 
 def test_a_request_without_an_answer_is_a_failure() -> None:
     requests = [generate(number) for number in range(3)]
-    outcomes = asked(Odd(lambda window: [yes(window[0])], window=3), requests)
+    outcomes = send_requests(OddModel(lambda window: [answer_yes(window[0])], window=3), requests)
     assert isinstance(outcomes[requests[0].id], Response)
     for request in requests[1:]:
         failure = outcomes[request.id]
@@ -221,8 +223,8 @@ def test_unrequested_and_duplicate_answers_are_dropped() -> None:
     request = generate(0)
     stranger = Response(request_id="nobody", value="hello")
     second = Response(request_id=request.id, value="no")
-    outcomes = asked(Odd(lambda window: [stranger, yes(window[0]), second]), [request])
-    assert outcomes == {request.id: yes(request)}
+    outcomes = send_requests(OddModel(lambda window: [stranger, answer_yes(window[0]), second]), [request])
+    assert outcomes == {request.id: answer_yes(request)}
 
 
 PROMPT = Prompt.of_text("prompt")
@@ -241,21 +243,21 @@ WRONG: list[tuple[Request, Any, str]] = [
 
 @pytest.mark.parametrize(("request_", "value", "message"), WRONG)
 def test_an_answer_of_the_wrong_kind_is_a_failure(request_: Request, value: Any, message: str) -> None:
-    outcome = asked(ScriptedModel(lambda request: value), [request_])[request_.id]
+    outcome = send_requests(ScriptedModel(lambda request: value), [request_])[request_.id]
     assert isinstance(outcome, Failure)
     assert message in outcome.message
 
 
 def test_an_impossible_continuation_is_an_answer() -> None:
     value = LogProbability(-math.inf)
-    outcome = asked(ScriptedModel(lambda request: value), [LIKELIHOOD])[LIKELIHOOD.id]
+    outcome = send_requests(ScriptedModel(lambda request: value), [LIKELIHOOD])[LIKELIHOOD.id]
     assert outcome == Response(request_id=LIKELIHOOD.id, value=value)
 
 
 def test_numpy_numbers_become_plain_numbers() -> None:
     numpy = pytest.importorskip("numpy")
     value = LogProbability(numpy.float32(-1.5), numpy.bool_(True))
-    outcome = asked(ScriptedModel(lambda request: value), [LIKELIHOOD])[LIKELIHOOD.id]
+    outcome = send_requests(ScriptedModel(lambda request: value), [LIKELIHOOD])[LIKELIHOOD.id]
     assert isinstance(outcome, Response)
     assert isinstance(outcome.value, LogProbability)
     assert (type(outcome.value.total), outcome.value.total) == (float, -1.5)
@@ -267,13 +269,13 @@ def test_numpy_numbers_become_plain_numbers() -> None:
     [("caf\ud83d", "caf\ufffd"), ("\udc00x", "\ufffdx"), ("fine 🐸", "fine 🐸"), ("\ud83d\udc38", "🐸")],
 )
 def test_lone_surrogates_are_replaced(said: str, kept: str) -> None:
-    outcome = asked(ScriptedModel(lambda request: said), [generate(0)])[generate(0).id]
+    outcome = send_requests(ScriptedModel(lambda request: said), [generate(0)])[generate(0).id]
     assert isinstance(outcome, Response)
     assert outcome.value == kept
 
 
 def test_each_waiting_consumer_gets_a_window() -> None:
-    """Nobody is left asleep beside a full window."""
+    """No consumer keeps waiting while a full window is available."""
 
     async def work() -> list[list[Request]]:
         backlog = Backlog(64)
@@ -284,6 +286,6 @@ def test_each_waiting_consumer_gets_a_window() -> None:
             await backlog.put([generate(next(numbers)) for _ in range(count)])
         return list(await asyncio.gather(*taking))
 
-    windows = in_time(work())
+    windows = run_with_timeout(work())
     assert sorted(request.document for window in windows for request in window) == list(range(60))
     assert all(len(window) == 4 for window in windows)

@@ -1,4 +1,4 @@
-"""Tests of tasks that share a run: one that is slow to judge fills its own room and no other."""
+"""Tests of tasks that share a run: a task with a slow judge does not use the capacity of others."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def test_the_first_task_with_capacity_continues() -> None:
     assert asyncio.run(scene()) == ["a", "talk", "b", None, "talk"]
 
 
-class Patient(ScriptedModel):
-    """Answers nothing before it is told to."""
+class SlowJudge(ScriptedModel):
+    """A judge that answers only after `released` has an item."""
 
-    def __init__(self, told: list[str]) -> None:
+    def __init__(self, released: list[str]) -> None:
         super().__init__(lambda request: "Verdict: correct", name="judge", window=1)
-        self._told = told
+        self._released = released
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
-        while not self._told:
+        while not self._released:
             await asyncio.sleep(0.01)
         async for outcome in super().answer(window):
             yield outcome
@@ -71,23 +71,23 @@ def test_a_task_waiting_for_its_judge_does_not_block_the_next_or_accumulate_docu
     first = write_task(workspace, "first", many, metric_list=[metric])
     second = write_task(workspace, "second", [{"question": f"{n}, 1?", "answer": "1"} for n in range(40)])
     asked: Counter[str] = Counter()
-    told: list[str] = []
+    released: list[str] = []
 
     def answers(request: Request) -> str:
         asked[request.task] += 1
-        if asked["second"] == 40 and not told:
-            told.append(f"{asked['first']} of the first task had been asked")
+        if asked["second"] == 40 and not released:
+            released.append(f"{asked['first']} of the first task had been asked")
         return "1"
 
     finished = assay.run(
         model=make_model(answers, window=1),
-        judge=Patient(told),
+        judge=SlowJudge(released),
         tasks=[str(first), str(second)],
         no_cache=True,
     )
     assert sum(finished.outcomes("first").values()) == 200
     assert finished.outcomes("second") == {"scored": 40}
-    assert int(told[0].split()[0]) < 100, "what is judged slowly must not all be asked meanwhile"
+    assert int(released[0].split()[0]) < 100, "what is judged slowly must not all be asked meanwhile"
 
 
 def test_a_window_groups_requests_with_a_common_prefix() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image as Pictures
 from tests.making import Function, write_task
-from tests.making_media import png
+from tests.making_media import make_png
 
 import assay
 from assay.core.errors import MediaError
@@ -32,8 +32,8 @@ def request(number: int, *media: Media, text: str = "What?") -> Generate:
     return Generate(task="t", document=number, prompt=prompt, settings=Settings())
 
 
-class Counting:
-    """A picture that counts how often it is decoded."""
+class CountingImage:
+    """An image that counts how often it is decoded."""
 
     def __init__(self, digest: str, *, size: int = 16, held: int = 0) -> None:
         self.loads = 0
@@ -45,8 +45,8 @@ class Counting:
         return Pictures.new("RGB", (self.size, self.size))
 
 
-def settled(prefetch: MediaPrefetcher) -> None:
-    """Wait until the threads have nothing more to do."""
+def wait_until_idle(prefetch: MediaPrefetcher) -> None:
+    """Wait until the threads are idle."""
     for _ in range(1000):
         with prefetch._lock:
             if not prefetch._busy and (not prefetch._decode_queue or prefetch._total >= prefetch._budget):
@@ -72,7 +72,7 @@ Make = Callable[..., MediaPrefetcher]
 
 
 def test_prefetching_does_not_change_a_request(make_prefetch: Make) -> None:
-    original = request(0, Counting("a").part)
+    original = request(0, CountingImage("a").part)
     shared = make_prefetch().share([original])[0]
     assert (shared.id, shared.prompt.digest, shared.prompt.text) == (
         original.id,
@@ -87,10 +87,10 @@ def test_text_requests_are_unchanged(make_prefetch: Make) -> None:
 
 
 def test_media_shared_by_requests_are_decoded_once(make_prefetch: Make) -> None:
-    one = Counting("a")
+    one = CountingImage("a")
     prefetch = make_prefetch()
     shared = prefetch.share([request(number, replace(one.part)) for number in range(5)])
-    settled(prefetch)
+    wait_until_idle(prefetch)
     assert one.loads == 1, "ahead of the model"
     looks = [picture(part) for each in shared for part in each.prompt.media if isinstance(part, Image)]
     assert one.loads == 1
@@ -98,10 +98,10 @@ def test_media_shared_by_requests_are_decoded_once(make_prefetch: Make) -> None:
 
 
 def test_media_are_released_after_their_last_use(make_prefetch: Make) -> None:
-    one = Counting("a")
+    one = CountingImage("a")
     prefetch = make_prefetch()
     first, second = prefetch.share([request(0, one.part), request(1, one.part)])
-    settled(prefetch)
+    wait_until_idle(prefetch)
     assert prefetch._total == 16 * 16 * 4
     prefetch.release(first.id)
     assert prefetch._total == 16 * 16 * 4
@@ -114,7 +114,7 @@ def test_media_are_released_after_their_last_use(make_prefetch: Make) -> None:
 
 
 def test_requests_with_the_same_media_are_grouped(make_prefetch: Make) -> None:
-    a, b = Counting("a").part, Counting("b").part
+    a, b = CountingImage("a").part, CountingImage("b").part
     mixed = [request(0, a), request(1, b), request(2), request(3, a), request(4, b), request(5, b, a)]
     ordered = make_prefetch().share(mixed)
     assert [one.document for one in ordered] == [0, 3, 1, 4, 5, 2]
@@ -128,17 +128,17 @@ def test_segments_of_one_video_are_different_media(make_prefetch: Make) -> None:
 
 
 def test_decoding_ahead_is_limited_by_the_memory_budget(make_prefetch: Make) -> None:
-    pictures = [Counting(str(number)) for number in range(20)]
+    pictures = [CountingImage(str(number)) for number in range(20)]
     prefetch = make_prefetch(3 * 1024)
     shared = prefetch.share([request(number, one.part) for number, one in enumerate(pictures)])
-    settled(prefetch)
+    wait_until_idle(prefetch)
     ahead = sum(one.loads for one in pictures)
     assert 3 <= ahead <= 4, "one thread may be at work when the budget is reached"
     assert [one.loads for one in pictures[:ahead]] == [1] * ahead, "in the order of the requests"
     for each in shared:
         each.prompt.media[0].load()
         prefetch.release(each.id)
-        settled(prefetch)
+        wait_until_idle(prefetch)
     assert [one.loads for one in pictures] == [1] * 20
     assert prefetch._total == 0
 
@@ -148,10 +148,10 @@ def test_the_model_decides_what_is_prepared_ahead(make_prefetch: Make) -> None:
         def prepare(self, part: Media) -> None:
             part.keep("tiny", lambda: np.zeros(100, np.uint8))
 
-    one = Counting("a")
+    one = CountingImage("a")
     prefetch = make_prefetch(MB, Prepared())
     shared = prefetch.share([request(0, one.part)])[0]
-    settled(prefetch)
+    wait_until_idle(prefetch)
     assert (one.loads, prefetch._total) == (0, 100)
     kept = shared.prompt.media[0].keep("tiny", lambda: pytest.fail("made twice"))
     assert len(kept) == 100
@@ -177,7 +177,7 @@ def test_rendering_waits_while_requests_hold_too_much_memory(make_prefetch: Make
         prefetch = make_prefetch(1000)
         order: list[str] = []
         shared = prefetch.share(
-            [request(number, Counting(str(number), held=1024).part) for number in range(2)]
+            [request(number, CountingImage(str(number), held=1024).part) for number in range(2)]
         )
         assert prefetch.is_full
 
@@ -200,14 +200,14 @@ def test_rendering_waits_while_requests_hold_too_much_memory(make_prefetch: Make
 def test_documents_are_rendered_in_chunks_limited_by_memory(
     make_prefetch: Make, held: int, expected: int
 ) -> None:
-    last = [(request(number, Counting(str(number), held=held).part),) for number in range(4)]
+    last = [(request(number, CountingImage(str(number), held=held).part),) for number in range(4)]
     assert make_prefetch(2**18).choose_chunk_size(last, 256) == expected
 
 
 def test_an_image_in_memory_is_counted_once(make_prefetch: Make) -> None:
     prefetch = make_prefetch()
-    prefetch.share([request(0, Counting("a", held=1024).part)])
-    settled(prefetch)
+    prefetch.share([request(0, CountingImage("a", held=1024).part)])
+    wait_until_idle(prefetch)
     assert prefetch._total == 1024
 
 
@@ -229,7 +229,7 @@ def test_the_size_of_decoded_media_is_known(value: Any, size: int) -> None:
 
 
 def test_memory_of_requests_is_counted_and_can_be_released() -> None:
-    part = Counting("a", held=1024).part
+    part = CountingImage("a", held=1024).part
     requests: tuple[Request, ...] = (request(0, part), request(1, part), request(2))
     assert count_media_bytes(requests) == 1024
     light = strip_media(requests)
@@ -248,16 +248,18 @@ OPENED = (
 
 
 def write_pictures(folder: Path, count: int, *, broken: int | None = None) -> list[dict[str, str]]:
-    """Rows with two documents for each picture."""
+    """Write images and return rows with two documents per image."""
     rows = []
     for number in range(count):
         path = folder / f"{number // 2}.png"
-        path.write_bytes(b"" if number // 2 == broken else png("red", (8, 4 + number // 2)))
+        path.write_bytes(b"" if number // 2 == broken else make_png("red", (8, 4 + number // 2)))
         rows.append({"question": f"Q{number}", "answer": "yes", "picture": str(path)})
     return rows
 
 
-def look(workspace: Path, rows: list[dict[str, str]], model: Any, helpers: str, **options: Any) -> assay.Run:
+def run_images(
+    workspace: Path, rows: list[dict[str, str]], model: Any, helpers: str, **options: Any
+) -> assay.Run:
     task = write_task(
         workspace, "seen", rows, helpers=helpers, doc_to_visual=Function("utils.doc_to_visual"),
         doc_to_text="{{question}}",
@@ -273,8 +275,8 @@ def test_a_run_groups_requests_with_the_same_image(workspace: Path) -> None:
         sizes.append(asked.prompt.media[0].load().size)
         return "yes"
 
-    half = rows[::2] + rows[1::2]  # the same picture again half a task later
-    finished = look(workspace, half, ScriptedModel(answer, window=2), BY_PATH)
+    half = rows[::2] + rows[1::2]  # the same image again half a task later
+    finished = run_images(workspace, half, ScriptedModel(answer, window=2), BY_PATH)
     assert finished.results["seen"]["exact_match,none"] == 1.0
     assert sizes == [(8, 4 + number // 2) for number in range(12)]
 
@@ -284,7 +286,7 @@ def test_a_run_groups_requests_with_the_same_image(workspace: Path) -> None:
 def test_the_memory_budget_does_not_change_results(workspace: Path, helpers: str, megabytes: int) -> None:
     rows = write_pictures(workspace, 40)
     model = ScriptedModel(lambda asked: "yes", window=64)
-    finished = look(workspace, rows, model, helpers, media_memory_mb=megabytes)
+    finished = run_images(workspace, rows, model, helpers, media_memory_mb=megabytes)
     assert finished.outcomes("seen") == {"scored": 40}
     assert len(model.asked) == 40
 
@@ -292,7 +294,7 @@ def test_the_memory_budget_does_not_change_results(workspace: Path, helpers: str
 def test_broken_and_missing_images_fail_their_documents_with_kind_and_path(workspace: Path) -> None:
     rows = write_pictures(workspace, 6, broken=1)
     rows.append({"question": "Q6", "answer": "yes", "picture": str(workspace / "missing.png")})
-    finished = look(workspace, rows, ScriptedModel(lambda asked: "yes"), BY_PATH)
+    finished = run_images(workspace, rows, ScriptedModel(lambda asked: "yes"), BY_PATH)
     assert finished.outcomes("seen") == {"scored": 4, "failed": 3}
     whys = [why for (why,) in finished.journal.query("SELECT why FROM judged WHERE outcome = 'failed'")]
     assert all(why.startswith("bad media: ") for why in whys)

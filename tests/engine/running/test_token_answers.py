@@ -1,4 +1,4 @@
-"""`--token_logprobs`: the same work with more written down; what was answered without does not pass for it."""
+"""Tests of `--token_logprobs`: it stores tokens, and answers without tokens do not satisfy it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import make_model, planned, right_answers, write_choices, write_task
+from tests.making import answer_correctly, make_model, plan_run, write_choices, write_task
 
 import assay
 from assay.api import score
@@ -17,7 +17,7 @@ from assay.testing import ScriptedModel
 from assay.viewer.exports import export
 
 
-class Teller(ScriptedModel):
+class TokenModel(ScriptedModel):
     """Tells its tokens when asked to."""
 
     telling = False
@@ -34,7 +34,7 @@ class Teller(ScriptedModel):
             value: Any = LogProbability(-1.0 - request.index)
             tokens = Tokens((request.continuation,), (value.total,))
         else:
-            value = right_answers(request)
+            value = answer_correctly(request)
             tokens = Tokens((value, "</s>"), (-0.5, -0.25))
         return Response(request_id="", value=value, tokens=tokens if self.telling else None)
 
@@ -44,14 +44,14 @@ def tasks(workspace: Path) -> list[str]:
     return [str(write_task(workspace / "tasks", "sums")), str(write_choices(workspace / "tasks"))]
 
 
-def run(tasks: list[str], **options: Any) -> tuple[Any, Teller]:
-    model = Teller()
+def run(tasks: list[str], **options: Any) -> tuple[Any, TokenModel]:
+    model = TokenModel()
     return assay.run(
         model=model, tasks=tasks, output_path=options.pop("output_path", "runs"), **options
     ), model
 
 
-def tokens_kept(made: Any) -> int:
+def count_stored_tokens(made: Any) -> int:
     ((count,),) = made.journal.query("SELECT count(*) FROM tokens")
     return int(count)
 
@@ -62,16 +62,16 @@ def test_run_id_and_scores_are_the_same_with_and_without_tokens(tasks: list[str]
     assert told.id == f"{plain.id}-tokens"
     assert told.facts["digest"] == plain.facts["digest"]
     assert told.estimates == plain.estimates
-    assert (tokens_kept(plain), tokens_kept(told)) == (0, len(asked.asked))
+    assert (count_stored_tokens(plain), count_stored_tokens(told)) == (0, len(asked.asked))
     assert len(again.asked) == len(asked.asked)  # nothing the cache knew without tokens was taken for them
 
 
 def test_a_cached_answer_with_tokens_serves_both(tasks: list[str]) -> None:
     first, _ = run(tasks, token_logprobs=True)
     second, model = run(tasks, token_logprobs=True, output_path="other")
-    assert (model.asked, tokens_kept(second)) == ([], tokens_kept(first))
+    assert (model.asked, count_stored_tokens(second)) == ([], count_stored_tokens(first))
     plain, model = run(tasks)
-    assert (model.asked, tokens_kept(plain)) == ([], 0)
+    assert (model.asked, count_stored_tokens(plain)) == ([], 0)
 
 
 def test_a_repeated_run_sends_no_requests(tasks: list[str]) -> None:
@@ -83,7 +83,7 @@ def test_a_repeated_run_sends_no_requests(tasks: list[str]) -> None:
 def test_a_later_scoring_keeps_the_tokens(tasks: list[str]) -> None:
     told, model = run(tasks, token_logprobs=True)
     scored = score(told).run
-    assert tokens_kept(scored) == len(model.asked)
+    assert count_stored_tokens(scored) == len(model.asked)
 
 
 def test_the_jsonl_export_contains_tokens_and_harness_samples_do_not(
@@ -98,12 +98,12 @@ def test_the_jsonl_export_contains_tokens_and_harness_samples_do_not(
 
 
 def test_a_model_without_tokens_is_noted_in_the_plan_and_uses_the_cache(tasks: list[str]) -> None:
-    plan = planned(make_model(), tasks=tasks, token_logprobs=True)
+    plan = plan_run(make_model(), tasks=tasks, token_logprobs=True)
     assert [note for note in plan.notes if "--token_logprobs" in note] == [
         "--token_logprobs: `scripted` does not return token log probabilities"
     ]
     assert not any(
-        "--token_logprobs" in note for note in planned(Teller(), tasks=tasks, token_logprobs=True).notes
+        "--token_logprobs" in note for note in plan_run(TokenModel(), tasks=tasks, token_logprobs=True).notes
     )
     assay.run(model=ScriptedModel(), tasks=tasks)
     model = ScriptedModel()

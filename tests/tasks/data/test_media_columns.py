@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image as Pictures
-from tests.making_media import picture_file, png, wav
+from tests.making_media import make_image, make_png, make_wav
 
 from assay.core.errors import MediaError
 from assay.store.journal.rows import encode_fields
@@ -46,11 +46,11 @@ def rows() -> Any:
     )
     first = {
         "question": "What?",
-        "image": {"bytes": png(), "path": None},
-        "grey": {"bytes": png(), "path": None},
-        "several": [{"bytes": png(), "path": None}, {"bytes": png("blue"), "path": None}],
-        "nested": {"image": {"bytes": png(), "path": None}, "name": "n"},
-        "kept": {"bytes": png(), "path": "x.png"},
+        "image": {"bytes": make_png(), "path": None},
+        "grey": {"bytes": make_png(), "path": None},
+        "several": [{"bytes": make_png(), "path": None}, {"bytes": make_png("blue"), "path": None}],
+        "nested": {"image": {"bytes": make_png(), "path": None}, "name": "n"},
+        "kept": {"bytes": make_png(), "path": "x.png"},
     }
     second = {**first, "image": {"bytes": turned(), "path": "t.jpg"}, "several": [], "grey": None}
     return datasets.Dataset.from_list([first, second], features=features)
@@ -97,7 +97,7 @@ def broken() -> Any:
     features = datasets.Features({"q": datasets.Value("string"), "image": datasets.Image()})
     return decode_media_lazily(
         datasets.Dataset.from_list(
-            [{"q": "What?", "image": {"bytes": png()[:30], "path": "bad.png"}}], features=features
+            [{"q": "What?", "image": {"bytes": make_png()[:30], "path": "bad.png"}}], features=features
         )
     )
 
@@ -160,7 +160,7 @@ def sounds(tmp_path: Path) -> Any:
     data = pytest.importorskip("pyarrow").table(
         {
             "id": [0, 1],
-            "audio": [{"bytes": wav(rate_hz=8000), "path": "a.wav"}, {"bytes": b"?", "path": "b.wav"}],
+            "audio": [{"bytes": make_wav(rate_hz=8000), "path": "a.wav"}, {"bytes": b"?", "path": "b.wav"}],
         }
     )
     return datasets.Dataset(data.cast(features.arrow_schema))
@@ -195,4 +195,4 @@ def test_code_of_a_task_may_read_all_rows_though_nothing_can_decode_them(sounds:
     assert np.abs(ours[0]["audio"]["array"]).max() == pytest.approx(0.5, abs=0.02)
     (row,) = iterate_rows(ours)  # its table holds nothing that the library would decode, but we do
     assert row["audio"]["array"].shape == (8000,)
-    assert picture_file("PNG")  # pictures stay the library's: it decodes them by itself
+    assert make_image("PNG")  # pictures stay the library's: it decodes them by itself

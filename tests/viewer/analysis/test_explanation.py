@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import make_model, right_answers, write_task
+from tests.making import answer_correctly, make_model, write_task
 
 import assay
 from assay.core.errors import UserError
@@ -23,7 +23,7 @@ Runs = Callable[..., Any]
 def runs(tmp_path: Path) -> Runs:
     """Return a function that runs the sums in a new folder: `runs(answers, keys, **options)`."""
 
-    def run(answers: Any = right_answers, rows: Any = ROWS, keys: Any = None, **options: Any) -> Any:
+    def run(answers: Any = answer_correctly, rows: Any = ROWS, keys: Any = None, **options: Any) -> Any:
         number = len(list(tmp_path.iterdir()))
         task = write_task(tmp_path / f"task-{number}", "sums", rows, **(keys or {}))
         place = str(tmp_path / f"out-{number}")
@@ -46,7 +46,7 @@ def causes(first: Any, second: Any) -> dict[str, int]:
 
 
 def wrong_below(count: int) -> Callable[[Any], str]:
-    return lambda request: "?" if request.document < count else right_answers(request)
+    return lambda request: "?" if request.document < count else answer_correctly(request)
 
 
 def test_different_responses_to_equal_prompts_are_due_to_the_model(runs: Runs) -> None:
@@ -76,7 +76,7 @@ def test_a_truncated_response_is_found(runs: Runs) -> None:
     def cut(request: Any) -> Any:
         if request.document < 2:
             return Response(request_id=request.id, value="let me think", finish="length")
-        return right_answers(request)
+        return answer_correctly(request)
 
     assert causes(runs(), runs(cut)) == {"truncated": 2}
 
@@ -84,7 +84,7 @@ def test_a_truncated_response_is_found(runs: Runs) -> None:
 def test_different_token_counts_of_equal_prompts_are_found(runs: Runs) -> None:
     def counted(wrong: int, tokens: int) -> Callable[[Any], Any]:
         def answer(request: Any) -> Any:
-            text = "?" if request.document < wrong else right_answers(request)
+            text = "?" if request.document < wrong else answer_correctly(request)
             return Response(request_id=request.id, value=text, usage=Usage(tokens, 1))
 
         return answer
@@ -94,7 +94,7 @@ def test_different_token_counts_of_equal_prompts_are_found(runs: Runs) -> None:
 
 def test_extraction_and_metric_are_distinguished_from_the_model(runs: Runs) -> None:
     def wordy(request: Any) -> str:
-        return f"It is {right_answers(request)}."
+        return f"It is {answer_correctly(request)}."
 
     number = {"filter_list": [{"name": "none", "filter": [{"function": "regex", "regex_pattern": "(\\d+)"}, {"function": "take_first"}]}]}  # fmt: skip
     assert causes(runs(wordy), runs(wordy, keys=number)) == {"extraction": 20}
@@ -103,7 +103,7 @@ def test_extraction_and_metric_are_distinguished_from_the_model(runs: Runs) -> N
 
 
 def test_different_documents_and_targets_are_found(runs: Runs) -> None:
-    fewer = explained(runs(wrong_below(5)), runs(lambda request: right_answers(request), rows=ROWS[5:]))
+    fewer = explained(runs(wrong_below(5)), runs(lambda request: answer_correctly(request), rows=ROWS[5:]))
     assert [(cause.name, cause.documents) for cause in fewer.causes] == [("documents", 5)]
     assert fewer.gap == pytest.approx(0.25)
     moved = [{**row, "answer": "7", "note": "x"} for row in ROWS]
@@ -114,7 +114,7 @@ def test_documents_without_a_response_are_found(runs: Runs) -> None:
     def failing(request: Any) -> Any:
         if request.document < 5:
             return Failure(request_id="", kind="server error", message="down")
-        return right_answers(request)
+        return answer_correctly(request)
 
     assert causes(runs(wrong_below(5)), runs(failing)) == {"no answer": 5}
 

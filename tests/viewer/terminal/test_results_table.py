@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.making import ROWS, make_model, right_answers, write_task
+from tests.making import ROWS, answer_correctly, make_model, write_task
 
 import assay
 from assay.core.requests import Request
@@ -18,7 +18,7 @@ from assay.viewer.terminal.results_table import build_results_table, format_resu
 FAILED = Failure(request_id="", kind="timeout", message="too slow")
 
 
-def run(workspace: Path, *tasks: str, answers: Any = right_answers, **options: Any) -> assay.Run:
+def run(workspace: Path, *tasks: str, answers: Any = answer_correctly, **options: Any) -> assay.Run:
     return assay.run(model=make_model(answers), tasks=list(tasks), include_path=[str(workspace)], **options)
 
 

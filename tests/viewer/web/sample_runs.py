@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image as Pictures
 from tests.making import Function, write_choices, write_task
-from tests.making_media import wav, write_video
+from tests.making_media import make_wav, write_video
 
 import assay
 from assay.core.responses import Failure, LogProbability, Response, Tokens
@@ -75,7 +75,7 @@ def write_tasks(folder: Path) -> list[str]:
     )  # fmt: skip
     picture, sound = folder / "red.png", folder / "tone.wav"
     Pictures.new("RGB", (64, 48), "red").save(picture)
-    sound.write_bytes(wav(0.3))
+    sound.write_bytes(make_wav(0.3))
     media = [
         {"question": "What colour is it?", "answer": "red", "file": str(picture)},
         {"question": "What do you hear?", "answer": "a tone", "file": str(sound)},

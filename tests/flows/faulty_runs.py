@@ -1,4 +1,4 @@
-"""A run against a server that fails a share of the calls: repeated until it is whole, every call accounted for."""
+"""Repeat a run with a faulty server until it is complete, and account for every call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIGIT = [{"function": "regex", "regex_pattern": r"(\d)"}, {"function": "take_fir
 
 @dataclass(slots=True)
 class FaultCounts:
-    """What a run in bad weather came to."""
+    """Counts of a run with a faulty server."""
 
     questions: int = 0
     passes: int = 0
@@ -35,25 +35,25 @@ class FaultCounts:
 
 
 class FaultyServerRun:
-    """One run, one server, and what must be true between them after every pass."""
+    """A run with a faulty server, and the checks after every pass."""
 
-    def __init__(self, bench: CommandRunner, server: FaultyServer, documents: int) -> None:
-        self.bench = bench
+    def __init__(self, runner: CommandRunner, server: FaultyServer, documents: int) -> None:
+        self.runner = runner
         self.server = server
         self.documents = documents
         rows = [{"question": f"What is {n} + {n}?", "answer": str(n % 4)} for n in range(documents)]
         digits: dict[str, Any] = {"filter_list": [{"name": "digit", "filter": DIGIT}]}
-        drawn = {"do_sample": True, "temperature": 0.5}
+        sampling = {"do_sample": True, "temperature": 0.5}
         self.tasks = [
-            str(write_task(bench.folder / "tasks", "once", rows, **digits)),
+            str(write_task(runner.folder / "tasks", "once", rows, **digits)),
             str(
                 write_task(
-                    bench.folder / "tasks",
+                    runner.folder / "tasks",
                     "thrice",
                     rows[: documents // 3],
                     doc_to_text="Again: {{question}}",
                     repeats=3,
-                    generation_kwargs=drawn,
+                    generation_kwargs=sampling,
                     **digits,
                 )
             ),
@@ -63,19 +63,19 @@ class FaultyServerRun:
     def run(self, *options: str, output: str = "out") -> CompletedProcess[str]:
         model = f"port={self.server.port},timeout_s=4"
         command = [*ASSAY, "run", "--model", "served", "--model_args", model, *self.tasks, *options]
-        return self.bench.finish([*command, "--output_path", output])
+        return self.runner.finish([*command, "--output_path", output])
 
     def find_run_folder(self, output: str = "out") -> Path:
-        return self.bench.find_run_folder(output)
+        return self.runner.find_run_folder(output)
 
-    # --- what must be true -------------------------------------------------------------------------
+    # --- checks -------------------------------------------------------------------------
 
     def check(self, output: str = "out") -> int:
-        """Hold the journal against the books of the server; returns how many questions are open."""
+        """Compare the journal with the log of the server; return the number of unanswered questions."""
         answers = dict(self.read_answers(output))
         for question, text in answers.items():
             assert text == self.server.given[question][-1], (
-                "an answer is what the server said, to that question"
+                "a stored answer is the reply of the server to that question"
             )
         journal = Journal.open_readonly(self.find_run_folder(output))
         try:
@@ -95,12 +95,12 @@ class FaultyServerRun:
                 yield (prompt, repeat), text
 
     def count_failures(self, output: str = "out") -> Counter[str]:
-        """All that were ever written down, by kind."""
+        """Return the number of stored failures, by kind."""
         with closing(sqlite3.connect(self.find_run_folder(output) / JOURNAL_FILE)) as journal:
             return Counter(kind for (kind,) in journal.execute("SELECT kind FROM failures"))
 
     def _check_task(self, task: str, answers: dict[Question, str], journal: Journal) -> None:
-        """Failed documents are counted as failed, the others scored by what was said; nothing else is in the mean."""
+        """Check that failed documents count as failed and the mean covers exactly the other documents."""
         scores: list[float] = []
         documents = list(journal.read_documents(task))
         for _, fields, _, _ in documents:
@@ -122,32 +122,32 @@ class FaultyServerRun:
             assert abs(estimate.value - sum(scores) / len(scores)) < 1e-12
 
     def _check_cache(self, answers: dict[Question, str], output: str) -> None:
-        """The cache holds the answers and no failure in the place of one."""
-        with closing(sqlite3.connect(self.bench.folder / "home" / "cache.sqlite")) as cache:
+        """Check that the cache contains the answers and no failures."""
+        with closing(sqlite3.connect(self.runner.folder / "home" / "cache.sqlite")) as cache:
             texts = {text for (text,) in cache.execute("SELECT text FROM responses")}
         assert texts == set(answers.values())
 
 
 def run_until_complete(folder: Path, *, share: float, seed: int, documents: int = 90) -> FaultCounts:
-    """Repeat the command until everything is answered; after each pass, the books must agree."""
+    """Repeat the command until everything is answered, with checks after each pass."""
     with start_faulty_server(share, seed) as server:
-        storm = FaultyServerRun(CommandRunner(folder), server, documents)
-        report = FaultCounts(questions=storm.questions)
+        faulty_run = FaultyServerRun(CommandRunner(folder), server, documents)
+        report = FaultCounts(questions=faulty_run.questions)
         failures = 0
         for _ in range(MAX_PASSES):
-            known = {question for question, _ in storm.read_answers()} if report.passes else set()
+            known = {question for question, _ in faulty_run.read_answers()} if report.passes else set()
             server.clear_calls()
-            passed = storm.run()
+            passed = faulty_run.run()
             report.passes += 1
-            open_questions = storm.check()
-            assert not known & server.calls.keys(), "what was answered is not asked again"
-            assert set(server.calls.values()) <= {1}, "nothing is asked twice in one pass"
+            open_questions = faulty_run.check()
+            assert not known & server.calls.keys(), "answered questions are not sent again"
+            assert set(server.calls.values()) <= {1}, "no question is sent twice in one pass"
             calls = server.calls.total()
-            assert calls == storm.questions - len(known)
-            failed_now = storm.count_failures().total() - failures
+            assert calls == faulty_run.questions - len(known)
+            failed_now = faulty_run.count_failures().total() - failures
             failures += failed_now
             assert failed_now == open_questions >= server.fault_count
-            assert passed.returncode == int(open_questions > 0.01 * storm.questions), passed.stderr
+            assert passed.returncode == int(open_questions > 0.01 * faulty_run.questions), passed.stderr
             assert "Traceback" not in passed.stderr
             report.calls += calls
             report.faults.update(kind for kinds in server.faults.values() for kind in kinds)
@@ -155,5 +155,5 @@ def run_until_complete(folder: Path, *, share: float, seed: int, documents: int 
                 break
         else:
             raise AssertionError(f"{open_questions} questions are open after {MAX_PASSES} passes")
-        assert report.calls == storm.questions + failures, "an answer or a failure for every call"
+        assert report.calls == faulty_run.questions + failures, "every call has an answer or a failure"
         return report

@@ -1,1 +1,1 @@
-"""The words: frozen records, ports, errors, the registry, fingerprints. Standard library only."""
+"""Shared types: frozen records, ports, errors, the registry, fingerprints. Standard library only."""

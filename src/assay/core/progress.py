@@ -87,7 +87,7 @@ class JudgeProgress:
     """Counters of one judge, separate from those of the evaluated model."""
 
     asked: int = 0
-    """Requests the judge answered in this start."""
+    """Requests the judge answered since this process started."""
 
     cached: int = 0
     """Requests answered from the journal or the cache."""
@@ -109,13 +109,13 @@ class RunProgress:
     tasks: dict[str, TaskProgress] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     asked: int = 0
-    """Requests the model answered in this start."""
+    """Requests the model answered since this process started."""
 
     cached: int = 0
     """Requests answered from the journal or the cache."""
 
     tokens: TokenCount = field(default_factory=TokenCount)
-    """Tokens of the evaluated model in this start."""
+    """Tokens of the evaluated model since this process started."""
 
     failures: Counter[str] = field(default_factory=Counter)
     """Failed requests by kind."""
@@ -148,7 +148,7 @@ class RunProgress:
 
     @property
     def rate(self) -> float:
-        """Documents per second in this start."""
+        """Documents per second since this process started."""
         fresh = self.done - sum(task.reused for task in self.tasks.values())
         return fresh / self.seconds if self.seconds > 0 else 0.0
 

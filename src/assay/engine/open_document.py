@@ -1,4 +1,4 @@
-"""A document on its way through a run, and what judging makes of it: the records that stages hand on."""
+"""Records that the stages of a run pass on: pending documents and their verdicts."""
 
 from __future__ import annotations
 

@@ -65,4 +65,4 @@ def check_judge(make: Callable[[], Judge], ruling: Sequence[str]) -> None:
             f"the invalid reply {reply[:20]!r} must give `InvalidReply` with a reason, not {result!r}",
         )
     split = judge.resolve_tie([verdict, verdict])
-    require(split is None or isinstance(split, JudgeVerdict), "`undecided` must return a verdict or None")
+    require(split is None or isinstance(split, JudgeVerdict), "`resolve_tie` must return a verdict or None")

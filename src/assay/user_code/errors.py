@@ -39,7 +39,7 @@ def wrap_user_errors(spec: TaskSpec, *, timed: bool = True) -> Iterator[None]:
 
 
 def _find_place(spec: TaskSpec, error: BaseException) -> str:
-    """Return the last line in the task's own folder, or the last line at all."""
+    """Return the last line in the task's own folder, or else the last line of the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return spec.path

@@ -198,7 +198,7 @@ class UserCodeExecutor:
     # --- switching ---------------------------------------------------------------------------------
 
     def _receive(self, timeout_s: float) -> None:
-        """Sort what other threads sent; wait for the first of it if asked to."""
+        """Drain the inbox; with a timeout, block until the first item arrives."""
         try:
             message = self._inbox.get(timeout=timeout_s) if timeout_s else self._inbox.get_nowait()
             while True:

@@ -93,7 +93,7 @@ def _judge_concurrently(
 ) -> set[int]:
     """Let the task's code judge; while it waits for a judge or a program, the next document starts.
 
-    Returns the documents for which a judge did not answer, whatever the task's code made of that.
+    Returns the documents for which a judge did not answer, even if the task's code handled the failure.
     """
 
     def judge_one(pair: tuple[OpenDocument, Answer]) -> tuple[DocumentScorer, bool]:
@@ -120,7 +120,7 @@ def _judge_concurrently(
 def _extract(
     pipeline: Pipeline, documents: Sequence[OpenDocument], found: dict[int, bool], *, negate_likelihoods: bool
 ) -> list[tuple[OpenDocument, Answer | str]]:
-    """Apply one filter pipeline to all requests of the documents; a text says why there is no answer.
+    """Apply one filter pipeline to all requests of the documents; return a string with the reason if there is no answer.
 
     Updates `found`: the documents in which the filters look for an answer, and whether any pipeline found one.
     """
@@ -244,7 +244,7 @@ class DocumentScorer:
             self.mark_unscored(answer.document, answer.pipeline, why)
 
     def _score_text(self, metric: MetricCall, target: Any, answer: Answer) -> bool:
-        """Score a text with the only metric, the common case; False if this case is not that."""
+        """Score a text with a single text metric, the common case; return False if that does not apply."""
         values, value = answer.values, None
         if len(values) != 1 or type(values[0]) is not str or type(target) is not str:
             return False

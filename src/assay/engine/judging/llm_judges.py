@@ -100,7 +100,7 @@ async def ask_judges(
 
 
 def _build_input(task: Task, panel: JudgePanel, opened: OpenDocument, answer: Answer) -> JudgeInput | str:
-    """Build the judge input; a text says why it cannot be built."""
+    """Build the judge input, or return a string with the reason if that fails."""
     try:
         return build_judge_input(
             task, panel, opened.document, opened.requests, answer.values[0], opened.target, opened.judge_media

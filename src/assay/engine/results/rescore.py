@@ -255,7 +255,7 @@ def _check_same_questions(plan: Plan, before: Journal, after: Journal) -> None:
         ]
         if lost:
             raise UserError(
-                f"{len(lost)} of {plan.tasks[task].documents} documents of `{task}` have other prompts than "
+                f"{len(lost)} of {plan.tasks[task].documents} documents of `{task}` have different prompts than "
                 f"when the run was made, so its responses do not apply (first: document {lost[0]})",
                 hint="run `assay verify` to see what changed, `assay run --from` to ask again, or select other tasks with --tasks",
             )

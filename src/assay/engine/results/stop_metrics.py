@@ -26,7 +26,7 @@ class StopMetric:
 
 
 def find_stop_metric(planned: PlannedTask, rule: StopRule) -> StopMetric | str:
-    """Return the metric the rule watches; a text says why there is none."""
+    """Return the metric the rule watches, or a string with the reason if there is none."""
     scorer = planned.scorer
     if not planned.is_judged_per_document:
         return "its filters need all documents"

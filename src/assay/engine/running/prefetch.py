@@ -177,7 +177,7 @@ class MediaPrefetcher:
     # --- decoding ----------------------------------------------------------------------------------
 
     def _get_or_make(self, key: str, how: str, make: Callable[[], Any]) -> Any:
-        """Return what `make` makes of a medium, made once while requests need it. Thread-safe."""
+        """Return the cached result of `make()`, computed at most once while requests need the medium. Thread-safe."""
         with self._lock:
             shared = self._shared.get(key)
             if shared is None:

@@ -1,4 +1,4 @@
-"""Converts records to rows and back. The only module that knows the order of columns."""
+"""Converts records to rows and back."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def to_media_part(value: Any, *, where: str = "") -> Media:
         return to_video_part(value, where=where)
     if hasattr(value, "get_all_samples"):
         return to_audio_part(value, where=where)
-    raise MediaError(f"{type(value).__name__} is not a picture, a sound or a video", where=where)
+    raise MediaError(f"{type(value).__name__} is not an image, an audio clip or a video", where=where)
 
 
 def _part_from_mapping(value: Mapping[str, Any], where: str) -> Media:

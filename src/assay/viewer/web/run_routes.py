@@ -116,7 +116,7 @@ def _show_documents(request: Request) -> Response:
     usual = not any(value for value in format_query(query).values())
     if state.index is None and not usual:
         return render_loading_page(
-            "Reading the documents", "Filters job as soon as all of them were read.", key
+            "Reading the documents", "Filters become available when all documents have been read.", key
         )
     with catalog.run(key) as run:
         if state.index is None:

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from assay.core.errors import InvalidOption, MissingPackage, UnknownName
+from assay.core.errors import InvalidOption, UnknownName
 from assay.core.installation import format_plugin_install_command
 from assay.core.ports import Ability
 from assay.models import BUILTIN_MODELS, MODELS, find_models_with, make_model
@@ -74,16 +74,27 @@ def test_a_model_receives_only_the_run_options_it_has_parameters_for() -> None:
     assert make_model("dummy", {"seed": 3}, batch_size=4, device=None).name == "dummy"
 
 
-def test_a_plugin_that_is_not_installed_is_named_with_its_install_command(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("assay.core.registry.find_entry_points", lambda group: ())
-    for name, plugin in (("human", "human"), ("moonshine", "speech"), ("ocr", "ocr")):
-        with pytest.raises(
-            MissingPackage, match=f"`{name}` is part of the plugin `assay-plugin-{plugin}`"
-        ) as error:
-            MODELS.get(name, where="--model")
-        assert error.value.hint == format_plugin_install_command(f"assay-plugin-{plugin}")
+WITHOUT_PLUGINS = """
+import sys
+from assay.core import registry
+registry.find_entry_points = lambda group: ()
+from assay.core.errors import MissingPackage
+from assay.models import MODELS
+try:
+    MODELS.get(sys.argv[1], where="--model")
+except MissingPackage as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(("name", "plugin"), [("human", "human"), ("moonshine", "speech"), ("ocr", "ocr")])
+def test_a_plugin_that_is_not_installed_is_named_with_its_install_command(name: str, plugin: str) -> None:
+    # in a new process, because another test may have loaded the plugin
+    result = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PLUGINS, name], capture_output=True, text=True, check=True
+    )
+    assert f"`{name}` is part of the plugin `assay-plugin-{plugin}`" in result.stdout
+    assert format_plugin_install_command(f"assay-plugin-{plugin}") in result.stdout
 
 
 def test_installed_plugins_are_listed() -> None:

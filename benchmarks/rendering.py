@@ -120,8 +120,8 @@ def format_section(
     if measured:
         parts.append(format_details(measured))
         draw = {"ratios": draw_ratios, "limits": draw_limits}.get(row.plot)
-        if draw and (picture := draw([(format_label(one), one) for one in measured])):
-            (folder / "plots" / f"{row.name}.svg").write_text(picture, "utf-8")
+        if draw and (svg := draw([(format_label(one), one) for one in measured])):
+            (folder / "plots" / f"{row.name}.svg").write_text(svg, "utf-8")
             parts.append(f"![{row.title}](plots/{row.name}.svg)\n")
     if entry is not None:
         parts.append(format_provenance(row, entry))

@@ -51,7 +51,7 @@ def is_user_setting(name: str) -> bool:
     return bool(USER_SETTINGS.fullmatch(name)) and not TEST_SETTINGS.fullmatch(name)
 
 
-def isolated_environment(home: Path) -> dict[str, str]:
+def make_isolated_environment(home: Path) -> dict[str, str]:
     """Return the variables that put everything Assay reads of a user below one folder."""
     folders = {name: str(home / folder) for name, folder in FOLDERS.items()}
     null_keyring = {"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}
@@ -64,7 +64,7 @@ def _isolate_process() -> None:
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     for name in filter(is_user_setting, list(os.environ)):
         del os.environ[name]
-    os.environ.update(isolated_environment(home))
+    os.environ.update(make_isolated_environment(home))
 
 
 _isolate_process()
@@ -81,7 +81,7 @@ def assay_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     work = folder / "work"
     work.mkdir(parents=True)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in isolated_environment(folder).items():
+        for name, value in make_isolated_environment(folder).items():
             patch.setenv(name, value)
         patch.chdir(work)
         yield folder / "assay"

@@ -27,7 +27,7 @@ def test_every_contract_is_kept() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def imported_on_load(tree: ast.Module) -> Iterator[str]:
+def find_load_time_imports(tree: ast.Module) -> Iterator[str]:
     """Every module a file imports when it is imported itself: not in functions, not for type checkers."""
     waiting: list[ast.AST] = [*tree.body]
     while waiting:
@@ -44,7 +44,7 @@ def imported_on_load(tree: ast.Module) -> Iterator[str]:
                 waiting += ast.iter_child_nodes(other)
 
 
-def imported_ever(tree: ast.Module) -> Iterator[str]:
+def find_all_imports(tree: ast.Module) -> Iterator[str]:
     """Every module a file imports anywhere."""
     for node in ast.walk(tree):
         match node:
@@ -56,13 +56,13 @@ def imported_ever(tree: ast.Module) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_heavy_packages_are_imported_when_first_used(path: Path) -> None:
-    loaded = {name.partition(".")[0] for name in imported_on_load(ast.parse(path.read_text("utf-8")))}
+    loaded = {name.partition(".")[0] for name in find_load_time_imports(ast.parse(path.read_text("utf-8")))}
     assert not loaded & HEAVY
 
 
 @pytest.mark.parametrize("path", sorted((SOURCE / "core").rglob("*.py")), ids=lambda path: path.name)
 def test_core_imports_only_itself_and_the_standard_library(path: Path) -> None:
-    names = set(imported_ever(ast.parse(path.read_text("utf-8"))))
+    names = set(find_all_imports(ast.parse(path.read_text("utf-8"))))
     foreign = {name for name in names if name.partition(".")[0] not in sys.stdlib_module_names}
     assert not {name for name in foreign if not name.startswith("assay.core")}
 
@@ -75,5 +75,5 @@ def test_the_readers_of_imports_tell_loading_from_using() -> None:
         "class G:\n    import g\n    def method(self):\n        import h\n"
         "try:\n    import i\nexcept ImportError:\n    pass\n"
     )
-    assert set(imported_on_load(tree)) == {"a", "b.c", "f", "g", "i"}
-    assert set(imported_ever(tree)) == {"a", "b.c", "e", "f", "g", "h", "i"}
+    assert set(find_load_time_imports(tree)) == {"a", "b.c", "f", "g", "i"}
+    assert set(find_all_imports(tree)) == {"a", "b.c", "e", "f", "g", "h", "i"}

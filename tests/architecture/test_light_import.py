@@ -19,7 +19,7 @@ MOST_MODULES = 150
 needs_cli = pytest.mark.skipif(find_spec("assay.cli") is None, reason="there is no assay.cli yet")
 
 
-def loaded_after(code: str) -> set[str]:
+def list_modules_after(code: str) -> set[str]:
     """The modules a fresh interpreter has loaded because of `code`."""
     script = (
         "import sys; before = set(sys.modules)\n"
@@ -51,14 +51,14 @@ def call(*arguments: str) -> str:
     ],
 )
 def test_nothing_heavy_is_loaded_by(code: str) -> None:
-    assert not {name.partition(".")[0] for name in loaded_after(code)} & HEAVY
+    assert not {name.partition(".")[0] for name in list_modules_after(code)} & HEAVY
 
 
 @needs_cli
 def test_help_loads_few_modules() -> None:
-    loaded = loaded_after(call("--help"))
+    loaded = list_modules_after(call("--help"))
     assert len(loaded) <= MOST_MODULES, sorted(loaded)
 
 
 def test_the_measure_sees_a_heavy_import() -> None:
-    assert "numpy" in loaded_after("import numpy")
+    assert "numpy" in list_modules_after("import numpy")

@@ -92,12 +92,12 @@ def write_class(folder: Path, code: str, name: str, **keys: Any) -> Path:
     return path
 
 
-def opened(path: Path, **rendering: Any) -> Task:
+def load_and_open(path: Path, **rendering: Any) -> Task:
     return open_task(load_task(path), RenderingOptions(**rendering))
 
 
 def test_class_methods_build_the_requests(tmp_path: Path) -> None:
-    task = opened(write_class(tmp_path, ASKING_TWICE, "Capitals"))
+    task = load_and_open(write_class(tmp_path, ASKING_TWICE, "Capitals"))
     (_, requests), *_ = task.render()
     first, second = requests
     assert isinstance(first, Generate) and isinstance(second, Likelihood)
@@ -125,7 +125,7 @@ def test_class_methods_score_the_run(tmp_path: Path, workspace: Path) -> None:
 
 def test_fewshot_examples_and_chat_template_are_applied(tmp_path: Path) -> None:
     path = write_class(tmp_path, ASKING_TWICE, "Capitals", num_fewshot=1)
-    (_, (request, second)), *_ = opened(
+    (_, (request, second)), *_ = load_and_open(
         path, chat=True, multiturn=True, system_instruction="Be brief.", gen_kwargs={"temperature": 1.0}
     ).render()
     assert isinstance(request, Generate)
@@ -137,7 +137,7 @@ def test_fewshot_examples_and_chat_template_are_applied(tmp_path: Path) -> None:
 
 
 def test_config_supplies_missing_methods(tmp_path: Path) -> None:
-    task = opened(write_class(tmp_path, BY_CONFIG, "Polite"))
+    task = load_and_open(write_class(tmp_path, BY_CONFIG, "Polite"))
     (document, requests), *_ = task.render()
     assert [request.continuation for request in requests if isinstance(request, Likelihood)] == [
         " Paris",
@@ -164,7 +164,7 @@ def test_given_splits_replace_the_download(tmp_path: Path) -> None:
 
 def test_data_is_downloaded_on_first_access(tmp_path: Path) -> None:
     code = ASKING_TWICE + "\n        def download(self, *a, **k): raise RuntimeError('no network')\n"
-    task = opened(write_class(tmp_path, code, "Capitals"))
+    task = load_and_open(write_class(tmp_path, code, "Capitals"))
     assert task.spec.version == 3
     with pytest.raises(RuntimeError, match="no network"):
         len(task)
@@ -189,13 +189,13 @@ def test_failing_class_is_reported_in_the_plan(
 def test_other_class_is_rejected(tmp_path: Path) -> None:
     path = write_class(tmp_path, "class Other: ...\n", "Other")
     with pytest.raises(TaskError, match="is not a task class"):
-        opened(path)
+        load_and_open(path)
 
 
 def test_class_of_the_installed_lm_eval_is_rejected(tmp_path: Path) -> None:
     code = "class Base: ...\nBase.__module__ = 'lm_eval.api.task'\n\nclass Real(Base): ...\n"
     with pytest.raises(TaskError, match="derives from the installed lm_eval"):
-        opened(write_class(tmp_path, code, "Real"))
+        load_and_open(write_class(tmp_path, code, "Real"))
 
 
 def test_class_without_documents_is_rejected(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_class_without_documents_is_rejected(tmp_path: Path) -> None:
         "def has_validation_docs(self): return True", "def has_validation_docs(self): return False"
     )
     with pytest.raises(TaskError, match="neither test nor validation"):
-        opened(write_class(tmp_path, code, "Capitals")).spec  # noqa: B018
+        load_and_open(write_class(tmp_path, code, "Capitals")).spec  # noqa: B018
 
 
 def test_class_must_be_a_reference(tmp_path: Path) -> None:
@@ -223,9 +223,9 @@ def test_chat_template_keeps_messages(tmp_path: Path) -> None:
     """
     )
     path = write_class(tmp_path, code, "Capitals")
-    (_, (request, _)), *_ = opened(path, chat=True).render()
+    (_, (request, _)), *_ = load_and_open(path, chat=True).render()
     assert request.prompt == Prompt((Message("user", (Text("Hello France"),)),), chat=True)
-    (_, (plain, _)), *_ = opened(path).render()
+    (_, (plain, _)), *_ = load_and_open(path).render()
     assert plain.prompt.text == "The capital of France is"
 
 
@@ -240,7 +240,7 @@ def test_images_are_placed_as_in_the_text(tmp_path: Path) -> None:
             return Image.new("RGB", (2, 2))
     """
     )
-    (_, (request, _)), *_ = opened(write_class(tmp_path, code, "Capitals")).render()
+    (_, (request, _)), *_ = load_and_open(write_class(tmp_path, code, "Capitals")).render()
     assert [type(part).__name__ for part in request.prompt.messages[0].parts] == ["Image", "Text"]
 
 

@@ -183,7 +183,7 @@ SAMPLE_KEYS = """doc_id doc target arguments resps filtered_resps filter metrics
 DATE = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{6}"
 
 
-def written(folder: Path) -> dict[str, Path]:
+def list_files(folder: Path) -> dict[str, Path]:
     """The files by name, dates left out."""
     return {re.sub(DATE, "DATE", file.name): file for file in folder.iterdir() if file.is_file()}
 
@@ -201,7 +201,7 @@ def test_results_and_samples_are_written_as_lm_eval_does(assay_command: Assay) -
         *RUN, "tasks/one.yaml", "tasks/two.yaml", "--output_path", "out", "--seed", "1,2,3,4"
     )
     assert called.code == 0, called.err
-    files = written(Path("out/scripted"))
+    files = list_files(Path("out/scripted"))
     assert set(files) == {"results_DATE.json", "samples_one_DATE.jsonl", "samples_two_DATE.jsonl"}
     assert f"results   {files['results_DATE.json']}" in called.out
     results = read(files["results_DATE.json"])
@@ -244,12 +244,12 @@ def test_results_and_samples_are_written_as_lm_eval_does(assay_command: Assay) -
 
 def test_an_output_path_that_names_a_file_names_the_results(assay_command: Assay) -> None:
     assert assay_command(*RUN, "tasks/one.yaml", "--output_path", "out/mine.json").code == 0
-    assert set(written(Path("out"))) == {"mine_DATE.json", "samples_one_DATE.jsonl"}
+    assert set(list_files(Path("out"))) == {"mine_DATE.json", "samples_one_DATE.jsonl"}
 
 
 def test_samples_are_omitted_without_log_samples(assay_command: Assay) -> None:
     assert assay_command(*RUN, "tasks/one.yaml", "--output_path", "out", "--log_samples", "false").code == 0
-    files = written(Path("out/scripted"))
+    files = list_files(Path("out/scripted"))
     assert set(files) == {"results_DATE.json"}
     assert read(files["results_DATE.json"])["task_hashes"] == {}
 
@@ -271,7 +271,7 @@ def test_too_many_failures_set_the_exit_code(
     assert called.code == 1
     assert "error: 1 of 6 requests failed, more than --max_failures allows (1%)" in called.err
     assert "exact_match" in called.out
-    assert written(Path("out/scripted")), "what there is, is written"
+    assert list_files(Path("out/scripted")), "what there is, is written"
 
 
 @pytest.mark.parametrize(("failing", "code"), [(0, 0), (1, 0), (2, 1)])

@@ -66,12 +66,12 @@ ADAPTERS: dict[str, Callable[[], Model]] = {
     "smollm2": lambda: SmolLM2Model(n_ctx=128),
     "dummy": DummyModel,
     "dummy with a text": lambda: DummyModel(text="yes\nand no"),
-    "oracle": lambda: told_oracle(),
-    "replay": lambda: recorded_replay(),
+    "oracle": lambda: make_oracle(),
+    "replay": lambda: make_replay(),
 }
 
 
-def told_oracle() -> OracleModel:
+def make_oracle() -> OracleModel:
     """An oracle that was told what is right in every request of the contract."""
     oracle = OracleModel()
     for document in range(50):
@@ -83,7 +83,7 @@ def told_oracle() -> OracleModel:
 
 
 @cache
-def recorded_samples() -> Path:
+def write_samples() -> Path:
     """A samples file with an answer to every request of the contract, repeats of the sampled one too."""
     asked = example_requests(ScriptedModel().traits.abilities)
     sampled = Settings({"until": ["\n"], "max_gen_toks": 8, "do_sample": True, "temperature": 1.0})
@@ -111,8 +111,8 @@ def recorded_samples() -> Path:
     return path
 
 
-def recorded_replay() -> ReplayModel:
-    return ReplayModel(file=recorded_samples())
+def make_replay() -> ReplayModel:
+    return ReplayModel(file=write_samples())
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)

@@ -10,27 +10,27 @@ from assay.core.endings import ENDINGS, classify_ending
 from assay.core.responses import Finish, LogProbability, Response
 
 
-def said(text: str, finish: Finish = "stop") -> Response:
+def make_response(text: str, finish: Finish = "stop") -> Response:
     return Response(request_id="r", value=text, finish=finish)
 
 
 @pytest.mark.parametrize(
     ("responses", "found", "expected"),
     [
-        ([said("5")], None, "scored"),
-        ([said("5")], True, "scored"),
-        ([said("five")], False, "unparsed"),
-        ([said("five", "length")], False, "truncated"),
-        ([said("five", "length")], None, "truncated"),
-        ([said("it is 5, and", "length")], True, "scored"),
-        ([said(" \n")], None, "empty"),
-        ([said(" \n")], False, "empty"),
-        ([said("", "length")], None, "truncated"),
-        ([said("I cannot", "refused")], None, "refused"),
-        ([said("", "refused")], False, "refused"),
-        ([said("a", "length"), said("b")], None, "scored"),
-        ([said(""), said("b")], None, "scored"),
-        ([said("x", ""), said("y", "")], False, "unparsed"),
+        ([make_response("5")], None, "scored"),
+        ([make_response("5")], True, "scored"),
+        ([make_response("five")], False, "unparsed"),
+        ([make_response("five", "length")], False, "truncated"),
+        ([make_response("five", "length")], None, "truncated"),
+        ([make_response("it is 5, and", "length")], True, "scored"),
+        ([make_response(" \n")], None, "empty"),
+        ([make_response(" \n")], False, "empty"),
+        ([make_response("", "length")], None, "truncated"),
+        ([make_response("I cannot", "refused")], None, "refused"),
+        ([make_response("", "refused")], False, "refused"),
+        ([make_response("a", "length"), make_response("b")], None, "scored"),
+        ([make_response(""), make_response("b")], None, "scored"),
+        ([make_response("x", ""), make_response("y", "")], False, "unparsed"),
         ([Response(request_id="r", value=LogProbability(-1.0))], None, "scored"),
         ([], None, "scored"),
     ],

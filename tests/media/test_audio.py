@@ -17,7 +17,7 @@ soundfile = pytest.importorskip("soundfile", reason="assay-harness[media] is not
 pytest.importorskip("av", reason="assay-harness[media] is not installed")
 
 
-def tone_of(samples: Any, rate_hz: int) -> float:
+def find_frequency(samples: Any, rate_hz: int) -> float:
     """The loudest frequency, in Hz."""
     spectrum = np.abs(np.fft.rfft(samples))
     return float(np.fft.rfftfreq(len(samples), 1 / rate_hz)[spectrum.argmax()])
@@ -30,7 +30,7 @@ def test_sounds_of_many_kinds_are_read(tmp_path: Path, kind: str) -> None:
     soundfile.write(path, samples, 16_000, format=kind)
     found, rate_hz = decode_audio(open_media_file(path))
     assert (found.dtype, rate_hz, found.ndim) == (np.float32, 16_000, 1)
-    assert tone_of(found, rate_hz) == pytest.approx(440, abs=2)
+    assert find_frequency(found, rate_hz) == pytest.approx(440, abs=2)
     assert np.abs(found).max() == pytest.approx(0.5, abs=0.05)
 
 
@@ -46,7 +46,7 @@ def test_the_audio_track_of_a_video_is_decoded(tmp_path: Path) -> None:
         samples, rate_hz = decode_audio(one)
         assert rate_hz == 16_000
         assert len(samples) / rate_hz == pytest.approx(2.0, abs=0.15)
-        assert tone_of(samples, rate_hz) == pytest.approx(440, abs=2)
+        assert find_frequency(samples, rate_hz) == pytest.approx(440, abs=2)
 
 
 def test_a_video_without_audio_is_rejected_with_its_path(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_resampled_audio_has_the_same_tone() -> None:
     samples, rate_hz = decode_audio(open_media_file(make_wav(1.0, 44_100)))
     found = resample(samples, rate_hz, 16_000)
     assert (len(found), found.dtype) == (16_000, np.float32)
-    assert tone_of(found, 16_000) == pytest.approx(440, abs=1)
+    assert find_frequency(found, 16_000) == pytest.approx(440, abs=1)
     assert resample(samples, 16_000, 16_000) is samples
 
 

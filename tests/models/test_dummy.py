@@ -23,7 +23,7 @@ def generate(text: str = "Hi", repeat: int = 0, **settings: Any) -> Generate:
     )
 
 
-def text_of(outcome: Outcome) -> str:
+def read_text(outcome: Outcome) -> str:
     assert isinstance(outcome, Response) and isinstance(outcome.value, str)
     return outcome.value
 
@@ -31,20 +31,20 @@ def text_of(outcome: Outcome) -> str:
 def test_it_answers_with_the_given_text_within_the_limits() -> None:
     model = DummyModel(text="one two three")
     whole, short, stopped = ask(model, generate(), generate(max_gen_toks=2), generate(until=[" t"]))
-    assert [text_of(outcome) for outcome in (whole, short, stopped)] == ["one two three", "one two", "one"]
+    assert [read_text(outcome) for outcome in (whole, short, stopped)] == ["one two three", "one two", "one"]
     assert isinstance(short, Response) and short.finish == "length"
 
 
 def test_a_number_is_accepted_as_text() -> None:
-    assert text_of(ask(DummyModel(text=42), generate())[0]) == "42"
+    assert read_text(ask(DummyModel(text=42), generate())[0]) == "42"
 
 
 def test_words_depend_only_on_prompt_seed_and_sampled_repeat() -> None:
     requests = [generate(), generate("Ho"), generate(repeat=1, do_sample=True), generate(do_sample=True)]
-    first = [text_of(outcome) for outcome in ask(DummyModel(), *requests)]
-    assert first == [text_of(outcome) for outcome in ask(DummyModel(latency_s=0.001), *requests)]
+    first = [read_text(outcome) for outcome in ask(DummyModel(), *requests)]
+    assert first == [read_text(outcome) for outcome in ask(DummyModel(latency_s=0.001), *requests)]
     assert len(set(first)) == 4
-    assert first != [text_of(outcome) for outcome in ask(DummyModel(seed=1), *requests)]
+    assert first != [read_text(outcome) for outcome in ask(DummyModel(seed=1), *requests)]
 
 
 def test_log_probabilities_are_evenly_distributed() -> None:

@@ -42,14 +42,14 @@ def counting() -> type[Counting]:
     return Counting
 
 
-def programs_of(count: int) -> list[Program]:
+def make_programs(count: int) -> list[Program]:
     return [Program(source=f"{number}") for number in range(count)]
 
 
 def test_programs_run_several_at_once_and_come_back_in_order(counting: type[Counting]) -> None:
     programs = ProgramRunner("counting", max_concurrent=3)
     with use_executor(programs):
-        done = execute_programs(programs_of(10))
+        done = execute_programs(make_programs(10))
     programs.close()
     assert [one.stdout for one in done] == [str(number) for number in range(10)]
     assert (counting.most, programs.executed) == (3, 10)
@@ -69,7 +69,7 @@ def test_a_sandbox_is_looked_for_when_it_is_needed() -> None:
     with pytest.raises(UnknownName):
         programs.open()
     with pytest.raises(UnknownName):
-        programs.execute_programs(programs_of(1))
+        programs.execute_programs(make_programs(1))
     programs.close()
 
 
@@ -79,9 +79,9 @@ def test_what_a_run_does_not_allow_is_not_executed(monkeypatch: pytest.MonkeyPat
         programs_for_run(ProgramRunner(), RunSpec()),
         pytest.raises(UnsupportedRequest, match="does not allow"),
     ):
-        execute_programs(programs_of(1))
+        execute_programs(make_programs(1))
     with pytest.raises(UnsupportedRequest, match="only be executed within a run"):
-        execute_programs(programs_of(1))
+        execute_programs(make_programs(1))
 
 
 @pytest.mark.parametrize(("flag", "variable"), [(True, ""), (False, "1")])
@@ -90,7 +90,7 @@ def test_a_flag_or_the_published_variable_allows_it(
 ) -> None:
     monkeypatch.setenv("HF_ALLOW_CODE_EVAL", variable)
     with programs_for_run(ProgramRunner("counting"), RunSpec(confirm_run_unsafe_code=flag)):
-        assert execute_programs(programs_of(1))[0].succeeded
+        assert execute_programs(make_programs(1))[0].succeeded
 
 
 def test_closing_ends_what_is_running() -> None:
@@ -131,7 +131,7 @@ def test_helper_code_of_one_run_executes_nothing_in_the_sandbox_of_another(count
             threading.Thread(target=another_run, daemon=True).start()
             await asyncio.to_thread(other.wait, 20)
             try:
-                return await asyncio.to_thread(execute_programs, programs_of(2))
+                return await asyncio.to_thread(execute_programs, make_programs(2))
             finally:
                 over.set()
 

@@ -21,7 +21,7 @@ RECORDED: list[dict[str, Any]] = json.loads(
 DOCUMENT = {"choices": ["Rome", "New York", "Guilty", "Guilty of Romance"]}
 
 
-def pipeline_of(*steps: tuple[Any, dict[str, Any]], name: str = "p") -> PipelineSpec:
+def make_pipeline(*steps: tuple[Any, dict[str, Any]], name: str = "p") -> PipelineSpec:
     return PipelineSpec(
         name=name,
         steps=tuple(
@@ -37,7 +37,7 @@ def pipeline_of(*steps: tuple[Any, dict[str, Any]], name: str = "p") -> Pipeline
     ids=[f"{place}-{'-'.join(step[0] for step in row['steps'])}" for place, row in enumerate(RECORDED)],
 )
 def test_a_pipeline_makes_the_published_answers(row: dict[str, Any]) -> None:
-    pipeline = build_pipeline(pipeline_of(*row["steps"]))
+    pipeline = build_pipeline(make_pipeline(*row["steps"]))
     responses = row["responses"]
     assert pipeline.per_document
     assert pipeline.apply(responses, [DOCUMENT] * len(responses)) == row["answers"]
@@ -60,7 +60,7 @@ def test_without_filters_the_first_response_is_the_answer() -> None:
 
 def test_an_unknown_filter_is_named_with_its_place() -> None:
     with pytest.raises(UnknownName) as caught:
-        build_pipeline(pipeline_of(("regx", {})))
+        build_pipeline(make_pipeline(("regx", {})))
     assert caught.value.where == "t.yaml:0"
     assert "`regex`" in caught.value.hint
 
@@ -76,14 +76,14 @@ def test_an_unknown_filter_is_named_with_its_place() -> None:
 )
 def test_arguments_that_cannot_be_are_found_when_built(function: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(TaskError) as caught:
-        build_pipeline(pipeline_of((function, arguments)))
+        build_pipeline(make_pipeline((function, arguments)))
     assert f"cannot create the filter `{function}`" in caught.value.what
     assert caught.value.where == "t.yaml:0"
 
 
 def test_all_broken_steps_are_reported_together() -> None:
     with pytest.raises(ErrorGroup) as caught:
-        build_pipeline(pipeline_of(("regx", {}), ("take_first", {}), ("lowercase", {"x": 1})))
+        build_pipeline(make_pipeline(("regx", {}), ("take_first", {}), ("lowercase", {"x": 1})))
     assert [problem.where for problem in caught.value.errors] == ["t.yaml:0", "t.yaml:2"]
 
 
@@ -120,7 +120,7 @@ class Careful(Regex):
 
 
 def test_a_class_of_the_task_is_made_anew_for_each_run_and_not_before() -> None:
-    pipeline = build_pipeline(pipeline_of((Counting, {"start": 10})))
+    pipeline = build_pipeline(make_pipeline((Counting, {"start": 10})))
     assert Counting.made == 0
     assert pipeline.apply([["a"], ["b"]], [{}, {}]) == [11, 12]
     assert pipeline.apply([["a"], ["b"]], [{}, {}]) == [11, 12]
@@ -141,17 +141,17 @@ def test_a_class_of_the_task_is_made_anew_for_each_run_and_not_before() -> None:
 def test_only_who_promises_it_sees_documents_one_by_one(
     function: Any, arguments: dict[str, Any], expected: bool
 ) -> None:
-    assert build_pipeline(pipeline_of((function, arguments), ("take_first", {}))).per_document is expected
+    assert build_pipeline(make_pipeline((function, arguments), ("take_first", {}))).per_document is expected
 
 
 def test_arguments_a_class_of_the_task_does_not_take_are_found_when_built() -> None:
     with pytest.raises(TaskError, match="Counting"):
-        build_pipeline(pipeline_of((Counting, {"stop": 1})))
+        build_pipeline(make_pipeline((Counting, {"stop": 1})))
 
 
 def test_answers_that_get_lost_are_an_error() -> None:
     pipeline = build_pipeline(
-        pipeline_of(("custom", {"filter_fn": lambda responses, documents: responses[1:]}))
+        make_pipeline(("custom", {"filter_fn": lambda responses, documents: responses[1:]}))
     )
     with pytest.raises(TaskError, match="1 answers for 2 responses"):
         pipeline.apply([["a"], ["b"]], [{}, {}])
@@ -159,7 +159,7 @@ def test_answers_that_get_lost_are_an_error() -> None:
 
 def test_too_few_repeats_say_what_to_set() -> None:
     with pytest.raises(TaskError) as caught:
-        build_pipeline(pipeline_of(("take_first_k", {"k": 3}))).apply([["a"]], [{}])
+        build_pipeline(make_pipeline(("take_first_k", {"k": 3}))).apply([["a"]], [{}])
     assert "repeats" in caught.value.hint
 
 
@@ -178,5 +178,5 @@ def test_thinking_is_taken_out(text: str, expected: str) -> None:
 
 
 def test_what_is_no_text_has_no_thinking() -> None:
-    pipeline = build_pipeline(pipeline_of(("strip_thinking", {}), ("take_first", {})))
+    pipeline = build_pipeline(make_pipeline(("strip_thinking", {}), ("take_first", {})))
     assert pipeline.apply([[3.5], ["<thinking>a</thinking>b"]], [{}, {}]) == [3.5, "b"]

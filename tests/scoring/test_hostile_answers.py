@@ -48,7 +48,7 @@ STEPS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 CHOICES: list[Any] = [["(", "[A", "\\"], ["yes", "no"], ["", " "], ["\ud800", "A" * 50]]
 
 
-def pipeline_of(steps: list[tuple[str, dict[str, Any]]]) -> Pipeline:
+def make_pipeline(steps: list[tuple[str, dict[str, Any]]]) -> Pipeline:
     made = [FilterStep(function=name, arguments=given, where="t.yaml:1") for name, given in steps]
     return build_pipeline(PipelineSpec(name="p", steps=tuple(made)))
 
@@ -66,13 +66,13 @@ def test_every_built_in_filter_is_tried() -> None:
 def test_whatever_is_said_every_document_gets_its_answer_from_its_own_responses(
     case: str, responses: list[list[str]], choices: list[str]
 ) -> None:
-    pipeline = pipeline_of(STEPS[case])
+    pipeline = make_pipeline(STEPS[case])
     documents = [{"choices": choices}] * len(responses)
     before = copy.deepcopy((responses, documents))
     together = pipeline.apply(responses, documents)
     assert len(together) == len(responses)
     assert (responses, documents) == before, "what was said stays as it was said"
-    assert together == pipeline_of(STEPS[case]).apply(responses, documents), "the same again"
+    assert together == make_pipeline(STEPS[case]).apply(responses, documents), "the same again"
     alone = [
         pipeline.apply([said], [document])[0] for said, document in zip(responses, documents, strict=True)
     ]
@@ -102,4 +102,4 @@ def test_whatever_the_arguments_a_filter_is_built_or_refused_with_its_place(
     name: str, arguments: dict[str, Any]
 ) -> None:
     with suppress(AssayError):
-        pipeline_of([(name, arguments)])
+        make_pipeline([(name, arguments)])

@@ -68,26 +68,26 @@ def test_thoughts_are_cut_out_before_the_filters_where_the_task_says_so() -> Non
     assert answers(Scorer.from_spec(spec(**fields, auto_strip_thinking=True)), "<think>A</think> B") == ["B"]
 
 
-def judged(scorer: Scorer, given: list[Any], target: Any, **more: Any) -> dict[str, Any]:
+def score_answers(scorer: Scorer, given: list[Any], target: Any, **more: Any) -> dict[str, Any]:
     return scorer.judge(fields={}, answers=given, target=target, choices=more.pop("choices", None), **more)
 
 
 def test_answers_are_stripped_and_a_missing_one_is_empty() -> None:
     scorer = Scorer.from_spec(spec(process_results=lambda doc, results: {"seen": results}))
-    assert judged(scorer, [" a "], None) == {"seen": ["a"]}
-    assert judged(scorer, [None], None) == {"seen": [""]}
-    assert judged(scorer, [["a ", " b"]], None) == {"seen": ["a", "b"]}
+    assert score_answers(scorer, [" a "], None) == {"seen": ["a"]}
+    assert score_answers(scorer, [None], None) == {"seen": [""]}
+    assert score_answers(scorer, [["a ", " b"]], None) == {"seen": ["a", "b"]}
 
 
 def test_any_of_several_targets_will_do() -> None:
     scorer = Scorer.from_spec(spec())
-    assert judged(scorer, ["b"], ["a", "b"], multiple_targets=True) == {"exact_match": 1.0}
-    assert judged(scorer, ["c"], ["a", "b"], multiple_targets=True) == {"exact_match": 0.0}
+    assert score_answers(scorer, ["b"], ["a", "b"], multiple_targets=True) == {"exact_match": 1.0}
+    assert score_answers(scorer, ["c"], ["a", "b"], multiple_targets=True) == {"exact_match": 0.0}
 
 
 def test_of_choices_the_one_with_the_smallest_loss_is_the_answer() -> None:
     scorer = Scorer.from_spec(spec(output_type="multiple_choice", metrics=(MetricSpec(metric="acc"),)))
-    found = judged(scorer, [(2.0, False), (0.5, True)], 1, choices=["no", "yes"])
+    found = score_answers(scorer, [(2.0, False), (0.5, True)], 1, choices=["no", "yes"])
     assert found == {"acc": 1.0}
 
 
@@ -96,7 +96,7 @@ def test_helpers_get_losses() -> None:
         return {"loss": results[0][0]}
 
     scorer = Scorer.from_spec(spec(output_type="multiple_choice", process_results=process))
-    assert judged(scorer, [(2.0, False)], None) == {"loss": 2.0}
+    assert score_answers(scorer, [(2.0, False)], None) == {"loss": 2.0}
 
 
 def test_only_listed_metrics_are_reported() -> None:

@@ -19,7 +19,7 @@ RECORDED: list[dict[str, Any]] = json.loads(
 """What lm-evaluation-harness 0.4.13 made of these answers."""
 
 
-def scorer_of(*metrics: Any, output_type: Any = "generate_until", **more: Any) -> Scorer:
+def make_scorer(*metrics: Any, output_type: Any = "generate_until", **more: Any) -> Scorer:
     specs = [one if isinstance(one, MetricSpec) else MetricSpec(metric=one) for one in metrics]
     return Scorer.from_spec(
         TaskSpec(name="t", path="t.yaml", output_type=output_type, metrics=tuple(specs), **more)
@@ -39,7 +39,7 @@ def plain(value: Any) -> Any:
 )
 def test_a_document_is_judged_as_published(row: dict[str, Any]) -> None:
     metrics = [MetricSpec(metric=name, arguments=arguments) for name, arguments in row["metrics"]]
-    raw = scorer_of(*metrics, output_type=row["output_type"]).judge(
+    raw = make_scorer(*metrics, output_type=row["output_type"]).judge(
         fields={},
         answers=row["answers"],
         target=row["target"],
@@ -68,14 +68,14 @@ def test_a_document_is_judged_as_published(row: dict[str, Any]) -> None:
     ],
 )
 def test_a_task_without_metrics_gets_those_of_its_kind(output_type: str, expected: list[str]) -> None:
-    scorer = scorer_of(output_type=output_type)
+    scorer = make_scorer(output_type=output_type)
     assert list(scorer.metrics) == expected
     assert [pipeline.name for pipeline in scorer.pipelines] == ["none"]
 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(ErrorGroup) as caught:
-        scorer_of(
+        make_scorer(
             MetricSpec(metric="exact_macth", where="t.yaml:9"),
             MetricSpec(metric="acc", aggregation="maen", where="t.yaml:10"),
             MetricSpec(metric="exact_match", arguments={"ignore_caes": True}, where="t.yaml:11"),
@@ -90,12 +90,12 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 def test_arguments_nobody_reads_do_no_harm() -> None:
     entry = MetricSpec(metric="f1", arguments={"average": "macro", "hf_evaluate": True})
-    assert list(scorer_of(entry, output_type="multiple_choice").metrics) == ["f1"]
+    assert list(make_scorer(entry, output_type="multiple_choice").metrics) == ["f1"]
 
 
 def test_the_task_file_outdoes_the_metric() -> None:
     entry = MetricSpec(metric="acc", aggregation="median", higher_is_better=False, where="t.yaml:3")
-    scorer = scorer_of(entry, "ter", output_type="multiple_choice")
+    scorer = make_scorer(entry, "ter", output_type="multiple_choice")
     assert scorer.metrics["acc"] == MetricReport("median", False, "t.yaml:3")
     assert scorer.metrics["ter"] == MetricReport("ter", False, "t.yaml, metric_list")
 
@@ -104,7 +104,7 @@ def test_a_task_may_judge_by_itself() -> None:
     def process_results(fields: dict[str, Any], results: list[Any]) -> dict[str, Any]:
         return {"mine": float(results[0] == fields["gold"]), "detail": {"said": results}}
 
-    scorer = scorer_of("mine", "other", process_results=process_results, output_type="multiple_choice")
+    scorer = make_scorer("mine", "other", process_results=process_results, output_type="multiple_choice")
     raw = scorer.judge(fields={"gold": "x"}, answers=("x", "y"), target=None, choices=None)
     assert raw == {"mine": 1.0, "detail": {"said": ["x", "y"]}}
     assert scorer.find_report("mine").aggregation == "mean"
@@ -128,17 +128,17 @@ def many_metric(references: list[str], predictions: list[str]) -> dict[str, floa
 
 
 def test_a_function_is_called_as_its_signature_says() -> None:
-    scorer = scorer_of(MetricSpec(metric=keyword_metric, arguments={"bonus": 0.5}), pair_metric)
+    scorer = make_scorer(MetricSpec(metric=keyword_metric, arguments={"bonus": 0.5}), pair_metric)
     assert judge(scorer, "a", "a") == {"keyword_metric": 1.5, "pair_metric": 1.0}
 
 
 def test_an_error_inside_a_metric_is_not_hidden() -> None:
     with pytest.raises(TypeError, match="concatenate"):
-        judge(scorer_of(broken_metric), "a", "a")
+        judge(make_scorer(broken_metric), "a", "a")
 
 
 def test_new_keys_are_reported_as_the_metric_they_came_from() -> None:
-    scorer = scorer_of(
+    scorer = make_scorer(
         "exact_match", MetricSpec(metric=many_metric, aggregation="median", higher_is_better=True)
     )
     assert scorer.find_report("pass@1").aggregation == "median", "also before anything was judged"
@@ -148,38 +148,40 @@ def test_new_keys_are_reported_as_the_metric_they_came_from() -> None:
 
 
 def test_the_best_of_several_targets_counts_for_anls() -> None:
-    raw = judge(scorer_of("anls", "exact_match"), "Berne", ["Basel", "Bern", "berne"], multiple_targets=True)
+    raw = judge(
+        make_scorer("anls", "exact_match"), "Berne", ["Basel", "Bern", "berne"], multiple_targets=True
+    )
     assert raw == {"anls": 1.0, "exact_match": 0.0}
 
 
 def test_an_entry_given_twice_is_one() -> None:
-    twice = scorer_of("exact_match", MetricSpec(metric="exact_match", arguments={"ignore_case": True}))
+    twice = make_scorer("exact_match", MetricSpec(metric="exact_match", arguments={"ignore_case": True}))
     assert judge(twice, "A", "a") == {"exact_match": 1.0}
 
 
 @pytest.mark.parametrize("target", [None, 1.5, [0], -9])
 def test_a_target_that_is_no_choice_is_an_error(target: Any) -> None:
-    scorer = scorer_of("acc", output_type="multiple_choice")
+    scorer = make_scorer("acc", output_type="multiple_choice")
     with pytest.raises(ValueError, match="is not an index of the 2 choices"):
         scorer.judge(fields={}, answers=[(-1.0, True), (-2.0, False)], target=target, choices=["a", "b"])
 
 
 def test_a_target_outside_the_choices_is_never_right_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    scorer = scorer_of("acc", output_type="multiple_choice")
+    scorer = make_scorer("acc", output_type="multiple_choice")
     raw = scorer.judge(fields={}, answers=[(-1.0, True), (-2.0, False)], target="c", choices=["a", "b"])
     assert raw == {"acc": 0.0}
     assert "'c' is not one of the 2 choices" in caplog.text
 
 
 def test_each_choice_needs_its_log_probability() -> None:
-    scorer = scorer_of("acc", output_type="multiple_choice")
+    scorer = make_scorer("acc", output_type="multiple_choice")
     with pytest.raises(ValueError, match="2 log-probabilities for 3 choices"):
         scorer.judge(fields={}, answers=[(-1.0, True), (-2.0, False)], target=0, choices=["a", "b", "c"])
 
 
 @pytest.mark.parametrize("value", [True, 3, 0.5, math.inf, np.float64(0.5), np.int64(2), np.bool_(True)])
 def test_a_number_is_a_score(value: Any) -> None:
-    (verdict,) = scorer_of("acc").to_verdicts(7, "none", {"acc": value})
+    (verdict,) = make_scorer("acc").to_verdicts(7, "none", {"acc": value})
     assert verdict == Score(document=7, metric="acc", pipeline="none", value=value)
     assert type(verdict.value) in {bool, int, float}
 
@@ -188,6 +190,6 @@ def test_a_number_is_a_score(value: Any) -> None:
     "value", [math.nan, None, "text", (1, 0), [0.5], {"score": 1.0}, np.array([1.0, 2.0])]
 )
 def test_anything_else_is_evidence(value: Any) -> None:
-    (verdict,) = scorer_of("acc").to_verdicts(7, "none", {"acc": value})
+    (verdict,) = make_scorer("acc").to_verdicts(7, "none", {"acc": value})
     assert isinstance(verdict, Evidence)
     assert verdict.value is value

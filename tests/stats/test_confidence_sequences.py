@@ -10,7 +10,7 @@ from assay.stats.confidence_intervals import wilson_interval
 from assay.stats.confidence_sequences import BettingMartingale, ConfidenceSequence
 
 
-def shuffled(scores: np.ndarray, games: int, draw: np.random.Generator) -> np.ndarray:
+def shuffle_scores(scores: np.ndarray, games: int, draw: np.random.Generator) -> np.ndarray:
     """The same scores in another order for each game."""
     return draw.permuted(np.tile(scores, (games, 1)), axis=1)
 
@@ -21,7 +21,7 @@ def test_looking_after_every_document_misses_the_truth_no_more_often_than_promis
     draw = np.random.default_rng(round(share * 100))
     scores = (np.arange(400) < 400 * share).astype(float)
     truth, games = scores.mean(), 2000
-    orders = shuffled(scores, games, draw)
+    orders = shuffle_scores(scores, games, draw)
     below = BettingMartingale(np.full(games, truth), 400, 0.025, target=0.05)
     above = BettingMartingale(np.full(games, 1 - truth), 400, 0.025, target=0.05)
     missed, naive = np.zeros(games, dtype=bool), np.zeros(games, dtype=bool)
@@ -43,7 +43,7 @@ def test_scores_between_0_and_1_are_covered_too() -> None:
     draw = np.random.default_rng(3)
     scores = draw.beta(0.5, 1.5, size=300)
     games = 2000
-    orders = shuffled(scores, games, draw)
+    orders = shuffle_scores(scores, games, draw)
     below, above = (
         BettingMartingale(np.full(games, mean), 300, 0.025) for mean in (scores.mean(), 1 - scores.mean())
     )

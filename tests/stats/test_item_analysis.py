@@ -7,7 +7,7 @@ from assay.core.errors import AssayError
 from assay.stats.item_analysis import analyse_items, measure_position_bias
 
 
-def simulated(models: int, documents: int, wrong: int) -> np.ndarray:
+def simulate_scores(models: int, documents: int, wrong: int) -> np.ndarray:
     """Scores of models of rising strength; the first documents have a wrong key."""
     draw = np.random.default_rng(1)
     strength, hard = np.linspace(-2, 2, models), draw.normal(size=documents)
@@ -17,14 +17,14 @@ def simulated(models: int, documents: int, wrong: int) -> np.ndarray:
 
 
 def test_documents_with_a_wrong_key_stand_out() -> None:
-    table = simulated(30, 200, 6)
+    table = simulate_scores(30, 200, 6)
     found = analyse_items(table)
     assert set(range(6)) <= set(found.negative.tolist())
     assert len(found.negative) <= 9
 
 
 def test_discrimination_is_the_correlation_with_all_other_documents() -> None:
-    table = simulated(12, 40, 2)
+    table = simulate_scores(12, 40, 2)
     found = analyse_items(table)
     for at in (0, 7, 20):
         rest = np.delete(table, at, axis=1).mean(axis=1)

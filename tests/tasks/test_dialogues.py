@@ -186,22 +186,27 @@ def test_the_system_message_stands_before_every_round(
 # --- messages ------------------------------------------------------------------------------------------
 
 
-def said(text: str) -> list[dict[str, Any]]:
+def make_message(text: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": [{"type": "text", "text": text}]}]
 
 
 def test_a_chat_model_gets_the_messages_of_each_round(talk: Any) -> None:
     def messages(doc: Any, **told: Any) -> Any:
         if not told.get("round_idx"):
-            return said("first")
-        return said(f"after {told['previous_output']}"), told["round_idx"] == 2, told["previous_output"], None
+            return make_message("first")
+        return (
+            make_message(f"after {told['previous_output']}"),
+            told["round_idx"] == 2,
+            told["previous_output"],
+            None,
+        )
 
     steps = tell(talk(Helper(), doc_to_messages=messages), "a", "b")
     assert texts(steps) == ["first", "after ['a']", ["a", "b"]]
 
 
 def test_messages_that_are_no_round_end_the_dialogue(talk: Any) -> None:
-    steps = tell(talk(Helper(), doc_to_messages=lambda doc: said("first")), "a")
+    steps = tell(talk(Helper(), doc_to_messages=lambda doc: make_message("first")), "a")
     assert texts(steps) == ["first", ["a"]]
 
 
@@ -211,7 +216,7 @@ def test_a_model_that_does_not_chat_gets_the_texts(make_task: MakeTask) -> None:
         [ROW],
         output_type="generate_until_multi_round",
         doc_to_text=helper.text,
-        doc_to_messages=lambda doc: said("message"),
+        doc_to_messages=lambda doc: make_message("message"),
         rendering={"chat_messages": False},
     )
     document, (first,) = next(task.render())
@@ -275,7 +280,7 @@ def test_what_a_step_does_not_give_stays(talk: Any) -> None:
 
 
 def test_messages_are_not_for_agents(talk: Any) -> None:
-    steps = tell(talk(Helper("next"), "agentic", doc_to_messages=lambda doc: said("message")), "a")
+    steps = tell(talk(Helper("next"), "agentic", doc_to_messages=lambda doc: make_message("message")), "a")
     assert texts(steps) == ["Where? Go!", "next"]
 
 

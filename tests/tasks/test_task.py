@@ -22,7 +22,7 @@ CHOICE_ROWS = [{"q": f"Q{number}", "options": ["x", "y", "z"], "a": number % 3} 
 CHOICE: dict[str, Any] = {"output_type": "multiple_choice", "doc_to_choice": "options"}
 
 
-def rendered(task: Task) -> list[tuple[Request, ...]]:
+def render_all(task: Task) -> list[tuple[Request, ...]]:
     return [requests for _, requests in task.render()]
 
 
@@ -33,11 +33,11 @@ def pairs(requests: Iterable[Request]) -> list[tuple[str, str]]:
 
 
 def context(task: Task, document: int = 0) -> str:
-    return rendered(task)[document][0].prompt.text
+    return render_all(task)[document][0].prompt.text
 
 
 def messages(task: Task) -> list[tuple[str, str]]:
-    return [(message.role, message.text) for message in rendered(task)[0][0].prompt.messages]
+    return [(message.role, message.text) for message in render_all(task)[0][0].prompt.messages]
 
 
 # --- generate_until --------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def messages(task: Task) -> list[tuple[str, str]]:
 
 def test_generation_asks_the_context_with_the_settings(make_task: MakeTask) -> None:
     task = make_task(doc_to_text="Q: {{q}}\nA:", generation_kwargs={"until": ["\n"], "max_gen_toks": 5})
-    [request] = rendered(task)[1]
+    [request] = render_all(task)[1]
     assert isinstance(request, Generate)
     assert (request.task, request.document, request.index, request.repeat) == ("sums", 1, 0, 0)
     assert (request.prompt.text, request.prompt.chat) == ("Q: Q1\nA:", False)
@@ -53,7 +53,7 @@ def test_generation_asks_the_context_with_the_settings(make_task: MakeTask) -> N
 
 
 def test_repeats_are_numbered_and_share_their_prompt(make_task: MakeTask) -> None:
-    requests = rendered(make_task(repeats=3))[0]
+    requests = render_all(make_task(repeats=3))[0]
     assert [request.repeat for request in requests] == [0, 1, 2]
     assert len({id(request.prompt) for request in requests}) == 1
     assert len({request.id for request in requests}) == 3
@@ -86,7 +86,7 @@ def test_the_users_settings_win_over_the_models_over_the_tasks(
 
 def test_loglikelihood_asks_context_and_target_without_a_delimiter(make_task: MakeTask) -> None:
     task = make_task(output_type="loglikelihood", doc_to_target=" {{a}}", target_delimiter="###")
-    [request] = rendered(task)[2]
+    [request] = render_all(task)[2]
     assert isinstance(request, Likelihood)
     assert (request.prompt.text, request.continuation) == ("Q2", " A2")
 
@@ -96,7 +96,7 @@ def test_rolling_asks_the_target_alone(make_task: MakeTask) -> None:
         output_type="loglikelihood_rolling", doc_to_text="", num_fewshot=2, description="Never shown.",
         rendering={"system_instruction": "Nor this."},
     )  # fmt: skip
-    [request] = rendered(task)[2]
+    [request] = render_all(task)[2]
     assert isinstance(request, RollingLikelihood)
     assert request.prompt.text == "A2"
 
@@ -104,11 +104,11 @@ def test_rolling_asks_the_target_alone(make_task: MakeTask) -> None:
 @pytest.mark.parametrize("output_type", ["loglikelihood", "loglikelihood_rolling"])
 def test_a_target_that_is_not_text_is_refused(make_task: MakeTask, output_type: str) -> None:
     with pytest.raises(TaskError, match="`doc_to_target` must return text"):
-        rendered(make_task([{"q": "x", "a": 5}], output_type=output_type))
+        render_all(make_task([{"q": "x", "a": 5}], output_type=output_type))
 
 
 def test_multiple_choice_asks_every_choice_after_the_delimiter(make_task: MakeTask) -> None:
-    requests = rendered(make_task(CHOICE_ROWS, **CHOICE))[1]
+    requests = render_all(make_task(CHOICE_ROWS, **CHOICE))[1]
     assert pairs(requests) == [("Q1", " x"), ("Q1", " y"), ("Q1", " z")]
     assert [request.index for request in requests] == [0, 1, 2]
     assert len({id(request.prompt) for request in requests}) == 1
@@ -121,12 +121,12 @@ def test_multiple_choice_asks_every_choice_after_the_delimiter(make_task: MakeTa
 )
 def test_choices_may_be_given_in_many_ways(make_task: MakeTask, choices: Any) -> None:
     task = make_task(CHOICE_ROWS, output_type="multiple_choice", doc_to_choice=choices, target_delimiter="|")
-    assert pairs(rendered(task)[0]) == [("Q0", "|x"), ("Q0", "|y"), ("Q0", "|z")]
+    assert pairs(render_all(task)[0]) == [("Q0", "|x"), ("Q0", "|y"), ("Q0", "|z")]
 
 
 def test_mutual_information_asks_the_choices_without_context_as_well(make_task: MakeTask) -> None:
     task = make_task(CHOICE_ROWS, **CHOICE, metric_list=[{"metric": "acc"}, {"metric": "acc_mutual_info"}])
-    requests = rendered(task)[0]
+    requests = render_all(task)[0]
     assert pairs(requests) == [("Q0", " x"), ("Q0", " y"), ("Q0", " z"), ("", " x"), ("", " y"), ("", " z")]
     assert [request.index for request in requests] == [0, 1, 2, 3, 4, 5]
 
@@ -141,7 +141,7 @@ MULTIPLE_INPUT = {
 
 def test_where_the_text_is_an_index_the_choices_are_the_inputs(make_task: MakeTask) -> None:
     task = make_task(CHOICE_ROWS, **MULTIPLE_INPUT)
-    assert pairs(rendered(task)[0]) == [("Q0 one", " is it"), ("Q0 two", " is it")]
+    assert pairs(render_all(task)[0]) == [("Q0 one", " is it"), ("Q0 two", " is it")]
     assert task.shape == (2, False)
 
 
@@ -150,7 +150,7 @@ def test_examples_of_multiple_inputs_show_the_right_input(make_task: MakeTask) -
         splits={"test": CHOICE_ROWS[:2], "train": [{"q": "T0", "options": [], "a": 1}]},
         **MULTIPLE_INPUT, num_fewshot=1, fewshot_split="train",
     )  # fmt: skip
-    assert pairs(rendered(task)[0]) == [
+    assert pairs(render_all(task)[0]) == [
         ("T0 two is it\n\nQ0 one", " is it"),
         ("T0 two is it\n\nQ0 two", " is it"),
     ]
@@ -158,12 +158,12 @@ def test_examples_of_multiple_inputs_show_the_right_input(make_task: MakeTask) -
 
 def test_mutual_information_with_multiple_inputs(make_task: MakeTask) -> None:
     task = make_task(CHOICE_ROWS, **MULTIPLE_INPUT, metric_list=[{"metric": "acc_mutual_info"}])
-    assert pairs(rendered(task)[0])[2:] == [("", " Q0 one"), ("", " Q0 two")]
+    assert pairs(render_all(task)[0])[2:] == [("", " Q0 one"), ("", " Q0 two")]
 
 
 def test_an_open_prefix_with_multiple_inputs_needs_no_delimiter(make_task: MakeTask) -> None:
     task = make_task(CHOICE_ROWS, **MULTIPLE_INPUT, gen_prefix="P")
-    assert pairs(rendered(task)[0])[0] == ("Q0 oneP", " is it")
+    assert pairs(render_all(task)[0])[0] == ("Q0 oneP", " is it")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_whether_targets_are_lists_is_seen_in_the_first_document(
 def test_a_document_without_choices_is_refused(make_task: MakeTask, choices: Any) -> None:
     rows = [*CHOICE_ROWS[:1], {"q": "Q", "options": choices, "a": 0}]
     with pytest.raises(AssayError):
-        rendered(make_task(rows, **CHOICE))
+        render_all(make_task(rows, **CHOICE))
 
 
 # --- the prompt ------------------------------------------------------------------------------------
@@ -284,8 +284,8 @@ def test_process_docs_reaches_the_pool_unless_the_examples_have_their_own(make_t
     assert context(make_task(**own, num_fewshot=1, process_docs=mark("!"))) == "T0? R0\n\nQ0!"
 
 
-def drawn(task: Task) -> list[list[str]]:
-    return [requests[0].prompt.text.split("\n\n")[:-1] for requests in rendered(task)]
+def list_examples(task: Task) -> list[list[str]]:
+    return [requests[0].prompt.text.split("\n\n")[:-1] for requests in render_all(task)]
 
 
 def test_examples_are_drawn_by_one_generator_in_document_order(make_task: MakeTask) -> None:
@@ -294,7 +294,7 @@ def test_examples_are_drawn_by_one_generator_in_document_order(make_task: MakeTa
     )
     generator = random.Random(42)
     expected = [[f"{row['q']} {row['a']}" for row in generator.sample(TRAIN, 3)] for _ in range(6)]
-    assert drawn(task) == expected
+    assert list_examples(task) == expected
 
 
 def test_a_document_is_never_its_own_example(make_task: MakeTask) -> None:
@@ -304,17 +304,19 @@ def test_a_document_is_never_its_own_example(make_task: MakeTask) -> None:
     for row in rows:
         kept = [other for other in generator.sample(rows, 5) if other != row][:4]
         expected.append([f"{other['q']} {other['a']}" for other in kept])
-    assert drawn(task) == expected
+    assert list_examples(task) == expected
 
 
 def test_first_n_leaves_the_document_out_where_the_pool_is_its_split(make_task: MakeTask) -> None:
     task = make_task(fewshot_split="test", num_fewshot=2, fewshot_config={"sampler": "first_n"})
-    assert drawn(task)[:3] == [["Q1 A1", "Q2 A2"], ["Q0 A0", "Q2 A2"], ["Q0 A0", "Q1 A1"]]
+    assert list_examples(task)[:3] == [["Q1 A1", "Q2 A2"], ["Q0 A0", "Q2 A2"], ["Q0 A0", "Q1 A1"]]
 
 
 def test_with_a_limit_the_first_documents_get_the_same_examples(make_task: MakeTask) -> None:
     config = {"splits": {"train": TRAIN}, "fewshot_split": "train", "num_fewshot": 2}
-    assert drawn(make_task(**config, rendering={"limit": 3})) == drawn(make_task(**config))[:3]
+    assert (
+        list_examples(make_task(**config, rendering={"limit": 3})) == list_examples(make_task(**config))[:3]
+    )
 
 
 @pytest.mark.parametrize(
@@ -327,7 +329,7 @@ def test_num_fewshot_of_the_user_wins_except_over_a_zero(
     config = {} if own is None else {"num_fewshot": own}
     task = make_task(**FEWSHOT, **config, rendering={"num_fewshot": asked})
     assert task.num_fewshot == expected
-    assert len(drawn(task)[0]) == expected
+    assert len(list_examples(task)[0]) == expected
 
 
 @pytest.mark.parametrize(
@@ -347,7 +349,7 @@ def test_what_cannot_be_rendered_says_why(
     make_task: MakeTask, config: dict[str, Any], kind: type[AssayError], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
-        rendered(make_task(splits={"train": TRAIN}, **config))
+        render_all(make_task(splits={"train": TRAIN}, **config))
 
 
 # --- chat ------------------------------------------------------------------------------------------
@@ -365,7 +367,7 @@ def test_a_chat_has_a_message_per_turn_without_delimiters(make_task: MakeTask) -
         ("user", "Q0"),
         ("assistant", "P:"),
     ]
-    prompt = rendered(task)[0][0].prompt
+    prompt = render_all(task)[0][0].prompt
     assert (prompt.chat, prompt.continues) == (True, True)
 
 
@@ -387,21 +389,21 @@ def test_in_a_chat_a_choice_follows_the_delimiter_only_after_an_open_prefix(
     task = make_task(
         CHOICE_ROWS, **config, metric_list=[{"metric": "acc_mutual_info"}], rendering={"chat": True}
     )
-    requests = pairs(rendered(task)[0])
+    requests = pairs(render_all(task)[0])
     assert requests[0][1] == requests[3][1] == expected
 
 
 def test_multiple_inputs_in_a_chat(make_task: MakeTask) -> None:
     task = make_task(CHOICE_ROWS, **MULTIPLE_INPUT, rendering={"chat": True, "multiturn": True})
-    assert pairs(rendered(task)[0]) == [("Q0 one", "is it"), ("Q0 two", "is it")]
-    assert all(request.prompt.chat for request in rendered(task)[0])
+    assert pairs(render_all(task)[0]) == [("Q0 one", "is it"), ("Q0 two", "is it")]
+    assert all(request.prompt.chat for request in render_all(task)[0])
 
 
 # --- media of lm-eval ------------------------------------------------------------------------------
 
 
 def parts(task: Task) -> list[str]:
-    message = rendered(task)[0][0].prompt.messages[-1]
+    message = render_all(task)[0][0].prompt.messages[-1]
     return [part.text if isinstance(part, Text) else type(part).__name__ for part in message.parts]
 
 
@@ -431,7 +433,7 @@ def test_a_single_picture_need_not_be_a_list_and_missing_ones_are_left_out(make_
 
 def test_every_choice_sees_the_picture(make_task: MakeTask) -> None:
     picture = Pictures.new("RGB", (2, 2))
-    requests = rendered(make_task(CHOICE_ROWS, **CHOICE, doc_to_image=lambda fields: picture))[0]
+    requests = render_all(make_task(CHOICE_ROWS, **CHOICE, doc_to_image=lambda fields: picture))[0]
     assert [[type(media) for media in request.prompt.media] for request in requests] == [[Image]] * 3
 
 
@@ -444,7 +446,7 @@ def ids(requests: Iterable[Request]) -> list[str]:
 
 def test_every_pass_gives_the_same_requests(make_task: MakeTask) -> None:
     task = make_task(splits={"train": TRAIN}, fewshot_split="train", num_fewshot=3, repeats=2)
-    first, second = rendered(task), rendered(task)
+    first, second = render_all(task), render_all(task)
     assert [ids(requests) for requests in first] == [ids(requests) for requests in second]
     assert len({name for requests in first for name in ids(requests)}) == 12
 
@@ -452,7 +454,7 @@ def test_every_pass_gives_the_same_requests(make_task: MakeTask) -> None:
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_skipping_a_document_keeps_the_sampler_in_step(make_task: MakeTask, split: str) -> None:
     task = make_task(splits={"train": TRAIN}, fewshot_split=split, num_fewshot=3)
-    whole = rendered(task)
+    whole = render_all(task)
     rendering = task.start_pass()
     for document, expected in zip(task.documents(), whole, strict=True):
         if document.index in (1, 2, 4):
@@ -468,7 +470,7 @@ def test_a_helper_that_scribbles_on_the_document_does_no_harm(make_task: MakeTas
         return str(fields["q"])
 
     task = make_task(CHOICE_ROWS, **CHOICE, doc_to_text=scribble)
-    first, second = rendered(task), rendered(task)
+    first, second = render_all(task), render_all(task)
     assert [ids(requests) for requests in first] == [ids(requests) for requests in second]
     assert [document.fields for document in task.documents()] == CHOICE_ROWS
 

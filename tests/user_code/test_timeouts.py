@@ -54,7 +54,7 @@ def wait_for_nobody() -> None:
     threading.Event().wait(60)
 
 
-def watched(piece: Callable[[], Any]) -> str:
+def run_with_timer(piece: Callable[[], Any]) -> str:
     try:
         with current_timer():
             piece()
@@ -80,21 +80,21 @@ def in_main_thread(*pieces: Callable[[], Any]) -> list[Any]:
 def test_code_that_hangs_in_the_main_thread_is_stopped(piece: Callable[[], None]) -> None:
     with enforce_time_limit(LIMIT_S):
         begun = time.monotonic()
-        assert "time limit of 0.3 s" in in_main_thread(lambda: watched(piece))[0]
+        assert "time limit of 0.3 s" in in_main_thread(lambda: run_with_timer(piece))[0]
         assert time.monotonic() - begun < 20
 
 
 def test_the_next_call_is_not_stopped() -> None:
     pieces: list[Callable[[], None]] = [sleep, lambda: None, loop_for_ever]
     with enforce_time_limit(LIMIT_S):
-        first, second, third = in_main_thread(*(partial(watched, piece) for piece in pieces))
+        first, second, third = in_main_thread(*(partial(run_with_timer, piece) for piece in pieces))
     assert (second, "time limit" in first, "time limit" in third) == ("it came to an end", True, True)
 
 
 def test_code_that_returns_to_python_is_stopped_in_any_thread() -> None:
     said: list[str] = []
     with enforce_time_limit(LIMIT_S):
-        thread = threading.Thread(target=lambda: said.append(watched(catch_broadly)))
+        thread = threading.Thread(target=lambda: said.append(run_with_timer(catch_broadly)))
         thread.start()
         thread.join(20)
     assert said != []
@@ -103,7 +103,7 @@ def test_code_that_returns_to_python_is_stopped_in_any_thread() -> None:
 
 def test_without_a_limit_nothing_is_stopped() -> None:
     with enforce_time_limit(0):
-        assert watched(lambda: time.sleep(1.2)) == "it came to an end"
+        assert run_with_timer(lambda: time.sleep(1.2)) == "it came to an end"
 
 
 def test_time_spent_waiting_for_a_judge_does_not_count() -> None:
@@ -112,7 +112,7 @@ def test_time_spent_waiting_for_a_judge_does_not_count() -> None:
             time.sleep(1.2)
 
     with enforce_time_limit(LIMIT_S):
-        assert in_main_thread(lambda: watched(piece)) == ["it came to an end"]
+        assert in_main_thread(lambda: run_with_timer(piece)) == ["it came to an end"]
 
 
 def test_helpers_may_set_signal_handlers() -> None:
@@ -190,4 +190,4 @@ def test_a_run_that_ends_leaves_the_limit_of_another_as_it_was() -> None:
     with enforce_time_limit(LIMIT_S):
         end.set()
         thread.join(20)
-        assert watched(lambda: time.sleep(20)) != "it came to an end"
+        assert run_with_timer(lambda: time.sleep(20)) != "it came to an end"

@@ -45,8 +45,8 @@ def test_log_likelihoods_have_no_output_tokens(workspace: Path) -> None:
 
 
 def test_there_is_no_cost_forecast_without_a_price(workspace: Path) -> None:
-    class Unheard(PaidModel):
+    class UnknownPriceModel(PaidModel):
         billed = "openai/unheard-of"
 
-    expected = forecast_cost(plan_run(Unheard(), tasks=[str(write_task(workspace))]))
+    expected = forecast_cost(plan_run(UnknownPriceModel(), tasks=[str(write_task(workspace))]))
     assert (expected.billed_as, expected.cost_usd) == ("openai/unheard-of", None)

@@ -393,11 +393,11 @@ def test_few_shot_examples_change_the_run_id_if_used(workspace: Path) -> None:
 
 
 def test_a_different_model_identity_changes_the_run_id(workspace: Path) -> None:
-    class Revised(ScriptedModel):
+    class RevisedModel(ScriptedModel):
         async def identify(self) -> dict[str, str]:
             return {"name": self.name, "revision": "2"}
 
-    assert base(workspace, Revised()) != base(workspace, ScriptedModel())
+    assert base(workspace, RevisedModel()) != base(workspace, ScriptedModel())
 
 
 def test_the_folder_of_a_task_does_not_change_the_run_id(

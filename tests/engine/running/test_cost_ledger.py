@@ -63,10 +63,10 @@ def test_costs_are_counted_per_task(workspace: Path) -> None:
 
 
 def test_an_unbilled_model_reports_no_costs(workspace: Path) -> None:
-    class Own(PaidModel):
+    class UnbilledModel(PaidModel):
         billed = ""
 
-    done = run(workspace, Own())
+    done = run(workspace, UnbilledModel())
     assert done.spent.cost_usd is None
     assert "6000 input tokens, 600 output tokens" in done.table()
     assert "$" not in done.table()
@@ -74,22 +74,22 @@ def test_an_unbilled_model_reports_no_costs(workspace: Path) -> None:
 
 
 def test_a_self_hosted_server_uses_the_price_table_of_the_user(workspace: Path) -> None:
-    class Gateway(PaidModel):
+    class GatewayModel(PaidModel):
         billed = "llm.corp.internal/model"
 
-    assert run(workspace, Gateway(), output_path="free").spent.cost_usd is None
+    assert run(workspace, GatewayModel(), output_path="free").spent.cost_usd is None
     (workspace / "mine.toml").write_text(
         'date = "2031-02-03"\n[prices]\n"llm.corp.internal/*" = { input = 1000, output = 0 }'
     )
-    done = run(workspace, Gateway(), prices="mine.toml", output_path="paid")
+    done = run(workspace, GatewayModel(), prices="mine.toml", output_path="paid")
     assert done.spent.cost_usd == pytest.approx(6.0)
 
 
 def test_an_unknown_price_is_not_zero(workspace: Path) -> None:
-    class Unheard(PaidModel):
+    class UnknownPriceModel(PaidModel):
         billed = "openai/unheard-of"
 
-    done = run(workspace, Unheard())
+    done = run(workspace, UnknownPriceModel())
     assert done.spent.cost_usd is None
     assert "cost unknown: no price for `openai/unheard-of`" in done.table()
 
@@ -104,18 +104,18 @@ def test_prices_of_the_user_take_precedence(workspace: Path) -> None:
 
 
 def test_a_cost_reported_by_the_service_takes_precedence(workspace: Path) -> None:
-    class Told(PaidModel):
+    class SelfPricedModel(PaidModel):
         def choose_answer(self, request: Request) -> Any:
             return Response(request_id="", value="2", finish="stop", usage=Usage(10, 1, cost_usd=0.5))
 
-    assert run(workspace, Told()).spent.cost_usd == pytest.approx(3.0)
+    assert run(workspace, SelfPricedModel()).spent.cost_usd == pytest.approx(3.0)
 
 
 def test_batches_cost_half(workspace: Path) -> None:
-    class Batched(PaidModel):
+    class BatchModel(PaidModel):
         batched = True
 
-    assert run(workspace, Batched()).spent.cost_usd == pytest.approx(3 * EACH)
+    assert run(workspace, BatchModel()).spent.cost_usd == pytest.approx(3 * EACH)
 
 
 def test_cached_responses_cost_nothing(workspace: Path) -> None:
@@ -147,11 +147,11 @@ def test_a_cost_limit_that_is_not_reached_has_no_effect(workspace: Path) -> None
 
 
 def test_requests_within_the_corrected_estimate_are_sent(workspace: Path) -> None:
-    class Short(PaidModel):
+    class ShortAnswerModel(PaidModel):
         def choose_answer(self, request: Request) -> Any:
             return Response(request_id="", value="2", finish="stop", usage=Usage(8, 1))
 
-    model = Short(window=64)
+    model = ShortAnswerModel(window=64)
     done = run(workspace, model, max_cost=0.000_1)
     assert len(model.asked) == 6
     assert done.outcomes("sums") == {"scored": 6}
@@ -165,11 +165,11 @@ def test_a_window_is_truncated_at_the_cost_limit(workspace: Path) -> None:
 
 
 def test_a_limit_needs_a_price(workspace: Path) -> None:
-    class Unheard(PaidModel):
+    class UnknownPriceModel(PaidModel):
         billed = "openai/unheard-of"
 
     with pytest.raises(InvalidOption, match="the price of `openai/unheard-of` is unknown"):
-        run(workspace, Unheard(), max_cost=5)
+        run(workspace, UnknownPriceModel(), max_cost=5)
 
 
 def test_a_model_that_costs_nothing_has_no_limit(workspace: Path) -> None:

@@ -180,13 +180,13 @@ def process_results(doc, results):
     metric = {"metric": "alive", "aggregation": "mean", "higher_is_better": False}
     path = write_guessing(workspace, 1, helpers=helpers, metric_list=[metric])
 
-    class Forgetful(ScriptedModel):
+    class ForgetfulModel(ScriptedModel):
         async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
             async for outcome in super().answer(window):
                 self.asked.clear()
                 yield outcome
 
-    finished = run(Forgetful(halve), path)
+    finished = run(ForgetfulModel(halve), path)
     assert finished.results["guessing"]["alive,none"] <= 2, "the round just answered, and none before it"
     (document,) = finished.documents("guessing")
     assert [
@@ -255,7 +255,7 @@ def test_a_helper_that_fails_in_a_round_fails_only_its_document(workspace: Path)
         ("([], 'text', False)", "`doc_to_text` returned ([], 'text', False)"),
         ("([], None, False, previous_output, {})", "the text must be a string, not None"),
         ("([], 'text', False, 'abc', {})", "`previous_output` must be a list, not 'abc'"),
-        ("([3], 'text', False, previous_output, {})", "int is not a picture"),
+        ("([3], 'text', False, previous_output, {})", "int is not an image"),
     ],
 )
 def test_an_invalid_round_is_an_error(workspace: Path, returned: str, said: str) -> None:

@@ -24,11 +24,11 @@ def generate(number: int) -> Generate:
 
 
 def run_with_timeout(work: Coroutine[Any, Any, T]) -> T:
-    async def bounded() -> T:
+    async def limit_time() -> T:
         async with asyncio.timeout(5):
             return await work
 
-    return asyncio.run(bounded())
+    return asyncio.run(limit_time())
 
 
 def send_requests(model: Any, requests: Sequence[Request]) -> dict[str, Outcome]:

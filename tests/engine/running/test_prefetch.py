@@ -144,12 +144,12 @@ def test_decoding_ahead_is_limited_by_the_memory_budget(make_prefetch: Make) -> 
 
 
 def test_the_model_decides_what_is_prepared_ahead(make_prefetch: Make) -> None:
-    class Prepared(ScriptedModel):
+    class PreparingModel(ScriptedModel):
         def prepare(self, part: Media) -> None:
             part.keep("tiny", lambda: np.zeros(100, np.uint8))
 
     one = CountingImage("a")
-    prefetch = make_prefetch(MB, Prepared())
+    prefetch = make_prefetch(MB, PreparingModel())
     shared = prefetch.share([request(0, one.part)])[0]
     wait_until_idle(prefetch)
     assert (one.loads, prefetch._total) == (0, 100)
@@ -307,11 +307,11 @@ def test_documents_waiting_for_a_barrier_hold_no_images(
 ) -> None:
     held: list[int] = []
 
-    def seen(requests: Any) -> Any:
+    def record_and_strip(requests: Any) -> Any:
         held.append(count_media_bytes(requests))
         return strip_media(requests)
 
-    monkeypatch.setattr(run, "strip_media", seen)
+    monkeypatch.setattr(run, "strip_media", record_and_strip)
     rows = write_pictures(workspace, 4)
     task = write_task(
         workspace, "seen", rows, doc_to_visual=Function("utils.doc_to_visual"), doc_to_text="{{question}}",

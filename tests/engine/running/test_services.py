@@ -157,13 +157,13 @@ def test_a_judge_that_keeps_failing_is_abandoned_and_the_run_continues(workspace
 
 
 def test_a_judge_that_cannot_be_opened_stops_the_run_before_the_first_request(workspace: Path) -> None:
-    class Locked(ScriptedModel):
+    class ClosedJudge(ScriptedModel):
         async def open(self) -> None:
             raise OSError("no key")
 
     model = make_model()
     with pytest.raises(AssayError, match="`judge` cannot be opened: OSError: no key"):
-        run(write_task(workspace, metric_list=BINARY), Locked(name="judge"), model)
+        run(write_task(workspace, metric_list=BINARY), ClosedJudge(name="judge"), model)
     assert model.asked == []
 
 
@@ -394,25 +394,25 @@ def test_two_helper_judges_with_the_same_name_are_distinguished(workspace: Path)
 
 
 def test_a_cancelled_consumer_leaves_the_queue_to_others() -> None:
-    async def cancelled_while_they_linger(ticks: int) -> None:
-        tray = _JudgeBacklog(100)
-        await tray.put([cast(Any, "a request")])
-        takers = [asyncio.create_task(tray.take(2)) for _ in range(5)]
+    async def cancel_consumers_after(ticks: int) -> None:
+        backlog = _JudgeBacklog(100)
+        await backlog.put([cast(Any, "a request")])
+        takers = [asyncio.create_task(backlog.take(2)) for _ in range(5)]
         await asyncio.sleep(MAX_WINDOW_WAIT_S)
         for _ in range(ticks):
             await asyncio.sleep(0)
         for taker in takers:
             taker.cancel()
         await asyncio.gather(*takers, return_exceptions=True)
-        await tray.close()
+        await backlog.close()
         closed.append(ticks)
 
-    def cancel_at_every_moment() -> None:
+    def cancel_at_every_tick() -> None:
         for ticks in range(10):
-            asyncio.run(cancelled_while_they_linger(ticks))
+            asyncio.run(cancel_consumers_after(ticks))
 
     closed: list[int] = []
-    thread = threading.Thread(target=cancel_at_every_moment, daemon=True)  # one that hangs is left behind
+    thread = threading.Thread(target=cancel_at_every_tick, daemon=True)  # one that hangs is left behind
     thread.start()
     thread.join(20)
     assert closed == list(range(10))

@@ -129,19 +129,19 @@ def test_finish_reasons_are_mapped(service: Anthropic, reason: str, finish: str)
 # --- trouble -------------------------------------------------------------------------------------------
 
 
-def overloaded(status: int = 529, **headers: str) -> Any:
+def make_overloaded_reply(status: int = 529, **headers: str) -> Any:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     return status, {name.replace("_", "-"): text for name, text in headers.items()}, error
 
 
 def test_an_overloaded_service_is_retried(service: Anthropic) -> None:
-    service.trouble = [overloaded(), overloaded(500), overloaded(503)]
+    service.trouble = [make_overloaded_reply(), make_overloaded_reply(500), make_overloaded_reply(503)]
     assert one(service, generate("What is 1 + 1?")).value == "2"
     assert len(service.calls) == 4
 
 
 def test_retry_after_is_honoured(service: Anthropic) -> None:
-    service.trouble = [overloaded(429, retry_after="1")]
+    service.trouble = [make_overloaded_reply(429, retry_after="1")]
     began = time.monotonic()
     assert one(service, generate("What is 1 + 1?")).value == "2"
     assert time.monotonic() - began >= 1.0
@@ -150,7 +150,9 @@ def test_retry_after_is_honoured(service: Anthropic) -> None:
 def test_an_exhausted_rate_limit_is_waited_for(service: Anthropic) -> None:
     reset = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2))
     service.trouble = [
-        overloaded(429, anthropic_ratelimit_requests_remaining="0", anthropic_ratelimit_requests_reset=reset)
+        make_overloaded_reply(
+            429, anthropic_ratelimit_requests_remaining="0", anthropic_ratelimit_requests_reset=reset
+        )
     ]
     began = time.monotonic()
     assert one(service, generate("What is 1 + 1?")).value == "2"

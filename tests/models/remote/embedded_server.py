@@ -27,7 +27,7 @@ from assay.tasks.prompts.media_parts import to_image_part
 ALL = frozenset("n images logprobs echo zero prompt_logprobs many tokens stop tokenize".split())
 
 
-def _listed(said: Response) -> list[dict[str, Any]]:
+def _format_tokens(said: Response) -> list[dict[str, Any]]:
     """Return the tokens of an answer in the format of chat completions."""
     assert said.tokens is not None
     return [
@@ -36,7 +36,7 @@ def _listed(said: Response) -> list[dict[str, Any]]:
     ]
 
 
-class Refused(Exception):
+class UnsupportedCall(Exception):
     """The server does not support the call."""
 
 
@@ -78,9 +78,9 @@ class EmbeddedServer:
         if path == "/v1/models":
             return {"object": "list", "data": [{"id": "embedded", "owned_by": "test", "max_model_len": 1024}]}
         if payload is None:
-            raise Refused(f"no such page: {path}")
+            raise UnsupportedCall(f"no such page: {path}")
         if payload.get("model", "embedded") != "embedded":
-            raise Refused(f"no such model: {payload['model']}")
+            raise UnsupportedCall(f"no such model: {payload['model']}")
         match path:
             case "/v1/chat/completions":
                 return self._chat(payload)
@@ -90,7 +90,7 @@ class EmbeddedServer:
                 return self._completions(payload)
             case "/tokenize" if "tokenize" in self.knows:
                 return {"tokens": self.engine.tokenizer.encode(payload["prompt"])}
-        raise Refused(f"no such page: {path}")
+        raise UnsupportedCall(f"no such page: {path}")
 
     # --- chats -------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class EmbeddedServer:
                 "finish_reason": said.finish,
             }
             if payload.get("logprobs") and "logprobs" in self.knows:
-                choice["logprobs"] = {"content": _listed(said)}
+                choice["logprobs"] = {"content": _format_tokens(said)}
             choices.append(choice)
             assert said.usage is not None
             usage["prompt_tokens"] = said.usage.input_tokens
@@ -168,7 +168,7 @@ class EmbeddedServer:
                 return to_image_part(piece["image_url"]["url"])
             case "input_image":
                 return to_image_part(piece["image_url"])
-        raise Refused(f"no {piece['type']} here")
+        raise UnsupportedCall(f"no {piece['type']} here")
 
     def _write(self, prompt: Prompt, payload: Mapping[str, Any], limit: int, repeat: int) -> Response:
         stops = payload.get("stop") if "stop" in self.knows else None
@@ -184,7 +184,7 @@ class EmbeddedServer:
         request = Generate(task="served", document=0, repeat=repeat, prompt=prompt, settings=settings)
         outcome = self.model._answer_one(request)
         if isinstance(outcome, Failure):
-            raise Refused(outcome.message)
+            raise UnsupportedCall(outcome.message)
         return outcome
 
     # --- completions -------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class EmbeddedServer:
     def _complete(self, prompt: Any, payload: dict[str, Any], index: int) -> dict[str, Any]:
         numbers = isinstance(prompt, list)
         if numbers and "tokens" not in self.knows:
-            raise Refused("a prompt is a text")
+            raise UnsupportedCall("a prompt is a text")
         ids = list(prompt) if numbers else self.engine.encode(prompt)
         limit = payload.get("max_tokens", 16)
         if limit == 0 and "zero" not in self.knows:
@@ -286,7 +286,7 @@ def serving(knows: frozenset[str] = ALL, key: str = "") -> Iterator[EmbeddedServ
             else:
                 try:
                     reply = served.answer(self.path.partition("?")[0], payload)
-                except Refused as error:
+                except UnsupportedCall as error:
                     status = 404 if "no such" in str(error) else 400
                     reply = {"error": {"message": str(error)}}
             body = json.dumps(reply).encode()

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.models.remote.scripted_server import Act, Asked, replying, scripted
+from tests.models.remote.scripted_server import Act, ReceivedRequest, replying, start_scripted_server
 
 from assay.models.remote.transport.address import parse_address
 from assay.models.remote.transport.connection import Reply
@@ -49,7 +49,7 @@ class FaultProxy:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
 
-    def fault(self, asked: Asked) -> str:
+    def fault(self, asked: ReceivedRequest) -> str:
         """Return the fault of a call, determined by its content and count, so that every run is the same."""
         body = asked.body.decode()
         self.calls[body] += 1
@@ -57,7 +57,7 @@ class FaultProxy:
         place = generator.random()
         return KINDS[int(place / self.share)] if place < self.share * len(KINDS) else ""
 
-    def acts(self, kind: str, asked: Asked, reply: Reply) -> list[Act]:
+    def acts(self, kind: str, asked: ReceivedRequest, reply: Reply) -> list[Act]:
         body = reply.body
         match kind:
             case "429":
@@ -104,7 +104,7 @@ def failing(upstream: str, *, share: float = 0.1, seed: int = 1) -> Iterator[Fau
         loops.append(asyncio.get_running_loop())
         client = HttpClient(parse_address(upstream), headers={})
 
-        async def script(asked: Asked) -> list[Act]:
+        async def script(asked: ReceivedRequest) -> list[Act]:
             path = asked.path.removeprefix("/v1")
             reply = await client.request(asked.method, path, asked.body, timeout_s=60)
             if asked.method == "GET":
@@ -113,7 +113,7 @@ def failing(upstream: str, *, share: float = 0.1, seed: int = 1) -> Iterator[Fau
             proxy.faults[kind] += 1
             return proxy.acts(kind, asked, reply)
 
-        async with scripted(script) as server:
+        async with start_scripted_server(script) as server:
             proxy.port = server.port
             ready.set()
             await stop.wait()

@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     """A request as it arrived."""
 
     method: str
@@ -27,7 +27,7 @@ class Asked:
 Act = bytes | float
 """Bytes to send, or seconds to wait. `b""` closes the connection."""
 
-Script = Callable[[Asked], "list[Act] | Awaitable[list[Act]]"]
+Script = Callable[[ReceivedRequest], "list[Act] | Awaitable[list[Act]]"]
 
 
 def replying(value: Any, status: int = 200, **headers: str) -> list[Act]:
@@ -44,7 +44,7 @@ class ScriptedServer:
     """Records requests."""
 
     port: int = 0
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ReceivedRequest] = field(default_factory=list)
     connections: int = 0
     open_now: int = 0
     most_open: int = 0
@@ -55,7 +55,7 @@ class ScriptedServer:
 
 
 @asynccontextmanager
-async def scripted(script: Script) -> AsyncIterator[ScriptedServer]:
+async def start_scripted_server(script: Script) -> AsyncIterator[ScriptedServer]:
     """Run the server on a free port inside the block."""
     books = ScriptedServer()
     tasks: set[asyncio.Task[None]] = set()
@@ -72,7 +72,7 @@ async def scripted(script: Script) -> AsyncIterator[ScriptedServer]:
                     await _act(acts if isinstance(acts, list) else await acts, writer)
                 finally:
                     books.open_now -= 1
-        except (ConnectionError, asyncio.IncompleteReadError, _Closed):
+        except (ConnectionError, asyncio.IncompleteReadError, _ConnectionClosed):
             pass
         finally:
             writer.transport.abort()
@@ -93,7 +93,7 @@ async def scripted(script: Script) -> AsyncIterator[ScriptedServer]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class _Closed(Exception):
+class _ConnectionClosed(Exception):
     pass
 
 
@@ -101,14 +101,14 @@ async def _act(acts: list[Act], writer: asyncio.StreamWriter) -> None:
     for act in acts:
         if isinstance(act, bytes):
             if not act:
-                raise _Closed
+                raise _ConnectionClosed
             writer.write(act)
             await writer.drain()
         else:
             await asyncio.sleep(act)
 
 
-async def _read(reader: asyncio.StreamReader) -> Asked | None:
+async def _read(reader: asyncio.StreamReader) -> ReceivedRequest | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.IncompleteReadError:
@@ -117,4 +117,4 @@ async def _read(reader: asyncio.StreamReader) -> Asked | None:
     method, path, _ = first.split(" ")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", 0)))
-    return Asked(method, path, headers, body)
+    return ReceivedRequest(method, path, headers, body)

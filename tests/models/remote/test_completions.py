@@ -22,7 +22,7 @@ from assay.models.remote.protocol.prompt_logprobs import PromptLikelihood, Scori
 from assay.models.tokens import Unanswerable
 
 
-def made(server: EmbeddedServer, **arguments: Any) -> CompletionsModel:
+def make_completions_model(server: EmbeddedServer, **arguments: Any) -> CompletionsModel:
     return CompletionsModel(model="embedded", base_url=server.url, **arguments)
 
 
@@ -88,9 +88,11 @@ def test_long_texts_are_split_into_windows() -> None:
     pytest.importorskip("transformers")
     request = RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(text))
     with serving() as server:
-        whole = ask(made(server, tokenizer=str(SHIPPED_WEIGHTS)), [request])[request.id]
+        whole = ask(make_completions_model(server, tokenizer=str(SHIPPED_WEIGHTS)), [request])[request.id]
         close(whole, ask(EmbeddedModel(), [alone])[alone.id])
-        cut = ask(made(server, tokenizer=str(SHIPPED_WEIGHTS), max_length=50), [request])[request.id]
+        cut = ask(make_completions_model(server, tokenizer=str(SHIPPED_WEIGHTS), max_length=50), [request])[
+            request.id
+        ]
         assert isinstance(cut, Response) and isinstance(cut.value, LogProbability)
         assert isinstance(whole, Response) and isinstance(whole.value, LogProbability)
         assert cut.value.total < whole.value.total, "a shorter memory knows less"
@@ -111,7 +113,7 @@ def test_likelihoods_are_those_lm_eval_gets_from_the_same_server(number: int, se
         for at, text in enumerate(recorded["texts"])
     ]
     arguments = {"add_bos_token": record["add_bos_token"], "max_length": record["max_length"]}
-    found = ask(made(server, tokenizer=str(SHIPPED_WEIGHTS), **arguments), [*pairs, *texts])
+    found = ask(make_completions_model(server, tokenizer=str(SHIPPED_WEIGHTS), **arguments), [*pairs, *texts])
     for request, (total, greedy) in zip(pairs, record["pairs"], strict=True):
         outcome = found[request.id]
         assert isinstance(outcome, Response) and isinstance(outcome.value, LogProbability), outcome
@@ -131,7 +133,7 @@ def _compare(knows: frozenset[str], arguments: dict[str, Any]) -> None:
     if "add_bos_token" not in arguments:  # then a whole text has no start token of its own
         same[-1] = likelihood("", requests[-1].prompt.text, 92)
     with serving(knows=knows) as server:
-        there = ask(made(server, **arguments), requests)
+        there = ask(make_completions_model(server, **arguments), requests)
         calls = server.calls["/v1/completions"]
     here = ask(EmbeddedModel(), same)
     for request, own in zip(requests, same, strict=True):
@@ -142,7 +144,7 @@ def _compare(knows: frozenset[str], arguments: dict[str, Any]) -> None:
 
 def test_texts_are_those_of_the_model_itself(server: EmbeddedServer) -> None:
     requests = [generate(Prompt.of_text(f"What is {n} + {n}?"), document=n) for n in range(6)]
-    there, here = ask(made(server), requests), ask(EmbeddedModel(), requests)
+    there, here = ask(make_completions_model(server), requests), ask(EmbeddedModel(), requests)
     for request in requests:
         told, own = there[request.id], here[request.id]
         assert isinstance(told, Response) and isinstance(own, Response)
@@ -151,7 +153,7 @@ def test_texts_are_those_of_the_model_itself(server: EmbeddedServer) -> None:
 
 def test_a_server_that_ignores_echo_gets_no_likelihoods() -> None:
     with serving(knows=frozenset({"many", "tokens", "stop"})) as deaf:
-        model = made(deaf)
+        model = make_completions_model(deaf)
         assert asyncio.run(model.probe()) == []
         assert model.traits.abilities == {"generate"}
         request = likelihood("The sky is", " blue")
@@ -161,7 +163,7 @@ def test_a_server_that_ignores_echo_gets_no_likelihoods() -> None:
 
 def test_scoring_by_token_ids_needs_a_tokenizer() -> None:
     with serving(knows=ALL - {"echo"}) as server:
-        model = made(server)
+        model = make_completions_model(server)
         (note,) = asyncio.run(model.probe())
         assert "tokenizer=NAME" in note and "likelihood" not in model.traits.abilities
 
@@ -175,14 +177,14 @@ def test_one_bad_prompt_does_not_fail_the_others_of_its_call() -> None:
         answer = server.answer
 
         def refusing(path: str, payload: dict[str, Any] | None) -> dict[str, Any]:
-            from tests.models.remote.embedded_server import Refused
+            from tests.models.remote.embedded_server import UnsupportedCall
 
             if payload and "x" * 50 in str(payload.get("prompt")):
-                raise Refused("maximum context length is 1024 tokens")
+                raise UnsupportedCall("maximum context length is 1024 tokens")
             return answer(path, payload)
 
         server.answer = refusing  # type: ignore[method-assign]
-        found = ask(made(server), [*requests, long])
+        found = ask(make_completions_model(server), [*requests, long])
     assert all(isinstance(found[request.id], Response) for request in requests)
     failure = found[long.id]
     assert isinstance(failure, Failure) and failure.kind == "too long"
@@ -192,7 +194,7 @@ def test_one_bad_prompt_does_not_fail_the_others_of_its_call() -> None:
 def test_a_long_context_is_truncated_on_the_left_as_in_lm_eval(server: EmbeddedServer) -> None:
     pytest.importorskip("transformers")
     request = likelihood("abc " * 50, " d")
-    model = made(server, tokenizer=str(SHIPPED_WEIGHTS), max_length=21)
+    model = make_completions_model(server, tokenizer=str(SHIPPED_WEIGHTS), max_length=21)
     found = ask(model, [request])
     assert isinstance(found[request.id], Response)
     prompt = server.payloads[-1]["prompt"]

@@ -7,7 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.models.remote.scripted_server import Act, Asked, ScriptedServer, replying, scripted
+from tests.models.remote.scripted_server import (
+    Act,
+    ReceivedRequest,
+    ScriptedServer,
+    replying,
+    start_scripted_server,
+)
 
 from assay.core.errors import AssayError, UserError
 from assay.core.secrets import register_secret
@@ -44,10 +50,10 @@ def asking(
     async def go() -> tuple[Any, ScriptedServer]:
         left = list(replies)
 
-        def script(asked: Asked) -> list[Act]:
+        def script(asked: ReceivedRequest) -> list[Act]:
             return left.pop(0) if len(left) > 1 else left[0]
 
-        async with scripted(script) as server:
+        async with start_scripted_server(script) as server:
             endpoint = Endpoint(parse_address(server.url), retry_policy=patience, key_variable=key_variable)
             try:
                 return await (use or once)(endpoint, server), server
@@ -167,7 +173,7 @@ def test_a_server_that_stays_unreachable_stops_the_run(monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "_UNREACHABLE_LIMIT_S", 0.05)
 
     async def go() -> None:
-        async with scripted(lambda asked: []) as server:
+        async with start_scripted_server(lambda asked: []) as server:
             url = server.url
         patience = RetryPolicy(retries=1000, initial_delay_s=0.01, max_delay_s=0.02)
         endpoint = Endpoint(parse_address(url), retry_policy=patience)

@@ -37,7 +37,7 @@ def answers(folder: Path) -> dict[str, str]:
         return dict(journal.execute(query))
 
 
-def weathered(tmp_path: Path, count: int, share: float) -> tuple[FaultProxy, int]:
+def run_with_proxy(tmp_path: Path, count: int, share: float) -> tuple[FaultProxy, int]:
     """Run with and without the proxy; all answers and scores must agree."""
     task = str(write_task(tmp_path / "tasks", "sums", rows(count)))
     options: dict[str, Any] = {"tasks": [task], "model": "openai"}
@@ -64,7 +64,7 @@ def weathered(tmp_path: Path, count: int, share: float) -> tuple[FaultProxy, int
 def test_a_run_through_a_faulty_proxy_gives_the_same_results(tmp_path: Path) -> None:
     """Half of the calls fail."""
     count, share = 30, 0.06
-    proxy, calls = weathered(tmp_path, count, share)
+    proxy, calls = run_with_proxy(tmp_path, count, share)
     assert sum(proxy.faults[kind] for kind in KINDS) > count / 3
     assert calls < 4 * count + 20, "as many calls as the faults make needed"
 
@@ -73,6 +73,6 @@ def test_a_run_through_a_faulty_proxy_gives_the_same_results(tmp_path: Path) -> 
 def test_a_run_with_four_faults_in_five_calls_gives_the_same_results(tmp_path: Path) -> None:
     """Ten in a hundred of each kind."""
     count, share = 60, 0.1
-    proxy, calls = weathered(tmp_path, count, share)
+    proxy, calls = run_with_proxy(tmp_path, count, share)
     assert all(proxy.faults[kind] > 5 for kind in KINDS)
     assert calls < 8 * count, "five calls an answer, as four in five fail"

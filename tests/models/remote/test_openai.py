@@ -11,7 +11,7 @@ import pytest
 from PIL import Image as Pictures
 from tests.models.remote.asking import ask, chat, generate
 from tests.models.remote.embedded_server import ALL, EmbeddedServer, serving
-from tests.models.remote.scripted_server import Act, Asked, replying, scripted
+from tests.models.remote.scripted_server import Act, ReceivedRequest, replying, start_scripted_server
 
 from assay.core.errors import InvalidOption, MediaError, UserError
 from assay.core.requests import Likelihood
@@ -22,7 +22,7 @@ from assay.models.remote.openai import OpenAIModel
 from assay.models.remote.options import Options
 
 
-def made(server: EmbeddedServer, **arguments: Any) -> OpenAIModel:
+def make_openai_model(server: EmbeddedServer, **arguments: Any) -> OpenAIModel:
     return OpenAIModel(model="embedded", base_url=server.url, **arguments)
 
 
@@ -40,7 +40,7 @@ def questions() -> list[Any]:
 
 def test_answers_are_those_of_the_model_itself(server: EmbeddedServer) -> None:
     requests = questions()
-    there, here = ask(made(server), requests), ask(EmbeddedModel(), requests)
+    there, here = ask(make_openai_model(server), requests), ask(EmbeddedModel(), requests)
     for request in requests:
         told, own = there[request.id], here[request.id]
         assert isinstance(told, Response) and isinstance(own, Response)
@@ -49,7 +49,7 @@ def test_answers_are_those_of_the_model_itself(server: EmbeddedServer) -> None:
 
 def test_the_responses_api_gives_the_same_answers(server: EmbeddedServer) -> None:
     requests = questions()
-    there, here = ask(made(server, api="responses"), requests), ask(EmbeddedModel(), requests)
+    there, here = ask(make_openai_model(server, api="responses"), requests), ask(EmbeddedModel(), requests)
     for request in requests:
         told, own = there[request.id], here[request.id]
         assert isinstance(told, Response) and isinstance(own, Response), told
@@ -59,7 +59,7 @@ def test_the_responses_api_gives_the_same_answers(server: EmbeddedServer) -> Non
 
 
 def test_the_model_name_of_the_server_is_recorded(server: EmbeddedServer) -> None:
-    model = made(server)
+    model = make_openai_model(server)
     (response,) = ask(model, [generate("What is 1 + 1?")]).values()
     assert isinstance(response, Response) and response.served == "embedded-of-the-server (fp-1)"
     assert model.seen["model"] == "embedded-of-the-server"
@@ -68,12 +68,12 @@ def test_the_model_name_of_the_server_is_recorded(server: EmbeddedServer) -> Non
 
 def test_a_server_is_probed_once_a_day(server: EmbeddedServer) -> None:
     before = server.calls["/v1/chat/completions"]
-    first = made(server)
+    first = make_openai_model(server)
     assert asyncio.run(first.probe()) == []
     tried = server.calls["/v1/chat/completions"] - before
     assert 3 <= tried <= 6
     assert {"generates", "images", "n", "logprobs"} <= first.seen.keys()
-    second = made(server)
+    second = make_openai_model(server)
     asyncio.run(second.probe())
     assert second.seen == first.seen
     assert server.calls["/v1/chat/completions"] - before == tried
@@ -81,7 +81,7 @@ def test_a_server_is_probed_once_a_day(server: EmbeddedServer) -> None:
 
 def test_only_probed_capabilities_count() -> None:
     with serving(knows=frozenset({"stop"})) as poor:
-        model = made(poor)
+        model = make_openai_model(poor)
         asyncio.run(model.probe())
         seen = dict(model.seen)
         assert not {"images", "n", "logprobs", "audio"} & seen.keys()
@@ -94,7 +94,7 @@ def test_only_probed_capabilities_count() -> None:
 
 def test_repeats_are_sampled_in_one_call_if_the_server_supports_it() -> None:
     with serving() as served:
-        model = made(served)
+        model = make_openai_model(served)
         asyncio.run(model.probe())
         before = served.calls["/v1/chat/completions"]
         repeats = [generate("Draw", repeat=n, do_sample=True, temperature=2.0) for n in range(6)]
@@ -107,7 +107,7 @@ def test_repeats_are_sampled_in_one_call_if_the_server_supports_it() -> None:
 
 
 def test_repeats_have_different_seeds(server: EmbeddedServer) -> None:
-    model = made(server, probe=False, seed=5)
+    model = make_openai_model(server, probe=False, seed=5)
     ask(model, [generate("Draw", repeat=n, do_sample=True, temperature=1.0) for n in range(3)])
     assert sorted(payload["seed"] for payload in server.payloads[-3:]) == [5, 6, 7]
 
@@ -117,7 +117,7 @@ def test_stop_strings_the_server_ignores_are_applied_locally() -> None:
         generate(f"What is {n} + {n}?", document=n, until=["1", "\n", "a", "e", "o"]) for n in range(8)
     ]
     with serving(knows=ALL - {"stop"}) as deaf:
-        there = ask(made(deaf), requests)
+        there = ask(make_openai_model(deaf), requests)
     here = ask(EmbeddedModel(), requests)
     for request in requests:
         told, own = there[request.id], here[request.id]
@@ -126,19 +126,22 @@ def test_stop_strings_the_server_ignores_are_applied_locally() -> None:
 
 
 def test_at_most_four_stop_strings_are_sent(server: EmbeddedServer) -> None:
-    ask(made(server, probe=False, eos_string="</s>"), [generate("Hi", until=["a", "", "b", "c", "d", "e"])])
+    ask(
+        make_openai_model(server, probe=False, eos_string="</s>"),
+        [generate("Hi", until=["a", "", "b", "c", "d", "e"])],
+    )
     assert server.payloads[-1]["stop"] == ["a", "b", "c", "d"]
 
 
 def test_likelihoods_are_refused_with_a_hint(server: EmbeddedServer) -> None:
     request = Likelihood(task="t", document=0, prompt=chat("The sky is"), continuation=" blue")
-    outcome = ask(made(server), [request])[request.id]
+    outcome = ask(make_openai_model(server), [request])[request.id]
     assert isinstance(outcome, Failure) and "openai-completions" in outcome.message
 
 
-def _asked_of(script: Any, requests: Any, **arguments: Any) -> tuple[Any, Any]:
+def _send_requests(script: Any, requests: Any, **arguments: Any) -> tuple[Any, Any]:
     async def go() -> tuple[Any, Any]:
-        async with scripted(script) as server:
+        async with start_scripted_server(script) as server:
             model = OpenAIModel(model="m", base_url=f"{server.url}/v1", **arguments)
             await model.open()
             try:
@@ -149,37 +152,49 @@ def _asked_of(script: Any, requests: Any, **arguments: Any) -> tuple[Any, Any]:
     return asyncio.run(go())
 
 
-def said(text: Any = "yes", finish: str = "stop", **more: Any) -> dict[str, Any]:
+def make_reply(text: Any = "yes", finish: str = "stop", **more: Any) -> dict[str, Any]:
     return {"choices": [{"message": {"content": text, **more}, "finish_reason": finish}], "model": "m"}
 
 
 @pytest.mark.parametrize(
     ("reply", "value", "finish", "reasoning"),
     [
-        (said("5"), "5", "stop", None),
-        (said("5", "length"), "5", "length", None),
-        (said("", "content_filter"), "", "refused", None),
-        (said(None, "content_filter"), "", "refused", None),
-        (said(None, "stop", refusal="I cannot"), "I cannot", "refused", None),
-        (said("5", reasoning_content="2+3"), "5", "stop", "2+3"),
-        (said("5", reasoning="2+3"), "5", "stop", "2+3"),
-        (said(None, "length", reasoning_content="2+"), "", "length", "2+"),
-        (said([{"type": "text", "text": "5"}]), "5", "stop", None),
-        (said("5", "tool_calls", tool_calls=[{"id": "1", "function": {"name": "sum"}}]), "5", "stop", None),
-        (said(None, "tool_calls", tool_calls=[{"id": "1", "function": {"name": "sum"}}]), "", "stop", None),
-        (said("hm</think>\n5"), "5", "stop", "hm"),
+        (make_reply("5"), "5", "stop", None),
+        (make_reply("5", "length"), "5", "length", None),
+        (make_reply("", "content_filter"), "", "refused", None),
+        (make_reply(None, "content_filter"), "", "refused", None),
+        (make_reply(None, "stop", refusal="I cannot"), "I cannot", "refused", None),
+        (make_reply("5", reasoning_content="2+3"), "5", "stop", "2+3"),
+        (make_reply("5", reasoning="2+3"), "5", "stop", "2+3"),
+        (make_reply(None, "length", reasoning_content="2+"), "", "length", "2+"),
+        (make_reply([{"type": "text", "text": "5"}]), "5", "stop", None),
+        (
+            make_reply("5", "tool_calls", tool_calls=[{"id": "1", "function": {"name": "sum"}}]),
+            "5",
+            "stop",
+            None,
+        ),
+        (
+            make_reply(None, "tool_calls", tool_calls=[{"id": "1", "function": {"name": "sum"}}]),
+            "",
+            "stop",
+            None,
+        ),
+        (make_reply("hm</think>\n5"), "5", "stop", "hm"),
     ],
 )
 def test_finish_reasons_are_mapped(reply: Any, value: str, finish: str, reasoning: str | None) -> None:
     arguments = {"think_end_token": "</think>"} if "</think>" in str(reply) else {}
-    (outcome,), _ = _asked_of(lambda asked: replying(reply), [generate("q")], probe=False, **arguments)
+    (outcome,), _ = _send_requests(lambda asked: replying(reply), [generate("q")], probe=False, **arguments)
     assert isinstance(outcome, Response)
     assert (outcome.value, outcome.finish, outcome.reasoning) == (value, finish, reasoning)
 
 
-@pytest.mark.parametrize("reply", [said(None), {"choices": []}, {}, [], said(5), {"choices": [{}]}])
+@pytest.mark.parametrize(
+    "reply", [make_reply(None), {"choices": []}, {}, [], make_reply(5), {"choices": [{}]}]
+)
 def test_a_reply_without_an_answer_is_retried_and_then_fails(reply: Any) -> None:
-    (outcome,), server = _asked_of(
+    (outcome,), server = _send_requests(
         lambda asked: replying(reply), [generate("q")], probe=False, max_retries=2, retry_backoff_s=0.001
     )
     assert isinstance(outcome, Failure)
@@ -188,12 +203,12 @@ def test_a_reply_without_an_answer_is_retried_and_then_fails(reply: Any) -> None
 
 def test_a_prompt_blocked_by_a_filter_is_a_refusal() -> None:
     body = {"error": {"message": "The response was filtered", "code": "content_filter"}}
-    (outcome,), _ = _asked_of(lambda asked: replying(body, 400), [generate("q")], probe=False)
+    (outcome,), _ = _send_requests(lambda asked: replying(body, 400), [generate("q")], probe=False)
     assert isinstance(outcome, Response) and outcome.finish == "refused"
 
 
 def test_settings_the_server_rejects_are_omitted() -> None:
-    def script(asked: Asked) -> list[Act]:
+    def script(asked: ReceivedRequest) -> list[Act]:
         if asked.method == "GET":
             return replying({}, 404)
         payload = asked.json
@@ -203,9 +218,9 @@ def test_settings_the_server_rejects_are_omitted() -> None:
         for name in ("temperature", "stop"):
             if name in payload:
                 return replying({"error": {"message": f"'{name}' is not supported with this model."}}, 400)
-        return replying(said("a1b"))
+        return replying(make_reply("a1b"))
 
-    (outcome,), server = _asked_of(script, [generate("q", until=["1"])])
+    (outcome,), server = _send_requests(script, [generate("q", until=["1"])])
     assert isinstance(outcome, Response) and outcome.value == "a"
     assert server.asked[-1].json.keys() == {"model", "messages", "max_completion_tokens", "seed"}
 
@@ -213,12 +228,12 @@ def test_settings_the_server_rejects_are_omitted() -> None:
 def test_a_setting_that_makes_the_server_fail_is_found() -> None:
     """`transformers serve` replies 500 to stop strings if the model supports images."""
 
-    def script(asked: Asked) -> list[Act]:
+    def script(asked: ReceivedRequest) -> list[Act]:
         if asked.method == "GET":
             return replying({}, 500)
-        return replying({}, 500) if "stop" in asked.json else replying(said("a1b"))
+        return replying({}, 500) if "stop" in asked.json else replying(make_reply("a1b"))
 
-    (outcome,), server = _asked_of(script, [generate("q", until=["1"])], retry_backoff_s=0.001)
+    (outcome,), server = _send_requests(script, [generate("q", until=["1"])], retry_backoff_s=0.001)
     assert isinstance(outcome, Response) and outcome.value == "a"
     assert server.asked[-1].json.keys() == {"model", "messages", "max_tokens", "temperature", "seed"}
 
@@ -226,14 +241,14 @@ def test_a_setting_that_makes_the_server_fail_is_found() -> None:
 def test_a_wrong_key_is_reported_on_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_KEY_OF_MINE", "sk-wrong-key-1234")
     with serving(key="sk-right") as guarded:
-        model = made(guarded, api_key_env="TEST_KEY_OF_MINE")
+        model = make_openai_model(guarded, api_key_env="TEST_KEY_OF_MINE")
         with pytest.raises(UserError) as raised:
             asyncio.run(model.probe())
         assert raised.value.exit_code == 2
         assert "TEST_KEY_OF_MINE" in raised.value.hint
         assert "sk-wrong-key-1234" not in str(raised.value)
         monkeypatch.setenv("TEST_KEY_OF_MINE", "sk-right")
-        assert len(ask(made(guarded, api_key_env="TEST_KEY_OF_MINE"), [generate("q")])) == 1
+        assert len(ask(make_openai_model(guarded, api_key_env="TEST_KEY_OF_MINE"), [generate("q")])) == 1
 
 
 def test_an_unknown_model_is_reported_before_the_first_request(server: EmbeddedServer) -> None:
@@ -321,7 +336,9 @@ def test_audio_is_sent_as_wav_and_video_as_frames_or_files(tmp_path: Path) -> No
         return generate(Prompt((Message("user", (part, Text("?"))),), chat=True), document=document)
 
     def pieces(part: Any, **arguments: Any) -> Any:
-        _, server = _asked_of(lambda asked: replying(said()), [request(part, 0)], probe=False, **arguments)
+        _, server = _send_requests(
+            lambda asked: replying(make_reply()), [request(part, 0)], probe=False, **arguments
+        )
         return server.asked[-1].json["messages"][0]["content"][:-1]
 
     (heard,) = pieces(sound)

@@ -24,7 +24,7 @@ MODELS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def asked(model: Any, *, tokens: bool = True) -> list[tuple[Request, Response]]:
+def request_tokens(model: Any, *, tokens: bool = True) -> list[tuple[Request, Response]]:
     async def work() -> list[tuple[Request, Response]]:
         if tokens:
             model.give_tokens()
@@ -44,7 +44,7 @@ def asked(model: Any, *, tokens: bool = True) -> list[tuple[Request, Response]]:
 @pytest.mark.parametrize("name", MODELS)
 def test_tokens_are_requested_if_the_server_supports_them(name: str, server: EmbeddedServer) -> None:
     model = MODELS[name](server.url)
-    answers = asked(model)
+    answers = request_tokens(model)
     assert model.traits.tokens and answers
     for request, response in answers:
         assert response.tokens is not None
@@ -55,7 +55,7 @@ def test_tokens_are_requested_if_the_server_supports_them(name: str, server: Emb
             assert math.isclose(sum(response.tokens.logprobs), response.value.total, rel_tol=1e-5)
             whole = request.continuation if isinstance(request, Likelihood) else request.prompt.text
             assert whole.strip() in written
-    plain = asked(MODELS[name](server.url), tokens=False)
+    plain = request_tokens(MODELS[name](server.url), tokens=False)
     assert all(response.tokens is None for _, response in plain)
     assert {one.request_id: one.value for _, one in plain} == {
         one.request_id: one.value for _, one in answers
@@ -66,7 +66,9 @@ def test_tokens_are_returned_for_prompts_of_token_ids() -> None:
     pytest.importorskip("transformers")
     with serving(knows=ALL - {"echo"}) as server:
         model = CompletionsModel(model="embedded", base_url=server.url, tokenizer=str(SHIPPED_WEIGHTS))
-        scored = [(request, one) for request, one in asked(model) if isinstance(one.value, LogProbability)]
+        scored = [
+            (request, one) for request, one in request_tokens(model) if isinstance(one.value, LogProbability)
+        ]
     assert model.seen["prompt_scores"] == "prompt_logprobs" and scored
     for request, response in scored:
         assert response.tokens is not None and isinstance(response.value, LogProbability)
@@ -79,7 +81,7 @@ def test_tokens_are_returned_for_prompts_of_token_ids() -> None:
 def test_tokens_are_not_requested_if_unsupported(name: str) -> None:
     with serving(knows=ALL - {"logprobs", "prompt_logprobs"}) as server:
         model = MODELS[name](server.url)
-        answers = asked(model)
+        answers = request_tokens(model)
         assert not model.traits.tokens
         assert all(response.tokens is None for _, response in answers)
         assert not any("logprobs" in payload for payload in server.payloads[-len(answers) :])

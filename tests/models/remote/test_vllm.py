@@ -84,7 +84,7 @@ def test_pictures_are_seen_as_in_this_process(address: str) -> None:
     assert values(served, requests) == values(EmbeddedModel(), requests)
 
 
-def scored(count: int = 8) -> list[Request]:
+def make_likelihoods(count: int = 8) -> list[Request]:
     return [
         Likelihood(task="t", document=n, prompt=Prompt.of_text(f"Question: What is {n} + {n}?\nAnswer:"), continuation=f" {choice}")
         for n in range(count)
@@ -103,7 +103,7 @@ def test_likelihoods_are_those_of_this_process(address: str, way: str) -> None:
     if "tokenizer" in WAYS[way]:
         pytest.importorskip("transformers")
     requests = [
-        *scored(),
+        *make_likelihoods(),
         Likelihood(task="t", document=90, prompt=Prompt.of_text("The sky is "), continuation="blue"),
     ]
     served = CompletionsModel(model="embedded", base_url=address, **WAYS[way])
@@ -127,14 +127,14 @@ def test_whole_texts_are_as_likely_as_in_this_process(address: str) -> None:
 
 def test_the_probe_sees_what_the_server_does(address: str) -> None:
     model = CompletionsModel(model="embedded", base_url=address)
-    asyncio.run(_probed(model))
+    asyncio.run(_probe(model))
     assert {"likelihood", "rolling"} <= model.traits.abilities
     talker = OpenAIModel(model="embedded", base_url=address)
-    asyncio.run(_probed(talker))
+    asyncio.run(_probe(talker))
     assert "image" in talker.traits.abilities
 
 
-async def _probed(model: OpenAIModel | CompletionsModel) -> None:
+async def _probe(model: OpenAIModel | CompletionsModel) -> None:
     await model.probe()
 
 

@@ -44,7 +44,7 @@ def nothing(part: Media, key: str) -> Media:
     raise AssertionError("there are no media")
 
 
-def carried(request: Request) -> Request:
+def pack_and_unpack(request: Request) -> Request:
     """A request with media, as a replica sees it."""
     data, media = pack_requests([request])
     payloads = {build_media_key(part): load_payload(part) for part in media}
@@ -91,7 +91,7 @@ def test_requests_contain_only_the_keys_of_images() -> None:
 def test_an_image_round_trips() -> None:
     content = png("red")
     before = asking(to_image_part(content))
-    after = carried(before)
+    after = pack_and_unpack(before)
     assert after.id == before.id
     (part,) = after.prompt.media
     assert isinstance(part, Image) and part.file is not None
@@ -101,7 +101,7 @@ def test_an_image_round_trips() -> None:
 
 def test_an_image_without_a_file_is_sent_as_pixels() -> None:
     drawn = Pictures.new("P", (8, 8), 3)
-    (part,) = carried(asking(to_image_part(drawn))).prompt.media
+    (part,) = pack_and_unpack(asking(to_image_part(drawn))).prompt.media
     assert isinstance(part, Image) and part.file is None
     assert part.load().tobytes() == drawn.tobytes() and part.load().mode == "P"
 
@@ -110,7 +110,7 @@ def test_audio_round_trips_exactly() -> None:
     import numpy
 
     samples = numpy.sin(numpy.arange(800, dtype=numpy.float32))
-    (part,) = carried(asking(to_audio_part({"array": samples, "sampling_rate": 8000}))).prompt.media
+    (part,) = pack_and_unpack(asking(to_audio_part({"array": samples, "sampling_rate": 8000}))).prompt.media
     found, rate_hz = part.load()
     assert rate_hz == 8000 and (found == samples).all()
 
@@ -118,21 +118,21 @@ def test_audio_round_trips_exactly() -> None:
 def test_a_video_file_is_sent_with_its_time_range(tmp_path: Path) -> None:
     (tmp_path / "clip.mp4").write_bytes(b"not really a video")
     before = to_video_part({"url": str(tmp_path / "clip.mp4"), "video_start": 1.0, "video_end": 2.5})
-    (part,) = carried(asking(before)).prompt.media
+    (part,) = pack_and_unpack(asking(before)).prompt.media
     assert isinstance(part, Video)
     assert (part.start_s, part.end_s, part.digest) == (1.0, 2.5, before.digest)
     assert part.load() == b"not really a video"
 
 
 def test_an_unreadable_image_raises_the_same_error_in_the_replica(tmp_path: Path) -> None:
-    (part,) = carried(asking(to_image_part(b"no picture"))).prompt.media
+    (part,) = pack_and_unpack(asking(to_image_part(b"no picture"))).prompt.media
     with pytest.raises(MediaError, match="unknown image format"):
         part.load()
     path = tmp_path / "gone.png"
     path.write_bytes(png("red"))
     gone = to_image_part(path)
     path.unlink()
-    (part,) = carried(asking(gone)).prompt.media
+    (part,) = pack_and_unpack(asking(gone)).prompt.media
     with pytest.raises(MediaError, match="cannot read the media file"):
         part.load()
 

@@ -22,7 +22,7 @@ from assay.scoring.judges.spec import parse_judge
 CASE = JudgeInput(question="q", response="r", reference="t")
 
 
-class Scripted(Services):
+class ScriptedServices(Services):
     """Judges that say what they are told to: a text, a failure, or one of several by repeat."""
 
     def __init__(self, replies: Mapping[str, Any]) -> None:
@@ -50,7 +50,7 @@ def jury(seats: str = "ab", **keys: Any) -> JudgePanel:
     )
 
 
-def decide(judges: JudgePanel, services: Scripted) -> PanelDecision:
+def decide(judges: JudgePanel, services: ScriptedServices) -> PanelDecision:
     heard = asyncio.run(judges.collect_replies(CASE, services, task="t", document=3))
     return judges.decide(heard, document=3, pipeline="none")
 
@@ -64,24 +64,24 @@ DOWN = Failure(request_id="", kind="server error", message="503")
 
 
 def test_one_judge_gives_one_number_and_says_so() -> None:
-    decision = decide(jury("a"), Scripted({"a": YES}))
+    decision = decide(jury("a"), ScriptedServices({"a": YES}))
     assert decision.verdicts == (
         Score(document=3, metric="good", pipeline="none", value=1.0, why="a: correct"),
     )
 
 
 def test_a_majority_decides_and_the_agreement_is_reported() -> None:
-    decision = decide(jury("abc"), Scripted({"a": YES, "b": YES, "c": NO}))
+    decision = decide(jury("abc"), ScriptedServices({"a": YES, "b": YES, "c": NO}))
     assert numbers(decision) == {"good": 1.0, "good_agreement": pytest.approx(1 / 3)}
 
 
 def test_a_mean_may_be_asked_for() -> None:
-    decision = decide(jury("abc", combine="mean"), Scripted({"a": YES, "b": YES, "c": NO}))
+    decision = decide(jury("abc", combine="mean"), ScriptedServices({"a": YES, "b": YES, "c": NO}))
     assert numbers(decision)["good"] == pytest.approx(2 / 3)
 
 
 def test_a_split_jury_gives_no_number() -> None:
-    decision = decide(jury(), Scripted({"a": YES, "b": NO}))
+    decision = decide(jury(), ScriptedServices({"a": YES, "b": NO}))
     assert numbers(decision) == {} and not decision.failed
     assert {verdict.why for verdict in decision.verdicts if isinstance(verdict, Unscored)} == {
         "the judges are split: 1 correct, 1 incorrect"
@@ -89,31 +89,31 @@ def test_a_split_jury_gives_no_number() -> None:
 
 
 def test_an_invalid_verdict_is_unscored_with_the_reason_and_never_zero() -> None:
-    decision = decide(jury("a"), Scripted({"a": "I think 1"}))
+    decision = decide(jury("a"), ScriptedServices({"a": "I think 1"}))
     (verdict,) = decision.verdicts
     assert isinstance(verdict, Unscored) and verdict.why.startswith("invalid verdict of judge a: ")
     assert not decision.failed
 
 
 def test_a_reply_that_was_cut_off_says_so() -> None:
-    (verdict,) = decide(jury("a"), Scripted({"a": "cut"})).verdicts
+    (verdict,) = decide(jury("a"), ScriptedServices({"a": "cut"})).verdicts
     assert isinstance(verdict, Unscored) and "reached its length limit" in verdict.why
 
 
 def test_a_judge_that_fails_is_not_an_invalid_verdict() -> None:
-    decision = decide(jury(), Scripted({"a": YES, "b": DOWN}))
+    decision = decide(jury(), ScriptedServices({"a": YES, "b": DOWN}))
     assert decision.failed == "judge failed: b: server error: 503"
     assert all(isinstance(verdict, Unscored) for verdict in decision.verdicts)
 
 
 def test_a_quorum_lets_the_others_decide() -> None:
-    services = Scripted({"a": YES, "b": DOWN, "c": "who knows", "d": YES})
+    services = ScriptedServices({"a": YES, "b": DOWN, "c": "who knows", "d": YES})
     assert numbers(decide(jury("abcd", quorum=2), services)) == {"good": 1.0, "good_agreement": 1.0}
     assert decide(jury("abcd", quorum=3), services).failed
 
 
 def test_repeats_are_requests_of_their_own() -> None:
-    services = Scripted({"a": [YES, NO, YES]})
+    services = ScriptedServices({"a": [YES, NO, YES]})
     judges = jury("a", repeats=3, settings={"temperature": 0.7})
     assert numbers(decide(judges, services))["good"] == 1.0
     requests = [request for _, request in services.asked]
@@ -122,7 +122,7 @@ def test_repeats_are_requests_of_their_own() -> None:
 
 
 def test_a_system_text_is_a_message_where_there_are_messages() -> None:
-    services = Scripted({"a": YES, "b": YES})
+    services = ScriptedServices({"a": YES, "b": YES})
     seats = jury(system="Be strict.").with_members([PanelMember("a", True), PanelMember("b", False)])
     decide(seats, services)
     prompts = {name: request.prompt for name, request in services.asked}

@@ -87,7 +87,7 @@ def writer(tmp_path: Path) -> Any:
     made.close()
 
 
-def index_of(writer: Writer) -> DocumentIndex:
+def load_index(writer: Writer) -> DocumentIndex:
     index = writer.index()
     index.load()
     index.update()
@@ -104,7 +104,7 @@ def test_documents_are_filtered_sorted_and_searched(writer: Writer) -> None:
     writer.ask(range(9))
     writer.answer(range(9))
     writer.judge(range(8))
-    index = index_of(writer)
+    index = load_index(writer)
     assert positions(index) == list(range(9))
     assert positions(index, descending=True) == list(range(8, -1, -1))
     assert positions(index, outcomes=("open",)) == [8]
@@ -130,7 +130,7 @@ def test_documents_are_filtered_sorted_and_searched(writer: Writer) -> None:
 
 
 def test_an_index_made_in_pieces_is_the_index_made_at_once(writer: Writer, tmp_path: Path) -> None:
-    index = index_of(writer)
+    index = load_index(writer)
     assert len(index.columns) == 0
     ask, answer, judge = writer.ask, writer.answer, writer.judge
     steps: list[list[tuple[Any, ...]]] = [
@@ -161,7 +161,7 @@ def test_an_index_made_in_pieces_is_the_index_made_at_once(writer: Writer, tmp_p
 def test_documents_that_could_not_be_asked_are_there_too(writer: Writer) -> None:
     writer.ask([0, 2])
     writer.judge([1], "failed")
-    index = index_of(writer)
+    index = load_index(writer)
     assert positions(index) == [0, 1, 2]
     assert positions(index, outcomes=("failed",)) == [1]
     writer.ask([1])
@@ -174,7 +174,7 @@ def test_documents_that_could_not_be_asked_are_there_too(writer: Writer) -> None
 def test_documents_asked_out_of_order_are_noticed(writer: Writer) -> None:
     writer.ask([5])
     writer.judge([5])
-    index = index_of(writer)
+    index = load_index(writer)
     writer.ask([2])
     index.update()
     assert not index.is_complete()
@@ -187,7 +187,7 @@ def test_the_next_visit_finds_the_index_as_it_was(writer: Writer) -> None:
     writer.ask(range(9))
     writer.answer(range(9))
     writer.judge(range(9))
-    index_of(writer).save()
+    load_index(writer).save()
     again = writer.index()
     assert again.load()
     assert not again.update()
@@ -204,7 +204,7 @@ def test_half_characters_and_no_texts_at_all_are_survived(writer: Writer) -> Non
         ("mark-sums-1", Response(request_id="", value="")),
     ]
     writer.journal.add_responses(answers, source="model").result()
-    index_of(writer).save()
+    load_index(writer).save()
     again = writer.index()
     assert again.load()
     assert positions(again, text="half") == [0]
@@ -214,7 +214,7 @@ def test_half_characters_and_no_texts_at_all_are_survived(writer: Writer) -> Non
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 not really", b"\x00" * 100])
 def test_a_damaged_index_is_made_anew(writer: Writer, damage: bytes) -> None:
     writer.ask(range(3))
-    index_of(writer).save()
+    load_index(writer).save()
     (index_folder(writer.folder) / "columns.npz").write_bytes(damage)
     again = writer.index()
     assert not again.load()
@@ -224,12 +224,12 @@ def test_a_damaged_index_is_made_anew(writer: Writer, damage: bytes) -> None:
 
 def test_another_journal_in_the_same_place_is_noticed(writer: Writer) -> None:
     writer.ask(range(3))
-    index_of(writer).save()
+    load_index(writer).save()
     writer.journal.close()
     (writer.folder / "journal.sqlite").rename(writer.folder / "journal.old.sqlite")
     second = Writer(writer.folder)
     second.ask(range(2))
-    again = index_of(second)
+    again = load_index(second)
     assert len(again.columns) == 2
     second.close()
     writer.journal = Journal.open_for_writing(writer.folder)
@@ -260,7 +260,7 @@ def test_one_document_is_read_with_everything_about_it(writer: Writer) -> None:
     writer.ask(range(3))
     writer.answer([0, 1])
     writer.judge([0, 1])
-    index = index_of(writer)
+    index = load_index(writer)
     for find in (None, index.fingerprints.find):
         record = read_document(index.journal, "sums", 1, find)
         assert record is not None

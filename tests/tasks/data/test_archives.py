@@ -28,12 +28,12 @@ def snapshot(tmp_path: Path) -> Path:
     return folder
 
 
-def spec_of(**settings: Any) -> TaskSpec:
+def make_spec(**settings: Any) -> TaskSpec:
     settings = {"video": True, "cache_dir": "clips", **settings}
     return TaskSpec(name="a", path="a.yaml", dataset_path="org/clips", dataset_kwargs=settings)
 
 
-def zipped(path: Path, **files: bytes) -> None:
+def write_zip(path: Path, **files: bytes) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in files.items():
             archive.writestr(name.replace("__", "/") + ".mp4", content)
@@ -54,10 +54,10 @@ def found(folder: Path) -> dict[str, bytes]:
 
 
 def test_every_zip_is_unpacked_where_the_task_looks(home: Path, snapshot: Path) -> None:
-    zipped(snapshot / "one.zip", videos__a=b"A")
+    write_zip(snapshot / "one.zip", videos__a=b"A")
     (snapshot / "deep").mkdir()
-    zipped(snapshot / "deep" / "two.zip", b=b"B")
-    prepare_media(spec_of(), snapshot)
+    write_zip(snapshot / "deep" / "two.zip", b=b"B")
+    prepare_media(make_spec(), snapshot)
     assert found(home / "clips") == {"videos/a.mp4": b"A", "b.mp4": b"B"}
     assert [path.name for path in home.iterdir()] == ["clips"]
 
@@ -68,31 +68,31 @@ def test_a_tar_cut_into_parts_is_put_together(home: Path, snapshot: Path) -> Non
         (snapshot / f"videos.tar.part{at}").write_bytes(
             whole[at * 1200 : (at + 1) * 1200 if at < 2 else None]
         )
-    prepare_media(spec_of(), snapshot)
+    prepare_media(make_spec(), snapshot)
     assert found(home / "clips") == {"a.mp4": b"A" * 700, "b.mp4": b"B" * 900}
 
 
 def test_a_folder_that_is_there_is_left_alone(home: Path, snapshot: Path) -> None:
-    zipped(snapshot / "one.zip", a=b"A")
+    write_zip(snapshot / "one.zip", a=b"A")
     (home / "clips").mkdir(parents=True)
-    prepare_media(spec_of(), snapshot)
+    prepare_media(make_spec(), snapshot)
     assert found(home / "clips") == {}
-    prepare_media(spec_of(force_unzip=True), snapshot)
+    prepare_media(make_spec(force_unzip=True), snapshot)
     assert found(home / "clips") == {"a.mp4": b"A"}
 
 
 def test_loose_files_are_linked(home: Path, snapshot: Path) -> None:
     (snapshot / "a.mp4").write_bytes(b"A")
-    prepare_media(spec_of(), snapshot)
+    prepare_media(make_spec(), snapshot)
     assert (home / "clips").is_symlink()
     assert found(home / "clips") == {"a.mp4": b"A"}
 
 
 def test_a_damaged_archive_leaves_nothing_half_done(home: Path, snapshot: Path) -> None:
-    zipped(snapshot / "a.zip", a=b"A")
+    write_zip(snapshot / "a.zip", a=b"A")
     (snapshot / "b.zip").write_bytes(b"PK no zip at all")
     with pytest.raises(DatasetError, match="cannot unpack the media"):
-        prepare_media(spec_of(), snapshot)
+        prepare_media(make_spec(), snapshot)
     assert list(home.iterdir()) == []
 
 
@@ -104,13 +104,13 @@ def test_no_archive_writes_outside_of_its_folder(home: Path, snapshot: Path, tmp
         tar.addfile(entry, io.BytesIO(b"x"))
     (snapshot / "bad.tar").write_bytes(stream.getvalue())
     with pytest.raises(DatasetError, match="cannot unpack the media"):
-        prepare_media(spec_of(), snapshot)
+        prepare_media(make_spec(), snapshot)
     assert not list(tmp_path.rglob("escaped.mp4"))
 
 
 def test_a_task_without_video_needs_no_folder(home: Path, snapshot: Path) -> None:
-    zipped(snapshot / "one.zip", a=b"A")
-    prepare_media(spec_of(video=False), snapshot)
+    write_zip(snapshot / "one.zip", a=b"A")
+    prepare_media(make_spec(video=False), snapshot)
     assert not home.exists()
 
 
@@ -125,5 +125,5 @@ def test_where_media_lie(
 def test_media_that_cannot_be_fetched_are_said_with_a_hint(home: Path) -> None:
     pytest.importorskip("huggingface_hub")
     with pytest.raises(DatasetError, match="cannot download the media") as raised:
-        prepare_media(spec_of(), None)
+        prepare_media(make_spec(), None)
     assert "--data_root" in (raised.value.hint or "")

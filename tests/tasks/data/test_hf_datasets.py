@@ -18,7 +18,7 @@ datasets = pytest.importorskip("datasets")
 ROWS = [{"videoID": name, "answer": name.upper()} for name in ("a", "b", "c")]
 
 
-def spec_of(dataset_path: str, **settings: Any) -> TaskSpec:
+def make_spec(dataset_path: str, **settings: Any) -> TaskSpec:
     return TaskSpec(
         name="sums", path="a.yaml", dataset_path=dataset_path, dataset_kwargs=settings, test_split="test"
     )
@@ -33,7 +33,7 @@ def test_a_folder_laid_out_like_the_hub_serves_a_dataset(tmp_path: Path, home: s
     folder = tmp_path / home
     folder.mkdir(parents=True)
     (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    assert list(load(spec_of("org/sums", token=True), tmp_path)["test"]) == ROWS
+    assert list(load(make_spec("org/sums", token=True), tmp_path)["test"]) == ROWS
 
 
 CARD = """---
@@ -52,7 +52,7 @@ def test_other_rows_under_the_same_card_are_read(tmp_path: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "README.md").write_text(CARD)
         (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        assert list(load(spec_of("org/carded_sums"), tmp_path / root)["test"]) == rows
+        assert list(load(make_spec("org/carded_sums"), tmp_path / root)["test"]) == rows
 
 
 @pytest.mark.parametrize("settings", [{}, {"load_from_disk": True}])
@@ -61,7 +61,7 @@ def test_a_saved_dataset_is_opened(tmp_path: Path, settings: dict[str, Any]) -> 
     datasets.DatasetDict({"test": made}).save_to_disk(tmp_path / "several")
     made.save_to_disk(tmp_path / "one")
     for name in ("several", "one"):
-        assert list(load(spec_of(str(tmp_path / name), **settings))["test"]) == ROWS
+        assert list(load(make_spec(str(tmp_path / name), **settings))["test"]) == ROWS
 
 
 def test_only_documents_whose_videos_are_here_are_kept(
@@ -69,7 +69,7 @@ def test_only_documents_whose_videos_are_here_are_kept(
 ) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     datasets.DatasetDict({"test": datasets.Dataset.from_list(ROWS)}).save_to_disk(tmp_path / "clips")
-    spec = spec_of(str(tmp_path / "clips"), From_YouTube=True)
+    spec = make_spec(str(tmp_path / "clips"), From_YouTube=True)
     with pytest.raises(DatasetError, match="no video of"):
         load(spec)
     (tmp_path / "home" / "sums").mkdir(parents=True)
@@ -89,6 +89,6 @@ def test_a_hub_that_was_out_of_reach_once_is_not_waited_for_again(monkeypatch: p
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     for _ in range(2):
         with pytest.raises(DatasetError, match="cannot load the dataset"):
-            load(spec_of("nobody/nothing"))
+            load(make_spec("nobody/nothing"))
     assert asked == [False, True]
     assert datasets.config.HF_HUB_OFFLINE is False

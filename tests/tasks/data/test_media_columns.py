@@ -22,7 +22,7 @@ from assay.tasks.prompts.templates import compile_template
 datasets = pytest.importorskip("datasets", reason="assay-harness[datasets] is not installed")
 
 
-def turned() -> bytes:
+def make_rotated_image() -> bytes:
     """A picture that a camera held upright wrote lying."""
     buffer = io.BytesIO()
     picture = Pictures.new("RGB", (4, 2), "red")
@@ -52,7 +52,7 @@ def rows() -> Any:
         "nested": {"image": {"bytes": make_png(), "path": None}, "name": "n"},
         "kept": {"bytes": make_png(), "path": "x.png"},
     }
-    second = {**first, "image": {"bytes": turned(), "path": "t.jpg"}, "several": [], "grey": None}
+    second = {**first, "image": {"bytes": make_rotated_image(), "path": "t.jpg"}, "several": [], "grey": None}
     return datasets.Dataset.from_list([first, second], features=features)
 
 

@@ -18,7 +18,7 @@ from assay.tasks.task import Task
 Write = Callable[..., Path]
 
 
-def spec_of(path: Path, data_files: Any, dataset_path: str = "json") -> TaskSpec:
+def make_spec(path: Path, data_files: Any, dataset_path: str = "json") -> TaskSpec:
     return TaskSpec(
         name="a",
         path=str(path.parent / "a.yaml"),
@@ -35,7 +35,7 @@ def read(write: Write) -> Callable[..., list[dict[str, Any]]]:
 
     def rows(name: str, content: str | bytes) -> list[dict[str, Any]]:
         path = write(name, content)
-        return list(load_splits(spec_of(path, {"test": path.name}))["test"])
+        return list(load_splits(make_spec(path, {"test": path.name}))["test"])
 
     return rows
 
@@ -126,15 +126,15 @@ def test_a_cell_may_be_long(read: Read) -> None:
 
 def test_several_files_make_one_split_and_several_splits_stay_apart(write: Write) -> None:
     one, two = write("one.jsonl", '{"a": 1}\n'), write("deep/two.csv", "a,b\n2,3\n")
-    splits = load_splits(spec_of(one, {"test": ["one.jsonl", "deep/two.csv"], "train": str(two)}))
+    splits = load_splits(make_spec(one, {"test": ["one.jsonl", "deep/two.csv"], "train": str(two)}))
     assert list(splits["test"]) == [{"a": 1, "b": None}, {"a": 2, "b": 3}]
     assert list(splits["train"]) == [{"a": 2, "b": 3}]
 
 
 def test_data_files_without_a_split_are_train(write: Write) -> None:
     path = write("x.jsonl", '{"a": 1}\n')
-    assert list(load_splits(spec_of(path, "x.jsonl"))) == ["train"]
-    assert len(load_splits(spec_of(path, ["x.jsonl", "x.jsonl"]))["train"]) == 2
+    assert list(load_splits(make_spec(path, "x.jsonl"))) == ["train"]
+    assert len(load_splits(make_spec(path, ["x.jsonl", "x.jsonl"]))["train"]) == 2
 
 
 def test_a_data_file_may_be_relative_to_the_working_folder(
@@ -142,12 +142,12 @@ def test_a_data_file_may_be_relative_to_the_working_folder(
 ) -> None:
     write("here/x.jsonl", '{"a": 1}\n')
     monkeypatch.chdir(tmp_path / "here")
-    assert len(load_splits(spec_of(tmp_path / "tasks" / "a.yaml", {"test": "x.jsonl"}))["test"]) == 1
+    assert len(load_splits(make_spec(tmp_path / "tasks" / "a.yaml", {"test": "x.jsonl"}))["test"]) == 1
 
 
 def test_a_data_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"data file not found: `nowhere\.jsonl`") as caught:
-        load_splits(spec_of(tmp_path / "x", {"test": "nowhere.jsonl"}))
+        load_splits(make_spec(tmp_path / "x", {"test": "nowhere.jsonl"}))
     assert (caught.value.where, str(tmp_path) in caught.value.hint) == ("a.yaml:3, dataset_kwargs", True)
 
 
@@ -156,14 +156,14 @@ def test_a_data_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 )
 def test_data_files_of_a_wrong_kind_are_refused(tmp_path: Path, data_files: Any) -> None:
     with pytest.raises(AssayError):
-        load_splits(spec_of(tmp_path / "x", data_files))
+        load_splits(make_spec(tmp_path / "x", data_files))
 
 
 def test_a_changed_data_file_is_read_anew(write: Write) -> None:
     path = write("x.jsonl", '{"a": 1}\n')
-    assert list(load_splits(spec_of(path, {"test": "x.jsonl"}))["test"]) == [{"a": 1}]
+    assert list(load_splits(make_spec(path, {"test": "x.jsonl"}))["test"]) == [{"a": 1}]
     path.write_text('{"a": 2}\n{"a": 3}\n')
-    assert list(load_splits(spec_of(path, {"test": "x.jsonl"}))["test"]) == [{"a": 2}, {"a": 3}]
+    assert list(load_splits(make_spec(path, {"test": "x.jsonl"}))["test"]) == [{"a": 2}, {"a": 3}]
 
 
 def test_a_custom_dataset_gets_the_metadata_and_the_arguments() -> None:
@@ -299,6 +299,6 @@ def test_whatever_the_data_only_our_errors_come_out(
     path = tmp_path / f"x{number}{suffix}"
     path.write_bytes(content)
     with suppress(AssayError):
-        rows = load_splits(spec_of(path, {"test": path.name}))["test"]
+        rows = load_splits(make_spec(path, {"test": path.name}))["test"]
         assert all(isinstance(row, dict) and set(row) == set(rows.features) for row in rows)
         assert all(isinstance(column, str) for column in rows.features)

@@ -35,7 +35,7 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return seen
 
 
-def touched(path: Path, text: str) -> None:
+def rewrite(path: Path, text: str) -> None:
     """Write a file so that its time of change is another, however coarse the clock is."""
     before = path.stat().st_mtime_ns
     path.write_text(text)
@@ -63,10 +63,10 @@ def test_any_change_is_noticed(write: Write, tmp_path: Path, readings: list[Path
     assert TaskIndex.build([tmp_path]).names() == ["old", "other"]
     match change:
         case "a task file":
-            touched(task, "include: base\ntask: mine\n")
+            rewrite(task, "include: base\ntask: mine\n")
             expected = ["mine", "other"]
         case "a template":
-            touched(base, "task: new\n")
+            rewrite(base, "task: new\n")
             expected = ["new", "other"]
         case "one more file":
             write("deep/more.yaml", "task: more\n")

@@ -23,7 +23,7 @@ def load(write: Write) -> Callable[[str], TaskSpec]:
 Load = Callable[[str], TaskSpec]
 
 
-def problems_of(load: Load, text: str) -> list[AssayError]:
+def list_problems(load: Load, text: str) -> list[AssayError]:
     with pytest.raises(AssayError) as caught:
         load(text)
     return list(caught.value.errors) if isinstance(caught.value, ErrorGroup) else [caught.value]
@@ -301,7 +301,7 @@ MISTAKES = [
 def test_a_mistake_says_what_where_and_a_hint(
     load: Load, text: str, what: str, where: str, hint: str
 ) -> None:
-    [problem] = problems_of(load, text)
+    [problem] = list_problems(load, text)
     assert isinstance(problem, TaskError)
     assert what in problem.what
     assert problem.where.endswith(where)
@@ -330,7 +330,7 @@ def test_a_custom_dataset_needs_no_path(write: Write) -> None:
 
 
 def test_all_mistakes_of_a_file_are_found_in_one_go(load: Load) -> None:
-    found = problems_of(
+    found = list_problems(
         load, "metric_lst: []\nrepeats: x\noutput_type: typo\nprocess_docs: f\nfewshot_config: 1"
     )
     places = {problem.where.rpartition(" ")[2] for problem in found}

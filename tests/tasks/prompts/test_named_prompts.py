@@ -15,7 +15,7 @@ from assay.tasks.task import Task
 ROWS = Rows([{"premise": "It rains.", "label": 1}])
 
 
-def made(tmp_path: Path, use_prompt: str, **more: Any) -> Task:
+def make_task(tmp_path: Path, use_prompt: str, **more: Any) -> Task:
     spec = TaskSpec(
         name="t",
         path=str(tmp_path / "t.yaml"),
@@ -33,7 +33,7 @@ def test_a_file_of_prompts_replaces_question_and_target(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(
         "prompts:\n  plain:\n    doc_to_text: 'Premise: {{premise}}'\n    doc_to_target: 'no {{label}}'\n"
     )
-    task = made(tmp_path, "own.yaml:plain")
+    task = make_task(tmp_path, "own.yaml:plain")
     assert (task.question(ROWS[0]), task.target(ROWS[0])) == ("Premise: It rains.", "no 1")
 
 
@@ -57,13 +57,13 @@ def test_a_prompt_that_is_not_there_is_refused(
 ) -> None:
     (tmp_path / "own.yaml").write_text(content)
     with pytest.raises(TaskError, match=message):
-        made(tmp_path, use_prompt).question(ROWS[0])
+        make_task(tmp_path, use_prompt).question(ROWS[0])
 
 
 def test_without_promptsource_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "promptsource", None)
     with pytest.raises(MissingPackage, match="promptsource"):
-        made(tmp_path, "promptsource:GPT-3 style").question(ROWS[0])
+        make_task(tmp_path, "promptsource:GPT-3 style").question(ROWS[0])
 
 
 class Template:
@@ -93,9 +93,11 @@ def test_a_template_of_promptsource_gives_question_target_and_choices(
     templates.DatasetTemplates = DatasetTemplates  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "promptsource", package)
     monkeypatch.setitem(sys.modules, "promptsource.templates", templates)
-    task = made(tmp_path, "promptsource:GPT-3 style", output_type="multiple_choice", doc_to_choice=["a", "b"])
+    task = make_task(
+        tmp_path, "promptsource:GPT-3 style", output_type="multiple_choice", doc_to_choice=["a", "b"]
+    )
     assert task.question(ROWS[0]) == "It rains. True?"
     assert task.target(ROWS[0]) == "Yes"
     assert task.choices(ROWS[0]) == ["No", "Yes"]
     with pytest.raises(TaskError, match="unknown prompt: `GPT-4 style`"):
-        made(tmp_path, "promptsource:GPT-4 style").question(ROWS[0])
+        make_task(tmp_path, "promptsource:GPT-4 style").question(ROWS[0])

@@ -122,7 +122,7 @@ SHOT = [Turn("user", "Q1", " "), Turn("assistant", "A1", "\n\n")]
 SYSTEM, LAST, OPEN = Turn("system", "Be brief."), Turn("user", "Q2"), Turn("assistant", "The answer is")
 
 
-def shown(prompt: Prompt) -> list[tuple[str, str]]:
+def list_messages(prompt: Prompt) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in prompt.messages]
 
 
@@ -161,9 +161,9 @@ def shown(prompt: Prompt) -> list[tuple[str, str]]:
 )
 def test_turns_become_a_text_a_chat_or_one_message(turns: Any, text: str, several: Any, single: Any) -> None:
     plain = prompt_from_turns(turns, chat=False, multiturn=True)
-    assert (shown(plain), plain.chat) == ([("user", text)], False)
+    assert (list_messages(plain), plain.chat) == ([("user", text)], False)
     many = prompt_from_turns(turns, chat=True, multiturn=True)
-    assert (shown(many), many.chat) == (several, True)
+    assert (list_messages(many), many.chat) == (several, True)
     one = prompt_from_turns(turns, chat=True, multiturn=False)
-    assert (shown(one), one.chat) == (single, True)
+    assert (list_messages(one), one.chat) == (single, True)
     assert many.continues is (turns[-1] is OPEN)

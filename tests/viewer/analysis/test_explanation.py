@@ -35,14 +35,14 @@ def runs(tmp_path: Path) -> Runs:
     return run
 
 
-def explained(first: Any, second: Any) -> Explanation:
+def explain(first: Any, second: Any) -> Explanation:
     (found,) = explain_difference(open_source(first), open_source(second))
     assert sum(cause.gap for cause in found.causes) == pytest.approx(found.gap)
     return found
 
 
 def causes(first: Any, second: Any) -> dict[str, int]:
-    return {cause.name: cause.documents for cause in explained(first, second).causes}
+    return {cause.name: cause.documents for cause in explain(first, second).causes}
 
 
 def wrong_below(count: int) -> Callable[[Any], str]:
@@ -50,7 +50,7 @@ def wrong_below(count: int) -> Callable[[Any], str]:
 
 
 def test_different_responses_to_equal_prompts_are_due_to_the_model(runs: Runs) -> None:
-    found = explained(runs(), runs(wrong_below(5)))
+    found = explain(runs(), runs(wrong_below(5)))
     assert [(cause.name, cause.documents) for cause in found.causes] == [("model", 5)]
     assert found.causes[0].gap == pytest.approx(-0.25)
     assert (found.causes[0].examples[0].first, found.causes[0].examples[0].second) == ("1", "?")
@@ -58,7 +58,7 @@ def test_different_responses_to_equal_prompts_are_due_to_the_model(runs: Runs) -
 
 
 def test_different_prompts_are_found_and_excerpted(runs: Runs) -> None:
-    found = explained(runs(), runs(wrong_below(3), keys={"doc_to_text": "Question: {{question}}\nReply:"}))
+    found = explain(runs(), runs(wrong_below(3), keys={"doc_to_text": "Question: {{question}}\nReply:"}))
     assert {cause.name for cause in found.causes} == {"prompt"}
     example = found.causes[0].examples[0]
     assert example.first.endswith("Answer:") and example.second.endswith("Reply:")
@@ -103,7 +103,7 @@ def test_extraction_and_metric_are_distinguished_from_the_model(runs: Runs) -> N
 
 
 def test_different_documents_and_targets_are_found(runs: Runs) -> None:
-    fewer = explained(runs(wrong_below(5)), runs(lambda request: answer_correctly(request), rows=ROWS[5:]))
+    fewer = explain(runs(wrong_below(5)), runs(lambda request: answer_correctly(request), rows=ROWS[5:]))
     assert [(cause.name, cause.documents) for cause in fewer.causes] == [("documents", 5)]
     assert fewer.gap == pytest.approx(0.25)
     moved = [{**row, "answer": "7", "note": "x"} for row in ROWS]

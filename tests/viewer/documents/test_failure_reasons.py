@@ -10,7 +10,7 @@ from assay.viewer.documents import failure_reasons
 from assay.viewer.documents.failure_reasons import summarise_reason
 
 
-def traceback_of(source: str) -> str:
+def format_traceback(source: str) -> str:
     """The traceback of a helper file."""
     try:
         exec(compile(source, "folder/utils.py", "exec"), {})
@@ -25,10 +25,10 @@ def traceback_of(source: str) -> str:
         ("", "unknown reason"),
         ("timeout: no answer in 120 s", "timeout: no answer in 120 s"),
         ("bad media: not there\n  at task.yaml:6, doc_to_visual", "bad media: not there (task.yaml:6, doc_to_visual)"),
-        (traceback_of("\nint('x')"), "ValueError: invalid literal for int() with base 10: 'x' (utils.py:2)"),
-        (traceback_of("raise ValueError('one\\ntwo')"), "ValueError: one (utils.py:1)"),
-        (traceback_of("raise KeyError"), "KeyError (utils.py:1)"),
-        (traceback_of("import json\njson.loads('')"), "JSONDecodeError: Expecting value: line 1 column 1 (char 0) (decoder.py:355)"),
+        (format_traceback("\nint('x')"), "ValueError: invalid literal for int() with base 10: 'x' (utils.py:2)"),
+        (format_traceback("raise ValueError('one\\ntwo')"), "ValueError: one (utils.py:1)"),
+        (format_traceback("raise KeyError"), "KeyError (utils.py:1)"),
+        (format_traceback("import json\njson.loads('')"), "JSONDecodeError: Expecting value: line 1 column 1 (char 0) (decoder.py:355)"),
     ],
     ids=["nothing", "a message", "with its place", "a traceback", "several lines", "no message", "a dotted name"],
 )  # fmt: skip
@@ -41,5 +41,5 @@ def test_the_most_informative_line_is_returned(why: str, line: str) -> None:
 
 def test_the_location_is_the_last_line_of_task_code() -> None:
     source = "from assay.viewer.documents.failure_reasons import summarise_reason\nsummarise_reason(3)"
-    assert str(failure_reasons.__file__) in traceback_of(source)
-    assert summarise_reason(traceback_of(source)).endswith("(utils.py:2)")
+    assert str(failure_reasons.__file__) in format_traceback(source)
+    assert summarise_reason(format_traceback(source)).endswith("(utils.py:2)")

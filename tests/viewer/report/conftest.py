@@ -93,5 +93,5 @@ def page(runs: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def digest_of(data: bytes) -> str:
+def compute_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()

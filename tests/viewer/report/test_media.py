@@ -8,7 +8,7 @@ import wave
 from typing import Any
 
 import pytest
-from tests.viewer.report.conftest import digest_of, picture
+from tests.viewer.report.conftest import compute_digest, picture
 
 from assay.store.runs.media_files import write_media
 from assay.viewer.report.media import MediaEmbedder, make_thumbnail
@@ -16,7 +16,7 @@ from assay.viewer.report.media import MediaEmbedder, make_thumbnail
 
 def test_images_become_reencoded_thumbnails(runs: list[Any]) -> None:
     data = picture() + b"<script>alert(1)</script>"
-    digest = digest_of(data)
+    digest = compute_digest(data)
     assert write_media(runs[0].folder, digest, data)
     shown = MediaEmbedder().embed(runs[0], "image", digest, "a.png")
     kind, _, encoded = shown["url"].partition(";base64,")
@@ -30,7 +30,7 @@ def test_images_become_reencoded_thumbnails(runs: list[Any]) -> None:
 
 @pytest.mark.parametrize("data", [b"<svg onload=alert(1)>", b"", b"\x89PNG\r\n\x1a\n broken", b"MZ\x00"])
 def test_unreadable_images_are_listed_by_name(runs: list[Any], data: bytes) -> None:
-    digest = digest_of(data)
+    digest = compute_digest(data)
     write_media(runs[0].folder, digest, data)
     shown = MediaEmbedder().embed(runs[0], "image", digest, "evil")
     assert shown["url"] == ""
@@ -50,8 +50,8 @@ def test_short_audio_is_embedded_and_long_audio_is_named(runs: list[Any]) -> Non
             file.setparams((1, 2, 8000, 0, "NONE", ""))
             file.writeframes(b"\0\0" * int(8000 * seconds))
         data = stream.getvalue()
-        write_media(runs[0].folder, digest_of(data), data)
-        shown = MediaEmbedder().embed(runs[0], "audio", digest_of(data), "a.wav")
+        write_media(runs[0].folder, compute_digest(data), data)
+        shown = MediaEmbedder().embed(runs[0], "audio", compute_digest(data), "a.wav")
         assert shown["url"].startswith("data:audio/wav;base64,") == playable
         assert "a.wav" in shown["caption"]
 

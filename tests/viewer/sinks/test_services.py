@@ -23,7 +23,7 @@ def sums(workspace: Path) -> str:
     return str(write_task(workspace))
 
 
-class Received(BaseHTTPRequestHandler):
+class RecordingHandler(BaseHTTPRequestHandler):
     """Keeps what was sent."""
 
     def do_POST(self) -> None:
@@ -57,7 +57,7 @@ class Received(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Received)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), RecordingHandler)
     server.got = []  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -14,7 +14,7 @@ from assay.models.remote.control.retries import RetryPolicy
 from assay.models.remote.transport.connection import Reply
 
 
-def told(status: int, body: object = None, **headers: str) -> CallError | None:
+def parse_error(status: int, body: object = None, **headers: str) -> CallError | None:
     data = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
     return error_from_reply(
         Reply(status, {name.replace("_", "-"): text for name, text in headers.items()}, data)
@@ -42,13 +42,13 @@ def told(status: int, body: object = None, **headers: str) -> CallError | None:
     ],
 )
 def test_status_codes_are_classified(status: int, kind: str, heals: bool, busy: bool) -> None:
-    fault = told(status)
+    fault = parse_error(status)
     assert fault is not None
     assert (fault.kind, fault.transient, fault.busy) == (kind, heals, busy)
 
 
 def test_a_successful_status_is_no_error() -> None:
-    assert told(200) is None
+    assert parse_error(200) is None
 
 
 def test_the_servers_message_is_kept() -> None:
@@ -58,17 +58,17 @@ def test_the_servers_message_is_kept() -> None:
         {"detail": "no such thing"},
         b"<html><b>no such</b> thing</html>",
     ):
-        fault = told(400, body)
+        fault = parse_error(400, body)
         assert fault is not None and "no such" in fault.message and "thing" in fault.message
 
 
 def test_a_rate_limit_without_credit_is_permanent() -> None:
-    fault = told(429, {"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}})
+    fault = parse_error(429, {"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}})
     assert fault is not None and (fault.kind, fault.transient) == ("no credit", False)
 
 
 def test_a_too_long_prompt_has_its_own_kind() -> None:
-    fault = told(400, {"error": {"message": "maximum context length is 8192", "code": None}})
+    fault = parse_error(400, {"error": {"message": "maximum context length is 8192", "code": None}})
     assert fault is not None and fault.kind == "too long"
 
 

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import pytest
-from tests.models.remote.scripted_server import Act, Script, replying, scripted
+from tests.models.remote.scripted_server import Act, Script, replying, start_scripted_server
 
 from assay.core.errors import MissingPackage
 from assay.core.installation import format_install_command
@@ -19,11 +19,11 @@ from assay.models.remote.transport.http import HttpClient
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
-def called(script: Script, times: int = 1, timeout_s: float = 5.0) -> tuple[list[Any], Any]:
+def call_server(script: Script, times: int = 1, timeout_s: float = 5.0) -> tuple[list[Any], Any]:
     """Call a scripted server one time after the other: replies or errors, and the server's books."""
 
     async def go() -> tuple[list[Any], Any]:
-        async with scripted(script) as server:
+        async with start_scripted_server(script) as server:
             client = HttpClient(parse_address(f"{server.url}/v1"), headers={"X-Test": "1"})
             results: list[Any] = []
             for number in range(times):
@@ -39,7 +39,7 @@ def called(script: Script, times: int = 1, timeout_s: float = 5.0) -> tuple[list
 
 
 def test_a_request_and_its_reply_are_transferred() -> None:
-    (reply,), server = called(lambda asked: replying({"said": asked.json["number"]}))
+    (reply,), server = call_server(lambda asked: replying({"said": asked.json["number"]}))
     assert reply == Reply(200, reply.headers, b'{"said": 0}')
     assert reply.content_type == "application/json"
     (asked,) = server.asked
@@ -48,13 +48,13 @@ def test_a_request_and_its_reply_are_transferred() -> None:
 
 
 def test_connections_are_reused() -> None:
-    replies, server = called(lambda asked: replying({}), times=5)
+    replies, server = call_server(lambda asked: replying({}), times=5)
     assert [reply.status for reply in replies] == [200] * 5
     assert server.connections == 1
 
 
 def test_a_connection_closed_by_the_server_is_not_reused() -> None:
-    replies, server = called(lambda asked: replying({}, Connection="close"), times=3)
+    replies, server = call_server(lambda asked: replying({}, Connection="close"), times=3)
     assert [reply.status for reply in replies] == [200] * 3
     assert server.connections == 3
 
@@ -79,13 +79,13 @@ _CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     ids=["chunks", "chunks that trickle", "a length", "byte by byte", "until it closes", "continue first"],
 )
 def test_all_body_encodings_are_read(acts: list[Act]) -> None:
-    (reply,), _ = called(lambda asked: acts)
+    (reply,), _ = call_server(lambda asked: acts)
     assert reply.body == b'{"a": 1}'
 
 
 def test_a_compressed_body_is_decompressed() -> None:
     packed = gzip.compress(b'{"a": 1}')
-    (reply,), _ = called(lambda asked: replying(packed, Content_Encoding="gzip"))
+    (reply,), _ = call_server(lambda asked: replying(packed, Content_Encoding="gzip"))
     assert reply.body == b'{"a": 1}'
 
 
@@ -106,7 +106,7 @@ def test_a_compressed_body_is_decompressed() -> None:
     ],
 )
 def test_incomplete_and_invalid_replies_are_errors(acts: list[Act], kind: type[Exception], says: str) -> None:
-    (error,), _ = called(lambda asked: acts, timeout_s=0.2)
+    (error,), _ = call_server(lambda asked: acts, timeout_s=0.2)
     assert type(error) is kind, error
     assert says in str(error)
 
@@ -116,7 +116,7 @@ def test_a_late_reply_does_not_reach_the_next_request() -> None:
         number = asked.json["number"]
         return [0.3 if number == 0 else 0.0, *replying({"said": number})]
 
-    (late, reply), server = called(script, times=2, timeout_s=0.15)
+    (late, reply), server = call_server(script, times=2, timeout_s=0.15)
     assert isinstance(late, ReadTimeout)
     assert reply.body == b'{"said": 1}'
     assert server.connections == 2
@@ -128,7 +128,7 @@ def test_an_unexpected_reply_closes_the_connection() -> None:
             replying({"said": "more"}) if asked.json["number"] == 0 else []
         )
 
-    replies, server = called(script, times=3)
+    replies, server = call_server(script, times=3)
     assert [reply.body for reply in replies if isinstance(reply, Reply)][-1] == b'{"said": 2}'
     assert b"more" not in b"".join(reply.body for reply in replies if isinstance(reply, Reply))
     assert server.connections == 2
@@ -136,7 +136,7 @@ def test_an_unexpected_reply_closes_the_connection() -> None:
 
 def test_a_refused_connection_is_a_connect_error() -> None:
     async def go() -> None:
-        async with scripted(lambda asked: []) as server:
+        async with start_scripted_server(lambda asked: []) as server:
             port = server.port
         client = HttpClient(parse_address(f"http://127.0.0.1:{port}"), headers={})
         with pytest.raises(ConnectError):
@@ -152,7 +152,7 @@ def test_headers_with_line_breaks_are_rejected() -> None:
 
 def test_plain_http_uses_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async def go() -> None:
-        async with scripted(lambda asked: replying({"via": "proxy"})) as proxy:
+        async with start_scripted_server(lambda asked: replying({"via": "proxy"})) as proxy:
             monkeypatch.setenv("http_proxy", f"http://me:pass%20word@127.0.0.1:{proxy.port}")
             monkeypatch.delenv("no_proxy", raising=False)
             monkeypatch.delenv("NO_PROXY", raising=False)
@@ -178,5 +178,5 @@ def test_a_missing_parser_is_reported_before_connecting(monkeypatch: pytest.Monk
 def test_a_truncated_compressed_reply_is_an_error() -> None:
     packed = gzip.compress(b'{"said": 1}')[:-9]
     head = HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
-    (broken,), _ = called(lambda asked: [head + packed])
+    (broken,), _ = call_server(lambda asked: [head + packed])
     assert isinstance(broken, RemoteProtocolError) and "truncated" in str(broken)

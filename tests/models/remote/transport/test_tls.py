@@ -60,7 +60,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         writer.transport.abort()
 
 
-def served(certificate: tuple[Path, Path], use: Callable[[int], Awaitable[Any]]) -> Any:
+def run_with_server(certificate: tuple[Path, Path], use: Callable[[int], Awaitable[Any]]) -> Any:
     """Do something with the port of an encrypted server."""
 
     async def go() -> Any:
@@ -75,7 +75,7 @@ def served(certificate: tuple[Path, Path], use: Callable[[int], Awaitable[Any]])
     return asyncio.run(go())
 
 
-async def called(url: str, times: int = 2, **arguments: Any) -> list[bytes]:
+async def call_server(url: str, times: int = 2, **arguments: Any) -> list[bytes]:
     client = HttpClient(parse_address(url), headers={}, **arguments)
     try:
         return [(await client.request("POST", "/x", b"{}", timeout_s=10)).body for _ in range(times)]
@@ -86,25 +86,28 @@ async def called(url: str, times: int = 2, **arguments: Any) -> list[bytes]:
 
 def test_an_untrusted_certificate_is_rejected(certificate: tuple[Path, Path]) -> None:
     with pytest.raises(ConnectError, match="untrusted certificate"):
-        served(certificate, lambda port: called(f"https://localhost:{port}"))
+        run_with_server(certificate, lambda port: call_server(f"https://localhost:{port}"))
 
 
 def test_a_certificate_file_is_trusted(certificate: tuple[Path, Path]) -> None:
-    bodies = served(
-        certificate, lambda port: called(f"https://localhost:{port}", ca_cert_path=str(certificate[0]))
+    bodies = run_with_server(
+        certificate, lambda port: call_server(f"https://localhost:{port}", ca_cert_path=str(certificate[0]))
     )
     assert bodies == [BODY, BODY]
 
 
 def test_a_certificate_of_another_host_is_rejected(certificate: tuple[Path, Path]) -> None:
     with pytest.raises(ConnectError, match="untrusted certificate"):
-        served(
-            certificate, lambda port: called(f"https://127.0.0.1:{port}", ca_cert_path=str(certificate[0]))
+        run_with_server(
+            certificate,
+            lambda port: call_server(f"https://127.0.0.1:{port}", ca_cert_path=str(certificate[0])),
         )
 
 
 def test_verify_certificate_false_accepts_any_certificate(certificate: tuple[Path, Path]) -> None:
-    bodies = served(certificate, lambda port: called(f"https://localhost:{port}", verify_certificate=False))
+    bodies = run_with_server(
+        certificate, lambda port: call_server(f"https://localhost:{port}", verify_certificate=False)
+    )
     assert bodies == [BODY, BODY]
 
 
@@ -130,12 +133,12 @@ def test_https_uses_a_proxy_tunnel(certificate: tuple[Path, Path], monkeypatch: 
         monkeypatch.setenv("https_proxy", f"http://me:secret@127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
         monkeypatch.setenv("no_proxy", "")
         try:
-            return await called("https://models.example", verify_certificate=False)
+            return await call_server("https://models.example", verify_certificate=False)
         finally:
             proxy.close()
             await asyncio.sleep(0.01)
 
-    assert served(certificate, use) == [BODY, BODY]
+    assert run_with_server(certificate, use) == [BODY, BODY]
     (connect,) = asked
     assert connect.startswith(b"CONNECT models.example:443 HTTP/1.1\r\n")
     assert b"Proxy-Authorization: Basic bWU6c2VjcmV0\r\n" in connect
@@ -153,7 +156,7 @@ def test_a_proxy_that_rejects_the_tunnel_is_named(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
         monkeypatch.setenv("no_proxy", "")
         with pytest.raises(ConnectError, match="rejected the tunnel: HTTP 407"):
-            await called("https://models.example")
+            await call_server("https://models.example")
         proxy.close()
 
     asyncio.run(go())

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.isolation import is_user_setting, isolated_environment
+from tests.isolation import is_user_setting, make_isolated_environment
 
 PROJECT = Path(__file__).parents[1]
 SAMPLE = """tests/cli/test_run.py tests/cli/test_runs.py tests/flows/test_stop_when.py
@@ -51,7 +51,7 @@ class Keyring(KeyringBackend):
 def planted(tmp_path: Path) -> dict[str, str]:
     """An environment whose home, caches, settings, keyring and working folder are all invalid."""
     home, work = tmp_path / "home", tmp_path / "work"
-    folders = isolated_environment(home)
+    folders = make_isolated_environment(home)
     for path in (
         *(work / "assay-runs" / name / "journal.sqlite" for name in ("scripted-one", "embedded-quickstart")),
         *(Path(folders["ASSAY_HOME"]) / name for name in ("responses.sqlite", "tasks.sqlite", "config.yaml")),

@@ -27,8 +27,8 @@ RowFinder = Callable[[Sequence[str]], list[int]]
 
 _SELECT_DOCUMENT = """
 SELECT t.first, a.fields, a.target, a.requests, j.outcome, j.why, j.answers, j.verdicts
-FROM tasks t LEFT JOIN asked a ON a.id = t.first + ?1 LEFT JOIN judged j ON j.id = t.first + ?1
-WHERE t.name = ?2 AND (a.id IS NOT NULL OR j.id IS NOT NULL)
+FROM tasks t LEFT JOIN asked a ON a.id = t.first + ? LEFT JOIN judged j ON j.id = t.first + ?
+WHERE t.name = ? AND (a.id IS NOT NULL OR j.id IS NOT NULL)
 """
 _SELECT_SUMMARIES = """
 SELECT i.value, a.target, a.requests, a.fields, j.answers, j.outcome, j.why
@@ -117,7 +117,7 @@ def read_document(
     """Return a document by task and index, or None if there is no such document."""
     with journal.report_decode_errors():
         for first, fields, target, requests, outcome, why, answers, verdicts in journal.query(
-            _SELECT_DOCUMENT, (position, task)
+            _SELECT_DOCUMENT, (position, position, task)
         ):
             content = json.loads(requests) if requests else {"prompts": [], "requests": []}
             judges = list(journal.query(_SELECT_JUDGE_REQUESTS, (task, position)))

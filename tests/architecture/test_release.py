@@ -43,7 +43,7 @@ def test_the_wheel_contains_what_a_run_needs_and_nothing_else(dist: Path) -> Non
         "assay/models/embedded/weights/model.safetensors",
         "assay/builtin_tasks/quickstart/data/addition.jsonl",
         "assay/builtin_tasks/gsm8k/gsm8k.yaml",
-        "assay_compat/foreign/lm_eval/api/filter.py",
+        "assay_compat/shims/lm_eval/api/filter.py",
     ):
         assert required in names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"assay", "assay_compat", "assay_harness"}

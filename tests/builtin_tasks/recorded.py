@@ -23,7 +23,7 @@ from assay.scoring.scorer import Scorer
 from assay.stats.aggregations import aggregate
 from assay.tasks.files.index import TaskIndex, builtin_root
 from assay.tasks.files.task_loader import load_task
-from assay.tasks.task import Rendering, Task
+from assay.tasks.task import RenderingOptions, Task
 
 PROJECT = Path(__file__).parents[2]
 
@@ -86,7 +86,7 @@ class Recorded:
         entry = TaskIndex.build([builtin_root()]).entries[self._task]
         assert entry.path is not None
         spec = load_task(entry.path)
-        rendering = Rendering(model_name=model_name, chat_messages=chat_messages)
+        rendering = RenderingOptions(model_name=model_name, chat_messages=chat_messages)
         return Task(spec, rendering, dict.fromkeys(self.record["splits"], split))
 
     def _value(self, value: Any) -> Any:
@@ -150,9 +150,9 @@ class Recorded:
 
     def check_results(self, values: Mapping[str, Sequence[Any]]) -> None:
         """The recorded number of each metric, from the evidence of each document."""
-        scorer = Scorer.of(self.task().spec)
+        scorer = Scorer.from_spec(self.task().spec)
         for metric, evidence in values.items():
-            result = aggregate(scorer.use_of(metric).aggregation, list(evidence))
+            result = aggregate(scorer.find_report(metric).aggregation, list(evidence))
             assert find_difference(result, self.record["results"][f"{metric},none"]) is None
 
     @staticmethod

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 from tests.builtin_tasks.recorded_lm import builtin_index, recorded_lines, replayed
 
-from assay.sandboxes.program_runner import allowed
+from assay.sandboxes.program_runner import allow_programs
 
 pytestmark = [
     pytest.mark.parity,
@@ -51,5 +51,5 @@ def test_requests_answers_metrics_and_results_are_those_recorded(task: str) -> N
         pytest.skip(f"not installed: {', '.join(missing)}")
     assert task in recorded_lines(), f"{task} was not recorded under this name"
     variants = 1 if task.startswith(("humaneval", "mbpp")) else None  # a sandbox takes its time
-    with allowed():
+    with allow_programs():
         assert {checks.name: checks.first for checks in replayed(task, variants) if checks.first} == {}

@@ -9,7 +9,7 @@ from tests.builtin_tasks.fake_hub import helper, put_configs
 from tests.builtin_tasks.recorded_lm import builtin_index
 
 import assay
-from assay.tasks.selection import select
+from assay.tasks.files.selection import select_tasks
 from assay.testing import ScriptedModel
 
 filters = helper("bbh", "filters")
@@ -58,7 +58,7 @@ def test_words_are_in_the_order_in_which_they_are_named_last() -> None:
 
 
 def test_the_group_has_all_twenty_seven() -> None:
-    assert len(select(["bbh_cot_zeroshot"], builtin_index()).tasks) == 27
+    assert len(select_tasks(["bbh_cot_zeroshot"], builtin_index()).tasks) == 27
 
 
 @pytest.mark.usefixtures("workspace")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.builtin_tasks.fake_hub import FOLDER, helper
 
-from assay.tasks.index import TaskIndex
+from assay.tasks.files.index import TaskIndex
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "built-in-tasks.md"
 FOLDERS = sorted(

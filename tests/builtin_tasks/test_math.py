@@ -10,7 +10,7 @@ from tests.builtin_tasks.fake_hub import helper, put_configs
 from tests.builtin_tasks.recorded_lm import builtin_index, replayed_group
 
 import assay
-from assay.tasks.selection import select
+from assay.tasks.files.selection import select_tasks
 from assay.testing import ScriptedModel
 
 boxed = helper("math", "boxed")
@@ -94,7 +94,7 @@ def test_right_answers_get_full_marks_without_examples(hub: Path, tmp_path: Path
 
 def test_both_groups_have_seven_subjects() -> None:
     for group in ("minerva_math", "hendrycks_math"):
-        assert len(select([group], builtin_index()).tasks) == 7
+        assert len(select_tasks([group], builtin_index()).tasks) == 7
 
 
 class TestMinerva:

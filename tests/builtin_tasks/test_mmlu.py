@@ -13,7 +13,7 @@ from tests.builtin_tasks.recorded_lm import builtin_index, replayed_group
 import assay
 from assay.core.requests import Likelihood, Request
 from assay.core.responses import LogProbability
-from assay.tasks.selection import select
+from assay.tasks.files.selection import select_tasks
 from assay.testing import ScriptedModel
 
 SUBJECTS = [
@@ -28,7 +28,7 @@ def question(text: str, answer: int) -> dict[str, Any]:
 
 
 def test_fifty_seven_subjects_are_in_four_groups() -> None:
-    selection = select(["mmlu"], builtin_index())
+    selection = select_tasks(["mmlu"], builtin_index())
     members = {name: len(selection.leaves(name)) for name in selection.groups}
     assert members == {
         "mmlu": 57,

@@ -15,9 +15,9 @@ from tests.builtin_tasks.fake_hub import FOLDER, columns, helper, picture, pictu
 from assay.core.errors import AssayError
 from assay.core.messages import Image
 from assay.core.requests import Request
-from assay.tasks.load import load_task
-from assay.tasks.rows import Rows
-from assay.tasks.task import Rendering, Task
+from assay.tasks.data.rows import Rows
+from assay.tasks.files.task_loader import load_task
+from assay.tasks.task import RenderingOptions, Task
 
 mmsearch = helper("mmsearch")
 scoring = helper("mmsearch", "scoring")
@@ -131,7 +131,7 @@ def test_a_query_that_finds_nothing_ends_it(tmp_path: Path, index: Path) -> None
 def test_models_without_chat_get_the_texts_of_the_benchmark(index: Path) -> None:
     spec = load_task(FOLDER / "mmsearch" / "mmsearch_end2end.yaml")
     rows = Rows([{**ROWS[0], "query_image": None, "image_search_result": None}])
-    task = Task(spec, Rendering(chat_messages=False), {"end2end": rows})
+    task = Task(spec, RenderingOptions(chat_messages=False), {"end2end": rows})
     ((_, (request,)),) = task.render()
     assert request.prompt.text == prompts.WITHOUT_PICTURE["requery"].format(question=ROWS[0]["query"])
 

@@ -186,9 +186,7 @@ class BatchModel:
                 self._probed = True
         for request in requests:
             try:
-                lines.append(
-                    BatchLine(request.id, await asyncio.to_thread(self.service.write_body, request))
-                )
+                lines.append(BatchLine(request.id, await asyncio.to_thread(self.service.write_body, request)))
             except MediaError as error:
                 yield Failure(request_id=request.id, kind="bad media", message=str(error)), None
         for chunk in self._split(lines):

@@ -297,9 +297,9 @@ def _check_stop_texts(found: RenderedDocuments, findings: Findings) -> None:
         if not inside:
             continue
         if at_start:
-            what = f"the target starts with the stop text {stop!r}, so the answer is always empty: {_format_documents(at_start)}"
+            what = f"the target starts with the stop string {stop!r}, so the answer is always empty: {_format_documents(at_start)}"
         else:
-            what = f"the target contains the stop text {stop!r}, which truncates the answer: {_format_documents(inside)}"
+            what = f"the target contains the stop string {stop!r}, which truncates the answer: {_format_documents(inside)}"
         findings.add(_choose_severity(found.spec), "cut-answer", what, where, hint)
 
 

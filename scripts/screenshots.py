@@ -1,0 +1,82 @@
+"""Take the screenshots in docs/images: the viewer and a report of a run of the embedded model.
+
+.venv/bin/python scripts/screenshots.py docs/images
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+WIDTH = 1180
+COLOURS = 128
+"""Colours of the images; a screenshot needs no more, and the files stay small."""
+
+
+def main() -> None:
+    """Run the quickstart, open the pages in Chromium and write the images."""
+    target = Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "ASSAY_HOME": f"{folder}/home"}
+
+        def assay(*words: str) -> None:
+            command = [sys.executable, "-m", "assay", *words]
+            subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+
+        assay("run", "--no_cache")
+        assay("report", "latest", "-o", "report.html")
+        viewer = subprocess.Popen(
+            [sys.executable, "-m", "assay", "view", "--no_browser"],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert viewer.stdout is not None
+            take_screenshots(viewer.stdout.readline().strip(), f"file://{folder}/report.html", target)
+        finally:
+            viewer.terminate()
+            viewer.wait()
+
+
+def take_screenshots(viewer_url: str, report_url: str, target: Path) -> None:
+    """Open the pages and write an image of each."""
+    from playwright.sync_api import sync_playwright
+
+    executable = os.environ.get("ASSAY_CHROMIUM") or shutil.which("chromium") or ""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": WIDTH, "height": 820})
+        page.goto(viewer_url)
+        page.click("tr[data-run] a.row")
+        page.wait_for_load_state("networkidle")
+        write_image(page, target / "viewer-run.png")
+        page.click("a:has-text('documents') >> nth=0")
+        page.wait_for_selector("#search:not([disabled])")
+        page.wait_for_load_state("networkidle")
+        page.set_viewport_size({"width": WIDTH, "height": 560})
+        write_image(page, target / "viewer-documents.png")
+        page.set_viewport_size({"width": 1200, "height": 1330})
+        page.goto(report_url)
+        page.wait_for_load_state("networkidle")
+        write_image(page, target / "report.png")
+        browser.close()
+
+
+def write_image(page: Any, path: Path) -> None:
+    """Write what the page shows, with few colours."""
+    from PIL import Image
+
+    page.screenshot(path=str(path))
+    with Image.open(path) as image:
+        image.convert("RGB").quantize(COLOURS).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -152,7 +152,7 @@ def test_responses_to_other_prompts_are_not_scored(tasks: Path, assay_command: A
     write_task(tasks, "one", doc_to_text="Q: {{question}}")
     called = assay_command("score", "latest")
     assert called.code == 2
-    assert "6 of 6 documents of `one` have other prompts" in called.err
+    assert "6 of 6 documents of `one` have different prompts" in called.err
     (summary,) = list_runs()
     assert not list((summary.folder / "scorings").iterdir()), "nothing half-made is left"
 

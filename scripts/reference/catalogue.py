@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from scripts.reference.messages import collect_messages
+
 from assay.core import errors
 
 KINDS = {
@@ -28,7 +30,7 @@ These names are part of Assay. Installed packages can add more through entry poi
 ERRORS_HEAD = """\
 # Errors
 
-<!-- made by scripts/generate_reference.py: change src/assay/core/errors.py instead -->
+<!-- made by scripts/generate_reference.py: change src/assay/core/errors.py or the messages in src/assay instead -->
 
 An error message says *what* is wrong, *where* (a file and line, a key, a flag) and gives a *hint*. The exit code shows the
 cause to a script.
@@ -64,4 +66,19 @@ def generate_errors_page() -> str:
         ERRORS_HEAD
         + "\n| error | exit code | meaning |\n|---|---|---|\n"
         + "".join(row for _, row in sorted(rows))
+        + "\n## Messages\n\nEvery message of these errors, with the package that reports it. `…` stands for a value.\n"
+        + "".join(map(_format_messages, collect_messages().items()))
     )
+
+
+def _format_messages(entry: tuple[str, list[tuple[str, str]]]) -> str:
+    name, messages = entry
+    rows = "".join(f"| {_escape_cell(message)} | {package} |\n" for message, package in messages)
+    return f"\n### {name}\n\n| message | package |\n|---|---|\n{rows}"
+
+
+def _escape_cell(text: str) -> str:
+    """Return a message as a table cell."""
+    for character, replacement in (("|", "\\|"), ("<", "\\<"), ("*", "\\*"), ("\n", " ")):
+        text = text.replace(character, replacement)
+    return text

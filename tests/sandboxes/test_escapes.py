@@ -170,9 +170,9 @@ def test_nothing_outlives_a_run_that_was_stopped(box: Box, alive: Alive) -> None
     async def stop() -> None:
         task = asyncio.create_task(box.sandbox.execute(program))
         until = time.monotonic() + 40  # a busy machine starts slowly
-        while not alive(word) and time.monotonic() < until:
+        while not (started := alive(word)) and time.monotonic() < until:
             await asyncio.sleep(0.02)
-        assert alive(word), "the program did not start"
+        assert started, "the program did not start"
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

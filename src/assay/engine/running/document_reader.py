@@ -66,9 +66,10 @@ def _read_pass(
     random_state = TaskRandomState(plan.spec.seed, planned.task.name) if planned.has_user_code else None
     size = FIRST_MEDIA_CHUNK_SIZE if planned.task.has_media else CHUNK_SIZE
     left = None if selected is None else len(selected)
+    is_resumed = bool(finished)
     while (left is None or left > 0) and (batch := list(islice(documents, size))):
         chosen = batch if selected is None else [one for one in batch if one.index in selected]
-        unfinished = {one.index for one in chosen if not finished or one.index not in finished}
+        unfinished = {one.index for one in chosen if not is_resumed or one.index not in finished}
         with nullcontext() if random_state is None else random_state.continue_rendering():
             chunk = [
                 render_document(planned, rendering, document, digest)

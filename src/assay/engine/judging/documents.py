@@ -239,7 +239,7 @@ class DocumentScorer:
                 if type(verdict) is Evidence:
                     encode(verdict.value)  # a value the journal cannot store concerns this document only
             self.judged.verdicts += verdicts
-        except Exception:  # noqa: BLE001 - helper border: process_results and metrics are executor code
+        except Exception:  # noqa: BLE001 - user code: process_results and metrics
             why = traceback.format_exc(limit=-3)
             self.mark_unscored(answer.document, answer.pipeline, why)
 

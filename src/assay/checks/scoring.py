@@ -75,10 +75,10 @@ def check_scoring(spec: TaskSpec, broken: BrokenFunctions, findings: Findings) -
 
 def _check_judges(scorer: Scorer, findings: Findings) -> None:
     """Check that the judge models of a task file exist. Does not create them."""
-    for jury in scorer.panels:
-        for juror in jury.spec.models:
+    for panel in scorer.panels:
+        for entry in panel.spec.models:
             try:
-                MODELS.get(juror.model, where=f"{jury.spec.where}.model")
+                MODELS.get(entry.model, where=f"{panel.spec.where}.model")
             except UnknownName as error:
                 findings.add_exception("scoring", error)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay.core.dialects import Dialect
-from assay.core.specs import GroupSpec, TaskSpec
+from assay.core.records.specs import GroupSpec, TaskSpec
 
 
 def test_default_generation_settings() -> None:
@@ -27,3 +27,11 @@ def test_specs_accept_the_yaml_name() -> None:
     name: str = "lmms_eval"
     assert TaskSpec(name="a", dialect=name).dialect is Dialect.LMMS_EVAL  # type: ignore[arg-type]
     assert GroupSpec(name="a", dialect=name).dialect is Dialect.LMMS_EVAL  # type: ignore[arg-type]
+
+
+def test_names_of_lmms_eval_that_mean_something_else() -> None:
+    assert Dialect.LMMS_EVAL.resolve_filter("remove_whitespace") == "remove_leading_space"
+    assert Dialect.LMMS_EVAL.resolve_aggregation("median") == "middle"
+    assert Dialect.LM_EVAL.resolve_filter("remove_whitespace") == "remove_whitespace"
+    assert Dialect.LMMS_EVAL.default_direction("ter", False) is True
+    assert Dialect.LM_EVAL.default_direction("ter", False) is False

@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from assay.core.installation import DISTRIBUTION, assay_version, format_install_command
+from assay.core.installation import (
+    DISTRIBUTION,
+    assay_version,
+    find_distribution_name,
+    format_install_command,
+    merge_install_commands,
+)
 
 PROJECT = Path(__file__).parents[2]
 
@@ -72,3 +78,20 @@ def test_the_distribution_is_the_one_pyproject_names() -> None:
     assert assay_version() == importlib.metadata.version(DISTRIBUTION)
     for extra, requirements in project["optional-dependencies"].items():
         assert not [name for name in requirements if name.startswith("assay[")], extra
+
+
+def test_install_commands_are_merged() -> None:
+    commands = [
+        "pip install zss",
+        "pip install -e '/srv/my assay[metrics]'",
+        "pip install -e '/srv/my assay[media,hf]'",
+        "pip install zss jieba",
+        "pip install a && pip install --no-deps b",
+    ]
+    assert merge_install_commands(commands) == "pip install -e '/srv/my assay[hf,media,metrics]' jieba zss"
+    assert merge_install_commands(["see the manual"]) == ""
+
+
+def test_import_names_have_the_name_of_their_distribution() -> None:
+    assert find_distribution_name("sklearn.metrics") == "scikit-learn"
+    assert find_distribution_name("zss") == "zss"

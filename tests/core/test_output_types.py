@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from assay.core.output_types import OutputType
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 
 
 def test_members_are_equal_to_their_yaml_names_and_serialise_as_text() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from assay.core.errors import AssayError, UnknownName
 from assay.stats.aggregations import AGGREGATIONS, aggregate, find_aggregation_name
-from assay.stats.exact_summation import mean, sum_left_to_right
+from assay.stats.numerics.exact_summation import mean, sum_left_to_right
 
 RECORDED: list[dict[str, Any]] = json.loads(Path(__file__).with_name("recorded.json").read_text("utf-8"))
 """Numbers computed by lm-evaluation-harness 0.4.13 on Python 3.11."""

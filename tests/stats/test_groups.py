@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from assay.core.errors import AssayError
-from assay.stats.confidence_intervals import wilson_interval
 from assay.stats.groups import GroupPart, compute_stratified_interval, pool_parts
+from assay.stats.intervals.confidence_intervals import wilson_interval
 
 PARTS = [
     GroupPart(value=0.61, stderr=0.0421, size=100),
@@ -101,7 +101,7 @@ def test_easy_tasks_with_few_documents_are_covered(weight_by_size: bool) -> None
             share, own = right / size, wilson_interval(right, size)
             error = math.sqrt(share * (1 - share) / (size - 1))
             plain.append(GroupPart(value=share, stderr=error, size=int(size)))
-            parts.append(replace(plain[-1], interval=(own.low, own.high)))
+            parts.append(replace(plain[-1], interval=(own.low, own.high), method="wilson"))
         found, old = (
             compute_stratified_interval(some, weight_by_size=weight_by_size) for some in (parts, plain)
         )
@@ -110,3 +110,50 @@ def test_easy_tasks_with_few_documents_are_covered(weight_by_size: bool) -> None
         by_errors += old.low <= truth <= old.high
     assert covered / 1000 >= 0.94
     assert by_errors / 1000 < 0.94
+
+
+@pytest.mark.parametrize(
+    ("sizes", "levels", "least"),
+    [
+        ((1, 1), (0.4, 0.6), 0.93),
+        ((1, 1), (0.9, 0.9), 0.93),
+        ((10, 10), (0.9, 0.9), 0.93),
+        ((5, 30), (0.95, 0.5), 0.93),
+        ((2, 2, 2, 2, 2), (0.9, 0.8, 0.7, 0.9, 0.5), 0.93),
+    ],
+)
+def test_few_documents_per_task_are_covered(
+    sizes: tuple[int, ...], levels: tuple[float, ...], least: float
+) -> None:
+    draw = np.random.default_rng(3)
+    covered, truth = 0, sum(levels) / len(levels)
+    for _ in range(2000):
+        parts = []
+        for size, level in zip(sizes, levels, strict=True):
+            right = int(draw.binomial(size, level))
+            own = wilson_interval(right, size)
+            parts.append(
+                GroupPart(
+                    value=right / size, stderr=None, size=size, interval=(own.low, own.high), method="wilson"
+                )
+            )
+        found = compute_stratified_interval(parts, weight_by_size=False)
+        assert found is not None and 0 <= found.low < found.high <= 1
+        covered += found.low <= truth <= found.high
+    assert covered / 2000 >= least
+
+
+def test_degrees_of_freedom_are_satterthwaites() -> None:
+    """Two tasks of ten documents with equal standard errors have 18 degrees of freedom."""
+    half = 2.262157 * 0.1
+    part = GroupPart(value=0.5, stderr=0.1, size=10, interval=(0.5 - half, 0.5 + half), method="adjusted t")
+    found = compute_stratified_interval([part, part])
+    assert found is not None
+    assert found.half_width == pytest.approx(2.100922 * 0.1 / math.sqrt(2), rel=1e-4)
+
+
+def test_the_group_says_that_a_task_is_clustered() -> None:
+    part = GroupPart(value=0.5, stderr=0.1, size=100, interval=(0.3, 0.7), method="clustered", units=10)
+    plain = GroupPart(value=0.5, stderr=0.1, size=100, interval=(0.4, 0.6), method="wilson")
+    found = compute_stratified_interval([part, plain])
+    assert found is not None and found.method == "stratified, clustered"

@@ -13,6 +13,13 @@ from typing import Any
 __all__ = ["Dialect"]
 
 
+_LM_EVAL_FEWSHOT_KEYS = frozenset(
+    "samples split process_docs doc_to_text doc_to_target doc_to_choice fewshot_delimiter target_delimiter gen_prefix".split()
+)
+_LMMS_EVAL_FILTERS = {"remove_whitespace": "remove_leading_space"}
+_LMMS_EVAL_AGGREGATIONS = {"median": "middle"}
+
+
 class Dialect(StrEnum):
     """The harness whose semantics apply to a task file. A member is equal to its name in `dialect:`.
 
@@ -44,7 +51,7 @@ class Dialect(StrEnum):
         """Whether `include` looks in the working folder before the folder of the task file."""
         return self._is_lmms_eval
 
-    def default_generation(self, until: Sequence[str]) -> dict[str, Any]:
+    def default_generation(self, until: Sequence[str] | None) -> dict[str, Any]:
         """Return the generation settings of a task without `generation_kwargs`, in the order of the harness."""
         if self._is_lmms_eval:
             return {"until": until, "do_sample": False}
@@ -68,9 +75,19 @@ class Dialect(StrEnum):
         return self._is_lmms_eval
 
     @property
-    def reads_fewshot_samples(self) -> bool:
-        """Whether `fewshot_config: samples` is a source of few-shot examples."""
-        return not self._is_lmms_eval
+    def ignored_fewshot_keys(self) -> frozenset[str]:
+        """The keys of `fewshot_config` without an effect. lmms_eval reads `sampler` only."""
+        return _LM_EVAL_FEWSHOT_KEYS if self._is_lmms_eval else frozenset()
+
+    @property
+    def always_delimits_description(self) -> bool:
+        """Whether the delimiter also separates system instruction and description if white space does already."""
+        return self._is_lmms_eval
+
+    @property
+    def drops_context_of_inputs(self) -> bool:
+        """Whether the prompts of a task whose choices are the inputs consist of the choices alone."""
+        return self._is_lmms_eval
 
     # --- scores ------------------------------------------------------------------------------------
 
@@ -84,10 +101,32 @@ class Dialect(StrEnum):
         """Whether metrics of generated text are called with all answers of a document."""
         return self._is_lmms_eval
 
+    def resolve_filter(self, name: str) -> str:
+        """Return the registered name of the filter that the harness calls `name`."""
+        return _LMMS_EVAL_FILTERS.get(name, name) if self._is_lmms_eval else name
+
+    def resolve_aggregation(self, name: str) -> str:
+        """Return the registered name of the aggregation that the harness calls `name`."""
+        return _LMMS_EVAL_AGGREGATIONS.get(name, name) if self._is_lmms_eval else name
+
+    def default_direction(self, metric: str, registered: bool | None) -> bool | None:
+        """Return whether higher values of a metric are better, for a task file that does not say so."""
+        return True if self._is_lmms_eval and metric == "ter" else registered
+
+    @property
+    def allows_unknown_aggregations(self) -> bool:
+        """Whether a metric that `process_results` never returns may name an aggregation that does not exist."""
+        return self._is_lmms_eval
+
     @property
     def default_reasoning_tags(self) -> tuple[tuple[str, str], ...]:
         """The tags around reasoning that are removed from answers when neither task nor run sets any."""
         return (("<think>", "</think>"), ("<analysis>", "</analysis>")) if self._is_lmms_eval else ()
+
+    @property
+    def removes_reasoning_last(self) -> bool:
+        """Whether `reasoning_tags` apply after the filters, so that filters see the reasoning."""
+        return self._is_lmms_eval
 
     @property
     def reports_unlisted_metrics(self) -> bool:

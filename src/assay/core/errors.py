@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from assay.core.installation import format_install_command
+from assay.core.installation import find_distribution_name, format_install_command
 
 __all__ = [
     "AssayError",
@@ -128,7 +128,7 @@ class MissingPackage(UserError):
     @classmethod
     def of(cls, package: str, purpose: str, *, extra: str = "", where: str = "") -> MissingPackage:
         """Build the error for a package that `purpose` requires, with the install command as a hint."""
-        install = format_install_command(extra) if extra else f"pip install {package}"
+        install = format_install_command(extra) if extra else f"pip install {find_distribution_name(package)}"
         return cls(f"{purpose} needs the package `{package}`", where=where, hint=install)
 
 

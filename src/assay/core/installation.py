@@ -7,14 +7,46 @@ called `assay`.
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-__all__ = ["DISTRIBUTION", "assay_version", "format_install_command", "format_plugin_install_command"]
+__all__ = [
+    "DISTRIBUTION",
+    "assay_version",
+    "find_distribution_name",
+    "format_install_command",
+    "format_plugin_install_command",
+    "merge_install_commands",
+]
 
 DISTRIBUTION = "assay-harness"
+
+_DISTRIBUTION_NAMES = {
+    "Bio": "biopython",
+    "Crypto": "pycryptodome",
+    "PIL": "pillow",
+    "absl": "absl-py",
+    "azure": "azure-identity",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "fitz": "pymupdf",
+    "google": "google-genai",
+    "pptx": "python-pptx",
+    "rapidocr": "rapidocr-onnxruntime",
+    "rouge_score": "rouge-score",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+"""Import names of packages that are called otherwise on PyPI."""
+
+_EXTRAS = re.compile(r"^(.*)\[([\w,-]+)\]$")
 
 
 def assay_version() -> str:
@@ -41,6 +73,45 @@ def format_install_command(*extras: str) -> str:
     if folder is None:
         return f"pip install {shlex.quote(DISTRIBUTION + names)}"
     return f"pip install {'-e ' if is_editable else ''}{shlex.quote(f'{folder}{names}')}"
+
+
+def find_distribution_name(module: str) -> str:
+    """Return the name on PyPI of the package that a module belongs to.
+
+    >>> find_distribution_name("sklearn.metrics"), find_distribution_name("zss")
+    ('scikit-learn', 'zss')
+    """
+    package = module.partition(".")[0]
+    return _DISTRIBUTION_NAMES.get(package, package)
+
+
+def merge_install_commands(commands: Iterable[str]) -> str:
+    """Return one pip command for several, without repetition; empty if there is none.
+
+    >>> merge_install_commands(["pip install zss", "pip install 'a[x]'", "pip install 'a[y]'", "pip install zss"])
+    "pip install 'a[x,y]' zss"
+    """
+    extras: dict[tuple[str, str], set[str]] = {}
+    plain: dict[str, None] = {}
+    for command in commands:
+        words = shlex.split(command)
+        if words[:2] != ["pip", "install"] or "&&" in words:
+            continue
+        flag = ""
+        for word in words[2:]:
+            match = _EXTRAS.match(word)
+            if word == "-e":
+                flag = "-e "
+            elif match:
+                extras.setdefault((flag, match[1]), set()).update(match[2].split(","))
+            else:
+                plain[f"{flag}{shlex.quote(word)}"] = None
+    named = []
+    for (flag, name), chosen in extras.items():
+        listed = ",".join(sorted(chosen))
+        named.append(flag + shlex.quote(f"{name}[{listed}]"))
+    words = [*named, *sorted(plain)]
+    return f"pip install {' '.join(words)}" if words else ""
 
 
 def format_plugin_install_command(distribution: str) -> str:

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from assay.core.messages import Media
-from assay.core.programs import Execution, IsolationReport, Program
-from assay.core.requests import Request
-from assay.core.responses import LogProbability, Outcome
+from assay.core.records.documents import Document
+from assay.core.records.messages import Media
+from assay.core.records.programs import Execution, IsolationReport, Program
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import LogProbability, Outcome
 
 __all__ = [
     "Ability",
@@ -22,13 +23,17 @@ __all__ = [
     "Sandbox",
     "Services",
     "Sink",
+    "SupportsDocuments",
     "SupportsMediaPreparation",
     "SupportsPreview",
+    "SupportsOutputLimit",
     "SupportsPricing",
     "SupportsPromptedAs",
     "SupportsTargets",
     "SupportsTokenLogprobs",
+    "SupportsTruncationPreview",
     "Traits",
+    "TruncatedPrompt",
 ]
 
 Ability = Literal["generate", "likelihood", "rolling", "chat", "image", "audio", "video"]
@@ -51,6 +56,9 @@ class Traits:
 
     window: int = 1
     """Requests per call of `answer`: many for local models, which sort and batch; one for remote models."""
+
+    keeps_order: bool = False
+    """Whether requests must arrive in the order of the tasks. Other windows are sorted by prompt."""
 
     in_flight: int = 1
     """Number of concurrent calls of `answer`."""
@@ -106,6 +114,29 @@ class SupportsPreview(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncatedPrompt:
+    """What a model reads of a prompt that exceeds its context length."""
+
+    text: str
+    """The text that remains."""
+
+    tokens: int
+    """The tokens that remain."""
+
+    truncated_tokens: int
+    """The tokens that are removed."""
+
+
+@runtime_checkable
+class SupportsTruncationPreview(Protocol):
+    """A model that knows which prompts it truncates without being opened, for `assay plan` and `assay show`."""
+
+    def preview_truncation(self, request: Request) -> TruncatedPrompt | None:
+        """Return what remains of a prompt that exceeds the context length; None if it fits or if this is unknown."""
+        ...
+
+
 @runtime_checkable
 class SupportsTokenLogprobs(Protocol):
     """A model that can return the log probability of every token. It sets `Traits.tokens`; its responses are the same
@@ -126,12 +157,30 @@ class SupportsMediaPreparation(Protocol):
 
 
 @runtime_checkable
+class SupportsHolding(Protocol):
+    """A model that queues requests itself and can stop sending them, because the disk is too slow to store the answers."""
+
+    def hold_requests(self, held: bool) -> None:
+        """Start no calls while `held`; calls in flight continue. Called between `open` and `close`."""
+        ...
+
+
+@runtime_checkable
 class SupportsPricing(Protocol):
     """A model that charges by the token. Models without it are free."""
 
     @property
     def billed_as(self) -> str:
         """Its key in price tables: `provider/model` (`openai/gpt-4o-mini`) or the host; empty if it is free."""
+        ...
+
+
+@runtime_checkable
+class SupportsOutputLimit(Protocol):
+    """A model that knows how many tokens a request can generate, for `--max_cost`."""
+
+    def find_output_limit(self, request: Generate) -> int | None:
+        """Return the largest number of tokens of the answer, reasoning included; None if there is no limit."""
         ...
 
 
@@ -172,6 +221,15 @@ class SupportsTargets(Protocol):
 
     def tell(self, task: str, document: int, answers: Sequence[str | LogProbability]) -> None:
         """Receive the correct response to each request of a document, by the `index` of the request."""
+        ...
+
+
+@runtime_checkable
+class SupportsDocuments(Protocol):
+    """A model that receives the documents before the requests: the model classes of other harnesses expect them."""
+
+    def receive_documents(self, split: str, documents: Sequence[Document]) -> None:
+        """Receive the documents of the requests that follow, and the split that they come from."""
         ...
 
 

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Protocol
 
 from assay.core.errors import UnsupportedRequest
-from assay.core.programs import Execution, Program
+from assay.core.records.programs import Execution, Program
 
 __all__ = ["ProgramExecutor", "execute_programs", "use_executor"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from assay.core.responses import Failure, Outcome, Usage
+from assay.core.records.responses import Failure, Outcome, Usage
 
 __all__ = ["JudgeProgress", "RunProgress", "TaskProgress", "TokenCount"]
 
@@ -122,6 +122,14 @@ class RunProgress:
 
     judges: dict[str, JudgeProgress] = field(default_factory=dict)
     """Counters of each judge, by name."""
+
+    measure_pause_s: Callable[[], float] | None = None
+    """Returns the seconds until the next try if a server limits the rate, else 0."""
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds until the next try if a server limits the rate; 0: it does not."""
+        return self.measure_pause_s() if self.measure_pause_s is not None else 0.0
 
     def count(self, outcomes: Sequence[Outcome], *, billed: bool = False) -> None:
         """Count outcomes of the evaluated model. `billed`: the model charges for requests."""

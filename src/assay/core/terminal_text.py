@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["escape_control_characters"]
+__all__ = ["describe_invalid_name", "escape_control_characters"]
 
 _UNSAFE_CHARACTERS = re.compile(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\u202a-\\u202e\\u2066-\\u2069]"
@@ -18,3 +18,16 @@ def escape_control_characters(text: str) -> str:
     'a\\\\x1b[2Jb'
     """
     return _UNSAFE_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def describe_invalid_name(name: str) -> str:
+    """Return why a task or group cannot have this name; empty if it can.
+
+    Names appear in tables, file names and URLs.
+
+    >>> describe_invalid_name("a" + chr(0) + "b")
+    "the name 'a\\\\x00b' contains control characters"
+    """
+    if escape_control_characters(name) == name and not re.search(r"[\n\t]", name):
+        return ""
+    return f"the name {name[:80]!r} contains control characters"

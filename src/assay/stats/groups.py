@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assay.core.errors import AssayError
-from assay.stats.confidence_intervals import Interval
-from assay.stats.distributions import t_quantile
-from assay.stats.exact_summation import sum_left_to_right
+from assay.stats.intervals.confidence_intervals import Interval, wilson_interval
+from assay.stats.numerics.distributions import t_quantile
+from assay.stats.numerics.exact_summation import sum_left_to_right
 
 __all__ = ["GroupPart", "compute_stratified_interval", "pool_parts"]
+
+_PRIOR_DOCUMENTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,13 @@ class GroupPart:
     """Number of documents."""
 
     interval: tuple[float, float] | None = None
-    """Its 95 % confidence interval, if there is one."""
+    """Its confidence interval, if there is one."""
+
+    method: str = ""
+    """Method of the interval."""
+
+    units: int | None = None
+    """Number of independent documents or clusters behind the interval; None: `size`."""
 
 
 def pool_parts(
@@ -77,38 +85,98 @@ def _compute_error_of_means(parts: Sequence[GroupPart]) -> float | None:
 
 
 def compute_stratified_interval(
-    parts: Sequence[GroupPart], *, weight_by_size: bool = True
+    parts: Sequence[GroupPart], *, weight_by_size: bool = True, level: float = 0.95
 ) -> Interval | None:
-    """Return the 95 % interval of a group mean, with tasks as strata whose uncertainties are independent.
+    """Return the interval of a group mean, with tasks as strata whose uncertainties are independent; None if a task has
+    neither an interval nor a standard error.
 
-    `weight_by_size` gives the micro mean (weighted by documents), else the macro mean (weighted by tasks). The half width
-    of a task is the larger of half its own interval (which accounts for clusters and for scores of 1) and Student's t
-    times its standard error. None if a task has neither.
+    `weight_by_size` gives the micro mean (weighted by documents), else the macro mean (weighted by tasks). If all scores
+    are 0 or 1, it is a Wilson interval with the effective number of documents. Otherwise the distances between the tasks'
+    values and their limits are combined (MOVER, Zou and Donner 2008), with Satterthwaite's degrees of freedom.
 
     >>> parts = [GroupPart(value=1.0, stderr=0.1, size=30), GroupPart(value=0.0, stderr=0.1, size=10)]
     >>> round(compute_stratified_interval(parts, weight_by_size=False).half_width, 4)
-    0.1525
+    0.145
     """
     size = sum(part.size for part in parts)
-    value, squares, lowest, highest = 0.0, 0.0, 0.0, 0.0
-    for part in parts:
-        half = _half_width(part)
-        if half is None or not size:
-            return None
-        share = part.size / size if weight_by_size else 1 / len(parts)
-        low, high = part.interval or (part.value - half, part.value + half)
-        value += share * part.value
-        squares += (share * half) ** 2
-        lowest += share * low
-        highest += share * high
-    reach = math.sqrt(squares)
-    low, high = max(value - reach, lowest), min(value + reach, highest)
-    return Interval(low=low, high=high, method="stratified")
+    if not size:
+        return None
+    weights = [part.size / size if weight_by_size else 1 / len(parts) for part in parts]
+    if all(part.interval is not None and part.method == "wilson" for part in parts):
+        return _compute_stratified_wilson(parts, weights, level)
+    sides = [_find_sides(part, level) for part in parts]
+    known = [side for side in sides if side is not None]
+    if len(known) < len(parts):
+        return None
+    value = math.fsum(weight * part.value for part, weight in zip(parts, weights, strict=True))
+    scale = _compute_quantile_ratios(known, weights, level)
+    low, high = (
+        math.sqrt(
+            math.fsum(
+                (weight * side[end] * by) ** 2 for side, weight, by in zip(known, weights, scale, strict=True)
+            )
+        )
+        for end in (0, 1)
+    )
+    widest = [
+        math.fsum(weight * side[end] for side, weight in zip(known, weights, strict=True)) for end in (0, 1)
+    ]
+    clustered = any("clustered" in part.method for part in parts)
+    return Interval(
+        low=value - min(low, widest[0]),
+        high=value + min(high, widest[1]),
+        method="stratified, clustered" if clustered else "stratified",
+        level=level,
+    )
 
 
-def _half_width(part: GroupPart) -> float | None:
-    known = part.stderr is not None and part.size > 1
-    by_error = t_quantile(0.975, part.size - 1) * (part.stderr or 0.0) if known else None
-    if part.interval is None:
-        return by_error
-    return max((part.interval[1] - part.interval[0]) / 2, by_error or 0.0)
+def _compute_stratified_wilson(
+    parts: Sequence[GroupPart], weights: Sequence[float], level: float
+) -> Interval:
+    """Return the Wilson interval with the number of documents that would give the same variance in one task.
+
+    The share of each task is shrunk to that of the group by the weight of four documents: a task with few documents, or with
+    none wrong, does not show its own variance.
+    """
+    sizes = [part.units or part.size for part in parts]
+    value = math.fsum(weight * part.value for part, weight in zip(parts, weights, strict=True))
+    total = sum(sizes)
+    centre = (value * total + _PRIOR_DOCUMENTS / 2) / (total + _PRIOR_DOCUMENTS)
+    shares = [
+        (part.value * size + _PRIOR_DOCUMENTS * centre) / (size + _PRIOR_DOCUMENTS)
+        for part, size in zip(parts, sizes, strict=True)
+    ]
+    variance = math.fsum(
+        weight**2 * share * (1 - share) / size
+        for weight, share, size in zip(weights, shares, sizes, strict=True)
+    )
+    middle = math.fsum(weight * share for weight, share in zip(weights, shares, strict=True))
+    effective = middle * (1 - middle) / variance
+    found = wilson_interval(min(max(value, 0.0), 1.0) * effective, effective, level=level)
+    return replace(found, method="stratified")
+
+
+def _find_sides(part: GroupPart, level: float) -> tuple[float, float, float] | None:
+    """Return the distances of a task's value from its limits and the degrees of freedom; None if unknown."""
+    units = part.units or part.size
+    degrees = math.inf if part.method == "wilson" else units - 1.0
+    if part.interval is not None:
+        return part.value - part.interval[0], part.interval[1] - part.value, max(degrees, 1.0)
+    if part.stderr is None or units < 2:
+        return None
+    half = t_quantile((1 + level) / 2, degrees) * part.stderr
+    return half, half, degrees
+
+
+def _compute_quantile_ratios(
+    sides: Sequence[tuple[float, float, float]], weights: Sequence[float], level: float
+) -> list[float]:
+    """Return the quantile of the whole group divided by that of each task."""
+    quantiles = [t_quantile((1 + level) / 2, degrees) for *_, degrees in sides]
+    variances = [
+        (weight * (below + above) / 2 / quantile) ** 2
+        for (below, above, _), weight, quantile in zip(sides, weights, quantiles, strict=True)
+    ]
+    uncertain = math.fsum(one**2 / degrees for one, (*_, degrees) in zip(variances, sides, strict=True))
+    whole = t_quantile((1 + level) / 2, math.fsum(variances) ** 2 / uncertain if uncertain > 0 else math.inf)
+    return [whole / quantile for quantile in quantiles]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import AssayError
+from assay.stats.comparisons.comparison import compute_mcnemar_p_value
 
 __all__ = ["ItemAnalysis", "analyse_items", "measure_position_bias"]
 
@@ -19,10 +20,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemAnalysis:
-    """Easiness and discrimination of each document."""
-
-    easiness: Floats
-    """Mean score over all models."""
+    """Discrimination of each document, and the documents that stand out."""
 
     discrimination: Floats
     """Correlation of the score with the mean over all other documents; NaN for constant scores."""
@@ -54,7 +52,6 @@ def analyse_items(scores: ArrayLike, *, threshold: float = -0.2, alpha: float = 
     found = np.flatnonzero(np.nan_to_num(discrimination, nan=0.0) <= border)
     highest = float(table.max())
     return ItemAnalysis(
-        easiness=table.mean(axis=0),
         discrimination=discrimination,
         never=np.flatnonzero((table == 0).all(axis=0)),
         always=np.flatnonzero((table == highest).all(axis=0) & (highest > 0)),
@@ -77,26 +74,29 @@ def _compute_discrimination(table: Floats) -> Floats:
 
 def _critical_correlation(models: int, alpha: float) -> float:
     """Return the critical value of a correlation over this number of models (one-sided)."""
-    from assay.stats.distributions import t_quantile
+    from assay.stats.numerics.distributions import t_quantile
 
     reach = t_quantile(1 - alpha, models - 2)
     return float(reach / np.sqrt(models - 2 + reach**2))
 
 
 def measure_position_bias(chosen: ArrayLike, correct: ArrayLike, places: int) -> tuple[Floats, Floats, float]:
-    """Return how often each position is chosen, how often it is correct, and the p-value of both being equal (the smallest
-    one over all positions, with Bonferroni correction).
+    """Return how often each position is chosen, how often it is correct, and the p-value of both being equal.
+
+    Chosen and correct positions of the same documents are compared (exact McNemar test, the smallest p-value over all
+    positions with Bonferroni correction): a model that follows an uneven key is not biased.
 
     >>> chosen, correct, p_value = measure_position_bias([0] * 90 + [1] * 10, [0, 1] * 50, 2)
     >>> chosen.tolist(), p_value < 0.001
     ([0.9, 0.1], True)
     """
-    from assay.stats.distributions import normal_cdf
-
-    picks = np.bincount(np.asarray(chosen, dtype=np.intp), minlength=places).astype(np.float64)
-    keys = np.bincount(np.asarray(correct, dtype=np.intp), minlength=places).astype(np.float64)
-    total = picks.sum()
-    shares, wanted = picks / total, keys / keys.sum()
-    spread = np.sqrt(np.maximum(wanted * (1 - wanted) / total, 1e-12))
-    worst = float(np.abs((shares - wanted) / spread).max())
-    return shares, wanted, min(1.0, places * 2 * normal_cdf(-worst))
+    picks, keys = np.asarray(chosen, dtype=np.intp), np.asarray(correct, dtype=np.intp)
+    shares = np.bincount(picks, minlength=places) / len(picks)
+    wanted = np.bincount(keys, minlength=places) / len(keys)
+    chances = [
+        compute_mcnemar_p_value(
+            int(((picks == place) & (keys != place)).sum()), int(((picks != place) & (keys == place)).sum())
+        )
+        for place in range(places)
+    ]
+    return shares, wanted, min(1.0, places * min(chances))

@@ -8,6 +8,7 @@ import pytest
 from tests.engine.running.test_cost_ledger import PaidModel
 from tests.making import plan_run, write_choices, write_task
 
+import assay
 from assay.engine.planning.cost_forecast import forecast_cost
 from assay.testing import ScriptedModel
 
@@ -50,3 +51,13 @@ def test_there_is_no_cost_forecast_without_a_price(workspace: Path) -> None:
 
     expected = forecast_cost(plan_run(UnknownPriceModel(), tasks=[str(write_task(workspace))]))
     assert (expected.billed_as, expected.cost_usd) == ("openai/unheard-of", None)
+
+
+def test_the_forecast_equals_the_truncated_prompts_of_the_run(workspace: Path) -> None:
+    rows = [{"question": "word " * count, "answer": "1"} for count in (10, 250)]
+    path = write_task(workspace, "long", rows, generation_kwargs={"max_gen_toks": 8, "until": ["\n"]})
+    expected = forecast_cost(plan_run("embedded", tasks=[str(path)])).tasks["long"]
+    found = assay.run(model="embedded", tasks=[str(path)]).truncated_prompts["long"]
+    assert (expected.truncated, expected.truncated_tokens, expected.kept_tokens) == (
+        found.requests, found.truncated_tokens, found.input_tokens,
+    )  # fmt: skip

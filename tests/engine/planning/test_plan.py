@@ -305,12 +305,14 @@ SAME = {
     "keep_media_mb": {"keep_media_mb": 0},
     "max_rounds": {"max_rounds": 7},
     "sandbox": {"sandbox": "limits"},
+    "i_know": {"i_know": True},
     "sandbox_args": {"sandbox_args": {"python": "python3"}},
     "refresh": {"refresh": True},
+    "max_retry_wait": {"max_retry_wait": 10},
     "replicas": {"replicas": 3},
     "ray": {"ray": "auto"},
     "workers": {"workers": 2},
-    "replica_resources": {"replica_resources": "gpu=1,cpu=4"},
+    "replica_resources": {"replicas": 3, "replica_resources": "gpu=1,cpu=4"},
 }
 OTHER: dict[str, dict[str, Any]] = {
     "num_fewshot": {"num_fewshot": 1},
@@ -355,6 +357,7 @@ def test_every_option_that_shapes_results_is_in_one_of_these_tables() -> None:
     from assay.core.options.run_spec import list_options
 
     told = {*OTHER, "mc_as_generation", "model", "model_args", "tasks", "fewshot_as_multiturn", "metadata"}
+    told |= {"reasoning_effort", "thinking_budget", "include_reasoning"}
     switches = {"trust_remote_code", "confirm_run_unsafe_code"}
     assert {option for option, _, details in list_options() if details.affects_results} == told | switches
 

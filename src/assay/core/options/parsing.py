@@ -296,12 +296,14 @@ def parse_positive_integer(text: str) -> int:
 def parse_bootstrap_draws(text: str) -> str:
     """Parse the bootstrap resampling method."""
     if text not in ("lm_eval", "own"):
-        raise InvalidOption(f"`{text}` is neither `lm_eval` nor `own`")
+        raise InvalidOption(
+            f"unknown resampling method `{text}`", hint="use `lm_eval` (identical numbers) or `own` (faster)"
+        )
     return text
 
 
 def parse_trace_mode(text: str) -> str:
     """Parse how much of an agent trace the answer contains."""
     if text not in ("basic", "full"):
-        raise InvalidOption(f"`{text}` is neither `basic` nor `full`")
+        raise InvalidOption(f"unknown trace mode `{text}`", hint="use `basic` or `full`")
     return text

@@ -57,6 +57,9 @@ class Option:
     affects_results: bool = True
     """Whether it can change a prompt, a response or a score. Such options are part of the run id."""
 
+    in_id_when_unset: bool = True
+    """Whether its default is part of the run id. False for options added later, so that ids of older runs stay the same."""
+
 
 def declare_option(default: Any, help: str, section: str, **details: Any) -> Any:
     """Return a field of `RunSpec`. Mutable defaults are copied for each instance."""
@@ -112,12 +115,39 @@ class RunSpec:
         None, "Maximum tokens per minute, for all models on one server together.", "Model", parse=parse_positive_number,
         metavar="N", affects_results=False,
     )  # fmt: skip
+    max_retry_wait: float = declare_option(
+        300.0, "Longest delay in seconds that a server can ask for with Retry-After before the next try.", "Model",
+        parse=parse_positive_number, metavar="SECONDS", affects_results=False,
+    )  # fmt: skip
     gen_kwargs: Mapping[str, Any] = declare_option(
         {},
         "Generation settings that override those of the task.",
         "Model",
         parse=parse_arguments,
         metavar="ARGS",
+    )
+    reasoning_effort: str | None = declare_option(
+        None,
+        "How much a reasoning model reasons: low, medium, high, or another word of the service.",
+        "Model",
+        metavar="WORD",
+        in_id_when_unset=False,
+    )
+    thinking_budget: int | None = declare_option(
+        None,
+        "Maximum reasoning tokens of a response, in addition to those of its answer.",
+        "Model",
+        parse=parse_non_negative_integer,
+        metavar="N",
+        in_id_when_unset=False,
+    )
+    include_reasoning: bool | None = declare_option(
+        None,
+        "Whether a service returns the reasoning: true or false (default: what the service does).",
+        "Model",
+        parse=parse_bool,
+        metavar="BOOL",
+        in_id_when_unset=False,
     )
     judge: list[str] = declare_option(
         [],
@@ -160,7 +190,7 @@ class RunSpec:
     )  # fmt: skip
     include_path: list[str] = declare_option(
         [],
-        "Additional folders with task files.",
+        "Additional folders with task files, or a Python file that defines model classes.",
         "Tasks",
         parse=lambda text: [text],
         repeatable=True,
@@ -172,6 +202,13 @@ class RunSpec:
         "Folder with datasets, laid out as on the Hugging Face hub; also ASSAY_DATA.",
         "Tasks",
         metavar="DIR",
+        affects_results=False,
+    )
+    allow_data_outside: bool = declare_option(
+        False,
+        "Allow data files outside the folder of the task, --data_root and the working directory.",
+        "Tasks",
+        flag=True,
         affects_results=False,
     )
     limit: float | int | None = declare_option(
@@ -215,6 +252,10 @@ class RunSpec:
     )
     sandbox: str = declare_option(
         "auto", "Sandbox for model-written code; `auto` is the strongest one available.", "Tasks", metavar="NAME",
+        affects_results=False,
+    )  # fmt: skip
+    i_know: bool = declare_option(
+        False, "Accept a sandbox that does not block everything, such as `limits`.", "Tasks", flag=True,
         affects_results=False,
     )  # fmt: skip
     sandbox_args: Mapping[str, Any] = declare_option(
@@ -390,6 +431,7 @@ class RunSpec:
             item.name: getattr(self, item.name)
             for item in fields(self)
             if item.metadata["option"].affects_results
+            and (item.metadata["option"].in_id_when_unset or getattr(self, item.name) != item.default)
         }
 
 

@@ -21,9 +21,11 @@ def read_yaml(path: Path, kind: str) -> Any:
     """
     import yaml
 
+    from assay.tasks.files.yaml_aliases import load_yaml
+
     try:
         text = sys.stdin.read() if str(path) == _STANDARD_INPUT else path.read_text(encoding="utf-8")
-        return yaml.safe_load(text)
+        return load_yaml(text, yaml.SafeLoader)  # its error positions are more precise
     except OSError as error:
         raise InvalidOption(f"cannot read the {kind}: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError as error:

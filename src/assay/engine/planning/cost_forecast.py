@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.core.errors import AssayError, ErrorGroup
-from assay.core.requests import Generate, Likelihood, Request
-from assay.core.responses import Usage
-from assay.engine.planning.capabilities import get_required_ability
+from assay.core.ports import Model, SupportsTruncationPreview
+from assay.core.records.requests import Generate, Likelihood, Request
+from assay.core.records.responses import Usage
 from assay.engine.planning.records import Plan
-from assay.engine.running.cost_ledger import get_billing_name
+from assay.engine.planning.setup.capabilities import get_required_ability
+from assay.engine.running.cost_ledger import find_output_limit, get_billing_name
 from assay.models.prices import load_prices
 from assay.user_code.errors import wrap_user_errors
 
@@ -50,9 +51,17 @@ class TaskForecast:
     kinds: Counter[str] = field(default_factory=Counter)
     input_tokens: Range = field(default_factory=Range)
     output_tokens: Range = field(default_factory=Range)
+    truncated: int = 0
+    """Requests whose prompt exceeds the context length, if the model can tell."""
 
-    def add(self, request: Request) -> None:
-        """Count one request."""
+    truncated_tokens: int = 0
+    """Tokens that will be removed from these prompts."""
+
+    kept_tokens: int = 0
+    """Tokens that remain of these prompts."""
+
+    def add(self, request: Request, model: Model) -> None:
+        """Count one request to a model."""
         self.kinds[get_required_ability(request)] += 1
         letters, media = len(request.prompt.text), len(request.prompt.media)
         if isinstance(request, Likelihood):
@@ -63,9 +72,13 @@ class TaskForecast:
         )
         self.input_tokens += Range(low, high)
         if isinstance(request, Generate):
-            limit = request.settings.max_tokens
+            limit = find_output_limit(model, request)
             limit = _DEFAULT_MAX_TOKENS if limit is None else limit
             self.output_tokens += Range(min(_MIN_ANSWER_TOKENS, limit), limit)
+        if isinstance(model, SupportsTruncationPreview) and (found := model.preview_truncation(request)):
+            self.truncated += 1
+            self.truncated_tokens += found.truncated_tokens
+            self.kept_tokens += found.tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +137,7 @@ def forecast_cost(plan: Plan) -> CostForecast:
                 if document is None:
                     break
                 for request in document[1]:
-                    tasks[name].add(request)
+                    tasks[name].add(request, plan.model)
         except AssayError as error:
             several = error.errors if isinstance(error, ErrorGroup) else (error,)
             problems += [one for one in several if str(one) not in map(str, problems)]

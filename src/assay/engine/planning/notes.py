@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from assay.core.options.run_spec import RunSpec
 from assay.core.options.stop_rules import parse_stop_rule
 from assay.core.ports import Model, SupportsTargets
-from assay.engine.planning.oracle_targets import has_no_target
 from assay.engine.planning.records import PlannedTask
+from assay.engine.planning.setup.oracle_targets import has_no_target
 from assay.engine.results.stop_metrics import list_stop_warnings
+from assay.scoring.result_keys import find_metrics_without_values
 from assay.tasks.prompts.field_compilers import find_unrendered_template
 
 __all__ = ["collect_notes"]
@@ -24,6 +25,7 @@ def collect_notes(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask])
         *_note_unusable_targets(model, tasks),
         *_note_unrendered_choices(tasks),
         *_note_missing_token_logprobs(spec, model),
+        *_note_misspelled_metrics(spec, tasks),
         *stops,
     ]
 
@@ -63,6 +65,17 @@ def _note_unrendered_choices(tasks: Mapping[str, PlannedTask]) -> list[str]:
     return [f"{_format_names(found)}: choices in a list are not rendered as templates; see `assay check`"]
 
 
+def _note_misspelled_metrics(spec: RunSpec, tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """Note metrics without a value that are no error because the task runs in other harnesses."""
+    if spec.predict_only:
+        return []
+    return [
+        f"{name}: {error.what}; {error.hint}"
+        for name, planned in tasks.items()
+        for error in find_metrics_without_values(planned.spec)
+    ]
+
+
 def _note_missing_token_logprobs(spec: RunSpec, model: Model) -> list[str]:
     """Note that the model does not return token log probabilities."""
     if not spec.token_logprobs or model.traits.tokens:
@@ -75,15 +88,22 @@ def _note_unusable_targets(model: Model, tasks: Mapping[str, PlannedTask]) -> li
     if not isinstance(model, SupportsTargets):
         return []
     without = [name for name, planned in tasks.items() if has_no_target(planned.spec)]
+    partial = [
+        name for name, planned in tasks.items() if name not in without and not planned.spec.target_is_answer
+    ]
     own = [
         name
         for name, planned in tasks.items()
-        if name not in without
+        if name not in (*without, *partial)
         and (planned.spec.process_results is not None or planned.task.is_dialogue or planned.scorer.panels)
     ]
     notes = []
     if without:
         notes.append(f"{_format_names(without)}: no `doc_to_target`, so `{model.name}` cannot answer")
+    if partial:
+        notes.append(
+            f"{_format_names(partial)}: the target is not a complete answer, so `{model.name}` does not get the full score"
+        )
     if own:
         notes.append(
             f"{_format_names(own)}: scored by task code, a judge or a dialogue; the target scores 1.0 only if that accepts it as an answer"

@@ -9,8 +9,8 @@ from pathlib import Path
 from assay.core.errors import AssayError, InvalidOption, OutputError, UnsupportedRequest
 from assay.core.options.run_spec import RunSpec
 from assay.core.options.stop_rules import parse_stop_rule
-from assay.core.specs import TaskSpec
-from assay.engine.planning.run_names import get_output_folder
+from assay.core.records.specs import TaskSpec
+from assay.engine.planning.manifests.run_names import get_output_folder
 from assay.sandboxes.program_runner import ProgramRunner
 from assay.store.runs.lookup import DEFAULT_FOLDER, find_run
 

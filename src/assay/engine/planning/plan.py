@@ -8,28 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from assay.core.documents import Document
 from assay.core.errors import AssayError, ErrorGroup, InvalidOption, TaskError
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model, SupportsPromptedAs
 from assay.core.program_executor import use_executor
-from assay.core.requests import Request
-from assay.core.specs import TaskSpec
-from assay.engine.planning.capabilities import check_abilities
-from assay.engine.planning.judge_setup import JudgeRegistry
-from assay.engine.planning.model_setup import make_run_model, probe_model
-from assay.engine.planning.notes import collect_notes
-from assay.engine.planning.option_checks import check_options, check_programs
-from assay.engine.planning.records import Plan, PlannedJudge, PlannedTask, find_functions
-from assay.engine.planning.run_names import (
+from assay.core.records.documents import Document
+from assay.core.records.requests import REASONING_KEYS, Request
+from assay.core.records.specs import TaskSpec
+from assay.core.secrets import redact_values
+from assay.engine.planning.manifests.run_names import (
     build_run_name,
     compute_run_digest,
     compute_task_digests,
     get_output_folder,
 )
+from assay.engine.planning.notes import collect_notes
+from assay.engine.planning.option_checks import check_options, check_programs
+from assay.engine.planning.records import Plan, PlannedJudge, PlannedTask, find_functions
+from assay.engine.planning.setup.capabilities import check_abilities
+from assay.engine.planning.setup.judge_setup import JudgeRegistry
+from assay.engine.planning.setup.model_setup import make_run_model, probe_model
+from assay.engine.results.run_facts import register_secrets
 from assay.engine.running.cost_ledger import check_prices
 from assay.sandboxes.program_runner import ProgramRunner
+from assay.scoring.result_keys import find_metrics_without_values, is_misspelled
 from assay.scoring.scorer import Scorer
 from assay.tasks.dialogues import check_dialogue
 from assay.tasks.files.index import TaskIndex, find_task_roots
@@ -56,6 +60,7 @@ async def make_plan(
         ErrorGroup: All errors, if there are several.
     """
     problems: list[AssayError] = []
+    register_secrets(spec)
     selection = _select(spec, index, problems)
     seen: Sequence[str] = ()
     try:
@@ -72,7 +77,7 @@ async def make_plan(
     for problem in check_options(spec, folder):
         _add_error(problems, problem)
     tasks: dict[str, PlannedTask] = {}
-    programs = ProgramRunner(spec.sandbox, spec.sandbox_args)
+    programs = ProgramRunner(spec.sandbox, spec.sandbox_args, i_know=spec.i_know)
     with use_executor(programs):  # a helper may execute a program when it is imported
         for name, task_spec in selection.tasks.items():
             try:
@@ -87,7 +92,7 @@ async def make_plan(
     identity: Mapping[str, str] = {}
     planned_judges: dict[str, PlannedJudge] = {}
     try:
-        identity = await model.identify() if model is not None else {}
+        identity = redact_values(await model.identify()) if model is not None else {}
         planned_judges = await judge_registry.identify() if judge_registry is not None else {}
         if model is not None:
             check_prices(spec, [model, *(judge.model for judge in planned_judges.values())])
@@ -153,7 +158,9 @@ def _find_further_errors(spec: RunSpec, word: str, index: TaskIndex, problems: l
     )
 
     known = {problem.what for problem in problems}
-    for subject in check_tasks([word], index, CheckOptions(data_root=spec.data_root)).subjects:
+    for subject in check_tasks(
+        [word], index, CheckOptions(data_root=spec.data_root, allow_data_outside=spec.allow_data_outside)
+    ).subjects:
         for finding in subject.findings:
             if finding.severity == "error" and finding.what not in known:
                 known.add(finding.what)
@@ -191,6 +198,9 @@ def _plan_task(
     try:
         task = _open_task(spec, task_spec, model)
         scorer = Scorer.from_spec(task.spec, tags=spec.reasoning_tags)
+        for problem in [] if spec.predict_only else find_metrics_without_values(task.spec):
+            if not is_misspelled(task.spec, problem):
+                _add_error(problems, problem)
     except AssayError as error:
         _add_error(problems, error)
     if task is not None:
@@ -224,6 +234,11 @@ def _open_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Task:
     return LetterChoiceTask(task) if letters else task
 
 
+def _collect_reasoning_settings(spec: RunSpec) -> dict[str, Any]:
+    """Return the options for reasoning as generation settings."""
+    return {name: value for name in REASONING_KEYS if (value := getattr(spec, name)) is not None}
+
+
 def build_rendering_options(spec: RunSpec, task: str, model: Model | None) -> RenderingOptions:
     """Return the options that affect prompts."""
     chat_messages = model is None or "chat" in model.traits.abilities
@@ -232,7 +247,7 @@ def build_rendering_options(spec: RunSpec, task: str, model: Model | None) -> Re
         chat=bool(spec.apply_chat_template),
         multiturn=spec.multiturn,
         system_instruction=spec.system_instruction,
-        gen_kwargs=spec.gen_kwargs,
+        gen_kwargs={**_collect_reasoning_settings(spec), **spec.gen_kwargs},
         fewshot_seed=spec.seed[3],
         limit=spec.limit,
         offset=spec.offset,
@@ -242,6 +257,7 @@ def build_rendering_options(spec: RunSpec, task: str, model: Model | None) -> Re
         agentic_trace_mode=spec.agentic_trace_mode,
         process_with_media=spec.process_with_media,
         data_root=spec.data_root,
+        allow_data_outside=spec.allow_data_outside,
         trust_remote_code=spec.trust_remote_code,
         metadata=spec.metadata,
     )
@@ -253,7 +269,8 @@ def check_functions(task_spec: TaskSpec) -> None:
     values = {id(function) for function in find_functions(task_spec.config.get("dataset_kwargs"))}
     for function in find_functions(task_spec.config):
         try:
-            _ = function.value() if id(function) in values else function.load()
+            with wrap_user_errors(task_spec):  # importing the helper file runs its code
+                _ = function.value() if id(function) in values else function.load()
         except AssayError as error:
             _add_error(problems, error)
     if problems:

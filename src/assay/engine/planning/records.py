@@ -10,7 +10,7 @@ from typing import Any
 from assay.core.fingerprints import digest_json
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model
-from assay.core.specs import GroupSpec, TaskSpec
+from assay.core.records.specs import GroupSpec, TaskSpec
 from assay.sandboxes.program_runner import ProgramRunner
 from assay.scoring.scorer import Scorer
 from assay.tasks.files.helper_functions import HelperFunction

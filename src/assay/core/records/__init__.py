@@ -1,0 +1,1 @@
+"""The records that pass between packages: documents, messages, requests, responses, verdicts, specs."""

@@ -1,0 +1,91 @@
+"""Document endings: every document of a run ends in exactly one of these states.
+
+Only the score of a `scored` document is fully reliable. Documents with another ending can have a score too (published
+results count unparsable answers as wrong); score bounds show how much the result depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from assay.core.records.responses import Response
+
+__all__ = [
+    "ENDINGS",
+    "MIN_UNSCORED_SHARE_FOR_BOUNDS",
+    "Ending",
+    "classify_ending",
+    "explain_missing_answer",
+    "is_reasoning_truncated",
+]
+
+Ending = Literal[
+    "scored", "unparsed", "truncated", "empty", "refused", "unscored", "judge-failed", "failed", "skipped"
+]
+
+ENDINGS: dict[Ending, str] = {
+    "scored": "answered and scored",
+    "unparsed": "no answer-extraction filter found an answer in the text",
+    "truncated": "the response hit the token limit before an answer was found",
+    "empty": "the response is empty",
+    "refused": "the model or its content filter refused to answer",
+    "unscored": "task code raised an error, or a judge returned no verdict",
+    "judge-failed": "a judge did not respond or the workers died; judged again when the run is resumed",
+    "failed": "the request failed: server, network, media or prompt error",
+    "skipped": "not scored (`--predict_only`)",
+}
+"""Every ending and its meaning, in display order."""
+
+MIN_UNSCORED_SHARE_FOR_BOUNDS = 0.01
+"""Score bounds are shown when a larger share of documents than this has another ending than `scored`."""
+
+
+def classify_ending(responses: Sequence[Response], answer_found: bool | None) -> Ending:
+    """Return the ending of a document from its responses.
+
+    `answer_found`: whether an answer-extraction filter found an answer; None if the pipeline has no such filter.
+    An extracted answer counts even if the text around it was truncated.
+
+    >>> classify_ending([Response(request_id="", value="so it is 5", finish="length")], None)
+    'truncated'
+    >>> classify_ending([Response(request_id="", value="so it is 5", finish="length")], True)
+    'scored'
+    """
+    if not responses:
+        return "scored"
+    first = responses[0]
+    if not isinstance(first.value, str):
+        return "scored"
+    is_typical = len(responses) == 1 and answer_found is not False and first.finish in ("", "stop")
+    if is_typical and (answer_found or first.value.strip()):
+        return "scored"
+    if all(response.finish == "refused" for response in responses):
+        return "refused"
+    if not answer_found:
+        if all(response.finish == "length" for response in responses):
+            return "truncated"
+        if not any(isinstance(response.value, str) and response.value.strip() for response in responses):
+            return "empty"
+    return "unparsed" if answer_found is False else "scored"
+
+
+def is_reasoning_truncated(responses: Sequence[Response]) -> bool:
+    """Whether every response hit the token limit inside its reasoning. There is no answer to score.
+
+    >>> is_reasoning_truncated([Response(request_id="", value="", reasoning="so it", finish="length")])
+    True
+    """
+    return bool(responses) and all(
+        response.finish == "length" and response.reasoning is not None and response.value == ""
+        for response in responses
+    )
+
+
+def explain_missing_answer(responses: Sequence[Response]) -> str:
+    """Return why responses with reasoning have no answer; an empty text if they have one."""
+    if not responses or any(response.reasoning is None or response.value for response in responses):
+        return ""
+    if is_reasoning_truncated(responses):
+        return "the token limit ended the reasoning; there is no answer"
+    return "the response consists of reasoning; there is no answer"

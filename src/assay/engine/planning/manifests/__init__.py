@@ -1,0 +1,1 @@
+"""What identifies a run: its manifest, environment and name, and the manifests of stored runs."""

@@ -1,0 +1,1 @@
+"""Creates and checks what a plan needs: the model, the judges, the journal."""

@@ -1,0 +1,1 @@
+"""Tests of differences: paired comparison, exact tests, multiple testing, power."""

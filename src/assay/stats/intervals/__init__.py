@@ -1,0 +1,1 @@
+"""Standard errors, bootstraps and confidence intervals, of one score and of repeated answers."""

@@ -1,0 +1,1 @@
+"""Numerical tools: distribution functions, exact sums, lists of values."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.responses import Response
+from assay.core.records.responses import Response
 from assay.store.cache.maintenance import list_cached_models, prune_cache
 from assay.store.cache.response_cache import ResponseCache
 

@@ -1,19 +1,21 @@
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from assay.core.responses import LogProbability, Response, Usage
+from assay.core.records.responses import LogProbability, Response, Usage
 from assay.store.cache.response_cache import ResponseCache
 
 WRITER = """
 import sys
 from pathlib import Path
-from assay.core.responses import Response
+from assay.core.records.responses import Response
 from assay.store.cache.response_cache import ResponseCache
 
 path, who = Path(sys.argv[1]), sys.argv[2]
@@ -58,6 +60,48 @@ def test_the_first_answer_stays(cache: ResponseCache) -> None:
     assert cache.find(["a"])["a"].value == "first"
 
 
+UNUSABLE = [
+    Response(request_id="", value="so it is", finish="length"),
+    Response(request_id="", value="", finish="length"),
+    Response(request_id="", value="", finish=""),
+]
+
+
+@pytest.mark.parametrize("response", UNUSABLE)
+def test_a_truncated_or_unexplained_empty_answer_is_not_stored(
+    cache: ResponseCache, response: Response
+) -> None:
+    refused = Response(request_id="", value="", finish="refused")
+    cache.add([("a", response), ("b", refused)], model="m").result()
+    assert list(cache.find(["a", "b"])) == ["b"]
+    assert len(cache) == 1
+
+
+@pytest.mark.parametrize("response", UNUSABLE)
+def test_a_truncated_answer_of_an_older_cache_is_not_reused(
+    cache: ResponseCache, response: Response, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("assay.store.cache.response_cache.is_reusable", lambda response: True)
+        cache.add([("a", response)], model="m").result()
+    assert len(cache) == 1
+    assert cache.find(["a"]) == {}
+
+
+def test_refreshing_with_a_truncated_answer_removes_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    for response, refresh in (
+        (Response(request_id="", value="old", finish="stop"), False),
+        (UNUSABLE[0], True),
+    ):
+        cache = ResponseCache(path, refresh=refresh)
+        cache.add([("a", response)], model="m").result()
+        cache.close()
+    cache = ResponseCache(path)
+    assert len(cache) == 0
+    cache.close()
+
+
 def test_the_cache_outlives_its_process(tmp_path: Path) -> None:
     first = ResponseCache(tmp_path / "x.sqlite")
     first.add([("a", Response(request_id="", value="x"))], model="m")
@@ -89,3 +133,22 @@ def test_several_processes_may_make_and_fill_one_cache_at_the_same_time(tmp_path
     shared = cache.find([f"shared-{number}" for number in range(200)])
     assert {response.value for response in shared.values()} <= set(names)
     cache.close()
+
+
+def test_truncated_prompts_are_stored(cache: ResponseCache) -> None:
+    usage = Usage(5, 1, truncated_tokens=7)
+    cut = Response(request_id="", value="four", finish="stop", usage=usage)
+    cache.add([("a", cut), ("b", Response(request_id="", value="five"))], model="m").result()
+    found = cache.find(["a", "b"])
+    assert (found["a"].usage, found["b"].usage) == (usage, None)
+
+
+def test_a_cache_from_before_truncated_prompts_were_stored_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "responses.sqlite"
+    with closing(ResponseCache(path)) as cache:
+        cache.add([("a", Response(request_id="", value="old"))], model="m").result()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE truncations")
+        connection.execute("PRAGMA user_version=3")
+    with closing(ResponseCache(path)) as cache:
+        assert cache.find(["a"])["a"].value == "old"

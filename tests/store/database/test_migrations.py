@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.responses import LogProbability, Response, Usage
+from assay.core.records.responses import LogProbability, Response, Usage
 from assay.store.documents.samples import read_samples
 from assay.store.integrity.page_checksums import delete_page_checksums
 from assay.store.journal.journal import JOURNAL_FILE, Journal
@@ -167,7 +167,7 @@ def test_looking_at_an_old_journal_leaves_it_as_it_is(folder: Path) -> None:
     with closing(Journal.open_readonly(folder)) as journal:
         assert journal.count_rows("documents") == 3
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
-            journal._reader.execute("DELETE FROM facts")
+            journal._reader.execute("DELETE FROM main.facts")
     assert (folder / JOURNAL_FILE).read_bytes() == before
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from assay.core.documents import Document
 from assay.core.errors import UserError
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.responses import LogProbability, Response
-from assay.core.verdicts import Answer, Estimate, Evidence, Score, Unscored, Verdict
+from assay.core.records.documents import Document
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.records.responses import LogProbability, Response
+from assay.core.records.verdicts import Answer, Estimate, Evidence, Score, Unscored, Verdict
 from assay.store.documents.samples import read_samples
 from assay.store.journal.journal import Journal
 from assay.store.runs.run import Run

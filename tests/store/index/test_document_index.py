@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.core.documents import Document
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Settings
-from assay.core.responses import Response
-from assay.core.verdicts import Answer, Score
+from assay.core.records.documents import Document
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Settings
+from assay.core.records.responses import Response
+from assay.core.records.verdicts import Answer, Score
 from assay.store.documents.details import read_document, read_document_summaries
 from assay.store.index.document_index import DocumentIndex, index_folder
 from assay.store.index.index_pool import IndexPool

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.core.documents import Document
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Settings
-from assay.core.responses import Failure, Response
-from assay.core.verdicts import Answer, Evidence, Score, Unscored, Verdict
+from assay.core.records.documents import Document
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Settings
+from assay.core.records.responses import Failure, Response
+from assay.core.records.verdicts import Answer, Evidence, Score, Unscored, Verdict
 from assay.store.journal.journal import Journal
 from assay.store.journal.rows import replace_surrogates
 

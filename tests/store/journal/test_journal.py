@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
 import struct
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay.core.documents import Document
 from assay.core.errors import CorruptStore, RunLocked
-from assay.core.messages import Image, Message, Prompt, Text
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.responses import Failure, LogProbability, Response, Usage
-from assay.core.verdicts import Answer, Estimate, Evidence, Score, Unscored
+from assay.core.records.documents import Document
+from assay.core.records.messages import Image, Message, Prompt, Text
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.records.responses import Failure, LogProbability, Response, Usage
+from assay.core.records.verdicts import Answer, Estimate, Evidence, Score, Unscored
 from assay.store.journal import response_index
 from assay.store.journal.journal import JOURNAL_FILE, Journal
 
@@ -402,7 +403,8 @@ def test_a_closed_run_can_be_written_again(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_cannot_be_opened_lets_go_of_the_lock(tmp_path: Path) -> None:
-    (tmp_path / JOURNAL_FILE).write_text("not a journal, but long enough to look at" * 30)
+    with closing(sqlite3.connect(tmp_path / JOURNAL_FILE)) as other:
+        other.execute("CREATE TABLE of_another_program (id)")
     with pytest.raises(CorruptStore):
         Journal.open_for_writing(tmp_path)
     (tmp_path / JOURNAL_FILE).unlink()

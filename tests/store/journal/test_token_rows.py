@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.core.responses import LogProbability, Response, Tokens
+from assay.core.errors import CorruptStore
+from assay.core.records.responses import LogProbability, Response, Tokens
 from assay.store.cache.maintenance import list_cached_models, prune_cache
 from assay.store.cache.response_cache import ResponseCache
 from assay.store.database.schema import CACHE_SCHEMA, JOURNAL_SCHEMA
@@ -61,7 +62,9 @@ def test_tokens_of_another_answer_are_none(tmp_path: Path) -> None:
         connection.execute("UPDATE tokens SET content = replace(content, '-1.5', '-0.5')")
         connection.commit()
     delete_page_checksums(tmp_path / JOURNAL_FILE)
-    with closing(Journal.open_readonly(tmp_path)) as journal:
+    with pytest.raises(CorruptStore, match="table tokens"):
+        Journal.open_readonly(tmp_path)
+    with closing(Journal.open_for_writing(tmp_path)) as journal:
         found = journal.find(["a"], tokens=True)
     assert (found["a"].value, found["a"].tokens) == (" four", None)
 
@@ -84,7 +87,7 @@ def test_a_journal_that_only_lacks_tables_is_read_where_it_lies(tmp_path: Path, 
         files = {file for _, name, file in journal.query("PRAGMA database_list") if name == "main"}
         assert files == {str((tmp_path / JOURNAL_FILE).resolve())}  # not a copy in memory
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
-            journal._reader.execute("DELETE FROM facts")
+            journal._reader.execute("DELETE FROM main.facts")
     assert (tmp_path / JOURNAL_FILE).read_bytes() == before
     with closing(Journal.open_for_writing(tmp_path)) as journal:
         journal.add_responses([("b", NUMBER)], source="model").result()

@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import closing
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Protocol
 
 from assay.core.errors import AssayError, OutputError
 from assay.core.home import assay_home
-from assay.core.responses import Response
+from assay.core.records.responses import Response, Usage
 from assay.store.database.locks import file_lock
 from assay.store.database.schema import CACHE_SCHEMA, MalformedDatabase, open_database
 from assay.store.database.writer import BatchWriter
@@ -53,8 +54,15 @@ class ResponseSource(Protocol):
         ...
 
 
+def is_reusable(response: Response) -> bool:
+    """Return whether other runs may reuse a response: not if it is truncated, or empty without a finish reason."""
+    if not isinstance(response.value, str):
+        return True
+    return response.finish != "length" and bool(response.value or response.finish)
+
+
 class ResponseCache:
-    """Stored responses of models. Failures are not stored."""
+    """Stored responses of models. Failures and truncated responses are not stored."""
 
     def __init__(self, path: Path, *, refresh: bool = False) -> None:
         self.path = path
@@ -95,9 +103,17 @@ class ResponseCache:
             marks = ",".join("?" * len(chunk))
             for row in self._reader.execute(f"{rows.SELECT_RESPONSE} WHERE fingerprint IN ({marks})", chunk):
                 if is_cache_row_intact(row):
-                    found[row[0]] = rows.response_from_row(row)
+                    response = rows.response_from_row(row)
+                    if is_reusable(response):
+                        found[row[0]] = response
                 else:
                     unsound.append((row[0],))
+            for name, count in self._reader.execute(
+                f"SELECT fingerprint, tokens FROM truncations WHERE fingerprint IN ({marks})", chunk
+            ):
+                if name in found:
+                    usage = found[name].usage or Usage()
+                    found[name] = replace(found[name], usage=replace(usage, truncated_tokens=count))
         if unsound:
             _LOG.warning("ignoring %d damaged responses in `%s`", len(unsound), self.path)
             self._writer.submit([(rows.DELETE_RESPONSE, unsound)])
@@ -115,9 +131,11 @@ class ResponseCache:
 
     def add(self, responses: Iterable[tuple[str, Response]], *, model: str) -> Future[None]:
         """Store responses by fingerprint. Stored responses are replaced only with `refresh`, or if the new ones have
-        tokens: tokens are requested only where the stored response has none."""
+        tokens: tokens are requested only where the stored response has none. Truncated responses are left out."""
         now = time.time()
-        entries = list(responses)
+        given = list(responses)
+        entries = [(name, response) for name, response in given if is_reusable(response)]
+        outdated = [(name,) for name, response in given if self._refresh and not is_reusable(response)]
         new_rows = [
             rows.build_response_row(name, response, source=model, at=now) for name, response in entries
         ]
@@ -126,9 +144,20 @@ class ResponseCache:
             for (name, response), row in zip(entries, new_rows, strict=True)
             if response.tokens is not None
         ]
+        truncations = [
+            (name, response.usage.truncated_tokens)
+            for name, response in entries
+            if response.usage is not None and response.usage.truncated_tokens
+        ]
         new_rows.sort(key=itemgetter(0))  # writes neighbouring rows of the file together
         statement = rows.REPLACE_RESPONSE if self._refresh or tokens else rows.INSERT_RESPONSE
-        written = self._writer.submit([(statement, new_rows), *([(INSERT_TOKENS, tokens)] if tokens else [])])
+        batches = [
+            (statement, new_rows),
+            (INSERT_TOKENS, tokens),
+            (rows.INSERT_TRUNCATION, truncations),
+            (rows.DELETE_RESPONSE, outdated),
+        ]
+        written = self._writer.submit([batch for batch in batches if batch[1]])
         written.add_done_callback(self._on_written)
         return written
 

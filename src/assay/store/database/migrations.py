@@ -9,12 +9,20 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
-from assay.core.codec import encode
+from assay.core.records.codec import encode
 from assay.store.database.tables import MAX_DOCUMENTS_PER_TASK
+from assay.store.integrity.row_checksums import CHECKED_COLUMNS, compute_row_checksum
 
-__all__ = ["AddTable", "add_checksum_column", "merge_rows_by_document", "split_statements"]
+__all__ = [
+    "AddRowChecksums",
+    "AddTable",
+    "ReadableStep",
+    "add_checksum_column",
+    "merge_rows_by_document",
+    "split_statements",
+]
 
 _INSERT_ANSWERED = "INSERT INTO answered (id, fingerprint, text, logprob, greedy, source, at, details) VALUES (?,?,?,?,?,?,?,?)"
 _VERSION_1_TABLES = ("prompts", "documents", "requests", "responses", "answers", "verdicts", "outcomes")
@@ -36,13 +44,25 @@ def merge_rows_by_document(connection: sqlite3.Connection, tables: str) -> None:
     for number, (task,) in enumerate(connection.execute(names).fetchall()):
         first = number * MAX_DOCUMENTS_PER_TASK
         connection.execute(
-            "INSERT INTO tasks VALUES (?,?,?)", (task, first, first + MAX_DOCUMENTS_PER_TASK - 1)
+            "INSERT INTO tasks (name, first, last) VALUES (?,?,?)",
+            (task, first, first + MAX_DOCUMENTS_PER_TASK - 1),
         )
-        connection.executemany("INSERT INTO asked VALUES (?,?,?,?,?)", _read_asked(connection, task, first))
-        connection.executemany("INSERT INTO judged VALUES (?,?,?,?,?)", _read_judged(connection, task, first))
+        for table, read in (("asked", _read_asked), ("judged", _read_judged)):
+            insert = f"INSERT INTO {table} ({CHECKED_COLUMNS[table]}) VALUES (?,?,?,?,?)"
+            connection.executemany(insert, read(connection, task, first))
     connection.executemany(_INSERT_ANSWERED, _read_answered(connection))
     for table in _VERSION_1_TABLES:
         connection.execute(f"DROP TABLE old_{table}")
+
+
+class ReadableStep(Protocol):
+    """A step that an older file needs only before it is written; reading needs at most a temporary table."""
+
+    def __call__(self, connection: sqlite3.Connection, tables: str) -> None: ...
+
+    def prepare_reading(self, connection: sqlite3.Connection, tables: str) -> None:
+        """Make the connection read the older file like a current one."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +74,7 @@ class AddTable:
     def __call__(self, connection: sqlite3.Connection, tables: str) -> None:
         self._create(connection, tables, "CREATE TABLE IF NOT EXISTS")
 
-    def create_temporary(self, connection: sqlite3.Connection, tables: str) -> None:
+    def prepare_reading(self, connection: sqlite3.Connection, tables: str) -> None:
         """Create the table as a temporary one of this connection, for a read-only file."""
         self._create(connection, tables, "CREATE TEMP TABLE")
 
@@ -62,6 +82,21 @@ class AddTable:
         for statement in split_statements(tables):
             if f"CREATE TABLE {self.name} (" in statement:
                 connection.execute(statement.replace("CREATE TABLE", create))
+
+
+class AddRowChecksums:
+    """A step that gives every row of a journal a checksum. The caller must have checked the older file for damage."""
+
+    def __call__(self, connection: sqlite3.Connection, tables: str) -> None:
+        connection.create_function("row_checksum", -1, compute_row_checksum, deterministic=True)
+        for table, columns in CHECKED_COLUMNS.items():
+            if "crc" not in {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN crc INTEGER NOT NULL DEFAULT 0")
+            missing = " WHERE crc IS NULL" if table == "answered" else ""
+            connection.execute(f"UPDATE {table} SET crc = row_checksum({columns}){missing}")
+
+    def prepare_reading(self, connection: sqlite3.Connection, tables: str) -> None:
+        """Nothing to do: rows of older files are read without a checksum."""
 
 
 def add_checksum_column(table: str) -> Callable[[sqlite3.Connection, str], None]:

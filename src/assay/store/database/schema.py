@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -15,7 +17,9 @@ from pathlib import Path
 
 from assay.core.errors import CorruptStore, OutputError
 from assay.store.database.migrations import (
+    AddRowChecksums,
     AddTable,
+    ReadableStep,
     add_checksum_column,
     merge_rows_by_document,
     split_statements,
@@ -45,7 +49,7 @@ class Schema:
 
 JOURNAL_SCHEMA = Schema(
     JOURNAL_TABLES,
-    7,
+    8,
     4_096,
     {
         1: merge_rows_by_document,
@@ -54,10 +58,14 @@ JOURNAL_SCHEMA = Schema(
         4: AddTable("repeats"),
         5: AddTable("tokens"),
         6: AddTable("filter_steps"),
+        7: AddRowChecksums(),
     },
 )
 CACHE_SCHEMA = Schema(
-    CACHE_TABLES, 3, 32_768, {1: add_checksum_column("responses"), 2: AddTable("tokens")}
+    CACHE_TABLES,
+    4,
+    32_768,
+    {1: add_checksum_column("responses"), 2: AddTable("tokens"), 3: AddTable("truncations")},
 )  # keys are hashes, so page access is random
 
 
@@ -87,12 +95,7 @@ def open_database(
     """
     try:
         if readonly:
-            connection: sqlite3.Connection = sqlite3.connect(
-                _build_readonly_uri(path.resolve()),
-                uri=True,
-                check_same_thread=False,
-                factory=_ReadOnlyConnection,
-            )
+            connection = _open_readonly(path.resolve())
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=60.0)
@@ -113,11 +116,25 @@ def open_database(
     return connection
 
 
-def _build_readonly_uri(path: Path) -> str:
-    """Return the URI for reading a file. In a read-only folder SQLite must not look for other writers."""
+def _open_readonly(path: Path) -> sqlite3.Connection:
+    """Open a file for reading, also in a read-only folder, where SQLite cannot create its lock file."""
     wal = path.with_name(path.name + "-wal")
-    is_immutable = not os.access(path.parent, os.W_OK) and not wal.exists()
-    return f"{path.as_uri()}?mode=ro{'&immutable=1' if is_immutable else ''}"
+    if os.access(path.parent, os.W_OK):
+        return _connect_readonly(f"{path.as_uri()}?mode=ro")
+    if not wal.exists() or not wal.stat().st_size:
+        return _connect_readonly(f"{path.as_uri()}?mode=ro&immutable=1")
+    with tempfile.TemporaryDirectory(prefix="assay-read-") as folder:  # the log must be read, too
+        for file in (path, wal):
+            shutil.copyfile(file, Path(folder) / file.name)
+        copy = _connect_readonly(":memory:")
+        with closing(sqlite3.connect(Path(folder) / path.name)) as source:
+            source.backup(copy)
+    copy.execute("PRAGMA query_only=1")
+    return copy
+
+
+def _connect_readonly(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(uri, uri=True, check_same_thread=False, factory=_ReadOnlyConnection)
 
 
 def _prepare(connection: sqlite3.Connection, schema: Schema, version: int, *, durable: bool) -> None:
@@ -149,10 +166,10 @@ def _migrate_for_reading(connection: sqlite3.Connection, schema: Schema, version
     """Return a connection to an older file that is only read. Missing tables become temporary ones; if other changes are
     needed, a copy in memory is migrated. The file stays unchanged."""
     steps = [schema.migrations[step] for step in range(version, schema.version)]
-    added = [step for step in steps if isinstance(step, AddTable)]
-    if len(added) == len(steps):
-        for step in added:
-            step.create_temporary(connection, schema.tables)
+    readable: list[ReadableStep] = [step for step in steps if isinstance(step, (AddTable, AddRowChecksums))]
+    if len(readable) == len(steps):
+        for step in readable:
+            step.prepare_reading(connection, schema.tables)
         connection.execute("PRAGMA query_only=1")
         return connection
     copy = sqlite3.connect(
@@ -187,16 +204,19 @@ def _check_version(connection: sqlite3.Connection, path: Path, schema: Schema, *
     )
     first = re.findall(r"CREATE TABLE (\w+)", schema.tables)[0]
     older = 0 < version < schema.version and first in tables
-    if not (complete or older or (empty and not readonly)):
+    if empty and readonly:
+        raise MalformedDatabase("the file is damaged: it contains no tables", where=str(path))
+    if not (complete or older or empty):
         raise CorruptStore("the file is a database of another program", where=str(path))
     return version
 
 
 def _explain_error(error: sqlite3.DatabaseError, path: Path) -> OutputError | CorruptStore:
     if isinstance(error, sqlite3.OperationalError):
-        return OutputError(
-            f"cannot write `{path}`: {error}", hint="is the disk full, or the folder read-only?"
-        )
+        hint = "is the disk full, or the folder read-only?"
+        if re.search("lock|disk I/O", str(error)):
+            hint = "the disk may be full or without file locks: choose an --output_path on a local disk"
+        return OutputError(f"cannot write `{path}`: {error}", hint=hint)
     return MalformedDatabase(
         f"the file is damaged or not a journal: {error}",
         where=str(path),

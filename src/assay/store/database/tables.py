@@ -14,17 +14,20 @@ MAX_DOCUMENTS_PER_TASK = 1 << 40
 JOURNAL_TABLES = """
 CREATE TABLE facts (            -- facts about the run: spec, plan, model identity, versions, times
     key TEXT PRIMARY KEY,
-    value TEXT NOT NULL         -- JSON
+    value TEXT NOT NULL,        -- JSON
+    crc INTEGER NOT NULL DEFAULT 0  -- in every table: checksum of the other columns
 ) WITHOUT ROWID;
 CREATE TABLE tasks (            -- the documents of a task have the rows from `first` to `last`
-    name TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL
+    name TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    crc INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE asked (
     id INTEGER PRIMARY KEY,     -- tasks.first + index of the document
     fields TEXT NOT NULL,       -- JSON; media summarised
     target TEXT NOT NULL,       -- JSON
     count INTEGER NOT NULL,     -- number of requests
-    requests TEXT NOT NULL      -- JSON: each prompt once; requests [number, repeat, kind, prompt, argument, fingerprint]
+    requests TEXT NOT NULL,     -- JSON: each prompt once; requests [number, repeat, kind, prompt, argument, fingerprint]
+    crc INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE answered (
     id INTEGER PRIMARY KEY,
@@ -33,7 +36,7 @@ CREATE TABLE answered (
     source TEXT NOT NULL,       -- model | judge | cache
     at REAL NOT NULL,
     details TEXT,               -- JSON of other details: finish, reasoning, tokens, seconds
-    crc INTEGER                 -- checksum of the response; NULL in rows of older versions
+    crc INTEGER                 -- without the id; rows of older versions: of the response only
 );
 CREATE TABLE tokens (           -- only of runs that store them
     id INTEGER PRIMARY KEY,     -- as in `answered`
@@ -41,7 +44,8 @@ CREATE TABLE tokens (           -- only of runs that store them
     crc INTEGER NOT NULL        -- over the response and this: detects tokens of another response
 );
 CREATE TABLE failures (         -- every failed attempt; retried when the run is resumed
-    fingerprint TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL
+    fingerprint TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL, attempts INTEGER NOT NULL, at REAL NOT NULL,
+    crc INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE judge_requests (   -- requests to judges; their responses are in `answered`
     task TEXT NOT NULL, document INTEGER NOT NULL,
@@ -50,26 +54,31 @@ CREATE TABLE judge_requests (   -- requests to judges; their responses are in `a
     number INTEGER NOT NULL, repeat INTEGER NOT NULL,
     prompt TEXT NOT NULL,       -- plain text, or JSON messages
     settings TEXT NOT NULL,     -- the digest of its settings (facts: settings:<digest>)
+    crc INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (task, document, judge, fingerprint)
 ) WITHOUT ROWID;
 CREATE TABLE judged (
     id INTEGER PRIMARY KEY,     -- as in `asked`
-    outcome TEXT NOT NULL,      -- an ending, see core/endings.py
+    outcome TEXT NOT NULL,      -- an ending, see core/records/endings.py
     why TEXT NOT NULL,
     answers TEXT NOT NULL,      -- JSON: pipeline -> one value per request
-    verdicts TEXT NOT NULL      -- JSON: [pipeline, metric, kind, value, why]; a value is a number, or encoded text
+    verdicts TEXT NOT NULL,     -- JSON: [pipeline, metric, kind, value, why]; a value is a number, or encoded text
+    crc INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE filter_steps (     -- only of filters that are task code
     id INTEGER PRIMARY KEY,     -- as in `asked`
-    content TEXT NOT NULL       -- JSON: pipeline -> for each filter a value per request
+    content TEXT NOT NULL,      -- JSON: pipeline -> for each filter a value per request
+    crc INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE repeats (          -- only of documents with repeats
     id INTEGER PRIMARY KEY,     -- as in `asked`
-    content TEXT NOT NULL       -- JSON: [pipeline, numbers of equal answers, metric -> a score per answer]
+    content TEXT NOT NULL,      -- JSON: [pipeline, numbers of equal answers, metric -> a score per answer]
+    crc INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE estimates (
     task TEXT NOT NULL, metric TEXT NOT NULL, pipeline TEXT NOT NULL,
     content TEXT NOT NULL,      -- JSON of an Estimate
+    crc INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (task, metric, pipeline)
 ) WITHOUT ROWID;
 CREATE VIEW documents AS
@@ -117,5 +126,9 @@ CREATE TABLE tokens (           -- of responses to runs that store them
     fingerprint TEXT PRIMARY KEY,
     content TEXT NOT NULL,      -- JSON: pieces, logprobs
     crc INTEGER NOT NULL        -- over the response and this
+) WITHOUT ROWID;
+CREATE TABLE truncations (      -- of responses to prompts that exceed the context length
+    fingerprint TEXT PRIMARY KEY,
+    tokens INTEGER NOT NULL     -- tokens removed from the prompt
 ) WITHOUT ROWID;
 """

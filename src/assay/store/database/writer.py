@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError, OutputError
@@ -49,13 +50,21 @@ def _build_multi_row_statement(statement: str, columns: int) -> str:
 class BatchWriter:
     """Writes batches of rows to a database in a thread."""
 
-    def __init__(self, open_connection: Callable[[], sqlite3.Connection], *, name: str) -> None:
+    def __init__(
+        self, open_connection: Callable[[], sqlite3.Connection], *, name: str, path: Path | None = None
+    ) -> None:
+        """`path` is the file; if it is deleted or replaced, writing fails instead of writing to a file without a name."""
         self._open = open_connection
+        self._path = path
         self._name = name
         self._queue: queue.SimpleQueue[_PendingBatch | None] = queue.SimpleQueue()
         self._deferred: deque[_PendingBatch] = deque()
         self._error: AssayError | None = None
         self._connection = open_connection()
+        self._inode = path.stat().st_ino if path is not None else 0
+        self._absolute_path = path.absolute() if path is not None else Path()
+        """Task code may change the working directory while the journal is checked."""
+
         self._thread = threading.Thread(target=self._run, name=f"assay-{name}", daemon=True)
         self._thread.start()
 
@@ -113,11 +122,25 @@ class BatchWriter:
                 for statement, rows in batch:
                     self._write(statement, rows)
             self._connection.execute("COMMIT")
+            self._check_file()
         except Exception as error:  # noqa: BLE001 - callers that wait must get any error
             self._fail(error, group)
         else:
             for _, done in group:
                 done.set_result(None)
+
+    def _check_file(self) -> None:
+        if self._path is None:
+            return
+        try:
+            if self._absolute_path.stat().st_ino == self._inode:
+                return
+        except OSError:
+            pass
+        raise OutputError(
+            f"the {self._name} was deleted or replaced during the run: `{self._path}`",
+            hint="run the command again; responses in the cache are not requested again",
+        )
 
     def _write(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert many rows per statement: fewer switches between threads."""

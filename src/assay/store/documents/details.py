@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.core.responses import Response
-from assay.store.integrity.row_checksums import is_answered_row_intact
+from assay.core.records.responses import Response
 from assay.store.journal import rows
 from assay.store.journal.journal import Journal
 from assay.store.journal.token_rows import SELECT_TOKENS, attach_tokens
@@ -212,11 +211,11 @@ def _find_responses(
     numbers = find(names)
     wanted = set(names)
     found = {}
-    columns = "fingerprint, text, logprob, greedy, details, crc, source"
+    columns = "fingerprint, text, logprob, greedy, source, at, details, NULL"
     chosen = ",".join(map(str, numbers))
-    for *row, source in journal.query(f"SELECT {columns} FROM answered WHERE id IN ({chosen})"):
-        if row[0] in wanted and is_answered_row_intact(tuple(row)):
-            found[row[0]] = (rows.response_from_answered(tuple(row)), source)
+    for row in journal.query(f"SELECT {columns} FROM answered WHERE id IN ({chosen})"):
+        if row[0] in wanted:
+            found[row[0]] = (rows.response_from_answered(row), row[4])
     responses = {name: response for name, (response, _) in found.items()}
     for name, response in attach_tokens(
         responses, journal.query(f"{SELECT_TOKENS} WHERE id IN ({chosen})")

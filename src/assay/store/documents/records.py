@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from assay.core.responses import LogProbability, Response
+from assay.core.records.responses import LogProbability, Response
 from assay.store.journal.journal import Journal
 from assay.store.journal.rows import decode_verdict_value
 
@@ -98,6 +98,8 @@ def _response(response: Response) -> dict[str, Any]:
         record |= {"input_tokens": response.usage.input_tokens, "output_tokens": response.usage.output_tokens}
         if response.usage.cached_tokens:
             record["cached_tokens"] = response.usage.cached_tokens
+        if response.usage.reasoning_tokens:
+            record["reasoning_tokens"] = response.usage.reasoning_tokens
         if response.usage.cost_usd is not None:
             record["cost_usd"] = response.usage.cost_usd
     if response.reasoning is not None:

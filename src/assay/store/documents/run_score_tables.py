@@ -10,14 +10,17 @@ from itertools import islice
 from typing import Any
 
 from assay.core.errors import UnknownName
-from assay.core.responses import LogProbability, Response
-from assay.core.verdicts import Estimate
-from assay.stats.repeats import RepeatTable, compute_repeat_metrics
+from assay.core.records.responses import LogProbability, Response
+from assay.core.records.verdicts import Estimate
+from assay.stats.intervals.repeats import RepeatTable, compute_repeat_metrics
 from assay.store.documents.score_tables import DigestKind, DocumentExcerpt, ScoreColumn, ScoreTable
 from assay.store.journal.rows import decode_verdict_value, parse_json
 from assay.store.runs.run import Run
 
-__all__ = ["RunScoreTables"]
+__all__ = ["RunScoreTables", "describe_model"]
+
+_QUANTISATION_KEYS = ("quantization", "load_in_", "bnb_", "autogptq", "gptqmodel", "gguf_file")
+"""Prefixes of model arguments that select a quantisation."""
 
 _BATCH_SIZE = 2000
 """Documents whose verdicts are decoded as one JSON text, which is three times as fast as one by one."""
@@ -27,14 +30,11 @@ SELECT a.id - t.first, a.fields, a.requests, j.outcome, j.verdicts
 FROM tasks t JOIN asked a ON a.id BETWEEN t.first AND t.last LEFT JOIN judged j ON j.id = a.id
 WHERE t.name = ? ORDER BY a.id
 """
-_SELECT_FIELD = """
-SELECT json_extract(a.fields, ?) FROM tasks t JOIN asked a ON a.id BETWEEN t.first AND t.last
-WHERE t.name = ? ORDER BY a.id
-"""
 _SELECT_EXCERPT = """
 SELECT a.id - t.first, a.target, a.requests, j.answers FROM tasks t JOIN asked a ON a.id = t.first + ?
 LEFT JOIN judged j ON j.id = a.id WHERE t.name = ?
 """
+_SELECT_JUDGES = "SELECT DISTINCT judge FROM judge_requests WHERE task = ? ORDER BY judge"
 
 
 class RunScoreTables:
@@ -61,6 +61,8 @@ class RunScoreTables:
             "limit": spec.get("limit"),
             "gen_kwargs": spec.get("gen_kwargs") or None,
             "seed": spec.get("seed"),
+            "few-shot seed": _find_fewshot_seed(spec.get("seed")),
+            **describe_model(identity, spec.get("model_args") or {}, str(spec.get("model") or "")),
         }
 
     def read_score_table(self, task: str, kind: DigestKind | None = None) -> ScoreTable:
@@ -120,8 +122,7 @@ class RunScoreTables:
 
     def field(self, task: str, name: str) -> list[Any]:
         """Return one field of each document; dots separate nested names."""
-        path = "$." + ".".join(f'"{part}"' for part in name.split("."))
-        return [value for (value,) in self.run.journal.query(_SELECT_FIELD, (path, task))]
+        return [value for _, value in self.run.journal.read_field(task, name)]
 
     def field_names(self, task: str) -> list[str]:
         """Return the field names of the first document."""
@@ -183,7 +184,31 @@ class RunScoreTables:
             "task version": known.get("version"),
             "filters": about.get("filters"),
             "metrics": about.get("metrics"),
+            "judges": self._find_judges(task),
+            "metric definitions": self._describe_metrics(task),
         }
+
+    def _describe_metrics(self, task: str) -> dict[str, str]:
+        """Return the definition of each metric as text, to show what changed."""
+        config = self._config(task)
+        listed = config.get("metric_list")
+        entries = {
+            str(one.get("metric")): one
+            for one in (listed if isinstance(listed, list) else ())
+            if isinstance(one, dict)
+        }
+        code = config.get("process_results")
+        return {
+            name: json.dumps(entries.get(name, {}), sort_keys=True, ensure_ascii=False)
+            + (f"\n{code}" if code else "")
+            for name in self.run.tasks[task].get("metrics", ())
+        }
+
+    def _find_judges(self, task: str) -> dict[str, Any] | None:
+        """Return the judges that scored a task, with their identities; None without judges."""
+        known = self.run.facts.get("judges", {})
+        names = [name for (name,) in self.run.journal.query(_SELECT_JUDGES, (task,))]
+        return {name: known.get(name, {}) for name in names} or None
 
     def _read_excerpts(self, task: str, documents: Sequence[int]) -> Iterator[DocumentExcerpt]:
         facts = self.run.facts
@@ -211,11 +236,38 @@ class RunScoreTables:
                 )
 
 
+def describe_model(identity: Mapping[str, Any], arguments: Mapping[str, Any], backend: str) -> dict[str, Any]:
+    """Return what distinguishes two evaluations of one model: backend, dtype, revision, quantisation; None if unknown."""
+    known = {**arguments, **identity}
+    quantised = {
+        key: str(value)
+        for key, value in known.items()
+        if key.startswith(_QUANTISATION_KEYS) and str(value) not in ("False", "None", "")
+    }
+    return {
+        "backend": backend or None,
+        "dtype": known.get("dtype"),
+        "revision": known.get("commit") or known.get("revision"),
+        "quantisation": ", ".join(f"{key}={value}" for key, value in sorted(quantised.items())) or "none",
+    }
+
+
+def _find_fewshot_seed(seeds: Any) -> Any:
+    """Return the seed of few-shot examples, the last of the four seeds; a single seed is used for all."""
+    return (
+        seeds[3]
+        if isinstance(seeds, (list, tuple)) and len(seeds) > 3
+        else seeds
+        if isinstance(seeds, int)
+        else None
+    )
+
+
 def _format_response(response: Response | None) -> str:
     if response is None:
         return ""
     value = response.value
-    return f"{value.total:.4f}" if isinstance(value, LogProbability) else value
+    return f"{value.total:.10g}" if isinstance(value, LogProbability) else value
 
 
 def _unwrap_single(value: Any) -> Any:
@@ -278,6 +330,8 @@ def build_repeat_estimates(run: Run) -> list[Estimate]:
             stderr=number["stderr"],
             method="mean" if number["stderr"] is not None else "",
             interval=None if number["interval"] is None else (number["interval"][0], number["interval"][1]),
+            interval_method=number.get("interval_method", ""),
+            clusters=about.get("clusters"),
             scored=about["documents"],
             higher_is_better=directions.get((about["task"], about["pipeline"], about["metric"])),
         )

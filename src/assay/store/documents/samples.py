@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from assay.core.responses import Response
+from assay.core.records.responses import Response
 from assay.store.journal.journal import Journal
 from assay.store.journal.rows import decode_verdict_value
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from assay.core.verdicts import Estimate
+from assay.core.records.verdicts import Estimate
 
 __all__ = ["DocumentExcerpt", "ScoreColumn", "ScoreTable", "ScoreTableSource"]
 

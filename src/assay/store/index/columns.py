@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.core.endings import ENDINGS
+from assay.core.records.endings import ENDINGS
 
 __all__ = ["MAX_CATEGORY_VALUES", "MAX_METRICS", "OUTCOMES", "Category", "Columns"]
 

@@ -29,7 +29,7 @@ SELECT a.id, a.fields, a.target, a.requests, j.outcome, j.verdicts FROM asked a 
 WHERE a.id > ? AND a.id <= ? ORDER BY a.id
 """
 _SELECT_NOT_ASKED = """
-SELECT j.id, NULL, NULL, NULL, j.outcome, j.verdicts FROM judged j LEFT JOIN asked a ON a.id = j.id
+SELECT j.id, NULL, NULL, NULL, j.outcome, j.verdicts FROM main.judged j LEFT JOIN main.asked a ON a.id = j.id
 WHERE j.id BETWEEN ? AND ? AND a.id IS NULL ORDER BY j.id
 """
 _SELECT_UPDATED = """
@@ -174,13 +174,14 @@ class DocumentIndex:
 
     def _has_lost_tasks(self) -> bool:
         """Whether an indexed task is missing in the journal, so that it is another file."""
-        ((count,),) = self.journal.query("SELECT count(*) FROM tasks")
+        ((count,),) = self.journal.query("SELECT count(*) FROM main.tasks")
         return int(count) < len(self.columns.tasks)
 
     def is_complete(self) -> bool:
         """Whether all documents are indexed; a run can ask documents out of order."""
         ((count,),) = self.journal.query(
-            "SELECT (SELECT count(*) FROM asked) + (SELECT count(*) FROM judged WHERE id NOT IN (SELECT id FROM asked))"
+            "SELECT (SELECT count(*) FROM main.asked)"
+            " + (SELECT count(*) FROM main.judged WHERE id NOT IN (SELECT id FROM main.asked))"
         )
         return int(count) == len(self.columns)
 
@@ -218,7 +219,7 @@ class DocumentIndex:
             changed = [
                 number
                 for number, outcome in self.journal.query(
-                    f"SELECT id, outcome FROM judged WHERE id IN ({chosen})"
+                    f"SELECT id, outcome FROM main.judged WHERE id IN ({chosen})"
                 )
                 if outcome != OUTCOMES[now.outcome[places[number]]]
             ]

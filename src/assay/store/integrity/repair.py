@@ -7,7 +7,6 @@ and the responses when the run is resumed, so that no damaged data can affect a 
 from __future__ import annotations
 
 import logging
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -15,24 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import CorruptStore, OutputError
+from assay.core.errors import OutputError
 from assay.store.database.schema import CACHE_SCHEMA, JOURNAL_SCHEMA, Schema, open_database
-from assay.store.integrity.page_checksums import delete_page_checksums, find_damaged_pages, read_page_size
+from assay.store.integrity.damage import describe_damage
+from assay.store.integrity.page_checksums import delete_page_checksums, read_page_size
 from assay.store.integrity.page_reader import scan_records
 from assay.store.integrity.row_checksums import filter_answered_rows, filter_cache_rows
 from assay.store.journal.rows import INSERT_ANSWERED, REPLACE_RESPONSE
 
 __all__ = [
     "RepairResult",
-    "build_damage_error",
-    "is_damaged",
     "move_aside",
     "repair_database",
     "repair_journal_if_damaged",
 ]
 
 _INSERT_BATCH = 1000
-_MAGIC = b"SQLite format 3\0"
 _LOG = logging.getLogger(__name__)
 
 
@@ -81,31 +78,9 @@ _RECOVERY = {
 
 def repair_journal_if_damaged(path: Path) -> None:
     """Replace a damaged journal by a repaired one. The caller must hold the lock."""
-    if path.is_file() and path.stat().st_size and is_damaged(path):
-        _LOG.warning("repaired the damaged journal `%s`: %s", path, repair_database(path, JOURNAL_SCHEMA))
-
-
-def is_damaged(path: Path, *, thorough: bool = False) -> bool:
-    """Whether a journal is damaged: by its page checksums, else by its structure."""
-    damaged = find_damaged_pages(path, thorough=thorough)
-    if damaged is not None:
-        return bool(damaged)
-    try:
-        with path.open("rb") as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
-                return False  # not a database: opening it raises the error
-        with closing(sqlite3.connect(path)) as connection:
-            return bool(connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",))
-    except (OSError, sqlite3.OperationalError):  # opening it raises the error
-        return False
-    except sqlite3.DatabaseError:
-        return True
-
-
-def build_damage_error(path: Path, error: object) -> CorruptStore:
-    """Return the error for a damaged journal."""
-    hint = f"`assay runs repair {path.parent}` recovers the intact responses, and so does resuming the run"
-    return CorruptStore(f"the journal is damaged: {error}", where=str(path), hint=hint)
+    if path.is_file() and path.stat().st_size and (damage := describe_damage(path)):
+        result = repair_database(path, JOURNAL_SCHEMA)
+        _LOG.warning("repaired the damaged journal `%s`: %s; %s", path, damage, result)
 
 
 def _batches(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:

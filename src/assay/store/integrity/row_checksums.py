@@ -1,29 +1,80 @@
-"""Checksums of response rows: a byte that changed on disk must not change a response unnoticed."""
+"""Checksums of rows: a byte that changed on disk, or a record that was edited, must not change a result unnoticed.
+
+Every row of a journal has a checksum over its other columns, the key included. `add_checked_views` makes a connection
+verify it whenever a row is read. Responses in the cache and stored tokens have checksums of their own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any
 from zlib import crc32
 
 __all__ = [
+    "CHECKED_COLUMNS",
+    "RowVerifier",
+    "add_checked_views",
     "compute_checksum",
+    "compute_joined_checksum",
+    "compute_row_checksum",
+    "describe_damaged_row",
     "filter_answered_rows",
     "filter_cache_rows",
     "is_answered_row_intact",
     "is_cache_row_intact",
+    "is_row_intact",
 ]
+
+CHECKED_COLUMNS = {
+    "facts": "key, value",
+    "tasks": "name, first, last",
+    "asked": "id, fields, target, count, requests",
+    "answered": "fingerprint, text, logprob, greedy, source, at, details",
+    "failures": "fingerprint, kind, message, attempts, at",
+    "judge_requests": "task, document, judge, fingerprint, number, repeat, prompt, settings",
+    "judged": "id, outcome, why, answers, verdicts",
+    "filter_steps": "id, content",
+    "repeats": "id, content",
+    "estimates": "task, metric, pipeline, content",
+}
+"""The columns of each table that its checksum covers, in order. The row number of a response has no meaning."""
+
+_VERIFIED_COLUMNS = {
+    "facts": ("value",),
+    "tasks": ("last",),
+    "asked": ("fields", "requests"),
+    "answered": ("text",),
+    "failures": ("message",),
+    "judge_requests": ("prompt",),
+    "judged": ("outcome", "answers", "verdicts"),
+    "filter_steps": ("content",),
+    "repeats": ("content",),
+    "estimates": ("content",),
+}
+"""Columns that verify their row when they are read: every query for the content of a row reads one of them."""
 
 _pack_logprob = Struct("<dq").pack
 _ANSWERED_COLUMNS, _CACHE_COLUMNS = 9, 12
 """Number of columns of `answered` in a journal, and of `responses` in a cache."""
 
 
+def compute_row_checksum(*values: Any) -> int:
+    """Return the checksum of the columns of a journal row as SQLite stores them."""
+    return crc32("\0".join(map(str, values)).encode())
+
+
+def compute_joined_checksum(columns: str) -> int:
+    """Return the same for columns that the caller joined by NUL characters, which is faster for tables with many rows."""
+    return crc32(columns.encode())
+
+
 def compute_checksum(
     fingerprint: str, text: str | bytes | None, logprob: float | None, greedy: int | None, *more: Any
 ) -> int:
-    """Return the checksum of the columns of a response as SQLite stores them."""
+    """Return the checksum of the columns of a cached response, or of tokens, as SQLite stores them."""
     crc = crc32(fingerprint.encode())
     if text is not None:
         crc = crc32(text if isinstance(text, bytes) else text.encode(), crc)
@@ -37,10 +88,83 @@ def compute_checksum(
     return crc
 
 
+def is_row_intact(table: str, columns: Sequence[Any], crc: int | None) -> bool:
+    """Whether the checksum of a journal row matches its columns in the order of `CHECKED_COLUMNS`."""
+    if table == "answered":
+        return is_answered_row_intact((*columns, crc))
+    return crc == compute_row_checksum(*columns)
+
+
+def describe_damaged_row(table: str, columns: Sequence[Any]) -> str:
+    """Return a description of a row whose checksum does not match."""
+    return f"the checksum of a record does not match (table {table}, {columns[0]!r})"
+
+
+class RowVerifier:
+    """Verifies rows inside SQLite, and remembers the first damaged one."""
+
+    def __init__(self) -> None:
+        self.damage = ""
+        """Which row is damaged; empty if none was read."""
+
+    def build_function(self, table: str, position: int) -> Callable[..., Any]:
+        """Return a function of the checksum and columns of a row: the column at a position if the row is intact.
+
+        It raises ValueError if the checksum does not match.
+        """
+
+        def get_verified_column(crc: int | None, *columns: Any) -> Any:
+            if crc == crc32("\0".join(map(str, columns)).encode()) or is_row_intact(table, columns, crc):
+                return columns[position]
+            self.damage = describe_damaged_row(table, columns)
+            raise ValueError(self.damage)
+
+        return get_verified_column
+
+
+def add_checked_views(connection: sqlite3.Connection, script: str) -> RowVerifier:
+    """Make a connection that only reads verify rows: temporary views hide the tables of the journal.
+
+    Reading one of `_VERIFIED_COLUMNS` verifies the row. The check is not a condition of the view, because SQLite replaces
+    columns in conditions by constants. Queries that only count rows or sum usage read `main.<table>`, which is not verified.
+    `script` creates the tables and views of the journal.
+    """
+    verifier = RowVerifier()
+    ((query_only,),) = connection.execute("PRAGMA query_only").fetchall()
+    connection.execute("PRAGMA query_only=0")
+    connection.execute("PRAGMA temp_store=MEMORY")
+    for table, columns in CHECKED_COLUMNS.items():
+        names = columns.split(", ")
+        shown = ["id"] if table == "answered" else []
+        for position, name in enumerate(names):
+            if name in _VERIFIED_COLUMNS[table]:
+                function = f"verified_{table}_{name}"
+                connection.create_function(
+                    function, 1 + len(names), verifier.build_function(table, position), deterministic=True
+                )
+                shown.append(f"{function}(crc, {columns}) AS {name}")
+            else:
+                shown.append(name)
+        connection.execute(f"CREATE TEMP VIEW {table} AS SELECT {', '.join(shown)} FROM main.{table}")
+    for statement in re.sub(r"--[^\n]*", "", script).split(";"):
+        if "CREATE VIEW" in statement:
+            connection.execute(statement.replace("CREATE VIEW", "CREATE TEMP VIEW"))
+    connection.execute(f"PRAGMA query_only={query_only}")
+    return verifier
+
+
 def is_answered_row_intact(row: tuple[Any, ...]) -> bool:
-    """Whether the checksum of a journal row (fingerprint, text, logprob, greedy, details, checksum) matches. Rows of older
-    formats have no checksum and count as intact."""
-    return row[-1] is None or row[-1] == compute_checksum(*row[:-1])
+    """Whether the checksum of a journal row (fingerprint, text, logprob, greedy, source, at, details, checksum) matches.
+
+    Rows of older formats have a checksum of the response only.
+    """
+    *values, crc = row
+    if crc == compute_row_checksum(*values):
+        return True
+    fingerprint, text, logprob, greedy, _, _, details = values
+    return isinstance(fingerprint, str) and bool(
+        crc == compute_checksum(fingerprint, text, logprob, greedy, details)
+    )
 
 
 def is_cache_row_intact(row: tuple[Any, ...]) -> bool:
@@ -54,28 +178,20 @@ def filter_answered_rows(records: Iterable[tuple[Any, ...]]) -> Iterator[tuple[A
     for record in records:
         if len(record) != _ANSWERED_COLUMNS or record[-1] is None:
             continue
-        _, fingerprint, text, logprob, greedy, source, at, details, crc = record
+        _, fingerprint, text, logprob, greedy, source, at, details, _ = record
         if (
             fingerprint in seen
             or not _all_instances(str, fingerprint, source)
             or not _all_instances((str, type(None)), details)
         ):
             continue
-        if _is_response_value(text, logprob, greedy) and crc == compute_checksum(
-            fingerprint, text, logprob, greedy, details
+        if (
+            isinstance(at, float)
+            and _is_response_value(text, logprob, greedy)
+            and is_answered_row_intact(record[1:])
         ):
             seen.add(fingerprint)
-            yield (
-                len(seen),
-                fingerprint,
-                text,
-                logprob,
-                greedy,
-                source,
-                at if isinstance(at, float) else 0.0,
-                details,
-                crc,
-            )
+            yield (len(seen), *record[1:])
 
 
 def filter_cache_rows(records: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

@@ -18,22 +18,24 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from assay.core.documents import Document
 from assay.core.errors import CorruptStore
-from assay.core.requests import Generate, Request, Settings
-from assay.core.responses import Failure, Response
-from assay.core.verdicts import Answer, Estimate, RepeatScores, Verdict
-from assay.store.database.locks import RunLock
+from assay.core.records.documents import Document
+from assay.core.records.requests import Generate, Request, Settings
+from assay.core.records.responses import Failure, Response
+from assay.core.records.verdicts import Answer, Estimate, RepeatScores, Verdict
+from assay.store.database.locks import RunLock, is_locked
 from assay.store.database.schema import JOURNAL_SCHEMA, open_database
 from assay.store.database.tables import MAX_DOCUMENTS_PER_TASK
 from assay.store.database.writer import BatchWriter
-from assay.store.integrity.page_checksums import (
-    delete_page_checksums,
-    find_damaged_pages,
-    write_page_checksums,
+from assay.store.integrity.damage import build_damage_error, describe_damage
+from assay.store.integrity.page_checksums import delete_page_checksums, write_page_checksums
+from assay.store.integrity.repair import repair_journal_if_damaged
+from assay.store.integrity.row_checksums import (
+    RowVerifier,
+    add_checked_views,
+    compute_joined_checksum,
+    is_answered_row_intact,
 )
-from assay.store.integrity.repair import build_damage_error, repair_journal_if_damaged
-from assay.store.integrity.row_checksums import is_answered_row_intact
 from assay.store.journal import rows
 from assay.store.journal.document_set import DocumentSet
 from assay.store.journal.response_index import ResponseIndex
@@ -50,7 +52,9 @@ DocumentsToAsk = Iterable[tuple[Document, Any, Sequence[Request], Sequence[str]]
 """Documents with their targets, requests and fingerprints."""
 
 _FROM_JUDGED = "FROM tasks t JOIN judged j ON j.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY j.id"
-_INSERT_TASK = "INSERT OR IGNORE INTO tasks VALUES (?,?,?)"
+_INSERT_TASK = "INSERT OR IGNORE INTO tasks VALUES (?,?,?,?)"
+_INSERT_FACT = "INSERT OR IGNORE INTO facts VALUES (?,?,?)"
+_REPLACE_FACT = "INSERT OR REPLACE INTO facts VALUES (?,?,?)"
 
 
 class Journal:
@@ -68,6 +72,10 @@ class Journal:
         self._response_index_loaded = False
         self._server_identity = ServerIdentityTracker(self.query)
         self._tasks: dict[str, int] = {}
+        ((version,),) = reader.execute("PRAGMA user_version")
+        self._verifier: RowVerifier | None = None
+        if version == JOURNAL_SCHEMA.version:
+            self._verifier = add_checked_views(reader, JOURNAL_SCHEMA.tables)
         if writer is not None:
             self._tasks = dict(self.query("SELECT name, first FROM tasks ORDER BY first"))
 
@@ -85,18 +93,22 @@ class Journal:
             repair_journal_if_damaged(path)
             delete_page_checksums(path)
             reader = undo.enter_context(closing(open_database(path, JOURNAL_SCHEMA)))
-            writer = BatchWriter(lambda: open_database(path, JOURNAL_SCHEMA), name="journal")
+            writer = BatchWriter(lambda: open_database(path, JOURNAL_SCHEMA), name="journal", path=path)
             undo.pop_all()
         return cls(path, reader, writer, lock)
 
     @classmethod
     def open_readonly(cls, folder: Path) -> Journal:
-        """Open the journal in `folder` for reading only."""
+        """Open the journal in `folder` for reading only.
+
+        Raises:
+            CorruptStore: There is no journal, or it is damaged. While a run writes it, rows are checked when they are read.
+        """
         path = folder / JOURNAL_FILE
         if not path.is_file():
             raise CorruptStore(f"there is no journal in `{folder}`", hint="`assay run` creates one")
-        if damaged := find_damaged_pages(path):
-            raise build_damage_error(path, f"{len(damaged)} pages changed since it was closed")
+        if not is_locked(folder) and (damage := describe_damage(path)):
+            raise build_damage_error(path, damage)
         return cls(path, open_database(path, JOURNAL_SCHEMA, readonly=True), None, None)
 
     def close(self) -> None:
@@ -122,46 +134,44 @@ class Journal:
 
     def set_facts(self, facts: Mapping[str, Any]) -> Future[None]:
         """Store facts about the run. Facts can be replaced (such as the end time), records cannot."""
-        given = [(key, json.dumps(value, ensure_ascii=False, default=str)) for key, value in facts.items()]
-        return self._submit(("INSERT OR REPLACE INTO facts VALUES (?,?)", given))
+        return self._submit((_REPLACE_FACT, [rows.build_fact_row(*fact) for fact in facts.items()]))
 
     def add_documents(self, documents: DocumentsToAsk, *, deferred: bool = False) -> Future[None]:
         """Store documents and their requests; replaces earlier rows of the same documents."""
         given, facts = [], []
-        tasks: list[tuple[str, int, int]] = []
+        tasks: list[tuple[Any, ...]] = []
         settings: Settings | None = None
         for document, target, requests, fingerprints in documents:
             first = self._tasks.get(document.task)
             if first is None:
                 first = self._add_task(document.task, tasks)
             fields, asked = rows.encode_fields(document.fields), rows.encode_requests(requests, fingerprints)
-            given.append((first + document.index, fields, rows.encode_target(target), len(requests), asked))
+            row, shown_target, count = first + document.index, rows.encode_target(target), len(requests)
+            crc = compute_joined_checksum(f"{row}\0{fields}\0{shown_target}\0{count}\0{asked}")
+            given.append((row, fields, shown_target, count, asked, crc))
             for request in requests:
                 if isinstance(request, Generate) and request.settings is not settings:
                     settings = request.settings  # most requests share their settings
                     if settings.digest not in self._stored_settings:
                         self._stored_settings.add(settings.digest)
-                        content = json.dumps(dict(settings.values), default=str)
-                        facts.append((f"settings:{settings.digest}", content))
+                        facts.append(_build_settings_row(settings))
         return self._submit(
-            ("INSERT OR IGNORE INTO facts VALUES (?,?)", facts),
+            (_INSERT_FACT, facts),
             (_INSERT_TASK, tasks),
-            ("INSERT OR REPLACE INTO asked VALUES (?,?,?,?,?)", given),
+            ("INSERT OR REPLACE INTO asked VALUES (?,?,?,?,?,?)", given),
             deferred=deferred,
         )
 
-    def _add_task(self, task: str, new: list[tuple[str, int, int]]) -> int:
+    def _add_task(self, task: str, new: list[tuple[Any, ...]]) -> int:
         """Reserve row ids for a new task; return the first one."""
         first = self._tasks[task] = len(self._tasks) * MAX_DOCUMENTS_PER_TASK
-        new.append((task, first, first + MAX_DOCUMENTS_PER_TASK - 1))
+        new.append(rows.add_checksum((task, first, first + MAX_DOCUMENTS_PER_TASK - 1)))
         return first
 
     def add_judge_request(self, request: Generate, fingerprint: str, *, judge: str) -> Future[None]:
         """Store a judge request with its prompt and settings."""
-        settings = request.settings
-        fact = (f"settings:{settings.digest}", json.dumps(dict(settings.values), default=str))
         return self._submit(
-            ("INSERT OR IGNORE INTO facts VALUES (?,?)", [fact]),
+            (_INSERT_FACT, [_build_settings_row(request.settings)]),
             (rows.INSERT_JUDGE_REQUEST, [rows.build_judge_request_row(request, fingerprint, judge)]),
         )
 
@@ -179,7 +189,7 @@ class Journal:
         known = self._load_response_index()
         for name in self._filter_stored(list(new)):
             del new[name]
-        given, facts, tokens = [], list[tuple[str, str]](), []
+        given, facts, tokens = [], list[tuple[Any, ...]](), []
         for number, (name, response) in zip(known.add_new(new), new.items(), strict=True):
             served = self._server_identity.record(response.served, judge, facts) if response.served else ""
             given.append(
@@ -188,7 +198,7 @@ class Journal:
             if response.tokens is not None:
                 tokens.append(build_tokens_row(number, given[-1][1:5], response.tokens))
         return self._submit(
-            ("INSERT OR REPLACE INTO facts VALUES (?,?)", facts),
+            (_REPLACE_FACT, facts),
             (rows.INSERT_ANSWERED, given),
             (INSERT_TOKENS, tokens),
             deferred=deferred,
@@ -200,16 +210,18 @@ class Journal:
         """Store failed requests by fingerprint."""
         now = time.time()
         given = [
-            (
-                key,
-                rows.replace_surrogates(failure.kind),
-                rows.replace_surrogates(failure.message),
-                failure.attempts,
-                now,
+            rows.add_checksum(
+                (
+                    key,
+                    rows.replace_surrogates(failure.kind),
+                    rows.replace_surrogates(failure.message),
+                    int(failure.attempts),
+                    now,
+                )
             )
             for key, failure in failures
         ]
-        return self._submit(("INSERT INTO failures VALUES (?,?,?,?,?)", given), deferred=deferred)
+        return self._submit(("INSERT INTO failures VALUES (?,?,?,?,?,?)", given), deferred=deferred)
 
     def add_judged(
         self,
@@ -224,39 +236,38 @@ class Journal:
         """Store the outcomes of documents (document, outcome, reason), their answers, verdicts and repeat scores."""
         answers_by_document = rows.group_by_document(answers)
         verdicts_by_document = rows.group_by_document(verdicts)
-        tasks: list[tuple[str, int, int]] = []
+        tasks: list[tuple[Any, ...]] = []
         first = self._tasks.get(task)
         if first is None:
             first = self._add_task(task, tasks)
-        given = [
-            (
-                first + document,
-                outcome,
-                rows.replace_surrogates(why) if why else "",
-                rows.encode_answers(answers_by_document.get(document, ())),
-                rows.encode_verdicts(verdicts_by_document.get(document, ())),
-            )
-            for document, outcome, why in outcomes
-        ]
+        given = []
+        for document, outcome, why in outcomes:
+            row, why = first + document, rows.replace_surrogates(why) if why else ""
+            shown_answers = rows.encode_answers(answers_by_document.get(document, ()))
+            shown_verdicts = rows.encode_verdicts(verdicts_by_document.get(document, ()))
+            crc = compute_joined_checksum(f"{row}\0{outcome}\0{why}\0{shown_answers}\0{shown_verdicts}")
+            given.append((row, outcome, why, shown_answers, shown_verdicts, crc))
         return self._submit(
             (_INSERT_TASK, tasks),
-            ("INSERT OR REPLACE INTO judged VALUES (?,?,?,?,?)", given),
+            ("INSERT OR REPLACE INTO judged VALUES (?,?,?,?,?,?)", given),
             (
-                "INSERT OR REPLACE INTO filter_steps VALUES (?,?)",
+                "INSERT OR REPLACE INTO filter_steps VALUES (?,?,?)",
                 rows.build_filter_step_rows(first, answers_by_document),
             ),
-            ("INSERT OR REPLACE INTO repeats VALUES (?,?)", rows.build_repeat_rows(first, repeats)),
+            ("INSERT OR REPLACE INTO repeats VALUES (?,?,?)", rows.build_repeat_rows(first, repeats)),
             deferred=deferred,
         )
 
     def add_estimates(self, estimates: Iterable[Estimate]) -> Future[None]:
         """Store the estimates; replaces earlier ones."""
         given = [
-            (estimate.task, estimate.metric, estimate.pipeline, rows.encode_estimate(estimate))
+            rows.add_checksum(
+                (estimate.task, estimate.metric, estimate.pipeline, rows.encode_estimate(estimate))
+            )
             for estimate in estimates
         ]
         return self._submit(
-            ("DELETE FROM estimates WHERE 1 = ?", [(1,)]), ("INSERT INTO estimates VALUES (?,?,?,?)", given)
+            ("DELETE FROM estimates WHERE 1 = ?", [(1,)]), ("INSERT INTO estimates VALUES (?,?,?,?,?)", given)
         )
 
     # --- read --------------------------------------------------------------------------------------
@@ -280,7 +291,7 @@ class Journal:
         damaged: list[str] = []
         for row in self._read_rows(fingerprints, rows.SELECT_ANSWERED):
             if row[0] in wanted:
-                if is_answered_row_intact(row):
+                if is_answered_row_intact(row) or (row[-1] is None and self._verifier is None):
                     found[row[0]] = rows.response_from_answered(row)
                 else:
                     damaged.append(row[0])
@@ -289,12 +300,15 @@ class Journal:
         return found | attach_tokens(found, self._read_rows(list(found), SELECT_TOKENS)) if tokens else found
 
     def _discard_damaged(self, fingerprints: Sequence[str]) -> None:
-        """Delete responses that changed on disk, so that they are requested again."""
+        """Delete responses that changed on disk during the run, so that they are requested again."""
+        if self._writer is None:
+            raise build_damage_error(
+                self.path, f"the checksums of {len(fingerprints)} responses do not match"
+            )
         _LOG.warning("ignoring %d damaged responses in `%s`", len(fingerprints), self.path)
-        if self._writer is not None:
-            self._submit((rows.DELETE_ANSWERED, [(fingerprint,) for fingerprint in fingerprints])).result()
-            for fingerprint in fingerprints:
-                self._response_index.discard(fingerprint)
+        self._submit((rows.DELETE_ANSWERED, [(fingerprint,) for fingerprint in fingerprints])).result()
+        for fingerprint in fingerprints:
+            self._response_index.discard(fingerprint)
 
     def _filter_stored(self, fingerprints: Sequence[str]) -> list[str]:
         """Return the fingerprints that have a stored or pending response."""
@@ -316,7 +330,7 @@ class Journal:
         """Return the response index. A writer loads it once; a reader extends it on every call."""
         if self._writer is None or not self._response_index_loaded:
             self._response_index_loaded = True
-            query = "SELECT fingerprint, id FROM answered WHERE id >= ? ORDER BY id"
+            query = "SELECT fingerprint, id FROM main.answered WHERE id >= ? ORDER BY id"
             self._response_index.extend(self.query(query, (self._response_index.next_row,)))
         return self._response_index
 
@@ -327,6 +341,15 @@ class Journal:
             " JOIN asked a ON a.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY a.id"
         )
         yield from self.query(query, (task,))
+
+    def read_field(self, task: str, name: str) -> Iterator[tuple[int, Any]]:
+        """Yield (document, value of one field) in document order; dots separate nested names, None is a missing field."""
+        path = "$." + ".".join(f'"{part}"' for part in name.split("."))
+        query = (
+            "SELECT a.id - t.first, json_extract(a.fields, ?) FROM tasks t"
+            " JOIN asked a ON a.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY a.id"
+        )
+        yield from self.query(query, (path, task))
 
     def read_judged(self, task: str) -> Iterator[tuple[int, str, str]]:
         """Yield (document, answers, verdicts) as JSON, in document order."""
@@ -354,7 +377,7 @@ class Journal:
 
     def count_outcomes(self, task: str) -> dict[str, int]:
         """Return the number of documents of a task by outcome."""
-        query = "SELECT outcome, count(*) FROM outcomes WHERE task = ? GROUP BY outcome"
+        query = "SELECT outcome, count(*) FROM main.outcomes WHERE task = ? GROUP BY outcome"
         return dict(self.query(query, (task,)))
 
     def read_outcomes(
@@ -384,7 +407,7 @@ class Journal:
 
     def count_all_outcomes(self) -> dict[str, int]:
         """Return the number of documents by outcome, over all tasks."""
-        return dict(self.query("SELECT outcome, count(*) FROM judged GROUP BY outcome"))
+        return dict(self.query("SELECT outcome, count(*) FROM main.judged GROUP BY outcome"))
 
     def is_finished(self) -> bool:
         """Whether the run has ended."""
@@ -393,12 +416,14 @@ class Journal:
 
     def count_cached_responses(self) -> tuple[int, int]:
         """Return the number of responses from the cache, and of all responses."""
-        ((cached, total),) = self.query("SELECT coalesce(sum(source = 'cache'), 0), count(*) FROM answered")
+        ((cached, total),) = self.query(
+            "SELECT coalesce(sum(source = 'cache'), 0), count(*) FROM main.answered"
+        )
         return cached, total
 
     def count_response_rows(self) -> int:
         """Return the number of response rows ever written, without reading them."""
-        ((count,),) = self.query("SELECT coalesce(max(id) + 1, 0) FROM answered")
+        ((count,),) = self.query("SELECT coalesce(max(id) + 1, 0) FROM main.answered")
         return int(count)
 
     def sum_costs(self) -> tuple[float, int]:
@@ -414,7 +439,7 @@ class Journal:
         query = (
             "SELECT cast(at * ? AS INTEGER) AS step, count(*) FILTER (WHERE source = 'model'),"
             " count(*) FILTER (WHERE source = 'cache'), count(*) FILTER (WHERE source = 'judge')"
-            " FROM answered WHERE at > 0 GROUP BY step ORDER BY step"
+            " FROM main.answered WHERE at > 0 GROUP BY step ORDER BY step"
         )
         return [
             (step, model, cache, judges) for step, model, cache, judges in self.query(query, (per_second,))
@@ -442,7 +467,7 @@ class Journal:
 
     def read_document_rows(self, *, limit: int, offset: int) -> tuple[list[int], bool]:
         """Return row ids of a page of documents in journal order, and whether there are more."""
-        query = "SELECT id FROM asked ORDER BY id LIMIT ? OFFSET ?"
+        query = "SELECT id FROM main.asked ORDER BY id LIMIT ? OFFSET ?"
         rows = [row for (row,) in self.query(query, (limit + 1, offset))]
         return rows[:limit], len(rows) > limit
 
@@ -452,9 +477,9 @@ class Journal:
 
     def count_failed_requests(self) -> tuple[int, int]:
         """Return the number of failed requests and of all requests. A document without a prompt counts as one."""
-        ((total,),) = self.query("SELECT coalesce(sum(count), 0) FROM asked")
+        ((total,),) = self.query("SELECT coalesce(sum(count), 0) FROM main.asked")
         ((not_rendered,),) = self.query(
-            "SELECT count(*) FROM judged j LEFT JOIN asked a ON a.id = j.id"
+            "SELECT count(*) FROM main.judged j LEFT JOIN main.asked a ON a.id = j.id"
             " WHERE j.outcome = 'failed' AND coalesce(a.count, 0) = 0"
         )
         failed = 0
@@ -479,7 +504,7 @@ class Journal:
         """Return the number of rows of a table or view."""
         if table not in _COUNTABLE_TABLES:
             raise ValueError(table)
-        ((number,),) = self.query(f"SELECT count(*) FROM {table}")
+        ((number,),) = self.query(f"SELECT count(*) FROM main.{table}")
         return int(number)
 
     def query(self, statement: str, arguments: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
@@ -493,7 +518,8 @@ class Journal:
         except sqlite3.ProgrammingError:
             raise  # a programming error, not damage
         except sqlite3.DatabaseError as error:
-            raise build_damage_error(self.path, error) from None
+            damage = self._verifier.damage if self._verifier is not None else ""
+            raise build_damage_error(self.path, damage or error) from None
 
     @contextmanager
     def report_decode_errors(self) -> Iterator[None]:
@@ -502,3 +528,7 @@ class Journal:
             yield
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise build_damage_error(self.path, error) from None
+
+
+def _build_settings_row(settings: Settings) -> tuple[Any, ...]:
+    return rows.add_checksum((f"settings:{settings.digest}", json.dumps(dict(settings.values), default=str)))

@@ -11,12 +11,17 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, TypeVar
 
-from assay.core.codec import decode, encode, to_plain
-from assay.core.messages import Prompt, Text, Video
-from assay.core.requests import Generate, Likelihood, Request
-from assay.core.responses import LogProbability, Response, Usage
-from assay.core.verdicts import Answer, Estimate, RepeatScores, Score, Unscored, Verdict
-from assay.store.integrity.row_checksums import compute_checksum
+from assay.core.records.codec import decode, encode, to_plain
+from assay.core.records.messages import Prompt, Text, Video
+from assay.core.records.requests import Generate, Likelihood, Request
+from assay.core.records.responses import LogProbability, Response, Usage
+from assay.core.records.verdicts import Answer, Estimate, RepeatScores, Score, Unscored, Verdict
+from assay.core.secrets import redact
+from assay.store.integrity.row_checksums import (
+    compute_checksum,
+    compute_joined_checksum,
+    compute_row_checksum,
+)
 
 __all__ = [
     "DELETE_ANSWERED",
@@ -24,10 +29,13 @@ __all__ = [
     "INSERT_ANSWERED",
     "INSERT_JUDGE_REQUEST",
     "INSERT_RESPONSE",
+    "INSERT_TRUNCATION",
     "REPLACE_RESPONSE",
     "SELECT_ANSWERED",
     "SELECT_RESPONSE",
+    "add_checksum",
     "build_answered_row",
+    "build_fact_row",
     "build_filter_step_rows",
     "build_judge_request_row",
     "build_repeat_rows",
@@ -47,15 +55,27 @@ __all__ = [
 
 Judged = TypeVar("Judged", bound=Answer | Verdict)
 INSERT_ANSWERED = "INSERT INTO answered VALUES (?,?,?,?,?,?,?,?,?)"
-SELECT_ANSWERED = "SELECT fingerprint, text, logprob, greedy, details, crc FROM answered"
-INSERT_JUDGE_REQUEST = "INSERT OR IGNORE INTO judge_requests VALUES (?,?,?,?,?,?,?,?)"
+SELECT_ANSWERED = "SELECT fingerprint, text, logprob, greedy, source, at, details, crc FROM main.answered"
+INSERT_JUDGE_REQUEST = "INSERT OR IGNORE INTO judge_requests VALUES (?,?,?,?,?,?,?,?,?)"
 DELETE_ANSWERED = "DELETE FROM answered WHERE fingerprint = ?"
 _RESPONSE_COLUMNS = "fingerprint, text, logprob, greedy, finish, reasoning, input_tokens, output_tokens, seconds, source, at, crc"
 _INSERT = f"INTO responses ({_RESPONSE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
 INSERT_RESPONSE = f"INSERT {_INSERT} ON CONFLICT(fingerprint) DO NOTHING"
 REPLACE_RESPONSE = f"INSERT OR REPLACE {_INSERT}"
+INSERT_TRUNCATION = "INSERT OR REPLACE INTO truncations VALUES (?,?)"
 DELETE_RESPONSE = "DELETE FROM responses WHERE fingerprint = ?"
 SELECT_RESPONSE = f"SELECT {_RESPONSE_COLUMNS} FROM responses"
+
+
+def add_checksum(columns: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a journal row: the columns in the order of `CHECKED_COLUMNS`, and their checksum."""
+    return (*columns, compute_row_checksum(*columns))
+
+
+def build_fact_row(key: str, value: Any) -> tuple[Any, ...]:
+    """Return the row of a fact, with secrets redacted."""
+    text = redact(json.dumps(value, ensure_ascii=False, default=str))
+    return add_checksum((key, _escape_surrogates(text)))
 
 
 def build_response_row(fingerprint: str, response: Response, *, source: str, at: float) -> tuple[Any, ...]:
@@ -116,18 +136,28 @@ def build_answered_row(
 ) -> tuple[Any, ...]:
     """Return the journal row of a response. Details share one column, because most responses have none."""
     value, details = response.value, _encode_details(response, served)
+    text, total, greedy = None, None, None
     if isinstance(value, str):
         text = value if value.isascii() else _encode_text(value)
-        crc = compute_checksum(fingerprint, text, None, None, details)
-        return (number, fingerprint, text, None, None, source, at, details, crc)
-    total, greedy = value.total, int(value.greedy)
-    crc = compute_checksum(fingerprint, None, total if total == total else None, greedy, details)
-    return (number, fingerprint, None, total, greedy, source, at, details, crc)
+        if type(text) is bytes:
+            crc = compute_row_checksum(fingerprint, text, None, None, source, at, details)
+            return (number, fingerprint, text, None, None, source, at, details, crc)
+    else:
+        total = value.total if value.total == value.total else None  # SQLite stores NaN as NULL
+        greedy = int(value.greedy)
+    crc = compute_joined_checksum(
+        f"{fingerprint}\0{text!s}\0{total}\0{greedy}\0{source}\0{_format_time(at)}\0{details}"
+    )
+    return (number, fingerprint, text, total, greedy, source, at, details, crc)
+
+
+_format_time = lru_cache(maxsize=8)(str)
+"""Format a time; the responses of a batch have the same one."""
 
 
 def response_from_answered(row: tuple[Any, ...]) -> Response:
     """Return the response of a journal row; its request id is the fingerprint."""
-    fingerprint, text, logprob, greedy, details, _ = row
+    fingerprint, text, logprob, greedy, _, _, details, _ = row
     value = decode_response_value(text, logprob, greedy)
     if details is None:
         return Response(request_id=fingerprint, value=value)
@@ -148,7 +178,15 @@ def _decode_usage(known: Mapping[str, Any]) -> Usage | None:
     if read is None:
         return None
     cached, batched = known.get("cached_tokens", 0), known.get("batched", False)
-    return Usage(read, known.get("output_tokens", 0), cached, batched, known.get("cost_usd"))
+    return Usage(
+        read,
+        known.get("output_tokens", 0),
+        cached,
+        batched,
+        reasoning_tokens=known.get("reasoning_tokens", 0),
+        truncated_tokens=known.get("truncated_tokens", 0),
+        cost_usd=known.get("cost_usd"),
+    )
 
 
 def _encode_details(response: Response, served: str) -> str | None:
@@ -171,6 +209,10 @@ def _encode_details(response: Response, served: str) -> str | None:
         known["cached_tokens"] = int(usage.cached_tokens) or None
         known["batched"] = usage.batched or None
         known["cost_usd"] = usage.cost_usd
+    if usage is not None and usage.reasoning_tokens:
+        known["reasoning_tokens"] = int(usage.reasoning_tokens)
+    if usage is not None and usage.truncated_tokens:
+        known["truncated_tokens"] = int(usage.truncated_tokens)
     return _escape_surrogates(to_json({key: value for key, value in known.items() if value is not None}))
 
 
@@ -203,7 +245,7 @@ def encode_requests(requests: Sequence[Request], fingerprints: Sequence[str]) ->
 def build_judge_request_row(request: Generate, fingerprint: str, judge: str) -> tuple[Any, ...]:
     """Return the row of a judge request."""
     place = (request.task, request.document, judge, fingerprint, request.index, request.repeat)
-    return (*place, encode_prompt(request.prompt), request.settings.digest)
+    return add_checksum((*place, encode_prompt(request.prompt), request.settings.digest))
 
 
 def encode_prompt(prompt: Prompt) -> str:
@@ -286,10 +328,12 @@ def encode_answers(answers: Sequence[Answer]) -> str:
     return encode_fields({answer.pipeline: answer.values for answer in answers})
 
 
-def build_filter_step_rows(first: int, answers: Mapping[int, Sequence[Answer]]) -> list[tuple[int, str]]:
+def build_filter_step_rows(first: int, answers: Mapping[int, Sequence[Answer]]) -> list[tuple[Any, ...]]:
     """Return rows with the output of each filter, for documents that store it; `first` is the first row of the task."""
     return [
-        (first + document, encode_fields({one.pipeline: one.steps for one in listed if one.steps}))
+        add_checksum(
+            (first + document, encode_fields({one.pipeline: one.steps for one in listed if one.steps}))
+        )
         for document, listed in answers.items()
         if any(one.steps for one in listed)
     ]
@@ -361,13 +405,16 @@ def _encode_verdict_prefix(pipeline: str, metric: str, kind: str) -> str:
     return replace_surrogates(to_json([pipeline, metric, kind]))[:-1] + ","
 
 
-def build_repeat_rows(first: int, repeats: Iterable[RepeatScores]) -> list[tuple[int, str]]:
+def build_repeat_rows(first: int, repeats: Iterable[RepeatScores]) -> list[tuple[Any, ...]]:
     """Return one row per document with the repeat scores of all pipelines; `first` is the first row of the task."""
     listed: dict[int, list[Any]] = {}
     for one in repeats:
         scores = {metric: list(values) for metric, values in one.scores.items()}
         listed.setdefault(one.document, []).append([one.pipeline, list(one.answers), scores])
-    return [(first + document, _escape_surrogates(to_json(content))) for document, content in listed.items()]
+    return [
+        add_checksum((first + document, _escape_surrogates(to_json(content))))
+        for document, content in listed.items()
+    ]
 
 
 def decode_repeats(document: int, content: str) -> Iterable[RepeatScores]:

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from assay.store.journal.rows import build_fact_row
+
 __all__ = ["ServerIdentityTracker", "count_server_identities"]
 
 _FACT_PREFIX = "served:"
@@ -32,7 +34,7 @@ class ServerIdentityTracker:
         self._query = query
         self._names: dict[str, list[str]] | None = None
 
-    def record(self, served: str, who: str, facts: list[tuple[str, str]]) -> str:
+    def record(self, served: str, who: str, facts: list[tuple[Any, ...]]) -> str:
         """Return the identity to store with a response: empty for the default. A new identity is added to `facts`."""
         if self._names is None:
             self._names = {key: json.loads(value) for key, value in self._query(_SELECT_IDENTITIES)}
@@ -45,7 +47,7 @@ class ServerIdentityTracker:
                     "the server of %s now reports the identity %s; it was %s", whom, served, names[0]
                 )
             names.append(served)
-            facts.append((key, json.dumps(names)))
+            facts.append(build_fact_row(key, names))
         return "" if served == names[0] else served
 
 

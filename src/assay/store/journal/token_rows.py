@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from assay.core.codec import decode, encode
-from assay.core.responses import Response, Tokens
+from assay.core.records.codec import decode, encode
+from assay.core.records.responses import Response, Tokens
 from assay.store.integrity.row_checksums import compute_checksum
 
 __all__ = ["INSERT_TOKENS", "SELECT_CACHED_TOKENS", "SELECT_TOKENS", "attach_tokens", "build_tokens_row"]
 
 INSERT_TOKENS = "INSERT OR REPLACE INTO tokens VALUES (?,?,?)"
-SELECT_TOKENS = "SELECT fingerprint, text, logprob, greedy, tokens.content, tokens.crc FROM answered JOIN tokens USING (id)"
+SELECT_TOKENS = "SELECT fingerprint, text, logprob, greedy, tokens.content, tokens.crc FROM main.answered JOIN tokens USING (id)"
 SELECT_CACHED_TOKENS = (
     "SELECT fingerprint, text, logprob, greedy, tokens.content, tokens.crc FROM responses"
     " JOIN tokens USING (fingerprint)"

@@ -13,11 +13,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from assay.core.documents import Document
 from assay.core.fingerprints import digest_json
-from assay.core.requests import Request, compute_fingerprint
-from assay.core.responses import LogProbability, Response, Usage
-from assay.core.verdicts import Answer, Estimate, Evidence, Score, Unscored, Verdict
+from assay.core.records.documents import Document
+from assay.core.records.requests import Request, compute_fingerprint
+from assay.core.records.responses import LogProbability, Response, Usage
+from assay.core.records.verdicts import Answer, Estimate, Evidence, Score, Unscored, Verdict
 from assay.store.journal.journal import JOURNAL_FILE, Journal
 
 __all__ = ["ImportedDocument", "ImportedRun", "write_imported_run"]

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from assay.core.errors import AssayError, UnknownName
 from assay.store.database.locks import is_locked
 from assay.store.journal.journal import JOURNAL_FILE
+from assay.store.runs.latest import find_latest
 from assay.store.runs.run import Run
 
 __all__ = ["DEFAULT_FOLDER", "RunSummary", "find_run", "find_run_folders", "list_runs", "summarise_run"]
@@ -36,6 +37,7 @@ class RunSummary:
     """Number of finished documents."""
 
     started: float | None = None
+    ended: float | None = None
     seconds: float | None = None
     scores: tuple[tuple[str, str, Any], ...] = ()
     """(task or group, metric, value) of the first estimate of every selected task or group."""
@@ -88,7 +90,7 @@ def summarise_run(folder: Path) -> RunSummary:
 def _build_summary(run: Run, size: int) -> RunSummary:
     facts = run.facts
     ((done, failed),) = run.journal.query(
-        "SELECT count(*), count(*) FILTER (WHERE outcome IN ('failed', 'judge-failed')) FROM outcomes"
+        "SELECT count(*), count(*) FILTER (WHERE outcome IN ('failed', 'judge-failed')) FROM main.outcomes"
     )
     state: RunState = "unfinished"
     if is_locked(run.folder):
@@ -109,14 +111,17 @@ def _build_summary(run: Run, size: int) -> RunSummary:
         documents=sum(task["documents"] for task in run.tasks.values()),
         done=done,
         started=facts.get("started"),
+        ended=facts.get("ended"),
         seconds=facts.get("seconds"),
         scores=tuple(scores.values()),
         bytes=size,
     )
 
 
-def find_run(name: str | Path, folders: Sequence[str | Path] = ()) -> Path:
+def find_run(name: str | Path, folders: Sequence[str | Path] = (), *, unfinished: bool = False) -> Path:
     """Return the folder of a run, given its id, an id prefix, its path, or a folder that contains one run.
+
+    `latest` is the run that the user finished or displayed last; with `unfinished`, the newest unfinished run if there is one.
 
     Raises:
         UnknownName: There is no such run, or the prefix is ambiguous.
@@ -129,7 +134,7 @@ def find_run(name: str | Path, folders: Sequence[str | Path] = ()) -> Path:
         return path
     known = find_run_folders(folders)
     if text == LATEST and known:
-        return sort_newest_first(summarise_run(folder) for folder in known)[0].folder
+        return _find_latest_run(known, unfinished=unfinished)
     exact = [folder for folder in known if folder.name == text]
     matches = exact or [folder for folder in known if folder.name.startswith(text)]
     if len(matches) == 1:
@@ -143,6 +148,17 @@ def find_run(name: str | Path, folders: Sequence[str | Path] = ()) -> Path:
     if path.is_dir() or "/" in text:
         return _find_only_run(path)
     raise _build_unknown_run_error(text, [folder.name for folder in known], folders)
+
+
+def _find_latest_run(known: Sequence[Path], *, unfinished: bool) -> Path:
+    if not unfinished and (recorded := find_latest(known)) is not None:
+        return recorded
+    summaries = sort_newest_first(summarise_run(folder) for folder in known)
+    if unfinished:
+        waiting = [one for one in summaries if one.state in ("unfinished", "with failures")]
+        return (waiting or summaries)[0].folder
+    finished = [one for one in summaries if one.state in ("finished", "with failures")]
+    return max(finished, key=lambda one: one.ended or 0.0).folder if finished else summaries[0].folder
 
 
 def _find_only_run(folder: Path) -> Path:

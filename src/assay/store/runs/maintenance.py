@@ -12,7 +12,8 @@ from assay.core.errors import OutputError
 from assay.core.fingerprints import digest_json
 from assay.store.database.locks import RunLock
 from assay.store.database.schema import JOURNAL_SCHEMA
-from assay.store.integrity.repair import RepairResult, is_damaged, repair_database
+from assay.store.integrity.damage import describe_damage
+from assay.store.integrity.repair import RepairResult, repair_database
 from assay.store.journal.journal import JOURNAL_FILE, Journal
 
 __all__ = ["remove_run", "repair_run"]
@@ -57,7 +58,7 @@ def repair_run(folder: Path) -> RepairResult | None:
     lock = RunLock(folder)
     lock.acquire()
     try:
-        if not _needs_repair(path):
+        if not describe_damage(path, thorough=True):
             return None
         result = repair_database(path, JOURNAL_SCHEMA)
     finally:
@@ -68,13 +69,6 @@ def repair_run(folder: Path) -> RepairResult | None:
     finally:
         journal.close()
     return result
-
-
-def _needs_repair(path: Path) -> bool:
-    with path.open("rb") as file:
-        if not file.read(16).startswith(b"SQLite format 3"):
-            return True  # the user says that it was a journal
-    return is_damaged(path, thorough=True)
 
 
 def _read_manifest_facts(manifest: Path) -> dict[str, Any]:

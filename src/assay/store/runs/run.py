@@ -9,12 +9,21 @@ from pathlib import Path
 from typing import Any, Self
 
 from assay.core.errors import UserError
-from assay.core.verdicts import Estimate
+from assay.core.records.verdicts import Estimate
+from assay.store.database.locks import is_locked
 from assay.store.documents.records import read_document_records
 from assay.store.documents.samples import read_samples
+from assay.store.integrity.damage import build_damage_error, describe_damage
 from assay.store.journal.journal import JOURNAL_FILE, Journal
 from assay.store.journal.server_identity import count_server_identities
-from assay.store.runs.usage import UsageTotals, sum_run_usage, sum_usage_by_judge, sum_usage_by_task
+from assay.store.runs.usage import (
+    TruncationTotals,
+    UsageTotals,
+    count_truncated_prompts,
+    sum_run_usage,
+    sum_usage_by_judge,
+    sum_usage_by_task,
+)
 
 __all__ = ["SCORINGS_FOLDER", "Run"]
 
@@ -39,6 +48,16 @@ class Run:
     def journal(self) -> Journal:
         return Journal.open_readonly(self.folder)
 
+    def check_damage(self) -> None:
+        """Verify every record, even if the file seems unchanged.
+
+        Raises:
+            CorruptStore: The journal is damaged.
+        """
+        path = self.folder / JOURNAL_FILE
+        if not is_locked(self.folder) and (damage := describe_damage(path, thorough=True)):
+            raise build_damage_error(path, damage)
+
     @cached_property
     def facts(self) -> dict[str, Any]:
         """Facts about the run: options, plan, model identity, versions, times."""
@@ -60,7 +79,7 @@ class Run:
         if not self.finished:
             return False
         ((failed,),) = self.journal.query(
-            "SELECT count(*) FROM outcomes WHERE outcome IN ('failed', 'judge-failed')"
+            "SELECT count(*) FROM main.outcomes WHERE outcome IN ('failed', 'judge-failed')"
         )
         return not failed
 
@@ -127,14 +146,19 @@ class Run:
         """
         rows = self.journal.query(
             "SELECT judge, count(*), sum(s.source = 'cache'), sum(s.fingerprint IS NULL), sum(s.input_tokens),"
-            " sum(s.output_tokens) FROM (SELECT DISTINCT judge, fingerprint FROM judge_requests) r"
-            " LEFT JOIN responses s ON s.fingerprint = r.fingerprint GROUP BY judge ORDER BY judge"
+            " sum(s.output_tokens) FROM (SELECT DISTINCT judge, fingerprint FROM main.judge_requests) r"
+            " LEFT JOIN main.responses s ON s.fingerprint = r.fingerprint GROUP BY judge ORDER BY judge"
         )
         names = ("requests", "cached", "failed", "input_tokens", "output_tokens")
         return {
             judge: {name: int(number or 0) for name, number in zip(names, numbers, strict=True)}
             for judge, *numbers in rows
         }
+
+    @cached_property
+    def truncated_prompts(self) -> dict[str, TruncationTotals]:
+        """The prompts that were shortened because they exceed the context length, by task."""
+        return count_truncated_prompts(self.journal)
 
     @cached_property
     def spent(self) -> UsageTotals:
@@ -165,6 +189,7 @@ class Run:
             "tasks": {task: spent.to_json() for task, spent in self.spent_by_task.items()},
             "judges": {judge: spent.to_json() for judge, spent in self.spent_by_judge.items()},
             "billing": self.facts.get("billing", {}),
+            "probe_calls": self.facts.get("probe_calls", {}),
         }
 
     @property
